@@ -1,0 +1,84 @@
+"""A training run's state in one file, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lockstep.groups import Group
+from lockstep.job import Job
+from lockstep.files import write_atomically
+from lockstep.replica import Replica
+from lockstep.sync import Sync
+
+# What must be the same for a resumed run to reach the unbroken run's parameters.
+_SAME = ("use_case", "sync", "global_batch_size", "precision", "seed")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, unreadable, or of another training run."""
+
+
+def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> None:
+    """Rank 0 writes parameters, buffers (averaged over ranks), optimiser state and position. Collective."""
+    group.enter("checkpoint")
+    average_buffers(replica, group)
+    state = sync.state_dict()
+    if group.rank == 0:
+        stream = io.BytesIO()
+        torch.save(
+            {
+                "job": {name: getattr(job, name) for name in _SAME},
+                "parameters": replica.parameters.detach().cpu(),
+                "buffers": replica.buffers.detach().cpu(),
+                "sync": state,
+            },
+            stream,
+        )
+        write_atomically(Path(path), stream.getvalue())
+    group.barrier()
+
+
+def read(path: str) -> dict[str, Any]:
+    """Raises CheckpointError if the file is missing or damaged. Loads tensors and plain data only, never code."""
+    try:
+        content: dict[str, Any] = torch.load(path, weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f"checkpoint {path} does not exist; train without resume first") from None
+    except Exception as error:
+        raise CheckpointError(f"checkpoint {path} can't be read ({error}); remove it and train anew") from error
+    return content
+
+
+def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
+    """Put replica and sync where the checkpoint's run was. Raises CheckpointError."""
+    content = read(path)
+    for name in _SAME:
+        if content["job"][name] != getattr(job, name):
+            raise CheckpointError(
+                f"checkpoint {path} was written with {name}={content['job'][name]!r}, this run has "
+                f"{getattr(job, name)!r}; resume with the same value or remove the file"
+            )
+    if content["parameters"].numel() != replica.length:
+        raise CheckpointError(
+            f"checkpoint {path} holds {content['parameters'].numel()} parameters, the model has {replica.length}; "
+            f"it was written for another model"
+        )
+    sync.group.barrier()  # parameters may be common memory: nobody trains while another still writes the same values
+    replica.parameters.copy_(content["parameters"])
+    replica.buffers.copy_(content["buffers"])
+    try:
+        sync.load_state_dict(content["sync"])
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint {path}: {error}") from error
+    sync.group.barrier()
+
+
+def average_buffers(replica: Replica, group: Group) -> None:
+    """Running statistics of normalisation layers differ between ranks; afterwards they don't. Collective."""
+    if replica.buffers.numel() and group.size > 1:
+        group.allreduce(replica.buffers)
+        replica.buffers /= group.size

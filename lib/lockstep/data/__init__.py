@@ -1,0 +1,33 @@
+"""Images: photos in class folders, a synthetic stand-in, a reader's own arrays, and their way into a training step."""
+
+from __future__ import annotations
+
+from lockstep.data.errors import DataError
+from lockstep.data.folders import open_photos
+from lockstep.data.keyed import STREAM_DROPOUT, STREAM_FLIP, keyed_uniform, mix64
+from lockstep.data.loader import Batch, Loader
+from lockstep.data.photos import decode_photo
+from lockstep.data.sampling import epoch_order, global_batch, share_of, steps_per_epoch
+from lockstep.data.sources import Arrays, ImageData, Photos
+from lockstep.data.synthetic import ensure_stand_in, write_stand_in
+
+__all__ = [
+    "STREAM_DROPOUT",
+    "STREAM_FLIP",
+    "Arrays",
+    "Batch",
+    "DataError",
+    "ImageData",
+    "Loader",
+    "Photos",
+    "decode_photo",
+    "ensure_stand_in",
+    "epoch_order",
+    "global_batch",
+    "keyed_uniform",
+    "mix64",
+    "open_photos",
+    "share_of",
+    "steps_per_epoch",
+    "write_stand_in",
+]

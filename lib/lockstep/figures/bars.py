@@ -1,0 +1,231 @@
+"""Bars per strategy: speedup, memory, input, phases of a step, exchange. A row per cell, failed ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from lockstep.figures.style import (
+    GIB,
+    GREY,
+    PALETTE,
+    PUBLISHED,
+    StoredFigure,
+    colour,
+    data_label,
+    empty,
+    label,
+    look,
+    note,
+    panels,
+    row_labels,
+)
+from lockstep.summaries import PHASES
+
+PUBLISHED_ROWS: Mapping[str, tuple[str, str]] = {
+    "CPU single-process": ("threads", "cpu"),
+    "CPU multi-process": ("processes", "cpu"),
+    "GPU single-process": ("", "cuda"),
+}
+"""A row of the paper's Table 1 -> our strategy ("": any but sequential) and device."""
+
+ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
+
+
+def _by_use_case(table: pd.DataFrame, title: str) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
+    groups = [(str(name), rows.reset_index(drop=True)) for name, rows in table.groupby("use_case", sort=True)]
+    figure, axes = panels(len(groups), len(table))
+    figure.suptitle(title)
+
+    def each() -> Iterator[tuple[Axes, pd.DataFrame]]:
+        for axis, (name, rows) in zip(axes, groups, strict=True):
+            axis.set_title(f"{name} ({data_label(rows)})", loc="left")
+            axis.set_yticks(range(len(rows)), row_labels(rows))
+            axis.set_ylim(len(rows) - 0.4, -0.6)
+            axis.grid(False, axis="y")
+            for y, (status, reason) in enumerate(zip(rows["status"], rows["reason"], strict=True)):
+                if status != "ok":
+                    note(
+                        axis, y + 0.28, f"{status}: {reason}"
+                    )  # below the row's middle: a published mark may stand there
+            yield axis, rows
+
+    return figure, each()
+
+
+def _bars(axis: Axes, rows: pd.DataFrame, value: str, low: str = "", high: str = "", left: float = 0.0) -> None:
+    for y, row in rows.iterrows():
+        if not np.isfinite(row[value]):
+            continue
+        axis.barh(y, row[value] - left, left=left, height=0.6, color=colour(row["strategy"]), zorder=2)
+        if low:
+            error = [[row[value] - row[low]], [row[high] - row[value]]]
+            axis.errorbar(row[value], y, xerr=error, fmt="none", zorder=4, **ERROR)
+
+
+def _texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
+    """The numbers of each row in a column of their own, where no bar, mark or line can cross them."""
+    for y, (value, text) in enumerate(zip(values, texts, strict=True)):
+        if np.isfinite(value):
+            axis.text(1.01, y, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+
+
+def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str) -> StoredFigure:
+    """Speedups with intervals (`summary_table`) beside the published ones (`read_table`), on a log scale from 1."""
+    if table.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        figure, each = _by_use_case(table, title)
+        drawn: list[float] = [1.0]
+        axes = []
+        for axis, rows in each:
+            axes.append(axis)
+            _bars(axis, rows, "speedup", "low", "high", left=1.0)
+            texts = [f"{r.speedup:.2f}  ({r.step_seconds:.3g} s per step)" for r in rows.itertuples()]
+            _texts(axis, rows["speedup"], texts)
+            axis.axvline(1, color="0.2", linewidth=1, zorder=3)
+            drawn += [*rows["low"].dropna(), *rows["high"].dropna(), *_draw_published(axis, rows, published)]
+        for axis in axes:
+            _log_speedups(axis, min(drawn), max(drawn))
+        base = next((name for name in table["base"] if name), "sequential")
+        axes[-1].set_xlabel(f"speedup in images/s over {base} (log scale; 95 % interval over paired rounds)")
+        handles: list[Any] = [Patch(facecolor=PALETTE[0], label="measured here (a colour per strategy)")]
+        if len(published):
+            handles.append(Line2D([], [], **PUBLISHED, label=f"published ({published['place'].iloc[0]})"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> list[float]:
+    drawn = []
+    for y, row in rows.iterrows():
+        for given in published[published["use_case"] == row["use_case"]].itertuples():
+            strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
+            named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
+            if named and device == row["device"] and row["variant"] == "a" and np.isfinite(given.speedup):
+                axis.plot(given.speedup, y, **PUBLISHED)
+                at = (given.speedup, y)
+                axis.annotate(f"{given.speedup:g}", at, xytext=(9, 0), textcoords="offset points", va="center",
+                              color=GREY, fontsize=8)  # fmt: skip
+                drawn.append(float(given.speedup))
+    return drawn
+
+
+def _log_speedups(axis: Axes, low: float, high: float) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(min(0.7, low * 0.8), max(high, 2.0) * 1.4)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
+def memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Peak memory of all workers together, and per worker in words (`memory_table`)."""
+    if table.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        figure, each = _by_use_case(table, title)
+        for axis, rows in each:
+            gib = rows.assign(value=rows["peak_pss_bytes"] / GIB)
+            _bars(axis, gib, "value")
+            worker = rows["pss_per_worker_bytes"] / GIB
+            many = rows["workers"] > 1
+            texts = [f"{value:.2f}" + (f"  ({one:.2f} per worker)" if several else "")
+                     for value, one, several in zip(gib["value"], worker, many, strict=True)]  # fmt: skip
+            _texts(axis, gib["value"], texts)
+            axis.set_xlim(0, max(float(gib["value"].max(skipna=True) or 0), 0.1) * 1.05)
+            axis.set_xlabel("peak memory of all workers together (PSS, GiB)")
+    return figure
+
+
+def input_bars(table: pd.DataFrame, title: str) -> StoredFigure:
+    """images/s with JPEG input over tensors in memory; the bound where no core is free (`input_table`)."""
+    if table.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        figure, each = _by_use_case(table, title)
+        for axis, rows in each:
+            names = [
+                f"{name}\n{_cores(row)}" for name, row in zip(row_labels(rows), rows.to_dict("records"), strict=True)
+            ]
+            axis.set_yticks(range(len(rows)), names)
+            _bars(axis, rows, "ratio", "low", "high")
+            bound = rows["ratio"] / rows["of_bound"]
+            for y, limit in enumerate(bound):
+                if np.isfinite(limit):
+                    axis.vlines(limit, y - 0.38, y + 0.38, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
+            _texts(
+                axis, rows["ratio"], [f"{r.ratio:.3f}  ({r.images_per_second:.3g} images/s)" for r in rows.itertuples()]
+            )
+            axis.axvline(1, color="0.2", linewidth=1)
+            axis.set_xlim(0, max(1.05, float(rows["high"].max(skipna=True) or 0) * 1.02))
+            axis.set_xlabel("images/s with JPEG input / with tensors in memory")
+        line = Line2D([], [], color="0.1", linestyle="--", label="bound: computing and decoding on the same cores")
+        figure.legend(handles=[line], loc="outside lower center", frameon=False)
+    return figure
+
+
+def _cores(row: Mapping[Any, Any]) -> str:
+    cores, free = int(row["cores_per_worker"]), int(row["cores_per_worker"]) - int(row["threads_per_worker"])
+    spare = f"{free} free" if free > 0 else "none free"
+    return f"{row['workers']} x {cores} core{'s' if cores > 1 else ''}, {spare}"
+
+
+def phase_stack(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Where a step's time goes (`phase_table`): each phase of its slowest rank, and the whole step as a mark."""
+    if table.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        figure, each = _by_use_case(table, title)
+        for axis, rows in each:
+            left = np.zeros(len(rows))
+            for index, phase in enumerate(PHASES):
+                width = rows[phase].fillna(0).to_numpy()
+                axis.barh(range(len(rows)), width, left=left, height=0.6, color=PALETTE[index], zorder=2)
+                left = left + width
+            for y, step in enumerate(rows["step_seconds"]):
+                if np.isfinite(step):
+                    axis.vlines(step, y - 0.42, y + 0.42, color="0.1", linewidth=2, zorder=5)
+            axis.set_xlim(0, max(float(left.max()), float(rows["step_seconds"].max(skipna=True) or 0), 1e-9) * 1.08)
+            axis.set_xlabel("seconds per step")
+        handles: list[Any] = [
+            Patch(facecolor=PALETTE[i], label=p.removesuffix("_seconds")) for i, p in enumerate(PHASES)
+        ]
+        handles.append(Line2D([], [], color="0.1", linewidth=2, label="whole step"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
+    return figure
+
+
+def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Milliseconds to reduce gradients and update parameters (`exchange_table`), the copy bandwidth's bound a line."""
+    if table.empty:
+        return empty(title, "no records of this experiment")
+    bounds = table[table["strategy"] == "copy_bound"]
+    rows = table[table["strategy"] != "copy_bound"]
+    if rows.empty:
+        return empty(title, "only the copy bandwidth was measured")
+    with look():
+        figure, each = _by_use_case(rows, title)
+        for axis, own in each:
+            shown = own.assign(ms=own["seconds"] * 1e3, lo=own["seconds_low"] * 1e3, hi=own["seconds_high"] * 1e3)
+            _bars(axis, shown, "ms", "lo", "hi")
+            _texts(axis, shown["ms"], [
+                f"{r.ms:.1f} ms" + (f"  ({r.times_base:.2f} times {label(r.base)})" if r.strategy != r.base else "")
+                for r in shown.itertuples()
+            ])  # fmt: skip
+            for bound in bounds[bounds["use_case"] == own["use_case"].iloc[0]]["seconds"].dropna():
+                axis.axvline(bound * 1e3, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
+            axis.set_title(str(own["use_case"].iloc[0]) + " (parameters only, no photos)", loc="left")
+            top = max(float(shown["hi"].max(skipna=True) or 0), 1e-6)
+            axis.set_xlim(0, top * 1.05)
+            axis.set_xlabel("reduce + update (ms; 95 % interval)")
+        if bounds["seconds"].notna().any():
+            line = Line2D([], [], color="0.1", linestyle="--", label="bound of the measured copy bandwidth")
+            figure.legend(handles=[line], loc="outside lower center", frameon=False)
+    return figure

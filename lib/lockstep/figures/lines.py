@@ -1,0 +1,110 @@
+"""Lines: speedup against workers, and resources against time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from lockstep.analysis import amdahl, amdahl_fit
+from lockstep.figures.style import GIB, GREY, StoredFigure, colour, data_label, empty, label, look, new_figure
+
+TRACES = {
+    "cpu_percent": ("CPU use (% of one core)", 1.0),
+    "pss_bytes": ("memory (PSS, GiB)", GIB),
+    "threads": ("threads", 1.0),
+    "io_wait_percent": ("I/O wait (%)", 1.0),
+}
+USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
+
+
+def scaling_lines(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Speedup against workers with intervals (`scaling_table`), the ideal for the cores given, and Amdahl's fit where
+    the number of cores varies."""
+    ok = table[(table["status"] == "ok") & table["speedup"].notna()] if len(table) else table
+    if ok.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        groups = list(ok.groupby("use_case", sort=True))
+        figure = new_figure(4.9 * max(len(groups), 1) + 0.6, 4.2)
+        axes = figure.subplots(1, len(groups), squeeze=False)[0]
+        figure.suptitle(title)
+        handles: dict[str, Line2D] = {}
+        for axis, (name, rows) in zip(axes, groups, strict=True):
+            _scaling_panel(axis, rows, handles)
+            axis.set_title(f"{name}\n({data_label(rows)})", loc="left")
+        axes[0].set_ylabel(f"speedup over {ok['base'].iloc[0] if ok['base'].nunique() == 1 else 'the fewest workers'}")
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _scaling_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D]) -> None:
+    strategies = [name for name in rows["strategy"].unique() if name != "sequential"] or ["sequential"]
+    workers = sorted(int(value) for value in rows[rows["strategy"].isin(strategies)]["workers"].unique())
+    for index, name in enumerate(strategies):
+        own = rows[rows["strategy"] == name].sort_values("workers")
+        # Points of two strategies at one worker count stand side by side, never on top of each other.
+        x = own["workers"].to_numpy(dtype=float) * (1 + 0.03 * (index - (len(strategies) - 1) / 2))
+        error = [own["speedup"] - own["low"], own["high"] - own["speedup"]]
+        axis.errorbar(x, own["speedup"], yerr=error, color=colour(name), marker="o", linestyle="-", capsize=3, zorder=3)
+        handles[name] = Line2D([], [], color=colour(name), marker="o", label=f"{label(name)} (measured)")
+        _draw_amdahl(axis, own, name, handles)
+    ideal = rows[rows["strategy"].isin(strategies)].groupby("workers")[["cores", "base_cores"]].max()
+    axis.plot(ideal.index, ideal["cores"] / ideal["base_cores"], color="0.3", linestyle="--", linewidth=1.2, zorder=1)
+    handles["ideal"] = Line2D([], [], color="0.3", linestyle="--", label="ideal for the cores given")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(workers, [str(value) for value in workers])
+    axis.set_xlim(workers[0] / 1.2, workers[-1] * 1.2)
+    axis.set_ylim(0, max(float(rows["high"].max()), float((ideal["cores"] / ideal["base_cores"]).max())) * 1.12)
+    axis.set_xlabel("workers")
+
+
+def _draw_amdahl(axis: Axes, own: pd.DataFrame, name: str, handles: dict[str, Line2D]) -> None:
+    times = own["cores"] / own["base_cores"]
+    if times.nunique() < 2 or times.max() <= 1:
+        return
+    serial = amdahl_fit(times.tolist(), own["speedup"].tolist())
+    fitted = [amdahl(value, serial) for value in times]
+    axis.plot(own["workers"], fitted, color=colour(name), linestyle="-.", linewidth=1.2, zorder=2)
+    text = f"Amdahl's fit to {label(name)}"
+    handles[f"amdahl {name}"] = Line2D([], [], color=colour(name), linestyle="-.", label=text)
+
+
+def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "table1", data: str = "") -> StoredFigure:
+    """CPU, memory, threads and I/O wait against time, a column per strategy, as the paper's Figures 2 and 3: SimpleBig
+    solid, ComplexSmall dashed. The first stored round; `data` names photos and batch (`data_label` of the records)."""
+    traced = resources[resources["experiment"] == experiment] if len(resources) else resources
+    traced = resources if traced.empty else traced
+    if traced.empty:
+        return empty(title, "no resource traces are stored")
+    strategies = list(traced["strategy"].unique())
+    with look():
+        figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 8.0)
+        axes = figure.subplots(len(TRACES), len(strategies), squeeze=False, sharey="row", sharex="col")
+        about = f"{data}; round {int(traced['round'].min())}" if data else f"round {int(traced['round'].min())}"
+        figure.suptitle(f"{title}\n({about})")
+        for column, strategy in enumerate(strategies):
+            own = traced[(traced["strategy"] == strategy) & (traced["round"] == traced["round"].min())]
+            for row, (name, (unit, scale)) in enumerate(TRACES.items()):
+                _trace(axes[row][column], own, name, scale, colour(strategy))
+                if column == 0:
+                    axes[row][column].set_ylabel(unit)
+            axes[0][column].set_title(label(strategy).replace(", ", ",\n"), fontsize=9)
+            axes[-1][column].set_xlabel("seconds")
+        for row in range(len(TRACES)):
+            axes[row][0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
+        handles = [Line2D([], [], color=GREY, linestyle=line, label=name) for name, line in USE_CASE_LINES.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _trace(axis: Axes, own: pd.DataFrame, name: str, scale: float, line_colour: object) -> None:
+    for use_case, samples in own.groupby("use_case"):
+        ordered = samples.sort_values("seconds")
+        values = pd.to_numeric(ordered[name], errors="coerce") / scale
+        line = USE_CASE_LINES.get(str(use_case), ":")
+        axis.plot(
+            ordered["seconds"] - ordered["seconds"].min(), values, linestyle=line, color=line_colour, linewidth=1.3
+        )

@@ -1,0 +1,147 @@
+"""One look for all figures, and files that are the same byte for byte whenever they are drawn again.
+
+Measured numbers are filled and coloured, published ones hollow grey diamonds, simulated ones dotted lines.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from lockstep.records import write_atomically
+from lockstep.strategies import STRATEGIES
+
+PALETTE = sns.color_palette("colorblind")
+GREY = "0.45"
+PUBLISHED: dict[str, Any] = {
+    "marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": GREY, "markeredgewidth": 1.6,
+    "markersize": 8, "zorder": 5,
+}  # fmt: skip
+SIMULATED = {"linestyle": ":", "marker": "none"}
+MEASURED = {"linestyle": "-", "marker": "o"}
+
+GIB = 2.0**30
+ROW_INCHES = 0.42
+SHORT = {
+    "sequential": "sequential",
+    "intra_op": "threads inside operators",
+    "threads": "replica per thread",
+    "processes": "processes, shared memory",
+    "processes_allreduce": "processes, all-reduce",
+    "ddp": "processes, DDP",
+}
+
+
+class StoredFigure(Figure):
+    """A figure without pyplot's global state, which shows itself in a notebook with the same bytes every time."""
+
+    def _repr_png_(self) -> bytes:
+        return render(self, "png")
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Seaborn's white grid, without touching the caller's settings."""
+    settings: dict[Any, Any] = {**sns.axes_style("whitegrid"), **sns.plotting_context("notebook", font_scale=0.8)}
+    settings |= {"svg.hashsalt": "lockstep", "svg.fonttype": "path", "axes.titlesize": 10, "figure.titlesize": 11}
+    with mpl.rc_context(settings):
+        yield
+
+
+def new_figure(width: float, height: float) -> StoredFigure:
+    figure = StoredFigure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panels(count: int, rows: float, width: float = 9.0) -> tuple[StoredFigure, list[Axes]]:
+    """A figure of `count` panels, one above another, high enough for `rows` bars in all."""
+    figure = new_figure(width, 1.15 + ROW_INCHES * rows + 0.75 * count)
+    axes = figure.subplots(count, 1, squeeze=False)
+    return figure, [axes[index][0] for index in range(count)]
+
+
+def render(figure: Figure, kind: str) -> bytes:
+    """The figure as PNG or SVG, without date or version, so that drawing it again gives the same bytes."""
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    with look():
+        figure.savefig(buffer, format=kind, dpi=110, metadata=metadata)
+    return buffer.getvalue()
+
+
+def save_figure(figure: Figure, folder: str | Path, name: str) -> list[Path]:
+    """Writes `<folder>/<name>.png` and `.svg`; returns both paths. Raises RecordError if they can't be written."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for kind in ("png", "svg"):
+        path = folder / f"{name}.{kind}"
+        write_atomically(path, render(figure, kind))
+        paths.append(path)
+    return paths
+
+
+def colour(strategy: str) -> Any:
+    """The same colour for a strategy in every figure."""
+    names = list(STRATEGIES)
+    return PALETTE[names.index(strategy) % len(PALETTE)] if strategy in names else GREY
+
+
+def label(strategy: str) -> str:
+    known = STRATEGIES.get(strategy)
+    return SHORT.get(strategy) or (known.label if known else strategy.replace("_", " "))
+
+
+def row_labels(table: pd.DataFrame, also: Sequence[str] = ("workers", "precision", "input")) -> list[str]:
+    """A label per row: its strategy, and whatever else tells it from the other rows of its strategy."""
+    labels = []
+    for _, row in table.iterrows():
+        same = table[(table["strategy"] == row["strategy"]) & (table["device"] == row["device"])]
+        parts = [label(row["strategy"])]
+        parts += ["GPU"] if row["device"] == "cuda" else []
+        parts += ["again (A/A)"] if row["variant"] == "b" else []
+        for name in also:
+            if same[name].nunique() > 1:
+                parts.append(f"{row[name]} workers" if name == "workers" else str(row[name]))
+        labels.append(", ".join(parts))
+    return labels
+
+
+def data_label(table: pd.DataFrame) -> str:
+    """What was measured on: real or synthetic photos, and images per step. For titles."""
+    ok = table[table["status"] == "ok"] if "status" in table else table
+    ok = table if ok.empty else ok
+    source = " and ".join(f"{name} photos" for name in sorted(ok["data_source"].unique()))
+    batches = sorted(int(value) for value in ok["global_batch_size"].unique())
+    text = str(batches[0]) if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
+    return f"{source}, {text} images per step"
+
+
+def note(axis: Axes, y: float, text: str, x: float = 0.01) -> None:
+    """Why a row has no bar, where its bar would be."""
+    short = text if len(text) <= 90 else text[:87] + "..."
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    axis.text(x, y, short, transform=axis.get_yaxis_transform(), va="center", style="italic", color=GREY, fontsize=8,
+              bbox=box, zorder=3.5)  # fmt: skip
+
+
+def empty(title: str, why: str) -> StoredFigure:
+    """A figure that says why there is nothing to draw: a gap would look like an oversight."""
+    with look():
+        figure = new_figure(7, 1.6)
+        axis = figure.subplots()
+        axis.set_axis_off()
+        axis.text(0.5, 0.5, why, ha="center", va="center", style="italic", color=GREY, wrap=True)
+        figure.suptitle(title)
+    return figure

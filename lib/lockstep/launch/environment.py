@@ -1,0 +1,49 @@
+"""Environment profiles: what a worker process is told before it starts, the same for every variant and peer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import psutil
+
+# Blocks over 128 KiB come from mmap by default and go back at once: each step then takes a page fault per 4 KiB of
+# gradient and activation. `tuned` keeps them in the heap, on huge pages where the kernel gives them on request.
+PROFILES: dict[str, Mapping[str, str]] = {
+    "plain": {},
+    "tuned": {
+        "THP_MEM_ALLOC_ENABLE": "1",
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+        "MALLOC_TOP_PAD_": str(64 << 20),
+        "MALLOC_ARENA_MAX": "1",
+    },
+}
+
+
+class EnvironmentProfileError(ValueError):
+    """A profile that does not exist."""
+
+
+def worker_environment(profile: str, threads_per_worker: int) -> dict[str, str]:
+    """The whole environment of a worker process. Raises EnvironmentProfileError."""
+    if profile not in PROFILES:
+        raise EnvironmentProfileError(f"environment={profile!r} does not exist; there are: {', '.join(PROFILES)}")
+    known = {name for settings in PROFILES.values() for name in settings}
+    environment = {name: value for name, value in os.environ.items() if name not in known}
+    environment.update(PROFILES[profile])
+    threads = str(threads_per_worker)
+    environment.update(OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads, OPENBLAS_NUM_THREADS="1")
+    # Idle OpenMP threads must sleep, not spin: another variant is being measured on their core.
+    environment.setdefault("KMP_BLOCKTIME", "0")
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # gloo otherwise looks the host's name up, which many containers can't.
+    environment.setdefault("GLOO_SOCKET_IFNAME", _loopback())
+    return environment
+
+
+def _loopback() -> str:
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address == "127.0.0.1" for address in addresses):
+            return name
+    return "lo"

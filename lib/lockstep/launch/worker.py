@@ -1,0 +1,155 @@
+"""What runs in a worker process: `python -m lockstep.launch.worker <control file descriptor>`.
+
+    main thread   reads commands from the launcher; when the launcher is gone, so is this process
+    rank threads  one per rank that lives here (one for `processes`, all of them for `threads`)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import gc
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the launcher tells a worker process first."""
+
+    ranks: list[int]
+    size: int
+    cores: list[list[int]]  # of each rank here
+    threads_per_worker: int
+    board: int  # file descriptor
+    peers: dict[int, int]  # other rank -> file descriptor of the socket to it
+    path: list[str]  # sys.path
+
+
+class Rank:
+    """A rank's own thread: it lives as long as the process, so that what a call warmed up stays warm."""
+
+    def __init__(self, group: Any, cores: list[int], threads: int, report: Any) -> None:
+        self.group, self.cores, self.threads, self.report = group, cores, threads, report
+        self.calls: queue.SimpleQueue[tuple[int, Any, tuple[Any, ...]]] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name=f"lockstep-rank-{group.rank}", daemon=True).start()
+
+    def _serve(self) -> None:
+        import torch
+
+        pin(self.cores)
+        torch.set_num_threads(self.threads)
+        # Per thread: denormal gradients slow a convolution's backward pass 100-fold.
+        torch.set_flush_denormal(True)
+        while True:
+            call, function, arguments = self.calls.get()
+            self._call(call, function, arguments)
+            del function, arguments
+            release_memory()
+
+    def _call(self, call: int, function: Any, arguments: tuple[Any, ...]) -> None:
+        import cloudpickle
+
+        from lockstep.groups import GroupAborted
+
+        rank = self.group.rank
+        try:
+            result = cloudpickle.dumps(function(self.group, *arguments))
+        except BaseException as error:  # also SystemExit: a rank that leaves is a failure of the team
+            follows = isinstance(error, GroupAborted)
+            text = traceback.format_exc()
+            self.report(("error", call, rank, follows, f"{type(error).__name__}: {error}", text))
+            if not follows:
+                with contextlib.suppress(Exception):
+                    self.group.abort(f"rank {rank} failed: {type(error).__name__}: {error}")
+        else:
+            self.report(("result", call, rank, result))
+
+
+def pin(cores: list[int]) -> None:
+    """Bind this thread, and those it makes, to `cores`; does nothing where the system can't."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+def release_memory() -> None:
+    """Give free heap back to the system, so that an idle team does not hold what it used last."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the launcher dies, even while this process is stopped (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> None:
+    """Serve until the launcher says stop or is gone."""
+    die_with(int(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides what Ctrl-C means
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    control = Connection(int(sys.argv[1]))
+    settings: Settings = control.recv()
+    sys.path[:] = settings.path
+    pin(sorted({core for cores in settings.cores for core in cores}))
+    sending = threading.Lock()
+
+    def report(message: tuple[Any, ...]) -> None:
+        with sending, contextlib.suppress(OSError):
+            control.send(message)
+
+    ranks = [
+        Rank(group, cores, settings.threads_per_worker, report)
+        for group, cores in zip(make_groups(settings), settings.cores, strict=True)
+    ]
+    report(("ready",))
+    with contextlib.suppress(EOFError, OSError):
+        while (message := control.recv()) is not None:
+            serve_call(ranks, message, report)
+    os._exit(0)  # without waiting for a rank that may be stuck
+
+
+def serve_call(ranks: list[Rank], message: tuple[int, bytes], report: Any) -> None:
+    """Start a call on every rank here; a call that can't even be unpacked is every rank's error."""
+    import cloudpickle
+
+    call, payload = message
+    for rank in ranks:
+        try:
+            function, arguments = cloudpickle.loads(payload)  # each rank its own copy
+        except Exception as error:
+            report(("error", call, rank.group.rank, False, f"{type(error).__name__}: {error}", traceback.format_exc()))
+            continue
+        rank.calls.put((call, function, arguments))
+
+
+def make_groups(settings: Settings) -> list[Any]:
+    from lockstep.groups.board import Board
+    from lockstep.groups.processes import ProcessGroup
+    from lockstep.groups.threads import ThreadGroup
+
+    board = Board(settings.board, settings.size)
+    if len(settings.ranks) == settings.size:
+        return list(ThreadGroup.of(settings.size, board))
+    sockets = {other: socket.socket(fileno=handle) for other, handle in settings.peers.items()}
+    return [ProcessGroup(settings.ranks[0], settings.size, sockets, board)]
+
+
+if __name__ == "__main__":
+    main()

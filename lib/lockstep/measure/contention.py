@@ -1,0 +1,118 @@
+"""Whether somebody else used the machine while we measured: a foreign process can halve a result.
+
+Other CPU time = what the cores were busy with - what our own processes used. Steal = what the hypervisor gave to other
+machines while ours had work. Both come from the kernel's ticks (10 ms per core), so an interval of a second or more is
+wanted. Work that the kernel does for us in its own threads (writing pages back) counts as other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import psutil
+
+from lockstep.measure.resources import ProcessTree
+
+# Part of the usable cores' time that others may take before a round is measured again (DESIGN section 6). Two workers
+# that wait for one another lose about as much as the slower one: 5 % of two cores can cost 10 % of a step.
+CONTENTION_THRESHOLD = 0.05
+ALL_CORES = -1  # where the system gives one count for all cores
+_STAT = Path("/proc/stat")
+
+
+class CpuSeconds(NamedTuple):
+    """CPU time since the machine started."""
+
+    busy: float
+    steal: float
+
+
+class Contention:
+    """Measures the time others took, over a `with` block.
+
+    Own are this process and all its descendants, and the trees of `pids` (workers that somebody else started, such as
+    MPI ranks); children that ended within the block too. Only the cores that our own threads may run on are looked at,
+    where the system tells: on a large shared machine, work on others' cores is no contention.
+
+    After the block: `wall_seconds`, `own_cpu_seconds`, `other_cpu_seconds`, `steal_seconds`, `usable_cores`.
+    """
+
+    def __init__(self, pids: Iterable[int] = ()) -> None:
+        self._roots = {os.getpid(), *pids}
+        self._measured = False
+        self.wall_seconds = 0.0
+        self.own_cpu_seconds = 0.0
+        self.other_cpu_seconds = 0.0
+        self.steal_seconds = 0.0
+        self.usable_cores = 0
+
+    def __enter__(self) -> Contention:
+        self._measured = False
+        self._tree = ProcessTree(self._roots)
+        self._cores = allowed_cores(self._tree.seen)
+        self._start = cpu_seconds_by_core()
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.wall_seconds = time.perf_counter() - self._began
+        end = cpu_seconds_by_core()
+        self.own_cpu_seconds = self._tree.advance()
+        # Workers that started within the block may have been given other cores.
+        allowed = self._cores | allowed_cores(self._tree.seen)
+        self.usable_cores = len(allowed) or os.cpu_count() or 1
+        cores = [core for core in end if core in self._start and (core in allowed or core == ALL_CORES)]
+        busy = sum(end[core].busy - self._start[core].busy for core in cores)
+        self.steal_seconds = max(0.0, sum(end[core].steal - self._start[core].steal for core in cores))
+        self.other_cpu_seconds = max(0.0, busy - self.own_cpu_seconds)
+        self._measured = True
+
+    def contended(self, threshold_fraction: float = CONTENTION_THRESHOLD) -> bool:
+        """Whether others and the hypervisor took more than this part of the usable cores' time.
+
+        Raises RuntimeError before the block has ended.
+        """
+        if not self._measured:
+            raise RuntimeError("contended() has nothing to judge before the `with Contention()` block has ended")
+        allowed = threshold_fraction * self.wall_seconds * self.usable_cores
+        return self.other_cpu_seconds + self.steal_seconds > allowed
+
+
+def cpu_seconds_by_core() -> dict[int, CpuSeconds]:
+    """Busy and stolen CPU time of each core; off Linux of all together, under ALL_CORES."""
+    if _STAT.exists():
+        return parse_stat(_STAT.read_text(), os.sysconf("SC_CLK_TCK"))
+    times = psutil.cpu_times()
+    busy = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq"))
+    return {ALL_CORES: CpuSeconds(busy, 0.0)}
+
+
+def parse_stat(text: str, ticks_per_second: int) -> dict[int, CpuSeconds]:
+    """The cores' lines of /proc/stat: busy = user + nice + system + irq + softirq (guests are part of user)."""
+    found = {}
+    for line in text.splitlines():
+        if name := re.match(r"cpu(\d+) ", line):
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
+            busy = user + nice + system + irq + softirq
+            found[int(name.group(1))] = CpuSeconds(busy / ticks_per_second, steal / ticks_per_second)
+    return found
+
+
+def allowed_cores(pids: Iterable[int]) -> set[int]:
+    """Cores that any thread of these processes may run on; empty where the system has no affinity."""
+    if not hasattr(os, "sched_getaffinity"):
+        return set()
+    cores: set[int] = set()
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                cores |= os.sched_getaffinity(int(thread))
+        except OSError:
+            continue  # ended meanwhile
+    return cores

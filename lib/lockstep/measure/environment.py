@@ -1,0 +1,183 @@
+"""What a run ran on: commit, machine and versions, for `run.json`; and whether this machine can run a cell at all.
+
+Nothing here names the host, the user or a path: results are published.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lockstep.job import Job
+
+PACKAGES = ("torch", "numpy", "pillow", "pandas", "papermill")
+NO_CUDA = "no CUDA device"
+NO_BFLOAT16 = "this CPU has no bfloat16 matrix or vector units"
+NO_BFLOAT16_GPU = "this GPU has no bfloat16 units"
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def capture(repository: Path | None) -> dict[str, Any]:
+    """What `run.json` keeps about where a run took place: JSON values only.
+
+    Keys: `git` (commit, dirty: both None without git, a repository or a commit; untracked files count as dirty),
+    `machine` (cpu, cores usable by this process, cores_total, memory_bytes, gpu names, bfloat16 units, os, kernel) and
+    `versions` (None for a package that is not installed).
+    """
+    return {"git": git_state(repository), "machine": machine(), "versions": versions()}
+
+
+def git_state(repository: Path | None) -> dict[str, Any]:
+    """Commit (40 hex digits) and dirty flag of the repository that holds the folder; None where there is none."""
+    commit = None if repository is None else _git(repository, "rev-parse", "--verify", "HEAD")
+    if repository is None or not commit:
+        return {"commit": None, "dirty": None}
+    changes = _git(repository, "status", "--porcelain")
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def machine() -> dict[str, Any]:
+    """CPU, cores, memory, GPUs, bfloat16 units and operating system. Memory in bytes."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": usable_cores(),
+        "cores_total": os.cpu_count() or 1,
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpu": _gpu_names(),
+        "bfloat16": bfloat16_kind(),
+        "os": platform.system(),
+        # The numbers alone: what follows them can name the provider or the builder of the kernel.
+        "kernel": _leading_numbers(platform.release()),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python, of the packages that numbers depend on, and of glibc (None elsewhere)."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    found["glibc"] = _glibc()
+    return found
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on: its affinity, or all cores where the system has no affinity."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(os.getpid()))
+    return os.cpu_count() or 1
+
+
+def has_bfloat16_units() -> bool:
+    """Whether this CPU computes in bfloat16; without units it is emulated, many times slower than float32."""
+    return bfloat16_kind() != "none"
+
+
+@functools.cache
+def bfloat16_kind() -> str:
+    """The CPU's bfloat16 units: `amx`, `avx512_bf16`, `arm bf16` or `none` (also where it can't be found out)."""
+    if _CPUINFO.exists():
+        return bfloat16_units(_CPUINFO.read_text(errors="replace"))
+    if sys.platform == "darwin" and _output("sysctl", "-n", "hw.optional.arm.FEAT_BF16") == "1":
+        return "arm bf16"
+    return "none"
+
+
+def bfloat16_units(cpuinfo: str) -> str:
+    """The best bfloat16 units in the text of /proc/cpuinfo: `amx`, `avx512_bf16`, `arm bf16` or `none`.
+
+    With several kinds of core, units count only if every core has them: a worker may be pinned to any.
+    """
+    lines = [line for line in cpuinfo.splitlines() if re.match(r"(flags|Features)\s*:", line)]
+    flags = [set(line.split(":", 1)[1].split()) for line in lines]
+    common = set.intersection(*flags) if flags else set()
+    for flag, name in (("amx_bf16", "amx"), ("avx512_bf16", "avx512_bf16"), ("bf16", "arm bf16")):
+        if flag in common:
+            return name
+    return "none"
+
+
+def cuda_devices() -> int:
+    """CUDA devices that torch can use."""
+    import torch  # takes a second: `lockstep doctor` and the others who ask nothing of a GPU need not wait for it
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def missing(job: Job) -> str | None:
+    """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
+    if job.device.startswith("cuda"):
+        if not cuda_devices():
+            return NO_CUDA
+        return NO_BFLOAT16_GPU if job.precision == "bfloat16" and not _gpu_has_bfloat16() else None
+    if job.precision == "bfloat16" and not has_bfloat16_units():
+        return NO_BFLOAT16
+    return None
+
+
+def _gpu_names() -> list[str]:
+    count = cuda_devices()
+    if not count:
+        return []
+    import torch
+
+    return [torch.cuda.get_device_name(index) for index in range(count)]
+
+
+def _gpu_has_bfloat16() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def _cpu_model() -> str:
+    if _CPUINFO.exists():
+        found = re.search(r"^model name\s*:\s*(.+)$", _CPUINFO.read_text(errors="replace"), re.MULTILINE)
+        if found:
+            return found.group(1).strip()
+    if sys.platform == "darwin" and (brand := _output("sysctl", "-n", "machdep.cpu.brand_string")):
+        return brand
+    return platform.processor() or platform.machine()
+
+
+def _glibc() -> str | None:
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (AttributeError, ValueError, OSError):  # not glibc
+        return None
+    return version if name == "glibc" else None
+
+
+def _leading_numbers(release: str) -> str:
+    found = re.match(r"\d+(\.\d+)*", release)
+    return found.group(0) if found else ""
+
+
+def _git(repository: Path, *arguments: str) -> str | None:
+    # A commit hook sets GIT_DIR and GIT_INDEX_FILE, which would answer for another repository; the lock would
+    # disturb a commit made meanwhile.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return _output("git", "--no-optional-locks", "-C", str(repository), *arguments, environment=environment)
+
+
+def _output(*command: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """What a command prints, stripped; None if it is absent, fails or takes over 30 s."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=30, check=True, env=environment
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

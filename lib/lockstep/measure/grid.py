@@ -1,0 +1,165 @@
+"""Running a grid: rounds of interleaved variants, one row per variant and round.
+
+    round 0   sequential a | threads 2 | processes 2 | ddp 2 | sequential b       -> written, whole
+    round 1   threads 2 | processes 2 | ddp 2 | sequential b | sequential a       -> written, whole
+    ...       (each round starts one variant further on, so that no variant always follows the same one)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lockstep.job import Job
+from lockstep.launch import WorkerFailed, usable_cores
+from lockstep.launch.environment import PROFILES
+from lockstep.measure.contention import Contention
+from lockstep.measure.environment import capture, missing
+from lockstep.measure.exchange import run_exchange
+from lockstep.measure.resources import ResourceSampler
+from lockstep.measure.teams import Teams
+from lockstep.records import Row, RunFolder, make_row
+from lockstep.train import Site, Trace
+from lockstep.usecases import Source, find_images, use_case
+
+_REDO = 2  # times that a cell is measured again because others used the machine
+_SLOWEST = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
+_LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
+
+
+def run_grid(
+    jobs: Sequence[Job],
+    *,
+    notebook: str,
+    results: str | Path,
+    rounds: int,
+    parameters: Mapping[str, Any],
+    data_dir: str = "",
+    images: int = 0,
+) -> Path:
+    """Measure every job in each of `rounds` rounds into `<results>/<notebook>/`; returns that folder.
+
+    Rounds that stand there already are kept: a killed run goes on where it was. A cell that fails or can't run here
+    is a row that says why. `images` limits the photos (0: as many as the paper's sets). Raises RecordError, WriteError,
+    DataError, JobError before anything is measured.
+    """
+    repository = _repository()
+    folder = (repository / results if not Path(results).is_absolute() else Path(results)) / notebook
+    jobs, sources = _with_images(jobs, data_dir, images)
+    with Teams() as teams:
+        for job in jobs:
+            if missing(job) is None:
+                teams.team(job)
+        info = {
+            **capture(repository),
+            "notebook": notebook,
+            "parameters": dict(parameters),
+            "environment_profiles": {name: dict(PROFILES[name]) for name in sorted({job.environment for job in jobs})},
+            "workers": teams.placements(),
+        }
+        with RunFolder(folder, info) as run:
+            for number in range(rounds):
+                if number in run.rounds_done:
+                    _say(f"round {number + 1} of {rounds}: stands in {folder.name} already")
+                    continue
+                _measure_round(run, jobs, sources, teams, number, rounds)
+    return folder
+
+
+def _measure_round(
+    run: RunFolder, jobs: Sequence[Job], sources: Mapping[str, Source], teams: Teams, number: int, rounds: int
+) -> None:
+    first = number % len(jobs)
+    rows: list[tuple[int, Row]] = []
+    traced: list[pd.DataFrame] = []
+    order = [*range(first, len(jobs)), *range(first)]
+    for place, index in enumerate(order):
+        job = jobs[index].with_(round=number)
+        row, samples = measure_job(job, sources.get(job.use_case), teams)
+        rows.append((index, row))
+        if samples is not None:
+            traced.append(samples)
+        _say(f"round {number + 1} of {rounds}, {place + 1:2d}/{len(jobs)}: {job.experiment:9s} {job.label}: {_told(row)}")
+    tables = {"resources": pd.concat(traced)} if traced else None
+    run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], tables)
+
+
+def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.DataFrame | None]:
+    """One cell: its row and its resource samples. Failed and impossible cells are rows too."""
+    why = missing(job)
+    if why is not None:
+        return make_row(job, {}, status="skipped", reason=why), None
+    team = teams.team(job)
+    site = Site(data_root=source.root if source else None)
+    function = run_exchange if job.experiment == "exchange" else None
+    for attempt in range(_REDO + 1):
+        try:
+            team.start()
+            with Contention() as contention, ResourceSampler(team.pids) as sampler:
+                traces = team.run(job, site, function)
+        except WorkerFailed as failure:
+            _say(str(failure))
+            return make_row(job, {}, status="failed", reason=str(failure).splitlines()[0]), None
+        if not contention.contended() or attempt == _REDO:
+            break
+        _say(f"others used {contention.other_cpu_seconds + contention.steal_seconds:.1f} CPU s meanwhile: measured again")
+    measured = summarise(job, traces)
+    measured.update(
+        peak_pss_bytes=float(sampler.peak_pss_bytes),
+        other_cpu_seconds=contention.other_cpu_seconds,
+        steal_seconds=contention.steal_seconds,
+    )
+    notes = job.cautions(len(usable_cores()))
+    if contention.contended():
+        notes.append("contended: others used the machine in every attempt")
+    samples = sampler.frame()
+    for name in ("experiment", "use_case", "strategy", "round", "workers", "variant", "input"):
+        samples.insert(0, name, getattr(job, name))
+    return make_row(job, measured, reason="; ".join(notes)), samples
+
+
+def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
+    """The measurements of a row from the traces of all ranks: means over steps, then the slowest rank."""
+    means = pd.DataFrame([pd.DataFrame(trace.steps).mean() for trace in traces])
+    measured = {name: float(means[name].max()) for name in (*_SLOWEST, *_LARGEST)}
+    measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
+    measured.update(traces[0].scores)
+    if job.experiment != "exchange":
+        # Losses are sums over a rank's share, weighted by 1 / global batch.
+        measured["train_loss"] = float(means["train_loss"].sum())
+        measured["images_per_second"] = job.global_batch_size / measured["step_seconds"]
+        if job.images:
+            measured["epoch_seconds"] = job.images / measured["images_per_second"]
+    return measured
+
+
+def _with_images(jobs: Sequence[Job], data_dir: str, images: int) -> tuple[list[Job], dict[str, Source]]:
+    """Where each use case's images are, and the jobs that say how many and of which kind."""
+    names = dict.fromkeys(job.use_case for job in jobs)
+    sources = {name: find_images(use_case(name), data_dir or None, images) for name in names}
+    told = [
+        job.with_(images=sources[job.use_case].train_images, data_source=sources[job.use_case].kind) for job in jobs
+    ]
+    return told, sources
+
+
+def _repository() -> Path:
+    """The folder that relative results are relative to: the one with lockstep's pyproject.toml, else this one."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / "pyproject.toml").is_file()), here)
+
+
+def _told(row: Row) -> str:
+    if row["status"] != "ok":
+        return f"{row['status']}: {row['reason']}"
+    if row["images_per_second"]:
+        return f"{row['images_per_second']:.1f} images/s, {row['step_seconds']:.3f} s a step"
+    return f"{row['exchange_seconds'] + row['update_seconds']:.4f} s"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

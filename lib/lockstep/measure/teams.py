@@ -1,0 +1,47 @@
+"""Teams that stay warm between the jobs of a grid."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from lockstep.job import Job
+from lockstep.launch import LAUNCHERS, Launcher, Team
+
+_Key = tuple[str, int, int, int, str]
+
+
+class Teams:
+    """A context manager: `team(job)` is the team that fits, started once; all end with the block."""
+
+    def __init__(self) -> None:
+        self._launchers: dict[_Key, Launcher] = {}
+
+    def team(self, job: Job) -> Team:
+        key = (job.launcher, job.workers, job.threads_per_worker, job.cores_per_worker, job.environment)
+        if key not in self._launchers:
+            if job.launcher not in LAUNCHERS:
+                raise ValueError(f"launcher={job.launcher!r} does not exist; there are: {', '.join(LAUNCHERS)}")
+            self._launchers[key] = LAUNCHERS[job.launcher].of(job)
+        return self._launchers[key].team
+
+    def placements(self) -> list[dict[str, object]]:
+        """Affinity and threads of every rank, for run.json."""
+        return [
+            {
+                "launcher": name,
+                "workers": workers,
+                "threads_per_worker": threads,
+                "environment": environment,
+                "cores_of_rank": launcher.team.cores,
+            }
+            for (name, workers, threads, _, environment), launcher in sorted(self._launchers.items())
+        ]
+
+    def __enter__(self) -> Teams:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        for launcher in self._launchers.values():
+            launcher.__exit__(kind, error, at)

@@ -1,0 +1,10 @@
+"""What others offer, behind the same call: `run(job, group, site) -> Trace`, by the name in `Job.sync`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockstep.peers import ddp
+from lockstep.train import Trace
+
+PEERS: dict[str, Callable[..., Trace]] = {"ddp": ddp.run}

@@ -1,0 +1,50 @@
+"""PyTorch's DistributedDataParallel, behind the same call and under the same protocol.
+
+DDP owns the gradient exchange: it sums inside the backward pass, so its exchange is part of `compute_seconds`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch.nn.parallel import DistributedDataParallel
+
+from lockstep.data.loader import Batch
+from lockstep.groups import Group
+from lockstep.job import Job
+from lockstep.replica import TorchReplica
+from lockstep.replica.base import Ready
+from lockstep.train import Site, Trace, run_job, torch_replica
+from lockstep.usecases import UseCase
+
+
+class DDPReplica(TorchReplica):
+    """A replica whose gradients are global already; `local` is its sync."""
+
+    def distribute(self, group: Group) -> None:
+        """Wrap the model. Collective. DDP broadcasts rank 0's parameters and buffers."""
+        self.size = group.size
+        self.model = DistributedDataParallel(
+            self.model, process_group=group.torch_group(), gradient_as_bucket_view=True
+        )
+
+    def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
+        if not len(batch):
+            raise ValueError(
+                "DDP can't train on an empty share, since every rank must take part in its backward pass; "
+                "give a global batch and a number of images of at least the number of workers"
+            )
+        # DDP divides the sum by the number of ranks; our weights have done so already.
+        return super().backward(batch, weights * np.float32(self.size), on_ready) / self.size
+
+
+def ddp_replica(case: UseCase, job: Job, group: Group) -> DDPReplica:
+    """The use case's model, wrapped."""
+    replica = torch_replica(case, job, group, DDPReplica)
+    assert isinstance(replica, DDPReplica)
+    replica.distribute(group)
+    return replica
+
+
+def run(job: Job, group: Group, site: Site | None = None) -> Trace:
+    """`run_job` with DDP instead of a sync of ours."""
+    return run_job(job.with_(sync="local"), group, site, make_replica=ddp_replica)

@@ -1,0 +1,68 @@
+"""One worker's copy of the model. Strategies see flat tensors and never the framework."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lockstep.data.loader import Batch
+
+Ready = Callable[[int], None]
+
+
+class Replica(ABC):
+    """Flat views of one copy of the model.
+
+        parameters |-- part 0 --|---- part 1 ----|- part 2 -|     float32 [length]
+        gradients  |-- part 0 --|---- part 1 ----|- part 2 -|     float32 [length], sums, weighted by the caller
+        buffers    running statistics of normalisation layers     float32 [any]
+
+    A part is a layer. `gradients` stands only after `rebind(gradients=...)`; until then a replica may keep
+    its gradients wherever its framework likes best, reached through `leaves[i].grad`.
+    """
+
+    parameters: Tensor
+    buffers: Tensor
+    parts: list[slice]
+    leaves: Sequence[Tensor]  # what an optimiser of one worker steps on; `.grad` is set after `backward`
+
+    @property
+    @abstractmethod
+    def gradients(self) -> Tensor:
+        """float32 [length]."""
+
+    @abstractmethod
+    def rebind(self, parameters: Tensor | None = None, gradients: Tensor | None = None, *, adopt: bool = False) -> None:
+        """Move onto memory that a Sync provides (float32 [length]).
+
+        `adopt`: take over the parameters that stand there instead of writing this replica's into it.
+        """
+
+    @abstractmethod
+    def clear_gradients(self) -> None:
+        """The next `backward` replaces the gradients instead of adding to them."""
+
+    @abstractmethod
+    def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
+        """Add sum_i weights[i] * gradient of sample i, and return sum_i weights[i] * loss_i.
+
+        `on_ready(part)` is called once for each part as soon as its gradient stands. A batch may be empty.
+        """
+
+    @abstractmethod
+    def predict(self, batch: Batch) -> Tensor:
+        """float32 [samples, classes], in evaluation mode."""
+
+    @property
+    def length(self) -> int:
+        return self.parameters.numel()
+
+
+def flat_views(flat: Tensor, like: list[Tensor]) -> list[Tensor]:
+    """Consecutive pieces of `flat` [length], shaped like the given tensors."""
+    sizes = [tensor.numel() for tensor in like]
+    return [piece.view(tensor.shape) for piece, tensor in zip(torch.split(flat, sizes), like, strict=True)]

@@ -1,0 +1,137 @@
+"""The one training loop, and `run_job`, which every launcher calls on every rank."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from lockstep import checkpoint
+from lockstep.data.loader import Loader
+from lockstep.evaluate import evaluate
+from lockstep.groups import Group
+from lockstep.job import Job
+from lockstep.replica import Replica, TorchReplica
+from lockstep.sync import SYNCS, Plan, Sync
+from lockstep.usecases import UseCase, use_case
+
+STEP_COLUMNS = (
+    "step_seconds",
+    "input_seconds",
+    "compute_seconds",
+    "wait_seconds",
+    "exchange_seconds",
+    "update_seconds",
+    "decode_seconds",
+    "bytes_sent",
+    "train_loss",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a job needs of this machine and never records: where things are, and a reader's own use case."""
+
+    data_root: str | None = None
+    use_case: UseCase | None = None
+    checkpoint: str | None = None  # file, written by rank 0
+    checkpoint_every_steps: int = 0  # 0: at the end only
+    resume: bool = False
+    evaluate: bool = False
+
+
+@dataclass
+class Trace:
+    """What one rank measured: a dict of `STEP_COLUMNS` per measured step, and the scores if asked for."""
+
+    rank: int
+    startup_seconds: float = 0.0
+    steps: list[dict[str, float]] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+MakeReplica = Callable[[UseCase, Job, Group], Replica]
+
+# Torch's generator is one per process: ranks that are threads would draw from it in each other's way.
+_BUILDING = threading.Lock()
+
+
+def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica] = TorchReplica) -> TorchReplica:
+    """The model of `case`, initialised from the job's seed, the same on every rank."""
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(job.seed)
+        return kind(case.model(), case.loss, device=job.device, precision=job.precision, seed=job.seed)
+
+
+def run_job(job: Job, group: Group, site: Site | None = None, make_replica: MakeReplica = torch_replica) -> Trace:
+    """Train as `job` says, as rank `group.rank`; collective.
+
+    Raises what the model, the data or the optimiser raise, and GroupError if another rank fails.
+    """
+    site = site or Site()
+    began = time.perf_counter()
+    group.enter("start")
+    case = site.use_case or use_case(job.use_case)
+    data = case.open("train", site.data_root, job.images)
+    plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed)
+    replica = make_replica(case, job, group)
+    sync = SYNCS[job.sync](plan, case.optimiser)
+    sync.attach(replica, group)
+    if site.resume and site.checkpoint:
+        checkpoint.load(site.checkpoint, job, replica, sync)
+    # As many decoding threads as the worker has cores; they share those cores with the computation.
+    with Loader(data, job.seed, threads=job.cores_per_worker, memory=job.input == "memory") as loader:
+        if job.input == "memory":
+            for step in range(plan.steps):
+                for share in plan.shares(step, group.rank, group.size):
+                    loader.preload(share.epoch, share.sample_ids)
+        trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
+        try:
+            _train(job, site, group, replica, sync, loader, trace)
+            if site.evaluate:
+                trace.scores = evaluate(replica, group, case.open("test", site.data_root), job.per_worker_batch_size)
+        finally:
+            sync.close()
+    group.enter("idle")
+    return trace
+
+
+def _train(
+    job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace
+) -> None:
+    """The loop.
+
+    input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
+    """
+    done = 0
+    times = dict.fromkeys(STEP_COLUMNS, 0.0)
+    began, decoded = time.perf_counter(), loader.decode_seconds
+    while (share := sync.next()) is not None:
+        group.at_step(share.step)
+        group.enter("input")
+        start = time.perf_counter()
+        batch = loader.take(share.epoch, share.sample_ids)
+        if (upcoming := sync.preview()) is not None:
+            loader.prefetch(upcoming.epoch, upcoming.sample_ids)
+        group.enter("compute")
+        taken = time.perf_counter()
+        times["train_loss"] += replica.backward(batch, share.weights, sync.part_ready if share.last else None)
+        times["input_seconds"] += taken - start
+        times["compute_seconds"] += time.perf_counter() - taken
+        if not share.last:
+            continue
+        cost = sync.step()
+        now, decoding = time.perf_counter(), loader.decode_seconds
+        times.update(vars(cost), step_seconds=now - began, decode_seconds=decoding - decoded)
+        if share.step >= job.warmup_steps:
+            trace.steps.append(times)
+        times, began, decoded = dict.fromkeys(STEP_COLUMNS, 0.0), now, decoding
+        done = share.step + 1
+        if site.checkpoint and site.checkpoint_every_steps and done % site.checkpoint_every_steps == 0:
+            checkpoint.save(site.checkpoint, job, group, replica, sync)
+            began = time.perf_counter()
+    if site.checkpoint and not (site.checkpoint_every_steps and done and done % site.checkpoint_every_steps == 0):
+        checkpoint.save(site.checkpoint, job, group, replica, sync)

@@ -1,0 +1,91 @@
+"""WHAT is trained: a network, a data set, a loss and an optimiser, as the papers state them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lockstep.data.errors import DataError
+from lockstep.data.folders import open_photos
+from lockstep.data.sources import ImageData
+from lockstep.data.synthetic import counts_for, ensure_stand_in
+from lockstep.models import alexnet, vgg16
+from lockstep.replica.torch import Loss, cross_entropy
+
+# Single-to-Multi, section 3.2. `fused` is the same arithmetic in one pass over memory.
+PAPER_SGD = functools.partial(torch.optim.SGD, lr=0.001, momentum=0.9, fused=True)
+
+
+@dataclass(frozen=True)
+class UseCase:
+    """A task to train. `model()` makes the network; `loss(output, labels)` gives one value per sample.
+
+    `optimiser(tensors)` makes a torch optimiser that works element by element (SGD, Adam, ...): a sync may give it
+    slices of the parameters. A reader's own data stand in `train` and `test`; the papers' come from folders.
+    """
+
+    name: str
+    model: Callable[[], nn.Module]
+    optimiser: Callable[[Iterable[Tensor]], Optimizer] = PAPER_SGD
+    loss: Loss = cross_entropy
+    dataset: str = ""
+    images: int = 0  # photos in the paper's data set, training and test together
+    place: str = ""  # in the paper
+    train: ImageData | None = None
+    test: ImageData | None = None
+
+    def open(self, split: str, root: str | None, images: int = 0) -> ImageData:
+        """The images of split `train` or `test`; `images` of them (0: all). Raises DataError."""
+        own = self.train if split == "train" else self.test
+        if own is not None:
+            return own
+        if root is None:
+            raise DataError(f"{self.name} has no {split} images: give a data folder with --data-dir or LOCKSTEP_DATA")
+        photos = open_photos(root, self.dataset, split)
+        return photos.subset(images) if images else photos
+
+
+USE_CASES: dict[str, UseCase] = {
+    "ComplexSmall": UseCase(
+        "ComplexSmall", functools.partial(vgg16, 3), dataset="fire-smoke", images=791, place="Single-to-Multi 3.1"
+    ),
+    "SimpleBig": UseCase(
+        "SimpleBig", functools.partial(alexnet, 3), dataset="fire-smoke", images=6003, place="Single-to-Multi 3.1"
+    ),
+}
+
+
+def use_case(name: str) -> UseCase:
+    """Raises ValueError, with the names that exist."""
+    if name not in USE_CASES:
+        raise ValueError(f"use_case={name!r} does not exist; there are: {', '.join(USE_CASES)}")
+    return USE_CASES[name]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a use case's images come from on this machine."""
+
+    root: str
+    kind: str  # real | synthetic
+    train_images: int
+
+
+def find_images(case: UseCase, data_dir: str | None = None, images: int = 0) -> Source:
+    """The real folder if one is given (or LOCKSTEP_DATA names one), else the synthetic stand-in, written on demand.
+
+    `images` limits the photos used, training and test together (0: as many as the paper's set has). A real set
+    that has fewer is used whole. Raises DataError.
+    """
+    total = images or case.images
+    data_dir = data_dir or os.environ.get("LOCKSTEP_DATA") or None
+    root = data_dir or str(ensure_stand_in(case.dataset, total))
+    train = open_photos(root, case.dataset, "train")
+    wanted = sum(counts_for(total)["train"].values())
+    return Source(root, train.source, min(len(train), wanted))

@@ -1,0 +1,17 @@
+"""From records to verdicts: one function per kind of claim, named in `data/published/claims.csv`."""
+
+from lockstep.verdicts import resources as _resources
+from lockstep.verdicts import speed as _speed
+from lockstep.verdicts.rules import (
+    NOT_MEASURABLE,
+    NOT_REPRODUCED,
+    NOT_YET,
+    REPRODUCED,
+    VERDICTS,
+    Verdict,
+    judge,
+)
+
+__all__ = ["NOT_MEASURABLE", "NOT_REPRODUCED", "NOT_YET", "REPRODUCED", "VERDICTS", "Verdict", "judge"]
+
+_ = (_speed, _resources)  # imported for what they register

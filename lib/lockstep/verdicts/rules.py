@@ -1,0 +1,189 @@
+"""What every verdict shares: its words, the choice of rows, and the rules that turn a ratio into a word.
+
+A verdict is computed, never typed in. *reproduced* and *not reproduced* need at least `MIN_ROUNDS` paired rounds;
+what this machine can't show is *not measurable here*, and what no notebook has measured is *not measured yet*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis import (
+    BASELINE,
+    MIN_ROUNDS,
+    AnalysisError,
+    Conditions,
+    Ratio,
+    aa_interval,
+    is_difference,
+    ratio_with_interval,
+    select,
+)
+
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+NOT_MEASURABLE, NOT_YET = "not measurable here", "not measured yet"
+ORDER = (NOT_YET, NOT_MEASURABLE, NOT_REPRODUCED, REPRODUCED)  # the weakest part decides over a claim of several
+
+TOLERANCE = 0.10
+"""A published number counts as reproduced if the measured interval, widened by this share, holds it."""
+FULL_CPU_PERCENT = 90.0
+"""Mean use of the budgeted cores that counts as fully used."""
+
+USE_CASES = ("ComplexSmall", "SimpleBig")
+TABLE1_PREFERRED: Mapping[str, Any] = {
+    "input": "jpeg", "variant": "a", "precision": "float32", "environment": "tuned"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What records say about a claim: the word, the measured value with its interval (or ""), and why."""
+
+    verdict: str
+    measured: str = ""
+    reason: str = ""
+
+
+Claim = Mapping[str, Any]
+Function = Callable[[Claim, pd.DataFrame, "pd.DataFrame | None"], Verdict]
+VERDICTS: dict[str, Function] = {}
+
+
+class NotNow(Exception):
+    """Carries a verdict out of a computation that lacks its data."""
+
+    def __init__(self, verdict: str, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = Verdict(verdict, "", reason)
+
+
+def register(function: Function) -> Function:
+    VERDICTS[function.__name__] = function
+    return function
+
+
+def judge(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
+    """The verdict on a row of the claims ledger from the records (and traces) of its notebook; both may be empty.
+
+    Raises KeyError for a verdict function that does not exist (`lockstep.published.read_claims` refuses such rows).
+    """
+    try:
+        return VERDICTS[claim["verdict"]](claim, records, resources)
+    except NotNow as stop:
+        return stop.verdict
+    except AnalysisError as error:
+        return Verdict(NOT_YET, "", str(error))
+
+
+# Choosing rows
+
+
+def table1(records: pd.DataFrame, **conditions: Any) -> Conditions:
+    """Conditions of the one cell of `table1` that is compared with the paper: JPEG input, float32, most workers.
+
+    Raises NotNow if it holds no ok rows: with the reason of its skipped or failed rows where there are any.
+    """
+    wanted = dict(conditions)
+    if len(records) and (records["experiment"] == "table1").any():
+        wanted["experiment"] = "table1"  # rows of other experiments were not interleaved with these
+    rows = select(records, wanted, status=None) if len(records) else records
+    for name, value in TABLE1_PREFERRED.items():
+        if name not in wanted and len(rows) and (rows[name] == value).any():
+            rows, wanted[name] = rows[rows[name] == value], value
+    good = rows[rows["status"] == "ok"] if len(rows) else rows
+    if len(good):
+        return {**wanted, "workers": int(good["workers"].max())}
+    about = " ".join(str(value) for value in conditions.values())
+    if not len(rows):
+        raise NotNow(NOT_YET, f"no records of {about}")
+    reasons = "; ".join(dict.fromkeys(rows["reason"].astype(str)))
+    if (rows["status"] == "skipped").any():
+        raise NotNow(NOT_MEASURABLE, reasons)
+    raise NotNow(NOT_YET, f"{about} failed: {reasons}")
+
+
+def use_cases(claim: Claim) -> tuple[str, ...]:
+    return USE_CASES if claim["use_case"] in ("both", "") else (str(claim["use_case"]),)
+
+
+def each(claim: Claim, one: Callable[[str], Verdict]) -> Verdict:
+    """The verdict over all use cases of a claim: the weakest of theirs."""
+    parts: list[tuple[str, Verdict]] = []
+    for use_case in use_cases(claim):
+        try:
+            parts.append((use_case, one(use_case)))
+        except NotNow as stop:
+            parts.append((use_case, stop.verdict))
+        except AnalysisError as error:
+            parts.append((use_case, Verdict(NOT_YET, "", str(error))))
+    return join(parts)
+
+
+def join(parts: list[tuple[str, Verdict]]) -> Verdict:
+    words = [part.verdict for _, part in parts]
+    # One use case that contradicts the claim settles it, whatever is still to be measured.
+    word = NOT_REPRODUCED if NOT_REPRODUCED in words else min(words, key=ORDER.index)
+    if len(parts) == 1:
+        return parts[0][1]
+    measured = "; ".join(f"{name}: {part.measured}" for name, part in parts if part.measured)
+    reasons = [part.reason for _, part in parts]
+    same = len(set(reasons)) == 1
+    return Verdict(word, measured, reasons[0] if same else "; ".join(f"{n}: {p.reason}" for n, p in parts if p.reason))
+
+
+# Rules
+
+
+def enough(rounds: int) -> None:
+    if rounds < MIN_ROUNDS:
+        raise NotNow(NOT_YET, f"only {rounds} paired round(s); a verdict needs {MIN_ROUNDS}")
+
+
+def above_one(ratio: Ratio, aa: Ratio | None, text: str) -> Verdict:
+    """Reproduced if a ratio is a difference, and above 1."""
+    enough(ratio.rounds)
+    measured = f"{ratio} {text}"
+    if not is_difference(ratio, aa):
+        return Verdict(NOT_REPRODUCED, measured, "no difference: 1, or the A/A pair's interval, holds it")
+    if ratio.median < 1:
+        return Verdict(NOT_REPRODUCED, measured, "the difference is the other way round")
+    beyond = " and the median lies outside the A/A pair's interval" if aa else ""
+    return Verdict(REPRODUCED, measured, f"the interval excludes 1{beyond}")
+
+
+def noise(records: pd.DataFrame, like: Conditions, measure: str = "images_per_second") -> Ratio | None:
+    base = {
+        name: like[name] for name in ("experiment", "use_case", "precision", "environment", "input") if name in like
+    }
+    try:
+        return aa_interval(records, {**base, "strategy": "sequential", "device": "cpu"}, measure)
+    except AnalysisError:
+        return None
+
+
+def compare(claim: Claim, records: pd.DataFrame, over: str, under: str, measure: str, text: str) -> Verdict:
+    """Whether `over` has more of `measure` than `under`, at the same workers and cores, in each use case."""
+
+    def one(use_case: str) -> Verdict:
+        above = table1(records, use_case=use_case, strategy=over, device="cpu")
+        below = table1(records, use_case=use_case, strategy=under, device="cpu")
+        budgets = [cores_of(select(records, cell)) for cell in (above, below)]
+        if budgets[0] != budgets[1]:
+            raise NotNow(NOT_YET, f"{over} ran on {budgets[0]} cores, {under} on {budgets[1]}: no fair comparison")
+        ratio = ratio_with_interval(records, above, below, measure)
+        return above_one(ratio, noise(records, above, measure), text)
+
+    return each(claim, one)
+
+
+def cores_of(rows: pd.DataFrame) -> int:
+    """Cores that a cell was given: workers x cores_per_worker."""
+    return int((rows["workers"] * rows["cores_per_worker"]).max())
+
+
+def sequential(records: pd.DataFrame, use_case: str) -> Conditions:
+    return table1(records, use_case=use_case, device="cpu", **BASELINE)
