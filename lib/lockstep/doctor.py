@@ -103,7 +103,7 @@ def check_bfloat16() -> Finding:
     if found:
         return Finding("bfloat16", GOOD, f"in hardware: {', '.join(found)}")
     return Finding(
-        "bfloat16", NOTE, "not in this CPU's instructions: bfloat16 rows run, and may be slower than float32"
+        "bfloat16", NOTE, "not among this CPU's instructions: bfloat16 rows run, but gain little"
     )
 
 

@@ -139,7 +139,12 @@ def test_an_urgent_batch_goes_first() -> None:
         loader.prefetch(0, range(10 * CHUNK))
         assert eventually(lambda: loader._decoder.queue[0].running == 1)
         loader.prefetch(1, range(10 * CHUNK))
-        threading.Timer(0.05, data.go.set).start()
+
+        def release() -> None:
+            eventually(lambda: loader._decoder.queue[0].epoch == 2)
+            data.go.set()
+
+        threading.Thread(target=release).start()
         check(loader.take(2, [5, 6]), 2, [5, 6])
         assert data.loaded.index((2, 5)) == CHUNK
         check(loader.take(0, range(10 * CHUNK)), 0, range(10 * CHUNK))

@@ -202,6 +202,17 @@ def test_a_new_height_is_read_whatever_it_costs(start: Starter, monkeypatch: pyt
         _until(lambda: sampler.peak_pss_bytes >= 64 * MIB)
 
 
+def test_a_new_and_smaller_team_is_read_at_once(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "PSS_BUDGET", 1e-9)
+    large, small = start(BURNER), start(BURNT)
+    with ResourceSampler([large.pid], interval_seconds=0.02) as sampler:
+        _until(lambda: len(sampler.samples) >= 1)
+        sampler.set_pids([small.pid])
+        before = len(sampler.samples)
+        _until(lambda: len(sampler.samples) > before)
+        assert 0 < sampler.samples[-1].pss_bytes < 64 * MIB
+
+
 def test_an_error_in_the_thread_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: ResourceSampler) -> None:
         raise KeyError("inside")
@@ -236,6 +247,15 @@ def test_what_was_used_before_does_not_count(start: Starter) -> None:
     assert tree.advance() < 0.25
 
 
+def test_what_those_who_stay_have_used_is_not_lost(start: Starter) -> None:
+    child = start(BURNER)
+    tree = ProcessTree([child.pid])
+    used = psutil.Process(child.pid).cpu_times().user
+    _until(lambda: psutil.Process(child.pid).cpu_times().user >= used + 0.2)
+    tree.watch([child.pid, os.getpid()])
+    assert tree.advance() >= 0.15
+
+
 def test_a_child_that_ended_is_counted_once(start: Starter) -> None:
     tree = ProcessTree([os.getpid()])
     child = start(BURNT)
@@ -250,9 +270,9 @@ def test_a_root_that_ended_takes_nothing_back(start: Starter) -> None:
     ended, other = start(BURNT), start(BURNER)
     tree = ProcessTree([ended.pid, other.pid])
     ended.communicate("")
-    used, before = psutil.Process(other.pid).cpu_times().user, tree.advance()
+    used = psutil.Process(other.pid).cpu_times().user
     _until(lambda: psutil.Process(other.pid).cpu_times().user >= used + 0.2)
-    assert before + tree.advance() >= 0.15
+    assert tree.advance() >= 0.15
     assert set(tree.seen) == {other.pid}
 
 

@@ -159,12 +159,16 @@ def _write(folder: Path, tasks: list[tuple[str, str, int]], seed: int) -> None:
         (folder / split / name).mkdir(parents=True, exist_ok=True)
     every = [(folder, seed, split, name, number) for split, name, count in tasks for number in range(count)]
     # Threads suffice: Pillow encodes, and numpy calculates, without the interpreter lock.
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="lockstep-stand-in")
+    pool = ThreadPoolExecutor(_cores(), thread_name_prefix="lockstep-stand-in")
     try:
         for _ in pool.map(_write_one, every):
             pass
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _write_one(task: tuple[Path, int, str, str, int]) -> None:

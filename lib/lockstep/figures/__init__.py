@@ -41,13 +41,12 @@ def _speedup(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
 
 
 def _scaling(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    title = "One budget of cores, split over more workers" if _fixed_budget(records) else "Speedup against workers"
-    return scaling_lines(summaries.scaling_table(records), title)
-
-
-def _fixed_budget(records: pd.DataFrame) -> bool:
-    rows = records[(records["experiment"] == "scaling") & (records["strategy"] != "sequential")]
-    return bool((rows["workers"] * rows["threads_per_worker"]).nunique() == 1)
+    # Workers beyond the budget of cores of Table 1 share cores: the ideal must not grow with them.
+    table1 = records[records["experiment"] == "table1"]
+    budget = int((table1["workers"] * table1["cores_per_worker"]).max()) if len(table1) else None
+    table = summaries.scaling_table(records, most_cores=budget)
+    fixed = len(table) and table[table["strategy"] != "sequential"]["cores"].nunique() == 1
+    return scaling_lines(table, "One budget of cores, split over more workers" if fixed else "Speedup against workers")
 
 
 def _memory(records: pd.DataFrame, _: pd.DataFrame) -> Figure:

@@ -76,6 +76,10 @@ def render(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with look():
+        if figure.get_layout_engine() is not None:
+            # Laid out once and then left so: the engine would move things a little whenever it runs.
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
         figure.savefig(buffer, format=kind, dpi=110, metadata=metadata)
     return buffer.getvalue()
 

@@ -23,7 +23,7 @@ from lockstep.launch.environment import worker_environment
 from lockstep.launch.watch import Watch, WorkerFailed
 from lockstep.launch.worker import Settings
 from lockstep.peers import PEERS
-from lockstep.train import Site, Trace, run_job
+from lockstep.loop import Site, Trace, run_job
 
 _START_SECONDS = 120
 _GRACE_SECONDS = 2.0  # for the other ranks to say what happened to them, once one has failed

@@ -53,10 +53,9 @@ def reduce_update_bytes(length: int, workers: int) -> int:
     """Bytes that one rank must move to sum the workers' gradients and apply momentum SGD to its own slice, in place.
 
     A rank owns s = ceil(length / workers) of the `length` float32 parameters. With everything fused into one pass it
-    reads the slice of every worker's gradients (workers x s), of the momentum (s) and of the parameters (s); writes the
-    momentum (s) and the parameters (s); and clears the slice of every worker's gradients (workers x s), so that
-    micro-batches can add into them again. Together 4 bytes x s x (2 workers + 4): 6 numbers per parameter for one
-    worker, and per rank 2 + 4 / workers numbers per parameter of the model for more.
+    reads the slice of every worker's gradients (workers x s), of the momentum (s) and of the parameters (s), and writes
+    the momentum (s) and the parameters (s). Nothing is cleared: the next backward pass overwrites the gradients.
+    Together 4 bytes x s x (workers + 4): 5 numbers per parameter for one worker, 1 + 4 / workers per rank for more.
 
     Raises ValueError if either is below 1.
     """
@@ -64,5 +63,5 @@ def reduce_update_bytes(length: int, workers: int) -> int:
         raise ValueError(f"length={length}, workers={workers} is not possible; give at least 1 of each")
     own = -(-length // workers)
     read = workers * own + 2 * own
-    written = 2 * own + workers * own
+    written = 2 * own
     return FLOAT32_BYTES * (read + written)

@@ -12,7 +12,7 @@ from lockstep.job import Job
 from lockstep.measure.bandwidth import copy_bandwidth, reduce_update_bytes
 from lockstep.replica.torch import TorchReplica
 from lockstep.sync import SYNCS, Plan
-from lockstep.train import STEP_COLUMNS, Site, Trace
+from lockstep.loop import STEP_COLUMNS, Site, Trace
 from lockstep.usecases import use_case
 
 

@@ -23,7 +23,7 @@ from lockstep.measure.exchange import run_exchange
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.teams import Teams
 from lockstep.records import Row, RunFolder, make_row
-from lockstep.train import Site, Trace
+from lockstep.loop import Site, Trace
 from lockstep.usecases import Source, find_images, use_case
 
 _REDO = 2  # times that a cell is measured again because others used the machine

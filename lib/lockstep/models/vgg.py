@@ -39,7 +39,9 @@ def vgg16(classes: int) -> nn.Sequential:
 
 def _linear(inputs: int, outputs: int) -> nn.Module:
     # Left empty, since `_initialise` fills it: 120 million numbers drawn twice would cost a second at each start.
-    return nn.utils.skip_init(nn.Linear, inputs, outputs, device=torch.get_default_device())
+    device = torch.get_default_device()
+    layer: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs, device=device)  # type: ignore[no-untyped-call]
+    return layer
 
 
 def _initialise(model: nn.Sequential) -> None:

@@ -5,6 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lockstep.peers import ddp
-from lockstep.train import Trace
+from lockstep.loop import Trace
 
 PEERS: dict[str, Callable[..., Trace]] = {"ddp": ddp.run}

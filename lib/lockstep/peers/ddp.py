@@ -13,7 +13,7 @@ from lockstep.groups import Group
 from lockstep.job import Job
 from lockstep.replica import TorchReplica
 from lockstep.replica.base import Ready
-from lockstep.train import Site, Trace, run_job, torch_replica
+from lockstep.loop import Site, Trace, run_job, torch_replica
 from lockstep.usecases import UseCase
 
 

@@ -146,15 +146,30 @@ class TorchReplica(Replica):
                 self._done(part)
 
     def _flatten_buffers(self) -> None:
-        owners = [
-            (module, name, buffer)
-            for module in self.model.modules()
-            for name, buffer in module.named_buffers(recurse=False)
-            if buffer.is_floating_point()
-        ]
+        owners = _float_buffers(self.model)
         self.buffers = torch.cat([torch.empty(0, device=self.device), *[b.detach().float().view(-1) for *_, b in owners]])
         for (module, name, _), view in zip(owners, flat_views(self.buffers, [b for *_, b in owners]), strict=True):
             setattr(module, name, view)
+
+
+def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:
+    """Put a replica's flat parameters and buffers into a plain model of the same kind."""
+    leaves = [leaf for layer in _layers(model) for leaf in layer]
+    owned = [buffer for *_, buffer in _float_buffers(model)]
+    with torch.no_grad():
+        for tensor, view in zip(leaves, flat_views(parameters, leaves), strict=True):
+            tensor.copy_(view)
+        for tensor, view in zip(owned, flat_views(buffers, owned), strict=True):
+            tensor.copy_(view)
+
+
+def _float_buffers(model: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
+    return [
+        (module, name, buffer)
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if buffer.is_floating_point()
+    ]
 
 
 def _layers(model: nn.Module) -> list[list[nn.Parameter]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -172,7 +171,7 @@ def _text_of(notebook: Any) -> str:
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
-    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return str(nbformat.writes(notebook, version=4)).rstrip() + "\n"
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from jupyter_client.manager import AsyncKernelManager
 from lockstep.runner.errors import Stopped
 
 MARK = "LOCKSTEP_RUN"  # environment variable that marks every process of a run
-CLOSING_SECONDS = 4.0  # for the notebook to close its teams itself
+CLOSING_SECONDS = 3.0  # for the notebook to close its teams itself
 TRACKER_SECONDS = 2.0  # for multiprocessing's tracker to unlink what the killed workers shared
 
 

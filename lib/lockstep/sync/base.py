@@ -76,7 +76,7 @@ class Plan:
 class Sync(ABC):
     """Owns the optimiser and its state, and decides what to train on next and how replicas agree.
 
-    One training step, as `lockstep.train` drives it:
+    One training step, as `lockstep.loop` drives it:
 
         next() -> Share ... backward(share, on_ready=part_ready) ... after the last micro-batch: step()
     """

@@ -1,0 +1,126 @@
+"""`lockstep.train`: a reader's own model on a reader's own data, with any sync and launcher."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lockstep import checkpoint as checkpoints
+from lockstep.data.folders import open_photos
+from lockstep.data.sources import Arrays, ImageData
+from lockstep.job import Job, JobError
+from lockstep.launch import LAUNCHERS, usable_cores
+from lockstep.loop import Site, Trace
+from lockstep.peers import PEERS
+from lockstep.replica.torch import Loss, cross_entropy, load_flat
+from lockstep.sync import SYNCS
+from lockstep.sync.base import Plan
+from lockstep.usecases import PAPER_SGD, UseCase
+
+Data = ImageData | tuple[Any, Any] | str | os.PathLike[str]
+
+
+@dataclass
+class Trained:
+    """What `lockstep.train` gives back."""
+
+    model: nn.Module  # trained, on the CPU, in evaluation mode
+    losses: list[float]  # of each step, over the global batch
+    images_per_second: float  # median over the steps
+    scores: dict[str, float]  # on `test`, empty without it
+    traces: list[Trace] = field(repr=False)  # by rank
+
+
+def train(
+    model_factory: Callable[[], nn.Module],
+    data: Data,
+    *,
+    test: Data | None = None,
+    sync: str = "shared_memory",
+    launcher: str = "processes",
+    workers: int = 2,
+    threads_per_worker: int = 1,
+    epochs: int = 1,
+    global_batch_size: int = 64,
+    optimiser: Callable[[Iterable[Tensor]], Optimizer] = PAPER_SGD,
+    loss: Loss = cross_entropy,
+    precision: str = "float32",
+    seed: int = 0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+) -> Trained:
+    """Train `model_factory()` on `data` with `workers` workers; the same parameters whatever the workers.
+
+    `data` and `test`: (images [n, channels, height, width], labels [n]) as arrays or tensors, a folder of
+    `{train,test}/<class>/*.jpg` (its test half is used unless `test` is given), or an `ImageData`.
+    `optimiser(tensors)` must work element by element (SGD, Adam, ...); `loss(output, labels)` gives one value per
+    sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it.
+
+    Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
+    WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
+    """
+    for name, value, known in (("sync", sync, [*SYNCS, *PEERS]), ("launcher", launcher, [*LAUNCHERS])):
+        if value not in known:
+            raise JobError(f"{name}={value!r} does not exist; there are: {', '.join(known)}")
+    if sync == "local" and workers != 1:
+        raise JobError(f"sync='local' can't train {workers} workers together; give workers=1 or another sync")
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
+    train_data, test_data = _images(data, "train"), _images(test if test is not None else data, "test", test is not None)
+    case = UseCase("own", model_factory, optimiser, loss, train=train_data, test=test_data)
+    per_epoch = -(-len(train_data) // max(global_batch_size, 1))
+    job = Job(
+        experiment="train", use_case="own", strategy="own", data_source=train_data.source, images=len(train_data),
+        launcher=launcher, sync=sync, workers=workers, threads_per_worker=threads_per_worker,
+        cores_per_worker=threads_per_worker, global_batch_size=global_batch_size,
+        per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
+        steps=per_epoch * epochs, warmup_steps=0, seed=seed,
+    )  # fmt: skip
+    for caution in job.cautions(len(usable_cores())):
+        warnings.warn(caution, stacklevel=2)
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:
+        path = str(Path(checkpoint) if checkpoint else Path(scratch) / "checkpoint.pt")
+        site = Site(
+            use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=resume, evaluate=bool(test_data)
+        )
+        with warnings.catch_warnings(), LAUNCHERS[launcher].of(job) as team:
+            traces = team.run(job, site)
+        final = checkpoints.read(path)
+    model = model_factory()
+    load_flat(model, final["parameters"], final["buffers"])
+    return _trained(model.eval(), job, traces)
+
+
+def _trained(model: nn.Module, job: Job, traces: list[Trace]) -> Trained:
+    steps = list(zip(*(trace.steps for trace in traces), strict=True))
+    seconds = [max(times["step_seconds"] for times in of_ranks) for of_ranks in steps]
+    return Trained(
+        model=model,
+        losses=[sum(times["train_loss"] for times in of_ranks) for of_ranks in steps],
+        images_per_second=job.global_batch_size / statistics.median(seconds) if seconds else 0.0,
+        scores=traces[0].scores,
+        traces=traces,
+    )
+
+
+def _images(data: Data, split: str, given: bool = True) -> Any:
+    """`data` as ImageData; None for the test half of arrays, which have none."""
+    if isinstance(data, str | os.PathLike):
+        folder = Path(data)
+        return open_photos(folder.parent, folder.name, split)
+    if not given:
+        return None
+    if isinstance(data, tuple):
+        images, labels = (part.numpy() if isinstance(part, Tensor) else np.asarray(part) for part in data)
+        return Arrays(images, labels)
+    return data

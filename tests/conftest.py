@@ -1,0 +1,85 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+LEFTOVER_SECONDS = 10.0  # a stopped team or run has this long to end
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of this repository."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_torch_thread() -> None:
+    """Small tensors gain nothing from more, and the tests' workers share few cores."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real_images() -> Path:
+    """The folder of real images. Only for tests marked `realdata`, which are skipped where there is none."""
+    return Path(os.environ["LOCKSTEP_DATA"])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    named = os.environ.get("LOCKSTEP_DATA")
+    reason = "LOCKSTEP_DATA is not set: no real images" if not named else f"LOCKSTEP_DATA={named} is not a folder"
+    if named and Path(named).is_dir():
+        return
+    for item in items:
+        if item.get_closest_marker("realdata"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def no_leftovers() -> Iterator[None]:
+    """Fails the test if a process that it started, or a file in shared memory that it made, is still there after."""
+    before, shared = set(_children()), _shared_memory()
+    yield
+    deadline = time.monotonic() + LEFTOVER_SECONDS
+    while (left := set(_children()) - before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    named = [f"{process.pid}: {_command(process)}" for process in left]
+    for process in left:
+        process.kill()
+    assert not named, f"processes left behind: {named}"
+    assert not _shared_memory() - shared, f"shared memory left behind: {_shared_memory() - shared}"
+
+
+def _children() -> list[psutil.Process]:
+    # multiprocessing's resource tracker is one per process and stays until that process ends.
+    living = [child for child in psutil.Process().children(recursive=True) if child.is_running()]
+    return [child for child in living if not _is_zombie(child) and "resource_tracker" not in _command(child)]
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return "?"
+
+
+def _shared_memory() -> set[str]:
+    """Ours: Python's and torch's names; other programs of this machine use the folder too."""
+    folder = Path("/dev/shm")
+    names = os.listdir(folder) if folder.is_dir() else []
+    return {name for name in names if name.startswith(("psm_", "torch_", "lockstep", "sem.mp-"))}

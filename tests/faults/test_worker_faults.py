@@ -1,0 +1,171 @@
+"""A worker that raises, is stopped, killed, or leaves: everybody ends in time, and the message says who, where and why."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from lockstep import checkpoint
+from lockstep.groups import GroupTimeout
+from lockstep.groups.threads import ThreadGroup
+from lockstep.job import Job
+from lockstep.launch import LAUNCHERS, Team, WorkerFailed
+from lockstep.loop import Site, run_job
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+END_SECONDS = 10.0
+
+
+def job(launcher: str, sync: str, **changes: int) -> Job:
+    values = {"global_batch_size": 8, "steps": 6, "warmup_steps": 0} | changes
+    return Job(use_case="own", strategy="own", launcher=launcher, sync=sync, workers=2, **values)  # type: ignore[arg-type]
+
+
+def fail(team: Team, *call: object) -> WorkerFailed:
+    """The failure of a call, which must come in time."""
+    team.start()
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed) as caught:
+        team.call(*call) if callable(call[0]) else team.run(*call)  # type: ignore[arg-type]
+    assert time.monotonic() - began < END_SECONDS
+    assert team.pids == []
+    return caught.value
+
+
+REASONS = {
+    "raise": "raised RuntimeError: a tyre burst",
+    "exit": "raised SystemExit: 3",
+    "leave": "left with exit code 4",
+    "kill": "was killed by SIGKILL",
+    "stop": "was stopped (SIGSTOP)",
+    "segfault": "was killed by SIGSEGV",
+}
+# What can be seen of a rank that fails: the line that failed, except where the kernel gave it no time.
+SHOWN = {"raise": "misbehave", "exit": "misbehave", "stop": "misbehave", "segfault": "misbehave"}
+
+
+@pytest.mark.parametrize(
+    ("sync", "phase", "how"),
+    [
+        ("shared_memory", "start", "raise"),
+        ("shared_memory", "start", "kill"),
+        ("shared_memory", "input", "raise"),
+        ("shared_memory", "compute", "stop"),
+        ("shared_memory", "compute", "segfault"),
+        ("shared_memory", "update", "raise"),
+        ("shared_memory", "update", "kill"),
+        ("allreduce", "compute", "kill"),
+        ("allreduce", "update", "exit"),
+        ("allreduce", "compute", "stop"),
+        ("ddp", "compute", "raise"),
+        ("ddp", "compute", "leave"),
+        ("ddp", "update", "stop"),
+    ],
+)
+def test_processes(sync: str, phase: str, how: str) -> None:
+    with LAUNCHERS["processes"](2) as team:
+        failure = fail(team, job("processes", sync), Site(use_case=tiny.faulty_in(phase, how)))
+        assert REASONS[how] in str(failure)
+        assert f"phase {phase}" in failure.where
+        assert SHOWN.get(how, "") in failure.traceback
+        if phase != "input":  # whichever rank loads sample 5
+            assert failure.rank == 1
+
+
+@pytest.mark.parametrize("how", ["raise", "kill", "stop", "leave"])
+@pytest.mark.parametrize("phase", ["wait", "exchange"])
+def test_processes_that_wait_for_each_other(phase: str, how: str) -> None:
+    with LAUNCHERS["processes"](2) as team:
+        failure = fail(team, tiny.fault_in_phase, phase, how)
+        assert (failure.rank, failure.where) == (1, f"step 3, phase {phase}")
+        assert REASONS[how] in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("phase", "how"), [("start", "raise"), ("compute", "raise"), ("update", "exit"), ("compute", "segfault")]
+)
+def test_threads(phase: str, how: str) -> None:
+    with LAUNCHERS["threads"](2) as team:
+        failure = fail(team, job("threads", "shared_memory"), Site(use_case=tiny.faulty_in(phase, how)))
+        assert REASONS[how] in str(failure)
+        assert f"phase {phase}" in failure.where
+        if how != "segfault":  # that ends the process, with both ranks in it
+            assert failure.rank == 1
+            assert "misbehave" in failure.traceback
+
+
+def test_a_rank_that_hangs_is_named_with_its_stack() -> None:
+    """The others wait for it; the launcher sees that nobody moves."""
+    with LAUNCHERS["processes"](2) as team:
+        team.start()
+        with pytest.raises(WorkerFailed, match="has not moved for 2 s") as caught:
+            team.call(tiny.fault_in_phase, "compute", "hang", stall_seconds=2)
+        assert caught.value.rank == 1
+        assert "misbehave" in caught.value.traceback
+
+
+def test_a_team_works_again_after_a_failure() -> None:
+    with LAUNCHERS["processes"](2) as team:
+        fail(team, tiny.fault_in_phase, "compute", "kill")
+        assert [(r, n) for r, n, _ in team.call(tiny.say_rank)] == [(0, 2), (1, 2)]
+
+
+def test_workers_stay_warm_between_calls() -> None:
+    with LAUNCHERS["processes"](2) as team:
+        first = team.call(tiny.say_rank)
+        assert team.call(tiny.say_rank) == first
+        assert len({pid for *_, pid in first}) == 2
+
+
+def test_nothing_is_left_when_the_block_is_left_by_an_exception() -> None:
+    with pytest.raises(KeyboardInterrupt), LAUNCHERS["processes"](2) as team:
+        team.start()
+        raise KeyboardInterrupt
+
+
+def test_what_cannot_be_unpacked_is_an_error_of_the_worker() -> None:
+    with LAUNCHERS["threads"](1) as team, pytest.raises(WorkerFailed, match="can't be unpacked here"):
+        team.call(tiny.say_rank, Unpackable())
+
+
+class Unpackable:
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        return _refuse, ()
+
+
+def _refuse() -> None:
+    raise ValueError("can't be unpacked here")
+
+
+def test_threads_have_no_torch_group() -> None:
+    with LAUNCHERS["threads"](2) as team, pytest.raises(WorkerFailed, match="launcher='processes'"):
+        team.run(job("threads", "ddp"), Site(use_case=tiny.case()))
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.pt")
+    one = ThreadGroup.of(1)[0]
+    alone = job("threads", "local").with_(workers=1)
+    run_job(alone, one, Site(use_case=tiny.case(), checkpoint=path))
+    with pytest.raises(checkpoint.CheckpointError, match="seed=0, this run has 1"):
+        run_job(alone.with_(seed=1), one, Site(use_case=tiny.case(), checkpoint=path, resume=True))
+    (tmp_path / "c.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(checkpoint.CheckpointError, match="can't be read"):
+        checkpoint.read(path)
+    with pytest.raises(checkpoint.CheckpointError, match="does not exist"):
+        checkpoint.read(str(tmp_path / "none.pt"))
+
+
+def test_a_checkpoint_never_runs_code(tmp_path: Path) -> None:
+    torch.save({"job": Unpackable()}, tmp_path / "c.pt")
+    with pytest.raises(checkpoint.CheckpointError, match="can't be read"):
+        checkpoint.read(str(tmp_path / "c.pt"))
+
+
+def test_a_message_that_does_not_come_before_its_deadline() -> None:
+    first, _ = ThreadGroup.of(2)
+    with pytest.raises(GroupTimeout, match="from rank 1 within 0.05 s"):
+        first.receive(1, "news", deadline_seconds=0.05)

@@ -1,0 +1,76 @@
+"""Every notebook runs from the stored results, and shows the very tables that are committed (nbval)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from lockstep.runner import RunFailed
+from lockstep.runner.execution import refresh
+
+HERE = Path(__file__).resolve().parent
+NOTEBOOKS = sorted((HERE.parents[1] / "notebooks").glob("*.ipynb"))
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+
+def nbval(path: Path) -> subprocess.CompletedProcess[str]:
+    """nbval in a pytest of its own, with this interpreter as the kernel; images are not compared, tables are."""
+    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
+    command += ["--nbval-sanitize-with", str(HERE / "sanitise.cfg"), "-q", "--no-header", "-p", "no:cacheprovider"]
+    command += ["-o", "addopts=", "-o", "timeout=0", str(path)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_shows_the_stored_tables_again(path: Path) -> None:
+    before = path.read_bytes()
+    result = nbval(path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert path.read_bytes() == before
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A notebook that shows a table, as `make notebooks` leaves it."""
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [
+        nbformat.v4.new_markdown_cell("# Is it compared?"),
+        nbformat.v4.new_code_cell("measure: bool = False", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("import pandas as pd\npd.DataFrame({'speedup': [1.87]})"),
+    ]
+    path = tmp_path / "01_table.ipynb"
+    nbformat.write(notebook, path)
+    refresh(path, tmp_path, 120)
+    return path
+
+
+def test_another_number_in_a_table_is_found(table: Path) -> None:
+    assert nbval(table).returncode == 0
+    text = table.read_text()
+    assert text.count("1.87") >= 2, "as text and as HTML"
+    table.write_text(text.replace("<td>1.87</td>", "<td>1.97</td>"))
+    result = nbval(table)
+    assert result.returncode == 1 and "1.97" in result.stdout
+
+
+def test_refreshing_changes_nothing_unless_the_results_do(table: Path) -> None:
+    before = table.read_text()
+    refresh(table, table.parent, 120)
+    assert table.read_text() == before
+    assert '"execution_count": 2' in before and str(table.parent) not in before
+
+
+def test_a_notebook_that_fails_is_not_replaced(table: Path) -> None:
+    broken = table.read_text().replace("[1.87]", "[1.87][5]")
+    table.write_text(broken)
+    with pytest.raises(RunFailed, match="IndexError"):
+        refresh(table, table.parent, 120)
+    assert table.read_text() == broken

@@ -1,0 +1,214 @@
+"""`lockstep run`: what it takes, what it refuses, and that it refuses before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lockstep.runner.plans as plans
+import papermill
+import pytest
+from lockstep.cli import app
+from lockstep.doctor import LACKING, check_data, check_lock
+from lockstep.files import WriteError
+from lockstep.runner import Plan, RunError, plan_runs, read_parameters, repository
+from small_notebooks import PARAMETERS, small_repository, write_notebook
+from typer.testing import CliRunner
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = small_repository(tmp_path / "repository")
+    monkeypatch.chdir(root)
+    return root
+
+
+def refused(*arguments: str) -> str:
+    """The message of a refused `lockstep run`; nothing may have run."""
+    result = CliRunner().invoke(app, ["run", *arguments])
+    assert result.exit_code == 2, result.output
+    assert not list(Path.cwd().rglob("executed.ipynb"))
+    return result.output
+
+
+def one_plan(root: Path, *assignments: str, **options: Any) -> Plan:
+    (plan,) = plan_runs(["07"], root, assignments=assignments, **options)
+    return plan
+
+
+@pytest.mark.parametrize("name", ["07", "7", "07_small", "small", "07_small.ipynb", "notebooks/07_small.ipynb"])
+def test_a_notebook_goes_by_number_name_or_path(small: Path, name: str) -> None:
+    (plan,) = plan_runs([name], small)
+    assert plan.name == "07_small"
+
+
+def test_an_unknown_notebook_is_refused_and_the_known_ones_listed(small: Path) -> None:
+    message = refused("08")
+    assert "'08' does not exist" in message and "07_small" in message
+
+
+def test_values_come_from_default_profile_and_command_in_this_order(small: Path) -> None:
+    assert "workers" not in one_plan(small).parameters
+    assert one_plan(small, profile="smoke").parameters["workers"] == 1
+    plan = one_plan(small, "workers=3", profile="smoke")
+    assert plan.parameters == {"workers": 3, "rate": 2.0, "measure": True, "results": "results/runs/smoke"}
+    assert plan.folder == small / "results" / "runs" / "smoke" / "07_small"
+    assert plan.executed == plan.folder / "executed.ipynb"
+
+
+def test_values_are_yaml_of_the_parameters_type(small: Path) -> None:
+    given = ("names=[local, ddp]", "rate=1e-3", "limits={a: 2}", "quick=true", "label='3'")
+    plan = one_plan(small, *given)
+    expected = {"names": ["local", "ddp"], "rate": 0.001, "limits": {"a": 2}, "quick": True, "label": "3"}
+    assert expected.items() <= plan.parameters.items()
+    assert isinstance(one_plan(small, "rate=2").parameters["rate"], float)
+
+
+def test_a_mistyped_parameter_is_refused_with_the_closest_and_all_that_exist(small: Path) -> None:
+    message = refused("07", "-p", "wrokers=2")
+    assert "'wrokers'" in message and "did you mean workers?" in message
+    for name in ("rate: float = 0.5", "names: list[str]", "limits: dict[str, int]", "quick: bool = False"):
+        assert name in message
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("workers=two", "workers is int"),
+        ("workers=2.5", "workers is int"),
+        ("workers=true", "workers is int"),
+        ("workers=", "workers is int"),
+        ("rate=fast", "rate is float"),
+        ("rate=true", "rate is float"),
+        ("quick=1", "quick is bool"),
+        ("label=3", "label is str"),
+        ("names=threads", "names is list[str]"),
+        ("names=[1, 2]", "names is list[str]"),
+        ("limits=[1]", "limits is dict[str, int]"),
+        ("limits={a: x}", "limits is dict[str, int]"),
+        ("workers", "is not name=value"),
+        ("names=[a", "is not YAML"),
+        ("measure=false", "set by the runner"),
+        ("results=elsewhere", "use --out"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_and_type(small: Path, assignment: str, expected: str) -> None:
+    message = refused("07", "-p", assignment)
+    assert expected in message and assignment.partition("=")[0] in message
+
+
+def test_a_profile_is_checked_as_strictly_as_the_command(small: Path) -> None:
+    folder = small / "notebooks" / "profiles"
+    (folder / "odd.yaml").write_text("07_small: {wrokers: 1}\n")
+    assert "did you mean workers?" in refused("07", "--profile", "odd")
+    (folder / "odd.yaml").write_text("07_small: {workers: many}\n")
+    assert "workers is int" in refused("07", "--profile", "odd")
+    (folder / "odd.yaml").write_text("09_other: {workers: 1}\n")
+    assert "'09_other' that does not exist" in refused("07", "--profile", "odd")
+    (folder / "odd.yaml").write_text("- 1\n")
+    assert "must map" in refused("07", "--profile", "odd")
+    assert "there are: odd, smoke" in refused("07", "--profile", "fast")
+
+
+def test_one_wrong_notebook_of_several_stops_all(small: Path) -> None:
+    write_notebook(small / "notebooks" / "08_other.ipynb", "measure: bool = False\nresults: str = ''\n", "1")
+    assert "08_other" in refused("07", "08", "-p", "workers=1")
+
+
+def test_data_and_run_folders_are_checked_first(small: Path, tmp_path: Path) -> None:
+    assert "is not a folder" in refused("07", "--data-dir", str(tmp_path / "nowhere"))
+    assert "give one of them" in refused("07", "--out", "x", "--reference")
+    assert "at least 1" in refused("07", "--timeout", "0")
+    (small / "file").write_text("in the way")
+    message = refused("07", "--out", "file")
+    assert "can't be made" in message and "--out" in message
+
+
+def test_a_full_disk_is_told_before_anything_runs(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise WriteError(f"results can't be written to {path}: the disk is full")
+
+    monkeypatch.setattr(plans, "write_atomically", full)
+    assert "the disk is full" in refused("07")
+
+
+def test_places_inside_the_repository_are_written_relative(small: Path, tmp_path: Path) -> None:
+    images = small / "images"
+    images.mkdir()
+    plan = one_plan(small, data_dir=images, out=small / "mine")
+    assert plan.parameters["data_dir"] == "images" and plan.parameters["results"] == "mine"
+    outside = one_plan(small, out=tmp_path / "outside")
+    assert outside.parameters["results"] == str(tmp_path / "outside")
+
+
+def test_the_reference_holds_records_but_not_the_executed_notebook(small: Path) -> None:
+    plan = one_plan(small, reference=True)
+    assert plan.parameters["results"] == "results/reference"
+    assert plan.folder == small / "results" / "reference" / "07_small"
+    assert plan.executed == small / "results" / "runs" / "reference" / "07_small" / "executed.ipynb"
+
+
+def test_papermill_finds_the_parameters_that_we_read(small: Path) -> None:
+    path = small / "notebooks" / "07_small.ipynb"
+    assert list(papermill.inspect_notebook(path, {})) == list(read_parameters(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("workers: int | None = 2", "a parameter is"),
+        ("workers: int = 1 + n", "not a plain value"),
+        ("workers: int = 'two'", "workers is int"),
+        ("import os", "write name: type = value"),
+        ("workers: int =", "is not Python"),
+        ("where: Path = 'x'", "a parameter is"),
+    ],
+)
+def test_a_parameters_cell_that_can_not_be_checked_is_refused(tmp_path: Path, line: str, expected: str) -> None:
+    path = write_notebook(tmp_path / "01_odd.ipynb", line)
+    with pytest.raises(RunError, match="01_odd"):
+        read_parameters(path)
+    with pytest.raises(RunError) as caught:
+        read_parameters(path)
+    assert expected in str(caught.value)
+
+
+def test_a_notebook_needs_its_parameters_cell_and_the_runners_two(small: Path) -> None:
+    write_notebook(small / "notebooks" / "08_other.ipynb", "workers: int = 2", "1")
+    assert "has no parameter 'measure'" in refused("08")
+    (small / "notebooks" / "09_broken.ipynb").write_text("{")
+    assert "can't be read as a notebook" in refused("09")
+
+
+def test_figures_and_report_need_records(small: Path) -> None:
+    for command in ("figures", "report"):
+        result = CliRunner().invoke(app, [command])
+        assert result.exit_code == 2 and "results/reference does not exist" in result.output
+        (small / "results" / "empty").mkdir(parents=True, exist_ok=True)
+        result = CliRunner().invoke(app, [command, "--results", "results/empty"])
+        assert result.exit_code == 2 and "holds no records" in result.output
+
+
+def test_a_command_from_elsewhere_finds_its_own_clone(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert repository() == root
+
+
+def test_the_doctor_names_the_lack_and_its_fix(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path / "nowhere"))
+    finding = check_data()
+    assert finding.state == LACKING and "nowhere" in finding.detail and "unset LOCKSTEP_DATA" in finding.fix
+    small = small_repository(tmp_path / "repository", parameters=PARAMETERS)
+    (small / "requirements.lock").write_text("# pins\npytest==0.0.1\nno-such-package==1.0\n")
+    monkeypatch.chdir(small)
+    finding = check_lock()
+    assert finding.state == LACKING and "no-such-package missing (lock: 1.0)" in finding.detail
+    assert "pip install -r requirements.lock" in finding.fix
+
+
+def test_the_doctor_finds_this_environment_as_locked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert "requirements.lock" in result.output and "LACKING  lock" not in result.output, result.output

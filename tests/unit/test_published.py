@@ -1,0 +1,140 @@
+"""The papers' tables and the claims ledger: complete, consistent, and every claim has its verdict function."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from lockstep.published import (
+    CLAIM_COLUMNS,
+    PublishedError,
+    read_claims,
+    read_table,
+    repository_root,
+)
+from lockstep.verdicts import VERDICTS
+
+# What the paper prints, transcribed apart from the CSV files: (ComplexSmall, SimpleBig).
+PRINTED = {
+    "table1": {("CPU single-process", "cpu"): (4, 6.15), ("CPU multi-process", "cpu"): (5.76, 15.57),
+               ("GPU single-process", "cuda"): (1.57, 1.25)},
+    "table2": {("model", "cuda"): (6.74, 8.01), ("data and model", "cuda"): (2.84, 3.85)},
+    "table3": {("MPI", "cpu"): (12.11, 26.62), ("MPI", "cuda"): (4.13, 11.79), ("Spark", "cpu"): (1.14, 0.53),
+               ("Spark", "cuda"): (None, None)},
+}  # fmt: skip
+GOOD = {"id": "a", "paper": "p", "place": "§1", "statement": "s", "value": "2", "unit": "times", "use_case": "both",
+        "notebook": "n", "verdict": "pending", "note": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_tables_hold_what_the_paper_prints(name: str) -> None:
+    table = read_table("single-to-multi", name)
+    found = {(r.row, r.device, r.use_case): None if pd.isna(r.speedup) else r.speedup for r in table.itertuples()}
+    expected = {}
+    for (row, device), values in PRINTED[name].items():
+        for use_case, value in zip(("ComplexSmall", "SimpleBig"), values, strict=True):
+            expected[row, device, use_case] = value
+    assert found == expected
+    assert set(table["place"]) == {f"Table {name[-1]}"}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_every_number_of_a_table_is_a_claim_and_the_reverse(name: str) -> None:
+    table = read_table("single-to-multi", name).dropna(subset="speedup")
+    claims = read_claims()
+    claims = claims[(claims["place"] == f"Table {name[-1]}") & (claims["unit"] == "times")]
+    assert sorted(zip(table["use_case"], table["speedup"], strict=True)) == sorted(
+        zip(claims["use_case"], claims["value"], strict=True)
+    )
+
+
+def test_figures_quoted_outside_the_tables_agree_with_them_or_are_contradictions() -> None:
+    printed = {v for rows in PRINTED.values() for pair in rows.values() for v in pair if v is not None}
+    claims = read_claims()
+    quoted = claims[claims["id"].str.match("s2m-(headline|mpi-gpu|spark-slows|gpu-worst)") & claims["value"].notna()]
+    assert len(quoted) >= 5
+    for claim in quoted.itertuples():
+        assert (claim.value in printed) != (claim.verdict == "contradiction"), claim.id
+
+
+def test_the_headline_contradiction_quotes_both_numbers() -> None:
+    claim = read_claims().set_index("id").loc["s2m-headline-cpu"]
+    table = read_table("single-to-multi", "table3")
+    best = table[table["device"] == "cpu"]["speedup"].max()
+    assert claim["verdict"] == "contradiction" and claim["value"] == 26.63
+    assert f"{best:g}" in claim["note"] and best != claim["value"]
+
+
+def test_every_claim_has_a_verdict_function_and_every_function_a_claim() -> None:
+    used = set(read_claims()["verdict"])
+    assert used == set(VERDICTS)
+
+
+def test_measured_claims_name_notebook_02_and_pending_ones_another() -> None:
+    claims = read_claims()
+    open_ones = {"pending", "omission", "contradiction", "survey"}
+    judged = claims[~claims["verdict"].isin(open_ones)]
+    assert set(judged["notebook"]) == {"02_threads_vs_processes"} and len(judged) >= 20
+    pending = claims[claims["verdict"] == "pending"]
+    assert "02_threads_vs_processes" not in set(pending["notebook"])
+    assert claims[claims["verdict"].isin(open_ones - {"pending"})]["note"].ne("").all()
+
+
+def ledger(folder: Path, *rows: dict[str, str], columns: tuple[str, ...] = CLAIM_COLUMNS) -> Path:
+    (folder / "data" / "published").mkdir(parents=True)
+    with (folder / "data" / "published" / "claims.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(columns)
+        writer.writerows([row[name] for name in columns] for row in rows)
+    return folder
+
+
+def test_a_good_ledger_is_read(tmp_path: Path) -> None:
+    claims = read_claims(ledger(tmp_path, GOOD, {**GOOD, "id": "b", "value": "", "unit": ""}))
+    assert list(claims["value"].isna()) == [False, True] and list(claims["id"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"verdict": "no_such_function"}, r"claims\.csv, line 3: verdict='no_such_function' is no verdict function"),
+        ({"verdict": ""}, r"line 3: verdict is empty"),
+        ({"statement": " "}, r"line 3: statement is empty"),
+        ({"id": "a"}, r"line 3: id='a' stands in line 2"),
+        ({"value": "fast"}, r"line 3: value='fast' is not a number"),
+        ({"unit": ""}, r"line 3: value=2 has no unit"),
+        ({"use_case": "Medium"}, r"line 3: use_case='Medium'"),
+        ({"notebook": ""}, r"line 3: a pending claim must name the notebook"),
+    ],
+)
+def test_a_faulty_claim_is_refused_with_file_and_line(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    root = ledger(tmp_path, GOOD, {**GOOD, "id": "b", **change})
+    with pytest.raises(PublishedError, match=message):
+        read_claims(root)
+
+
+def test_other_columns_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PublishedError, match="line 1: columns"):
+        read_claims(ledger(tmp_path, GOOD, columns=CLAIM_COLUMNS[:-1]))
+
+
+def test_a_row_of_another_length_is_refused(tmp_path: Path) -> None:
+    root = ledger(tmp_path, GOOD)
+    with (root / "data" / "published" / "claims.csv").open("a") as stream:
+        stream.write("a,b\n")
+    with pytest.raises(PublishedError, match="line 3: 2 values instead of 10"):
+        read_claims(root)
+
+
+def test_missing_table_names_those_there_are() -> None:
+    with pytest.raises(PublishedError, match=r"table9.*single-to-multi-table1"):
+        read_table("single-to-multi", "table9")
+
+
+def test_the_root_is_found_from_below_and_missed_elsewhere(tmp_path: Path) -> None:
+    root = repository_root()
+    assert repository_root(root / "data" / "published") == root
+    with pytest.raises(PublishedError, match="pyproject"):
+        repository_root(tmp_path)

@@ -1,0 +1,223 @@
+"""Verdicts and reports: computed from records, never more than they support."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from fake_records import records, resources
+from lockstep.published import read_claims
+from lockstep.records import COLUMNS
+from lockstep.report import (
+    REPORT_COLUMNS,
+    markdown_table,
+    no_records,
+    published_measured,
+    published_text,
+    render_markdown,
+    report_all,
+)
+from lockstep.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, VERDICTS, judge
+
+NOTEBOOK = "02_threads_vs_processes"
+WORDS = {REPRODUCED, NOT_REPRODUCED, NOT_MEASURABLE, NOT_YET}
+
+
+def claim(verdict: str, **changes: Any) -> dict[str, Any]:
+    return {"id": "x", "use_case": "both", "value": float("nan"), "unit": "", "notebook": NOTEBOOK, "note": "why",
+            "verdict": verdict, **changes}  # fmt: skip
+
+
+def faster(strategy: str, factor: float) -> pd.DataFrame:
+    """Records in which a strategy's images/s and peak PSS are multiplied."""
+    frame = records()
+    hit = frame["strategy"] == strategy
+    frame.loc[hit, ["images_per_second", "peak_pss_bytes"]] *= factor
+    return frame
+
+
+@pytest.fixture(scope="module")
+def judged() -> pd.DataFrame:
+    claims = read_claims()
+    return published_measured(records(), claims[claims["notebook"] == NOTEBOOK], resources()).set_index("claim")
+
+
+def test_every_row_has_a_known_word_and_a_reason(judged: pd.DataFrame) -> None:
+    assert set(judged["verdict"]) <= WORDS and judged["reason"].ne("").all()
+    assert [*judged.reset_index().columns] == list(REPORT_COLUMNS)
+
+
+def test_without_records_nothing_is_reproduced_or_refuted() -> None:
+    table = published_measured(no_records(), read_claims())
+    assert set(table["verdict"]) <= {NOT_YET, NOT_MEASURABLE}
+    assert table["measured"].eq("").all() and table["reason"].ne("").all()
+
+
+def test_too_few_rounds_decide_nothing() -> None:
+    claims = read_claims()
+    table = published_measured(records(rounds=4), claims[claims["notebook"] == NOTEBOOK], resources(rounds=4))
+    assert set(table["verdict"]) <= {NOT_YET, NOT_MEASURABLE}
+    assert table["reason"].str.contains(r"only 4 paired round").any()
+
+
+def test_a_speedup_above_the_cores_is_not_measurable_and_names_them(judged: pd.DataFrame) -> None:
+    row = judged.loc["s2m-table1-cpu-multi-simplebig"]
+    assert (row["verdict"], row["published"]) == (NOT_MEASURABLE, "15.57 times")
+    assert ("2 cores" in row["reason"] and row["measured"].startswith("1.9")) or row["measured"].startswith("1.8")
+
+
+@pytest.mark.parametrize(("value", "word"), [(1.9, REPRODUCED), (1.8, REPRODUCED), (1.2, NOT_REPRODUCED)])
+def test_a_speedup_within_the_cores_is_judged(value: float, word: str) -> None:
+    found = judge(claim("processes_speedup", use_case="SimpleBig", value=value), records())
+    assert found.verdict == word and "10%" in found.reason
+
+
+def test_gpu_rows_take_the_skipped_rows_reason(judged: pd.DataFrame) -> None:
+    for name in ("s2m-table1-gpu-single-simplebig", "s2m-gpu-threads", "s2m-gpu-worst-simplebig"):
+        assert (judged.loc[name, "verdict"], judged.loc[name, "reason"]) == (NOT_MEASURABLE, "no CUDA device")
+
+
+def test_a_failed_row_is_not_measured_yet_with_its_reason() -> None:
+    found = judge(claim("processes_beat_threads"), records(failed="threads"))
+    assert found.verdict == NOT_YET and "ValueError" in found.reason
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.0, REPRODUCED), (1.65 / 1.9, NOT_REPRODUCED), (0.6, NOT_REPRODUCED)])
+def test_processes_beat_threads_needs_an_interval_above_1(factor: float, word: str) -> None:
+    assert judge(claim("processes_beat_threads"), faster("processes", factor)).verdict == word
+
+
+def test_an_effect_the_other_way_round_says_so() -> None:
+    assert "other way round" in judge(claim("processes_beat_threads"), faster("processes", 0.6)).reason
+
+
+def test_one_use_case_against_the_claim_settles_it() -> None:
+    frame = records()
+    hit = (frame["strategy"] == "processes") & (frame["use_case"] == "SimpleBig")
+    frame.loc[hit, "images_per_second"] *= 0.5
+    found = judge(claim("processes_beat_threads"), frame)
+    assert found.verdict == NOT_REPRODUCED and "ComplexSmall: " in found.measured and "SimpleBig: " in found.reason
+
+
+def test_the_gil_alone_can_be_refuted_but_not_shown() -> None:
+    assert judge(claim("gil_hinders_threads"), records()).verdict == NOT_MEASURABLE
+    assert judge(claim("gil_hinders_threads"), faster("processes", 0.6)).verdict == NOT_REPRODUCED
+
+
+def test_best_local_strategy_is_compared_with_threads_inside_operators_too() -> None:
+    assert judge(claim("processes_best_local"), records()).verdict == REPRODUCED
+    assert judge(claim("processes_best_local"), faster("intra_op", 1.3)).verdict == NOT_REPRODUCED
+
+
+def test_unequal_cores_are_no_comparison() -> None:
+    frame = records()
+    frame.loc[frame["strategy"] == "intra_op", "cores_per_worker"] = 4
+    found = judge(claim("processes_best_local"), frame)
+    assert found.verdict == NOT_YET and "2 cores" in found.reason
+
+
+def test_cpu_modes_speed_up_needs_both_modes() -> None:
+    assert judge(claim("cpu_modes_speed_up"), records()).verdict == REPRODUCED
+    assert judge(claim("cpu_modes_speed_up"), faster("threads", 0.5)).verdict == NOT_REPRODUCED
+
+
+def test_larger_gain_and_dependence_on_the_use_case() -> None:
+    frame = records()
+    hit = (frame["use_case"] == "SimpleBig") & frame["strategy"].isin(["threads", "processes"])
+    frame.loc[hit, "images_per_second"] *= 0.8
+    assert judge(claim("larger_gain_simple_big"), records()).verdict == REPRODUCED
+    assert judge(claim("larger_gain_simple_big"), frame).verdict == NOT_REPRODUCED
+    assert judge(claim("gain_depends_on_use_case"), frame).verdict == REPRODUCED
+
+
+@pytest.mark.parametrize(("name", "strategy", "factor"), [
+    ("processes_less_memory", "processes", 1.3), ("replicas_need_memory", "processes", 0.5),
+])  # fmt: skip
+def test_memory_verdicts_turn_with_the_memory(name: str, strategy: str, factor: float) -> None:
+    assert judge(claim(name), records()).verdict == REPRODUCED
+    assert judge(claim(name), faster(strategy, factor)).verdict == NOT_REPRODUCED
+
+
+def test_complex_small_memory_turns_with_the_memory() -> None:
+    frame = records()
+    frame.loc[frame["use_case"] == "ComplexSmall", "peak_pss_bytes"] *= 0.3
+    assert judge(claim("complex_small_more_memory"), records()).verdict == REPRODUCED
+    assert judge(claim("complex_small_more_memory"), frame).verdict == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize(("name", "column", "change"), [
+    ("processes_smoother_memory", "pss_bytes", lambda trace: 5e9),
+    ("processes_smoother_threads", "threads", lambda trace: 12),
+    ("cpu_fully_used", "cpu_percent", lambda trace: trace["cpu_percent"] * 0.8),
+])  # fmt: skip
+def test_trace_verdicts_turn_with_the_traces(name: str, column: str, change: Any) -> None:
+    traces = resources()
+    assert judge(claim(name), records(), traces).verdict == REPRODUCED
+    flat = traces.assign(**{column: change(traces)})
+    assert judge(claim(name), records(), flat).verdict in {NOT_REPRODUCED, NOT_YET}
+    assert judge(claim(name), records(), None).verdict == NOT_YET
+
+
+def test_threads_per_image_and_equal_means() -> None:
+    traces = resources()
+    assert judge(claim("thread_per_image"), records(), traces).verdict == NOT_REPRODUCED
+    assert judge(claim("thread_per_image"), records(), traces.assign(threads=80)).verdict == REPRODUCED
+    assert judge(claim("same_mean_threads"), records(), traces.assign(threads=80)).verdict == REPRODUCED
+    doubled = traces["threads"].where(traces["strategy"] == "threads", 2 * traces["threads"])
+    assert judge(claim("same_mean_threads"), records(), traces.assign(threads=doubled)).verdict == NOT_REPRODUCED
+
+
+def test_a_gpu_speedup_is_over_one_gpu_when_there_are_gpus() -> None:
+    frame = records()
+    cuda = frame["device"] == "cuda"
+    frame.loc[cuda, ["status", "reason"]] = ["ok", ""]
+    frame.loc[cuda, "images_per_second"] = 100.0
+    frame.loc[cuda & (frame["strategy"] == "processes"), "images_per_second"] = 157.0
+    found = judge(claim("gpu_speedup", use_case="ComplexSmall", value=1.57), frame)
+    assert found.verdict == REPRODUCED and found.measured.startswith("1.57")
+    assert judge(claim("needs_gpu"), frame).verdict == NOT_YET
+
+
+def test_open_claims_say_what_is_open() -> None:
+    assert NOTEBOOK in judge(claim("pending"), records()).reason
+    for name in ("omission", "contradiction", "survey"):
+        found = judge(claim(name), records())
+        assert found.verdict == NOT_MEASURABLE and "why" in found.reason
+
+
+def test_every_verdict_function_answers_empty_and_full_records() -> None:
+    for name in VERDICTS:
+        for frame, traces in ((no_records(), None), (records(), resources())):
+            found = judge(claim(name, value=1.5, unit="times"), frame, traces)
+            assert found.verdict in WORDS and found.reason
+
+
+def test_published_text_has_the_unit() -> None:
+    assert [published_text(15.57, "times"), published_text(35, "KiB"), published_text(float("nan"), "")] == [
+        "15.57 times", "35 KiB", ""
+    ]  # fmt: skip
+
+
+def test_markdown_cells_cannot_break_the_table() -> None:
+    text = markdown_table(pd.DataFrame({"reason": ["a|b\nc"]}))
+    assert text == "| Why |\n| --- |\n| a\\|b c |\n"
+
+
+def test_the_tally_counts_every_row(judged: pd.DataFrame) -> None:
+    text = render_markdown(judged.reset_index(), "02")
+    tally = next(line for line in text.splitlines() if line.startswith("Verdicts:"))
+    assert sum(int(word) for word in tally.replace(",", "").split() if word.isdigit()) == len(judged)
+
+
+def test_report_all_holds_every_claim_and_names_the_data(tmp_path: Path) -> None:
+    folder = tmp_path / NOTEBOOK
+    folder.mkdir()
+    records()[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
+    resources().to_csv(folder / "resources.csv", index=False)
+    text = report_all(tmp_path)
+    for statement in read_claims()["statement"]:
+        assert statement in text
+    assert "Data: real and synthetic. 6 rounds" in text and "No records are stored." in text
+    assert text.count("| Place | Claim |") == read_claims()["notebook"].nunique()
