@@ -160,4 +160,5 @@ def fault_in_phase(group: Group, phase: str, how: str) -> None:
     group.enter(phase)
     if group.rank == 1:
         misbehave(how)
+    group.enter("wait")
     group.barrier()

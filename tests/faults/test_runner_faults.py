@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from small_notebooks import small_repository
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")

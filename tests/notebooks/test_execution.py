@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 from lockstep.runner import RunFailed
 from lockstep.runner.execution import refresh
 

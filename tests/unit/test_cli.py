@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lockstep.runner.plans as plans
 import papermill
 import pytest
+from typer.testing import CliRunner
+
+import lockstep.runner.plans as plans
 from lockstep.cli import app
 from lockstep.doctor import LACKING, check_data, check_lock
 from lockstep.files import WriteError
 from lockstep.runner import Plan, RunError, plan_runs, read_parameters, repository
 from small_notebooks import PARAMETERS, small_repository, write_notebook
-from typer.testing import CliRunner
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import lockstep
 import pytest
 import yaml
+
+import lockstep
 from lockstep.runner import notebooks, read_parameters
 from lockstep.runner.parameters import check_values, read_profile
 
