@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from lockstep.job import Job
 from lockstep.launch import LAUNCHERS, Team
 from lockstep.loop import Site, run_job
 from lockstep.peers import PEERS
+from lockstep.replica import TorchReplica
 from lockstep.strategies import STRATEGIES
 from lockstep.sync import SYNCS
 from lockstep.usecases import UseCase
@@ -177,3 +179,21 @@ def test_adam_too(teams: dict[tuple[str, int], Team], launcher: str, tmp_path: P
     got = together(teams[launcher, 2], job(launcher, "shared_memory", 2), case, tmp_path / "c")
     # Adam divides by the root of tiny squares: rounding of a gradient is amplified up to the step itself.
     assert (got - expected).abs().max() < 2e-5
+
+
+@EVERY
+def test_a_run_gives_its_memory_back(teams: dict[tuple[str, int], Team], launcher: str, sync: str) -> None:
+    """Seen: hooks kept every replica alive, and ten jobs later the machine was out of memory."""
+    team = teams[launcher, 2]
+    for _ in range(2):
+        team.run(job(launcher, sync, 2, steps=2), Site(use_case=tiny.case()))
+    assert team.call(_left_over) == [(0, 0), (0, 0)]
+
+
+def _left_over(group: object) -> tuple[int, int]:
+    """Replicas of an earlier call in this process, and its shared memory (the board is the one that stays)."""
+    del group
+    gc.collect()
+    replicas = sum(isinstance(thing, TorchReplica) for thing in gc.get_objects())
+    maps = Path("/proc/self/maps").read_text().splitlines() if Path("/proc/self/maps").exists() else [":lockstep"]
+    return replicas, sum(":lockstep" in line for line in maps) - 1

@@ -48,7 +48,10 @@ class Run:
 
     def in_its_cell(self) -> list[psutil.Process]:
         """Waits until the notebook has started its workers; the kernel and the workers."""
-        wait_until((self.root / "pids").exists, START_SECONDS, self.message)
+        wait_until(
+            lambda: (self.root / "pids").exists() or self.process.poll() is not None, START_SECONDS, self.message
+        )
+        assert self.process.poll() is None, self.message()
         return [psutil.Process(int(pid)) for pid in (self.root / "pids").read_text().split()]
 
     def end(self, seconds: float = START_SECONDS) -> int:

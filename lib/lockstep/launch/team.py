@@ -26,6 +26,7 @@ from lockstep.peers import PEERS
 from lockstep.loop import Site, Trace, run_job
 
 _START_SECONDS = 120
+_START = "from lockstep.launch.worker import main; main()"
 _GRACE_SECONDS = 2.0  # for the other ranks to say what happened to them, once one has failed
 
 
@@ -126,7 +127,7 @@ class Team:
         output = tempfile.TemporaryFile()
         handles = {other: peer.fileno() for other, peer in peers.items()}
         process = subprocess.Popen(
-            [sys.executable, "-m", "lockstep.launch.worker", str(theirs.fileno()), str(os.getpid())],
+            [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid())],
             env=worker_environment(self.environment, self.threads_per_worker) | {"PYTHONPATH": _python_path()},
             pass_fds=[theirs.fileno(), self.board.handle, *handles.values()],
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What runs in a worker process: `python -m lockstep.launch.worker <control file descriptor>`.
+"""What runs in a worker process: `main()`, told a control file descriptor and the launcher's process id.
 
     main thread   reads commands from the launcher; when the launcher is gone, so is this process
     rank threads  one per rank that lives here (one for `processes`, all of them for `threads`)
@@ -150,6 +150,3 @@ def make_groups(settings: Settings) -> list[Any]:
     sockets = {other: socket.socket(fileno=handle) for other, handle in settings.peers.items()}
     return [ProcessGroup(settings.ranks[0], settings.size, sockets, board)]
 
-
-if __name__ == "__main__":
-    main()

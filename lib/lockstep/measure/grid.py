@@ -26,7 +26,7 @@ from lockstep.records import Row, RunFolder, make_row
 from lockstep.loop import Site, Trace
 from lockstep.usecases import Source, find_images, use_case
 
-_REDO = 2  # times that a cell is measured again because others used the machine
+_REDO = 1  # times that a cell is measured again because others used the machine
 _SLOWEST = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 

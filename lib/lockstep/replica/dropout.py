@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lockstep.data.keyed import keyed_uniform
-
-FIRST_STREAM = 1_000  # streams below belong to augmentation
+from lockstep.data.keyed import STREAM_DROPOUT, keyed_uniform
 
 
 @dataclass
@@ -48,7 +46,7 @@ class KeyedDropout(nn.Module):
 
 
 def key_dropout(model: nn.Module, keys: SampleKeys) -> nn.Module:
-    """`model` with every `nn.Dropout` replaced, in place; the n-th one draws from stream FIRST_STREAM + n."""
+    """`model` with every `nn.Dropout` replaced, in place; the n-th one draws from stream STREAM_DROPOUT + n."""
     found = [
         (parent, name, child)
         for parent in model.modules()
@@ -56,5 +54,5 @@ def key_dropout(model: nn.Module, keys: SampleKeys) -> nn.Module:
         if isinstance(child, nn.Dropout)
     ]
     for number, (parent, name, child) in enumerate(found):
-        setattr(parent, name, KeyedDropout(child.p, keys, FIRST_STREAM + number))
+        setattr(parent, name, KeyedDropout(child.p, keys, STREAM_DROPOUT + number))
     return model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -110,10 +112,13 @@ class TorchReplica(Replica):
             self.model.train()
 
     def _install_hooks(self) -> None:
+        # A hook that held the replica would keep it alive for ever: the tensor owns the hook in C++, where
+        # Python's collector can't see the circle.
+        weak = weakref.ref(self)
         index = 0
         for part, layer in enumerate(self._layers):
             for leaf in layer:
-                leaf.register_post_accumulate_grad_hook(lambda p, index=index, part=part: self._take(p, index, part))
+                leaf.register_post_accumulate_grad_hook(functools.partial(_take, weak, index, part))
                 index += 1
 
     def _take(self, leaf: Tensor, index: int, part: int) -> None:
@@ -150,6 +155,12 @@ class TorchReplica(Replica):
         self.buffers = torch.cat([torch.empty(0, device=self.device), *[b.detach().float().view(-1) for *_, b in owners]])
         for (module, name, _), view in zip(owners, flat_views(self.buffers, [b for *_, b in owners]), strict=True):
             setattr(module, name, view)
+
+
+def _take(replica: weakref.ref[TorchReplica], index: int, part: int, leaf: Tensor) -> None:
+    alive = replica()
+    if alive is not None:
+        alive._take(leaf, index, part)
 
 
 def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:
