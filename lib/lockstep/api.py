@@ -24,7 +24,6 @@ from lockstep.loop import Site, Trace
 from lockstep.peers import PEERS
 from lockstep.replica.torch import Loss, cross_entropy, load_flat
 from lockstep.sync import SYNCS
-from lockstep.sync.base import Plan
 from lockstep.usecases import PAPER_SGD, UseCase
 
 Data = ImageData | tuple[Any, Any] | str | os.PathLike[str]
@@ -76,7 +75,8 @@ def train(
         raise JobError(f"sync='local' can't train {workers} workers together; give workers=1 or another sync")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
-    train_data, test_data = _images(data, "train"), _images(test if test is not None else data, "test", test is not None)
+    train_data = _images(data, "train")
+    test_data = _images(data if test is None else test, "test", given=test is not None)
     case = UseCase("own", model_factory, optimiser, loss, train=train_data, test=test_data)
     per_epoch = -(-len(train_data) // max(global_batch_size, 1))
     job = Job(

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from lockstep.files import write_atomically
 from lockstep.groups import Group
 from lockstep.job import Job
-from lockstep.files import write_atomically
 from lockstep.replica import Replica
 from lockstep.sync import Sync
 

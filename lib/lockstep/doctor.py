@@ -102,9 +102,7 @@ def check_bfloat16() -> Finding:
     found = [flag for flag in ("amx_bf16", "avx512_bf16", "bf16") if flag in flags]
     if found:
         return Finding("bfloat16", GOOD, f"in hardware: {', '.join(found)}")
-    return Finding(
-        "bfloat16", NOTE, "not among this CPU's instructions: bfloat16 rows run, but gain little"
-    )
+    return Finding("bfloat16", NOTE, "not among this CPU's instructions: bfloat16 rows run, but gain little")
 
 
 def check_gpu() -> Finding:

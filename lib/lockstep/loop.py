@@ -99,9 +99,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     return trace
 
 
-def _train(
-    job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace
-) -> None:
+def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace) -> None:
     """The loop.
 
     input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step

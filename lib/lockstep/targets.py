@@ -33,9 +33,7 @@ TARGETS = (
     Target("processes over the sequential baseline", 1.85, _strategy("processes"), _strategy("sequential")),
     Target("threads over the sequential baseline", 1.60, _strategy("threads"), _strategy("sequential")),
     Target("shared memory over DDP, float32", 1.10, _strategy("processes"), _strategy("ddp")),
-    Target(
-        "shared memory over DDP, bfloat16", 1.18, _strategy("processes", "bfloat16"), _strategy("ddp", "bfloat16")
-    ),
+    Target("shared memory over DDP, bfloat16", 1.18, _strategy("processes", "bfloat16"), _strategy("ddp", "bfloat16")),
     Target(
         "reduce + update: gloo's seconds over shared memory's",
         4.0,
@@ -100,5 +98,3 @@ def _row(name: str, bar: float, ratio: Ratio | None, reason: str) -> dict[str, A
         "reached": reached,
         "reason": reason,
     }
-
-

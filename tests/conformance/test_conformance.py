@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
 from torch import Tensor
 
+import tiny
 from lockstep import checkpoint
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
@@ -125,9 +125,7 @@ def test_running_statistics_are_the_mean_over_workers(
     """The state that is written must not be one rank's own, and evaluation must use it."""
     case = tiny.case(model=tiny.normalised_net)
     path = tmp_path / "c"
-    traces = teams[launcher, 2].run(
-        job(launcher, sync, 2), Site(use_case=case, checkpoint=str(path), evaluate=True)
-    )
+    traces = teams[launcher, 2].run(job(launcher, sync, 2), Site(use_case=case, checkpoint=str(path), evaluate=True))
     buffers = checkpoint.read(str(path))["buffers"]
     assert buffers.shape == (10,)
     assert torch.isfinite(buffers).all()

@@ -1,4 +1,4 @@
-"""A worker that raises, is stopped, killed, or leaves: everybody ends in time, and the message says who, where and why."""
+"""A worker that raises, is stopped, killed, or leaves: all end in time, and the message says who, where and why."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
+
+import tiny
 from lockstep import checkpoint
 from lockstep.groups import GroupTimeout
 from lockstep.groups.threads import ThreadGroup
@@ -167,5 +168,5 @@ def test_a_checkpoint_never_runs_code(tmp_path: Path) -> None:
 
 def test_a_message_that_does_not_come_before_its_deadline() -> None:
     first, _ = ThreadGroup.of(2)
-    with pytest.raises(GroupTimeout, match="from rank 1 within 0.05 s"):
+    with pytest.raises(GroupTimeout, match=r"from rank 1 within 0\.05 s"):
         first.receive(1, "news", deadline_seconds=0.05)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from lockstep.job import Job
 from lockstep.records import COLUMNS, MEASUREMENTS
 

@@ -10,6 +10,7 @@ import pytest
 from fake_records import records
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep import summaries
 from lockstep.analysis import (
     AnalysisError,

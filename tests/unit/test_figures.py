@@ -11,13 +11,14 @@ import matplotlib as mpl
 import pandas as pd
 import pytest
 from fake_records import records, resources
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
 from lockstep import figures, summaries
 from lockstep.figures import FIGURES, render_all, save_figure
 from lockstep.figures.style import MEASURED, PUBLISHED, SIMULATED
 from lockstep.published import read_table
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 NOTEBOOK = "02_threads_vs_processes"
 

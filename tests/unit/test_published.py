@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from lockstep.published import (
     CLAIM_COLUMNS,
     PublishedError,

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from fake_records import records, resources
+
 from lockstep.published import read_claims
 from lockstep.records import COLUMNS
 from lockstep.report import (

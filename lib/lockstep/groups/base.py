@@ -132,7 +132,9 @@ class SubGroup(Group):
         return self.ranks.index(sender), tensor
 
     def share(self, length: int) -> list[Tensor]:
-        return self.whole.share_among(self, length) if isinstance(self.whole, CanShare) else self._cannot("share memory")
+        if not isinstance(self.whole, CanShare):
+            raise GroupError(f"group {self.name!r} of {type(self.whole).__name__} can't share memory: no common node")
+        return self.whole.share_among(self, length)
 
     def torch_group(self) -> Any:
         self.whole.torch_group()
@@ -146,9 +148,6 @@ class SubGroup(Group):
 
     def at_step(self, step: int) -> None:
         self.whole.at_step(step)
-
-    def _cannot(self, what: str) -> Any:
-        raise GroupError(f"group {self.name!r} of {type(self.whole).__name__} can't {what}: its ranks are on several nodes")
 
 
 class CanShare(ABC):

@@ -55,7 +55,7 @@ class ProcessGroup(Group, CanShare):
             return
         array = tensor.detach().contiguous().numpy()
         head = pickle.dumps((tag, array.dtype.str, array.shape))
-        data = memoryview(array.reshape(-1).view(np.uint8))
+        data = array.reshape(-1).view(np.uint8).data
         try:
             with self._locks[destination]:
                 peer = self._peers[destination]

@@ -22,8 +22,8 @@ from lockstep.job import Job
 from lockstep.launch.environment import worker_environment
 from lockstep.launch.watch import Watch, WorkerFailed
 from lockstep.launch.worker import Settings
-from lockstep.peers import PEERS
 from lockstep.loop import Site, Trace, run_job
+from lockstep.peers import PEERS
 
 _START_SECONDS = 120
 _START = "from lockstep.launch.worker import main; main()"
@@ -47,7 +47,9 @@ class Team:
     gone, and the next call starts them anew. Close it, or use a launcher's `with`.
     """
 
-    def __init__(self, seats: list[list[int]], cores: list[list[int]], threads_per_worker: int, environment: str) -> None:
+    def __init__(
+        self, seats: list[list[int]], cores: list[list[int]], threads_per_worker: int, environment: str
+    ) -> None:
         self.seats, self.cores = seats, cores
         self.threads_per_worker, self.environment = threads_per_worker, environment
         self.size = sum(len(ranks) for ranks in seats)
@@ -124,7 +126,7 @@ class Team:
     def _spawn(self, index: int, peers: dict[int, socket.socket]) -> Worker:
         assert self.board is not None
         ours, theirs = socket.socketpair()
-        output = tempfile.TemporaryFile()
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         handles = {other: peer.fileno() for other, peer in peers.items()}
         process = subprocess.Popen(
             [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid())],
@@ -152,8 +154,8 @@ class Team:
         while len(results) < self.size and time.monotonic() < grace_end:
             try:
                 readable = watch.readable([worker.control for worker in self.workers])
-            except WorkerFailed as failure:
-                raise (first or failure) from None
+            except WorkerFailed as stopped:
+                raise (first or stopped) from None
             for control in readable:
                 worker = next(worker for worker in self.workers if worker.control is control)
                 try:

@@ -1,9 +1,9 @@
 """Who failed, where and why: the launcher's watch over its workers.
 
-    a rank raises            its own traceback arrives as a message
-    a process dies           its control connection closes; exit code or signal, and the end of its output
-    a process is stopped     its state says so; it is continued just long enough to dump its stacks
-    nobody moves             no rank entered another phase for `stall_seconds`; all stacks are dumped
+a rank raises            its own traceback arrives as a message
+a process dies           its control connection closes; exit code or signal, and the end of its output
+a process is stopped     its state says so; it is continued just long enough to dump its stacks
+nobody moves             no rank entered another phase for `stall_seconds`; all stacks are dumped
 """
 
 from __future__ import annotations

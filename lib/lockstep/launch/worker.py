@@ -1,7 +1,7 @@
 """What runs in a worker process: `main()`, told a control file descriptor and the launcher's process id.
 
-    main thread   reads commands from the launcher; when the launcher is gone, so is this process
-    rank threads  one per rank that lives here (one for `processes`, all of them for `threads`)
+main thread   reads commands from the launcher; when the launcher is gone, so is this process
+rank threads  one per rank that lives here (one for `processes`, all of them for `threads`)
 """
 
 from __future__ import annotations
@@ -149,4 +149,3 @@ def make_groups(settings: Settings) -> list[Any]:
         return list(ThreadGroup.of(settings.size, board))
     sockets = {other: socket.socket(fileno=handle) for other, handle in settings.peers.items()}
     return [ProcessGroup(settings.ranks[0], settings.size, sockets, board)]
-

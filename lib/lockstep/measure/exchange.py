@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from lockstep.groups import Group
 from lockstep.job import Job
+from lockstep.loop import STEP_COLUMNS, Site, Trace
 from lockstep.measure.bandwidth import copy_bandwidth, reduce_update_bytes
 from lockstep.replica.torch import TorchReplica
 from lockstep.sync import SYNCS, Plan
-from lockstep.loop import STEP_COLUMNS, Site, Trace
 from lockstep.usecases import use_case
 
 

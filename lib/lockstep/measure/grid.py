@@ -1,8 +1,8 @@
 """Running a grid: rounds of interleaved variants, one row per variant and round.
 
-    round 0   sequential a | threads 2 | processes 2 | ddp 2 | sequential b       -> written, whole
-    round 1   threads 2 | processes 2 | ddp 2 | sequential b | sequential a       -> written, whole
-    ...       (each round starts one variant further on, so that no variant always follows the same one)
+round 0   sequential a | threads 2 | processes 2 | ddp 2 | sequential b       -> written, whole
+round 1   threads 2 | processes 2 | ddp 2 | sequential b | sequential a       -> written, whole
+...       (each round starts one variant further on, so that no variant always follows the same one)
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import pandas as pd
 from lockstep.job import Job
 from lockstep.launch import WorkerFailed, usable_cores
 from lockstep.launch.environment import PROFILES
+from lockstep.loop import Site, Trace
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import capture, missing
 from lockstep.measure.exchange import run_exchange
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.teams import Teams
 from lockstep.records import Row, RunFolder, make_row
-from lockstep.loop import Site, Trace
 from lockstep.usecases import Source, find_images, use_case
 
-_REDO = 1  # times that a cell is measured again because others used the machine
+# Cells of a round that may be measured again because others used the machine. A neighbour that never rests would
+# otherwise double the time of a run and gain nothing; such rows say that they are contended.
+_REDO_PER_ROUND = 3
 _SLOWEST = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
@@ -73,40 +75,41 @@ def run_grid(
 def _measure_round(
     run: RunFolder, jobs: Sequence[Job], sources: Mapping[str, Source], teams: Teams, number: int, rounds: int
 ) -> None:
-    first = number % len(jobs)
+    first, redone = number % len(jobs), 0
     rows: list[tuple[int, Row]] = []
     traced: list[pd.DataFrame] = []
     order = [*range(first, len(jobs)), *range(first)]
     for place, index in enumerate(order):
         job = jobs[index].with_(round=number)
-        row, samples = measure_job(job, sources.get(job.use_case), teams)
+        source = sources.get(job.use_case)
+        row, samples, disturbed = measure_job(job, source, teams)
+        if disturbed and redone < _REDO_PER_ROUND:
+            redone += 1
+            _say(f"{job.label}: others used the machine meanwhile, measured again")
+            row, samples, _ = measure_job(job, source, teams)
         rows.append((index, row))
         if samples is not None:
             traced.append(samples)
-        _say(f"round {number + 1} of {rounds}, {place + 1:2d}/{len(jobs)}: {job.experiment:9s} {job.label}: {_told(row)}")
+        _say(f"round {number + 1} of {rounds}, {place + 1:2d}/{len(jobs)}: {job.experiment} {job.label}: {_told(row)}")
     tables = {"resources": pd.concat(traced)} if traced else None
     run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], tables)
 
 
-def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.DataFrame | None]:
-    """One cell: its row and its resource samples. Failed and impossible cells are rows too."""
+def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.DataFrame | None, bool]:
+    """One cell: its row, its resource samples, and whether others disturbed it. Failed and impossible cells are rows."""
     why = missing(job)
     if why is not None:
-        return make_row(job, {}, status="skipped", reason=why), None
+        return make_row(job, {}, status="skipped", reason=why), None, False
     team = teams.team(job)
     site = Site(data_root=source.root if source else None)
     function = run_exchange if job.experiment == "exchange" else None
-    for attempt in range(_REDO + 1):
-        try:
-            team.start()
-            with Contention() as contention, ResourceSampler(team.pids) as sampler:
-                traces = team.run(job, site, function)
-        except WorkerFailed as failure:
-            _say(str(failure))
-            return make_row(job, {}, status="failed", reason=str(failure).splitlines()[0]), None
-        if not contention.contended() or attempt == _REDO:
-            break
-        _say(f"others used {contention.other_cpu_seconds + contention.steal_seconds:.1f} CPU s meanwhile: measured again")
+    try:
+        team.start()
+        with Contention() as contention, ResourceSampler(team.pids) as sampler:
+            traces = team.run(job, site, function)
+    except WorkerFailed as failure:
+        _say(str(failure))
+        return make_row(job, {}, status="failed", reason=str(failure).splitlines()[0]), None, False
     measured = summarise(job, traces)
     measured.update(
         peak_pss_bytes=float(sampler.peak_pss_bytes),
@@ -115,11 +118,11 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.
     )
     notes = job.cautions(len(usable_cores()))
     if contention.contended():
-        notes.append("contended: others used the machine in every attempt")
+        notes.append("contended")
     samples = sampler.frame()
     for name in ("experiment", "use_case", "strategy", "round", "workers", "variant", "input"):
         samples.insert(0, name, getattr(job, name))
-    return make_row(job, measured, reason="; ".join(notes)), samples
+    return make_row(job, measured, reason="; ".join(notes)), samples, contention.contended()
 
 
 def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:

@@ -40,8 +40,6 @@ class Teams:
     def __enter__(self) -> Teams:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for launcher in self._launchers.values():
             launcher.__exit__(kind, error, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockstep.peers import ddp
 from lockstep.loop import Trace
+from lockstep.peers import ddp
 
 PEERS: dict[str, Callable[..., Trace]] = {"ddp": ddp.run}

@@ -11,9 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 from lockstep.data.loader import Batch
 from lockstep.groups import Group
 from lockstep.job import Job
+from lockstep.loop import Site, Trace, run_job, torch_replica
 from lockstep.replica import TorchReplica
 from lockstep.replica.base import Ready
-from lockstep.loop import Site, Trace, run_job, torch_replica
 from lockstep.usecases import UseCase
 
 

@@ -62,7 +62,7 @@ class Replica(ABC):
         return self.parameters.numel()
 
 
-def flat_views(flat: Tensor, like: list[Tensor]) -> list[Tensor]:
+def flat_views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """Consecutive pieces of `flat` [length], shaped like the given tensors."""
     sizes = [tensor.numel() for tensor in like]
     return [piece.view(tensor.shape) for piece, tensor in zip(torch.split(flat, sizes), like, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Callable
 
@@ -48,7 +49,7 @@ class TorchReplica(Replica):
         if not self.leaves:
             raise ValueError(f"{type(model).__name__} has no parameter to train; give a model with requires_grad=True")
         bounds = np.cumsum([0] + [sum(leaf.numel() for leaf in layer) for layer in self._layers])
-        self.parts = [slice(int(a), int(b)) for a, b in zip(bounds, bounds[1:], strict=False)]
+        self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
         self._gradients: Tensor | None = None
         self._pending: list[int] = []
         self._fresh = [True] * len(self.leaves)
@@ -152,7 +153,8 @@ class TorchReplica(Replica):
 
     def _flatten_buffers(self) -> None:
         owners = _float_buffers(self.model)
-        self.buffers = torch.cat([torch.empty(0, device=self.device), *[b.detach().float().view(-1) for *_, b in owners]])
+        flat = [buffer.detach().float().view(-1) for *_, buffer in owners]
+        self.buffers = torch.cat([torch.empty(0, device=self.device), *flat])
         for (module, name, _), view in zip(owners, flat_views(self.buffers, [b for *_, b in owners]), strict=True):
             setattr(module, name, view)
 
@@ -168,10 +170,10 @@ def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:
     leaves = [leaf for layer in _layers(model) for leaf in layer]
     owned = [buffer for *_, buffer in _float_buffers(model)]
     with torch.no_grad():
-        for tensor, view in zip(leaves, flat_views(parameters, leaves), strict=True):
-            tensor.copy_(view)
-        for tensor, view in zip(owned, flat_views(buffers, owned), strict=True):
-            tensor.copy_(view)
+        for leaf, view in zip(leaves, flat_views(parameters, leaves), strict=True):
+            leaf.copy_(view)
+        for buffer, view in zip(owned, flat_views(buffers, owned), strict=True):
+            buffer.copy_(view)
 
 
 def _float_buffers(model: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
