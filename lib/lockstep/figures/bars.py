@@ -109,7 +109,8 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
         for given in published[published["use_case"] == row["use_case"]].itertuples():
             strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
             named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
-            if named and device == row["device"] and row["variant"] == "a" and np.isfinite(given.speedup):
+            same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
+            if named and same and np.isfinite(given.speedup):
                 axis.plot(given.speedup, y, **PUBLISHED)
                 at = (given.speedup, y)
                 axis.annotate(f"{given.speedup:g}", at, xytext=(9, 0), textcoords="offset points", va="center",
@@ -120,7 +121,7 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
 
 def _log_speedups(axis: Axes, low: float, high: float) -> None:
     axis.set_xscale("log", base=2)
-    axis.set_xlim(min(0.7, low * 0.8), max(high, 2.0) * 1.4)
+    axis.set_xlim(min(0.7, low * 0.8), max(high, 2.0) * 1.8)
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.xaxis.set_minor_locator(NullLocator())
 

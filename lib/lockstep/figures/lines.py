@@ -28,7 +28,7 @@ def scaling_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         return empty(title, "no records of this experiment")
     with look():
         groups = list(ok.groupby("use_case", sort=True))
-        figure = new_figure(4.9 * max(len(groups), 1) + 0.6, 4.2)
+        figure = new_figure(4.9 * max(len(groups), 1) + 0.6, 4.2 if len(groups) > 1 else 4.6)
         axes = figure.subplots(1, len(groups), squeeze=False)[0]
         figure.suptitle(title)
         handles: dict[str, Line2D] = {}
@@ -36,7 +36,8 @@ def scaling_lines(table: pd.DataFrame, title: str) -> StoredFigure:
             _scaling_panel(axis, rows, handles)
             axis.set_title(f"{name}\n({data_label(rows)})", loc="left")
         axes[0].set_ylabel(f"speedup over {ok['base'].iloc[0] if ok['base'].nunique() == 1 else 'the fewest workers'}")
-        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)
+        columns = 3 if len(groups) > 1 else 1
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 

@@ -42,7 +42,8 @@ def git_state(repository: Path | None) -> dict[str, Any]:
     commit = None if repository is None else _git(repository, "rev-parse", "--verify", "HEAD")
     if repository is None or not commit:
         return {"commit": None, "dirty": None}
-    changes = _git(repository, "status", "--porcelain")
+    # Results don't count: a run that writes into the repository must find itself unchanged when it is resumed.
+    changes = _git(repository, "status", "--porcelain", "--", ":/", ":(top,exclude)results")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
 

@@ -96,7 +96,10 @@ def _measure_round(
 
 
 def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.DataFrame | None, bool]:
-    """One cell: its row, its resource samples, and whether others disturbed it. Failed and impossible cells are rows."""
+    """One cell: its row, its resource samples, and whether others disturbed it.
+
+    Failed and impossible cells are rows too.
+    """
     why = missing(job)
     if why is not None:
         return make_row(job, {}, status="skipped", reason=why), None, False
