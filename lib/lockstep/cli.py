@@ -100,14 +100,19 @@ def figures(results: Results = REFERENCE) -> None:
 def report(
     results: Results = REFERENCE,
     out: Annotated[Path | None, typer.Option(help="File to write; without it the report goes to the screen.")] = None,
+    fill: Annotated[Path | None, typer.Option(help="Markdown file whose generated tables are made anew.")] = None,
 ) -> None:
     """Published, measured and verdict side by side, from a run's records alone."""
     with _clear_ends():
         from lockstep.files import write_atomically
-        from lockstep.report import report_all
+        from lockstep.report import fill_tables, report_all
 
         root = _run_folder(results)
         _measured(root)
+        if fill is not None:
+            write_atomically(fill, fill_tables(fill.read_text(encoding="utf-8"), root))
+            typer.echo(f"report: tables of {fill}")
+            return
         text = report_all(root)
         if out is None:
             typer.echo(text)

@@ -98,11 +98,12 @@ def check_torch() -> Finding:
 
 
 def check_bfloat16() -> Finding:
-    flags = _cpu_flags()
-    found = [flag for flag in ("amx_bf16", "avx512_bf16", "bf16") if flag in flags]
-    if found:
-        return Finding("bfloat16", GOOD, f"in hardware: {', '.join(found)}")
-    return Finding("bfloat16", NOTE, "not among this CPU's instructions: bfloat16 rows run, but gain little")
+    from lockstep.measure.environment import bfloat16_kind
+
+    kind = bfloat16_kind()
+    if kind != "none":
+        return Finding("bfloat16", GOOD, f"in hardware: {kind}")
+    return Finding("bfloat16", NOTE, "not among this CPU's instructions: bfloat16 rows are recorded as skipped")
 
 
 def check_gpu() -> Finding:
@@ -181,12 +182,3 @@ def _version(name: str) -> str | None:
         return metadata.version(name).partition("+")[0]
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cpu_flags() -> set[str]:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return set()
-    line = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "")
-    return set(line.partition(":")[2].split())

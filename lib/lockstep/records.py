@@ -43,9 +43,10 @@ class Column:
 _KINDS = {"str": "text", "int": "integer", "float": "number", "bool": "flag"}
 _ALLOWED: dict[str, tuple[str, ...]] = {
     **CHOICES,
+    # copy_bound is a yardstick, not a strategy; own is a reader's own job.
     "strategy": (*STRATEGIES, "copy_bound", "own"),
-    "launcher": ("threads", "processes"),
-    "sync": ("local", "allreduce", "shared_memory", "ddp", "copy_bound"),
+    "launcher": tuple(dict.fromkeys(line.fields["launcher"] for line in STRATEGIES.values())),
+    "sync": (*dict.fromkeys(line.fields["sync"] for line in STRATEGIES.values()), "copy_bound"),
 }
 
 MEASUREMENTS: dict[str, Column] = {
@@ -164,8 +165,8 @@ def read_run(folder: str | Path) -> dict[str, Any]:
 class RunFolder:
     """One results folder, held by one process at a time; rounds are appended to it.
 
-    Raises RecordError if another process holds it, or if what it holds was measured under another commit or
-    with other parameters (resuming would mix two experiments); WriteError if it can't be written.
+    Raises RecordError if another process holds it, or if what it holds was measured under another commit, with
+    other parameters, on other images or another machine (resuming would mix two experiments); WriteError if it can't be written.
     """
 
     def __init__(self, path: str | Path, info: Mapping[str, Any]) -> None:
@@ -201,7 +202,7 @@ class RunFolder:
         if not (self.path / "run.json").is_file():
             return
         stored = read_run(self.path)
-        for name in ("git", "parameters"):
+        for name in ("git", "parameters", "data", "machine"):
             if stored.get(name) != json.loads(json.dumps(self.info.get(name))):
                 raise RecordError(
                     f"{self.path} holds a run with another {name} ({stored.get(name)} there, {self.info.get(name)} "

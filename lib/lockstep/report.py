@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 
 from lockstep.published import read_claims
 from lockstep.records import COLUMNS, read_records, read_table
+from lockstep.targets import target_table
 from lockstep.verdicts import judge
 
 REPORT_COLUMNS = ("claim", "place", "statement", "use_case", "published", "measured", "verdict", "reason", "notebook")
@@ -98,3 +100,33 @@ def report_all(results_root: str | Path) -> str:
         title = str(notebook) or "Not tied to a notebook"
         parts.append(render_markdown(published_measured(records, claims, resources), title, sources(records)))
     return "\n\n".join(parts)
+
+
+def fill_tables(text: str, results_root: str | Path) -> str:
+    """`text` (Markdown) with each `<!-- table:NAME -->` ... `<!-- /table -->` block made anew from stored records.
+
+    NAME is a key of TABLES. Raises ValueError for another name, RecordError where the records can't be read.
+    """
+
+    def filled(block: re.Match[str]) -> str:
+        name = block["name"]
+        if name not in TABLES:
+            raise ValueError(f"table {name!r} does not exist; there are: {', '.join(TABLES)}")
+        return f"<!-- table:{name} -->\n{TABLES[name](Path(results_root))}\n<!-- /table -->"
+
+    return re.sub(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", filled, text, flags=re.DOTALL)
+
+
+def _targets(results_root: Path) -> str:
+    records = read_records(results_root / "02_threads_vs_processes")
+    rows = []
+    for row in target_table(records).to_dict("records"):
+        missing = pd.isna(row["ratio"])
+        ratio = "" if missing else f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+        reached = f"{row['reached']}: {row['reason']}" if missing else row["reached"]
+        rows.append({"ratio of": row["target"], "aim": f"≥ {row['bar']:g}", "measured": ratio, "reached": reached})
+    return f"{sources(records)}\n\n{markdown_table(pd.DataFrame(rows))}"
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"targets": _targets}
+"""The generated tables of the README."""

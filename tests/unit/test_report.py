@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from fake_records import records, resources
 
-from lockstep.published import read_claims
+from lockstep.published import read_claims, repository_root
 from lockstep.records import COLUMNS
 from lockstep.report import (
     REPORT_COLUMNS,
+    fill_tables,
     markdown_table,
     no_records,
     published_measured,
@@ -222,3 +223,21 @@ def test_report_all_holds_every_claim_and_names_the_data(tmp_path: Path) -> None
         assert statement in text
     assert "Data: real and synthetic. 6 rounds" in text and "No records are stored." in text
     assert text.count("| Place | Claim |") == read_claims()["notebook"].nunique()
+
+
+def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) -> None:
+    text = "before\n<!-- table:targets -->\nold\n<!-- /table -->\nafter\n"
+    filled = fill_tables(text, repository_root() / "results" / "reference")
+    assert "old" not in filled and filled.startswith("before\n<!-- table:targets -->\nData: ")
+    assert "| processes over the sequential baseline | ≥ 1.85 |" in filled
+    assert fill_tables(filled, repository_root() / "results" / "reference") == filled
+    with pytest.raises(ValueError, match="'nothing' does not exist; there are: targets"):
+        fill_tables(text.replace("targets", "nothing"), tmp_path)
+
+
+def test_the_readmes_tables_are_those_of_the_reference_records() -> None:
+    """Nobody types a number into the README: `lockstep report --fill README.md` writes them."""
+    root = repository_root()
+    text = (root / "README.md").read_text(encoding="utf-8")
+    assert "<!-- table:targets -->" in text
+    assert fill_tables(text, root / "results" / "reference") == text

@@ -11,7 +11,7 @@ from PIL import Image
 
 from lockstep.data.errors import DataError
 
-# The statistics of ImageNet that DESIGN's use cases normalise with.
+# The statistics of ImageNet that the paper normalises with (Single-to-Multi, section 3.2).
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 SIZE = 224

@@ -53,7 +53,7 @@ class ProcessGroup(Group, CanShare):
         if destination == self.rank:
             self._box.deliver(self.rank, tag, tensor.detach().clone())
             return
-        array = tensor.detach().contiguous().numpy()
+        array = tensor.detach().cpu().contiguous().numpy()
         head = pickle.dumps((tag, array.dtype.str, array.shape))
         data = array.reshape(-1).view(np.uint8).data
         try:

@@ -19,7 +19,7 @@ import psutil
 
 from lockstep.measure.resources import ProcessTree
 
-# Part of the usable cores' time that others may take before a round is measured again (DESIGN section 6). Two workers
+# Part of the usable cores' time that others may take before a cell counts as contended. Two workers
 # that wait for one another lose about as much as the slower one: 5 % of two cores can cost 10 % of a step.
 CONTENTION_THRESHOLD = 0.05
 ALL_CORES = -1  # where the system gives one count for all cores

@@ -23,12 +23,13 @@ from lockstep.measure.environment import capture, missing
 from lockstep.measure.exchange import run_exchange
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.teams import Teams
+from lockstep.published import repository_root
 from lockstep.records import Row, RunFolder, make_row
 from lockstep.usecases import Source, find_images, use_case
 
 # Cells of a round that may be measured again because others used the machine. A neighbour that never rests would
 # otherwise double the time of a run and gain nothing; such rows say that they are contended.
-_REDO_PER_ROUND = 3
+_REDO_PER_ROUND = 1
 _SLOWEST = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
@@ -49,7 +50,7 @@ def run_grid(
     is a row that says why. `images` limits the photos (0: as many as the paper's sets). Raises RecordError, WriteError,
     DataError, JobError before anything is measured.
     """
-    repository = _repository()
+    repository = repository_root()
     folder = (repository / results if not Path(results).is_absolute() else Path(results)) / notebook
     jobs, sources = _with_images(jobs, data_dir, images)
     with Teams() as teams:
@@ -59,6 +60,9 @@ def run_grid(
         info = {
             **capture(repository),
             "notebook": notebook,
+            "data": {
+                name: {"source": found.kind, "train_images": found.train_images} for name, found in sources.items()
+            },
             "parameters": dict(parameters),
             "environment_profiles": {name: dict(PROFILES[name]) for name in sorted({job.environment for job in jobs})},
             "workers": teams.placements(),
@@ -151,12 +155,6 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int) -> tuple[list[
         job.with_(images=sources[job.use_case].train_images, data_source=sources[job.use_case].kind) for job in jobs
     ]
     return told, sources
-
-
-def _repository() -> Path:
-    """The folder that relative results are relative to: the one with lockstep's pyproject.toml, else this one."""
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / "pyproject.toml").is_file()), here)
 
 
 def _told(row: Row) -> str:

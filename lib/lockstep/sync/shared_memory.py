@@ -28,6 +28,11 @@ class SharedMemorySync(Sync):
     def attach(self, replica: Replica, group: Group) -> None:
         if group.node.size != group.size:
             raise GroupError(f"sync='shared_memory' needs all {group.size} ranks on one node, {group.node.size} are")
+        if replica.parameters.device.type != "cpu":
+            raise GroupError(
+                f"sync='shared_memory' shares the CPU's memory, and this replica is on {replica.parameters.device}; "
+                "use sync='allreduce' or 'ddp' for a GPU per process"
+            )
         self.replica, self.group = replica, group
         length = replica.length
         parameters = group.share(length)[0]
