@@ -166,7 +166,8 @@ class RunFolder:
     """One results folder, held by one process at a time; rounds are appended to it.
 
     Raises RecordError if another process holds it, or if what it holds was measured under another commit, with
-    other parameters, on other images or another machine (resuming would mix two experiments); WriteError if it can't be written.
+    other parameters, on other images or another machine (resuming would mix two experiments); WriteError if it
+    can't be written.
     """
 
     def __init__(self, path: str | Path, info: Mapping[str, Any]) -> None:
