@@ -57,11 +57,11 @@ class Job:
 
     def __post_init__(self) -> None:
         for name in ("workers", "hosts", "threads_per_worker", "cores_per_worker", "steps", "stages", "micro_batches"):
-            _at_least(self, name, 1)
-        for name in ("warmup_steps", "servers", "round", "images"):
-            _at_least(self, name, 0)
+            _at_least(name, getattr(self, name), 1)
+        for name in ("warmup_steps", "servers", "round", "images", "seed"):
+            _at_least(name, getattr(self, name), 0)
         for name in ("global_batch_size", "per_worker_batch_size"):
-            _at_least(self, name, 1)
+            _at_least(name, getattr(self, name), 1)
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise JobError(f"{name}={getattr(self, name)!r} does not exist; there are: {', '.join(allowed)}")
@@ -86,14 +86,16 @@ class Job:
     def of(cls, strategy: str, *, workers: int = 1, per_worker_batch_size: int = 32, **others: Any) -> Job:
         """The job of a row of `lockstep.strategies.STRATEGIES`; weak scaling: the batch grows with the workers.
 
-        Raises JobError for a strategy that does not exist.
+        Raises JobError for a strategy that does not exist and for impossible values.
         """
         if strategy not in strategies.STRATEGIES:
             raise JobError(f"strategy={strategy!r} does not exist; there are: {', '.join(strategies.STRATEGIES)}")
+        _at_least("workers", workers, 1)
+        _at_least("per_worker_batch_size", per_worker_batch_size, 1)
         chosen: dict[str, Any] = dict(strategies.STRATEGIES[strategy].fields)
         chosen.update(others)
         count = workers if strategies.STRATEGIES[strategy].distributed else 1
-        chosen.setdefault("global_batch_size", per_worker_batch_size * max(count, 1))
+        chosen.setdefault("global_batch_size", per_worker_batch_size * count)
         # A budget of cores that a strategy spends on threads of one worker is spelt threads_per_worker.
         if strategies.STRATEGIES[strategy].intra_op:
             chosen.setdefault("threads_per_worker", workers)
@@ -123,8 +125,7 @@ class Job:
         return f"{self.use_case} {self.strategy} {size} {self.precision} {self.input} batch {self.global_batch_size}"
 
 
-def _at_least(job: Job, name: str, least: int) -> None:
-    value = getattr(job, name)
+def _at_least(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise JobError(f"{name}={value!r} is not possible; give a whole number of at least {least}")
 

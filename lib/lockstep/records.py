@@ -139,8 +139,9 @@ def read_records(folder: str | Path) -> pd.DataFrame:
             wrong = sorted(set(header) ^ set(COLUMNS))
             raise RecordError(f"{path} has other columns than schema {SCHEMA_VERSION}: {', '.join(wrong) or 'order'}")
         # "none" and "" are values here, never missing ones.
+        missing = {n: [""] for n in COLUMNS if n not in texts}
         frame = pd.read_csv(
-            path, dtype=dtypes, keep_default_na=False, na_values={n: [""] for n in COLUMNS if n not in texts}
+            path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip"
         )
     except (ValueError, pd.errors.ParserError) as error:
         raise error if isinstance(error, RecordError) else RecordError(f"{path} can't be read: {error}") from error
@@ -152,11 +153,16 @@ def read_records(folder: str | Path) -> pd.DataFrame:
 
 
 def read_run(folder: str | Path) -> dict[str, Any]:
-    """`<folder>/run.json`. Raises RecordError if it is missing or of another schema version."""
+    """`<folder>/run.json`. Raises RecordError if it is missing, damaged or of another schema version."""
     path = Path(folder) / "run.json"
     if not path.is_file():
         raise RecordError(f"{path} does not exist; the folder holds no run")
-    run: dict[str, Any] = json.loads(path.read_text())
+    try:
+        run: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise RecordError(f"{path} can't be read ({error}); give another folder with --out or remove it") from error
+    if not isinstance(run, dict):
+        raise RecordError(f"{path} is not a description of a run; give another folder with --out or remove it")
     if run.get("schema_version") != SCHEMA_VERSION:
         raise RecordError(f"{path} is schema {run.get('schema_version')!r}, this code reads {SCHEMA_VERSION}")
     return run
@@ -241,4 +247,5 @@ class RunFolder:
 def read_table(folder: str | Path, name: str) -> pd.DataFrame | None:
     """`<folder>/<name>.csv` of a traced run (`resources`, `steps`), or None where nothing was traced."""
     path = Path(folder) / f"{name}.csv"
-    return pd.read_csv(path, keep_default_na=False) if path.is_file() else None
+    # Exact numbers: the table is read and written again for every round.
+    return pd.read_csv(path, keep_default_na=False, float_precision="round_trip") if path.is_file() else None

@@ -1,0 +1,120 @@
+"""A job is data: it survives JSON, and a bad value is refused with its name, its value and the fix."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from lockstep.job import CHOICES, IDENTITY, Job, JobError
+from lockstep.strategies import STRATEGIES
+
+
+def test_json_round_trip() -> None:
+    job = Job.of("processes", workers=3, seed=7, precision="bfloat16", link_bits_per_second=1e9, selected=True)
+    assert Job.from_json(job.to_json()) == job
+    assert Job.from_json("{}") == Job()
+    assert set(json.loads(job.to_json())) == set(IDENTITY) == set(asdict(job))
+
+
+def test_an_unknown_field_is_named_with_those_that_exist() -> None:
+    with pytest.raises(JobError, match=r"unknown job field\(s\) \['wrokers'\]; there are: experiment, .*workers"):
+        Job.from_json('{"wrokers": 2}')
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, "2", None])
+@pytest.mark.parametrize("name", ["workers", "threads_per_worker", "cores_per_worker", "global_batch_size", "steps"])
+def test_counts_are_whole_numbers_of_at_least_one(name: str, value: Any) -> None:
+    with pytest.raises(JobError) as caught:
+        Job(**{name: value})
+    assert str(caught.value) == f"{name}={value!r} is not possible; give a whole number of at least 1"
+
+
+@pytest.mark.parametrize("value", [-1, False, 0.5])
+@pytest.mark.parametrize("name", ["warmup_steps", "servers", "round", "images", "seed"])
+def test_counts_that_may_be_zero(name: str, value: Any) -> None:
+    assert getattr(Job(**{name: 0}), name) == 0
+    with pytest.raises(JobError, match=f"^{name}={value!r} is not possible; give a whole number of at least 0$"):
+        Job(**{name: value})
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_name_that_does_not_exist_is_refused_with_those_that_do(name: str) -> None:
+    with pytest.raises(JobError) as caught:
+        Job(**{name: "float16"})
+    assert str(caught.value) == f"{name}='float16' does not exist; there are: {', '.join(CHOICES[name])}"
+
+
+def test_an_unknown_strategy_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(JobError, match="strategy='proceses' does not exist; there are: sequential, .*processes"):
+        Job.of("proceses")
+
+
+@pytest.mark.parametrize("workers", [0, -2, True])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_refuses_impossible_workers(strategy: str, workers: int) -> None:
+    """Also those with one worker: 0 must not quietly become 1."""
+    with pytest.raises(JobError, match=f"={workers!r} is not possible"):
+        Job.of(strategy, workers=workers)
+
+
+def test_weak_scaling_the_batch_grows_with_the_workers() -> None:
+    for workers in (1, 2, 5):
+        job = Job.of("processes", workers=workers, per_worker_batch_size=8)
+        assert (job.workers, job.global_batch_size, job.per_worker_batch_size) == (workers, 8 * workers, 8)
+    assert Job.of("processes", workers=4, global_batch_size=16).global_batch_size == 16, "strong scaling, if asked for"
+
+
+def test_one_worker_keeps_its_batch_whatever_the_budget() -> None:
+    sequential, intra_op = Job.of("sequential", workers=4), Job.of("intra_op", workers=4)
+    assert (sequential.workers, sequential.threads_per_worker, sequential.cores_per_worker) == (1, 1, 1)
+    assert (intra_op.workers, intra_op.threads_per_worker, intra_op.cores_per_worker) == (1, 4, 4)
+    assert sequential.global_batch_size == intra_op.global_batch_size == 32
+
+
+def test_cores_follow_threads_unless_given() -> None:
+    assert Job.of("threads", workers=2, threads_per_worker=3).cores_per_worker == 3
+    assert Job.of("sequential", cores_per_worker=2).threads_per_worker == 1
+
+
+def test_a_job_is_not_changed_but_copied() -> None:
+    job = Job()
+    assert job.with_(round=3).round == 3
+    assert job.round == 0
+    with pytest.raises(JobError, match="workers=0"):
+        job.with_(workers=0)
+
+
+def test_what_is_fine_needs_no_caution() -> None:
+    assert Job.of("processes", workers=2, images=100).cautions(usable_cores=2) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "caution"),
+    [
+        (
+            Job.of("processes", workers=3, cores_per_worker=2),
+            "3 workers x 2 cores on 4 usable cores: workers share cores",
+        ),
+        (
+            Job.of("processes", workers=4, images=3),
+            "4 workers for 3 training images: some have nothing to train on",
+        ),
+        (
+            Job.of("processes", workers=3, global_batch_size=32),
+            "global batch 32 is not divisible by 3 workers: shares of 11 and 10, the largest decides the step",
+        ),
+    ],
+)
+def test_what_is_allowed_but_worth_a_warning(job: Job, caution: str) -> None:
+    assert job.cautions(usable_cores=4) == [caution]
+
+
+def test_every_caution_is_told() -> None:
+    assert len(Job.of("threads", workers=5, global_batch_size=32, images=2).cautions(usable_cores=4)) == 3
+
+
+def test_the_label_tells_rows_apart() -> None:
+    assert Job.of("threads", workers=2).label == "SimpleBig threads 2x1 float32 jpeg batch 64"
