@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -73,6 +74,12 @@ def train(
             raise JobError(f"{name}={value!r} does not exist; there are: {', '.join(known)}")
     if sync == "local" and workers != 1:
         raise JobError(f"sync='local' can't train {workers} workers together; give workers=1 or another sync")
+    if sync in PEERS and launcher == "threads":
+        raise JobError(f"sync={sync!r} needs a process per worker, not launcher='threads'; give launcher='processes'")
+    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+        raise JobError(f"checkpoint={str(checkpoint)!r}: its folder does not exist; make it first")
+    if resume and (checkpoint is None or not Path(checkpoint).is_file()):
+        raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
     train_data = _images(data, "train")
@@ -96,18 +103,22 @@ def train(
         with warnings.catch_warnings(), LAUNCHERS[launcher].of(job) as team:
             traces = team.run(job, site)
         final = checkpoints.read(path)
-    model = model_factory()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # what is not trained is initialised as it was in the workers
+        model = model_factory()
     load_flat(model, final["parameters"], final["buffers"])
-    return _trained(model.eval(), job, traces)
+    return _trained(model.eval(), traces)
 
 
-def _trained(model: nn.Module, job: Job, traces: list[Trace]) -> Trained:
+def _trained(model: nn.Module, traces: list[Trace]) -> Trained:
     steps = list(zip(*(trace.steps for trace in traces), strict=True))
     seconds = [max(times["step_seconds"] for times in of_ranks) for of_ranks in steps]
+    images = [sum(times["images"] for times in of_ranks) for of_ranks in steps]
+    rates = [count / spent for count, spent in zip(images, seconds, strict=True)]
     return Trained(
         model=model,
         losses=[sum(times["train_loss"] for times in of_ranks) for of_ranks in steps],
-        images_per_second=job.global_batch_size / statistics.median(seconds) if seconds else 0.0,
+        images_per_second=statistics.median(rates) if rates else 0.0,
         scores=traces[0].scores,
         traces=traces,
     )

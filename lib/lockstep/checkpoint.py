@@ -15,7 +15,7 @@ from lockstep.replica import Replica
 from lockstep.sync import Sync
 
 # What must be the same for a resumed run to reach the unbroken run's parameters.
-_SAME = ("use_case", "sync", "global_batch_size", "precision", "seed")
+_SAME = ("use_case", "images", "sync", "global_batch_size", "precision", "seed")
 
 
 class CheckpointError(ValueError):

@@ -21,6 +21,7 @@ def evaluate(replica: Replica, group: Group, data: ImageData, batch_size: int) -
     guesses: list[np.ndarray] = []
     with Loader(data, seed=0) as loader:
         for place, ids in enumerate(batches):
+            group.enter("evaluate")  # it moves on: a long evaluation is not a hang
             batch = loader.take(0, ids)
             if place + 1 < len(batches):
                 loader.prefetch(0, batches[place + 1])

@@ -62,6 +62,9 @@ class Job:
             _at_least(name, getattr(self, name), 0)
         for name in ("global_batch_size", "per_worker_batch_size"):
             _at_least(name, getattr(self, name), 1)
+        for name, only in FIXED.items():
+            if getattr(self, name) != only:
+                raise JobError(f"{name}={getattr(self, name)!r} is not built yet; the only value now is {only!r}")
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise JobError(f"{name}={getattr(self, name)!r} does not exist; there are: {', '.join(allowed)}")
@@ -95,7 +98,9 @@ class Job:
         chosen: dict[str, Any] = dict(strategies.STRATEGIES[strategy].fields)
         chosen.update(others)
         count = workers if strategies.STRATEGIES[strategy].distributed else 1
-        chosen.setdefault("global_batch_size", per_worker_batch_size * count)
+        # The same batch whether a budget of cores is spent on workers or inside one worker's operators.
+        parts = workers if strategies.STRATEGIES[strategy].intra_op else count
+        chosen.setdefault("global_batch_size", per_worker_batch_size * parts)
         # A budget of cores that a strategy spends on threads of one worker is spelt threads_per_worker.
         if strategies.STRATEGIES[strategy].intra_op:
             chosen.setdefault("threads_per_worker", workers)
@@ -130,6 +135,18 @@ def _at_least(name: str, value: Any, least: int) -> None:
         raise JobError(f"{name}={value!r} is not possible; give a whole number of at least {least}")
 
 
+# Identity columns of strategies that are not built yet: a record must not claim what did not run.
+FIXED: dict[str, object] = {
+    "compression": "none",
+    "policy": "none",
+    "delays": "none",
+    "schedule": "none",
+    "hosts": 1,
+    "servers": 0,
+    "stages": 1,
+    "micro_batches": 1,
+    "link_bits_per_second": 0.0,
+}
 # Of the text fields whose values are a fixed set; launcher, sync and strategy have tables of their own.
 CHOICES: dict[str, tuple[str, ...]] = {
     "data_source": ("real", "synthetic", "own"),

@@ -28,6 +28,7 @@ STEP_COLUMNS = (
     "decode_seconds",
     "bytes_sent",
     "train_loss",
+    "images",
 )
 
 
@@ -49,6 +50,8 @@ class Trace:
 
     rank: int
     startup_seconds: float = 0.0
+    began: float = 0.0  # time.perf_counter() at the first measured step, and at the end of the last
+    ended: float = 0.0
     steps: list[dict[str, float]] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
 
@@ -63,7 +66,8 @@ def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica
     """The model of `case`, initialised from the job's seed, the same on every rank."""
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.seed)
-        return kind(case.model(), case.loss, device=job.device, precision=job.precision, seed=job.seed)
+        device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
+        return kind(case.model(), case.loss, device=device, precision=job.precision, seed=job.seed)
 
 
 def run_job(job: Job, group: Group, site: Site | None = None, make_replica: MakeReplica = torch_replica) -> Trace:
@@ -86,6 +90,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     with Loader(data, job.seed, threads=job.cores_per_worker, memory=job.input == "memory") as loader:
         if job.input == "memory":
             for step in range(plan.steps):
+                group.enter("start")  # decoding all of it may take long: it has not stalled
                 for share in plan.shares(step, group.rank, group.size):
                     loader.preload(share.epoch, share.sample_ids)
         trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
@@ -105,6 +110,7 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
     input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
     """
     done = 0
+    measuring = job.input == "jpeg" and not site.checkpoint
     times = dict.fromkeys(STEP_COLUMNS, 0.0)
     began, decoded = time.perf_counter(), loader.decode_seconds
     while (share := sync.next()) is not None:
@@ -112,11 +118,16 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
         group.enter("input")
         start = time.perf_counter()
         batch = loader.take(share.epoch, share.sample_ids)
-        if (upcoming := sync.preview()) is not None:
+        upcoming = sync.preview()
+        if upcoming is None and measuring:
+            # Every measured step pays for decoding the next batch, the last one too.
+            upcoming = sync.plan.shares(share.step + 1, group.rank, group.size)[0]
+        if upcoming is not None:
             loader.prefetch(upcoming.epoch, upcoming.sample_ids)
         group.enter("compute")
         taken = time.perf_counter()
         times["train_loss"] += replica.backward(batch, share.weights, sync.part_ready if share.last else None)
+        times["images"] += len(share.sample_ids)
         times["input_seconds"] += taken - start
         times["compute_seconds"] += time.perf_counter() - taken
         if not share.last:
@@ -125,6 +136,7 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
         now, decoding = time.perf_counter(), loader.decode_seconds
         times.update(vars(cost), step_seconds=now - began, decode_seconds=decoding - decoded)
         if share.step >= job.warmup_steps:
+            trace.began, trace.ended = trace.began or began, now
             trace.steps.append(times)
         times, began, decoded = dict.fromkeys(STEP_COLUMNS, 0.0), now, decoding
         done = share.step + 1

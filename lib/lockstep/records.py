@@ -140,9 +140,7 @@ def read_records(folder: str | Path) -> pd.DataFrame:
             raise RecordError(f"{path} has other columns than schema {SCHEMA_VERSION}: {', '.join(wrong) or 'order'}")
         # "none" and "" are values here, never missing ones.
         missing = {n: [""] for n in COLUMNS if n not in texts}
-        frame = pd.read_csv(
-            path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip"
-        )
+        frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip")
     except (ValueError, pd.errors.ParserError) as error:
         raise error if isinstance(error, RecordError) else RecordError(f"{path} can't be read: {error}") from error
     for name, column in COLUMNS.items():
@@ -209,7 +207,7 @@ class RunFolder:
         if not (self.path / "run.json").is_file():
             return
         stored = read_run(self.path)
-        for name in ("git", "parameters", "data", "machine"):
+        for name in ("git", "parameters", "data", "machine", "versions"):
             if stored.get(name) != json.loads(json.dumps(self.info.get(name))):
                 raise RecordError(
                     f"{self.path} holds a run with another {name} ({stored.get(name)} there, {self.info.get(name)} "

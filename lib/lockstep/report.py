@@ -73,7 +73,10 @@ def sources(records: pd.DataFrame) -> str:
     counts = records["status"].value_counts()
     states = ", ".join(f"{counts[name]} {name}" for name in ("ok", "failed", "skipped") if name in counts)
     data = " and ".join(sorted(records["data_source"].unique()))
-    return f"Data: {data}. {records['round'].nunique()} rounds; rows: {states}."
+    ok = records[records["status"] == "ok"]
+    disturbed = int(ok["reason"].astype(str).str.contains("contended").sum())
+    noted = f" Others used the machine during {disturbed} of the {len(ok)} ok rows." if disturbed else ""
+    return f"Data: {data}. {records['round'].nunique()} rounds; rows: {states}.{noted}"
 
 
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:

@@ -203,11 +203,12 @@ def _of_bound(records: pd.DataFrame, jpeg: Conditions, memory: Conditions) -> Ra
 
 
 def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: str = "processes") -> pd.DataFrame:
-    """Seconds to reduce the gradients and update the parameters, per strategy: exchange_seconds + update_seconds.
+    """Seconds to reduce the gradients and update the parameters, per strategy: the whole step without a model,
+    from a common start to the last rank's end, barriers included.
 
     `times_base` = seconds / seconds of `base`, paired per round, with its interval (above 1: slower than `base`).
     """
-    timed = records.assign(seconds=records["exchange_seconds"].fillna(0) + records["update_seconds"].fillna(0))
+    timed = records.assign(seconds=records["step_seconds"])
     table = []
     for cell, rows in cells(timed, experiment):
         status, reason = outcome(rows)

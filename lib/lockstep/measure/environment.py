@@ -122,6 +122,8 @@ def missing(job: Job) -> str | None:
     if job.device.startswith("cuda"):
         if not cuda_devices():
             return NO_CUDA
+        if job.workers > cuda_devices():
+            return f"{job.workers} workers need a CUDA device each, and there are {cuda_devices()}"
         return NO_BFLOAT16_GPU if job.precision == "bfloat16" and not _gpu_has_bfloat16() else None
     if job.precision == "bfloat16" and not has_bfloat16_units():
         return NO_BFLOAT16

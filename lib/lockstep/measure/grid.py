@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from lockstep.job import Job
+from lockstep.job import Job, JobError
 from lockstep.launch import WorkerFailed, usable_cores
 from lockstep.launch.environment import PROFILES
 from lockstep.loop import Site, Trace
@@ -50,6 +51,8 @@ def run_grid(
     is a row that says why. `images` limits the photos (0: as many as the paper's sets). Raises RecordError, WriteError,
     DataError, JobError before anything is measured.
     """
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise JobError(f"rounds={rounds!r} is not possible; give a whole number of at least 1")
     repository = repository_root()
     folder = (repository / results if not Path(results).is_absolute() else Path(results)) / notebook
     jobs, sources = _with_images(jobs, data_dir, images)
@@ -63,7 +66,7 @@ def run_grid(
             "data": {
                 name: {"source": found.kind, "train_images": found.train_images} for name, found in sources.items()
             },
-            "parameters": dict(parameters),
+            "parameters": {name: value for name, value in parameters.items() if name != "rounds"},
             "environment_profiles": {name: dict(PROFILES[name]) for name in sorted({job.environment for job in jobs})},
             "workers": teams.placements(),
         }
@@ -79,10 +82,10 @@ def run_grid(
 def _measure_round(
     run: RunFolder, jobs: Sequence[Job], sources: Mapping[str, Source], teams: Teams, number: int, rounds: int
 ) -> None:
-    first, redone = number % len(jobs), 0
+    redone = 0
     rows: list[tuple[int, Row]] = []
     traced: list[pd.DataFrame] = []
-    order = [*range(first, len(jobs)), *range(first)]
+    order = [int(index) for index in np.random.default_rng([number, len(jobs)]).permutation(len(jobs))]
     for place, index in enumerate(order):
         job = jobs[index].with_(round=number)
         source = sources.get(job.use_case)
@@ -90,7 +93,9 @@ def _measure_round(
         if disturbed and redone < _REDO_PER_ROUND:
             redone += 1
             _say(f"{job.label}: others used the machine meanwhile, measured again")
-            row, samples, _ = measure_job(job, source, teams)
+            again = measure_job(job, source, teams)
+            if again[0]["status"] == "ok":
+                row, samples, _ = again
         rows.append((index, row))
         if samples is not None:
             traced.append(samples)
@@ -126,10 +131,22 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.
     notes = job.cautions(len(usable_cores()))
     if contention.contended():
         notes.append("contended")
+    row = make_row(job, measured, reason="; ".join(notes))
+    return row, _samples(job, traces, sampler), contention.contended()
+
+
+def _samples(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> pd.DataFrame | None:
+    """What was sampled during the measured steps, not while models were built; of Table 1's own cells only."""
+    if (job.experiment, job.variant, job.precision) != ("table1", "a", "float32"):
+        return None
     samples = sampler.frame()
-    for name in ("experiment", "use_case", "strategy", "round", "workers", "variant", "input"):
+    # perf_counter is one clock for all processes of a machine.
+    began = min(trace.began for trace in traces) - sampler.began
+    ended = max(trace.ended for trace in traces) - sampler.began
+    samples = samples[samples["seconds"].between(began, ended)].assign(seconds=lambda kept: kept["seconds"] - began)
+    for name in ("experiment", "use_case", "strategy", "round", "workers", "device"):
         samples.insert(0, name, getattr(job, name))
-    return make_row(job, measured, reason="; ".join(notes)), samples, contention.contended()
+    return samples
 
 
 def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
@@ -141,7 +158,7 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     if job.experiment != "exchange":
         # Losses are sums over a rank's share, weighted by 1 / global batch.
         measured["train_loss"] = float(means["train_loss"].sum())
-        measured["images_per_second"] = job.global_batch_size / measured["step_seconds"]
+        measured["images_per_second"] = float(means["images"].sum()) / measured["step_seconds"]
         if job.images:
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
     return measured

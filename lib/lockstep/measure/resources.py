@@ -145,6 +145,11 @@ class ResourceSampler:
         self._began = self._last = 0.0
         self._io = _io_wait()
 
+    @property
+    def began(self) -> float:
+        """time.perf_counter() when `seconds` was 0."""
+        return self._began
+
     def set_pids(self, pids: Iterable[int], exclude: Iterable[int] = ()) -> None:
         """Follow other worker processes from now on; peaks and samples are kept."""
         with self._lock:

@@ -6,6 +6,7 @@ DDP owns the gradient exchange: it sums inside the backward pass, so its exchang
 from __future__ import annotations
 
 import numpy as np
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.data.loader import Batch
@@ -22,10 +23,18 @@ class DDPReplica(TorchReplica):
 
     def distribute(self, group: Group) -> None:
         """Wrap the model. Collective. DDP broadcasts rank 0's parameters and buffers."""
-        self.size = group.size
+        self.size, self.bare = group.size, self.model
         self.model = DistributedDataParallel(
             self.model, process_group=group.torch_group(), gradient_as_bucket_view=True
         )
+
+    def predict(self, batch: Batch) -> Tensor:
+        # Without the wrapper: it broadcasts buffers in every forward pass, and ranks may have unequally many batches.
+        wrapped, self.model = self.model, self.bare
+        try:
+            return super().predict(batch)
+        finally:
+            self.model = wrapped
 
     def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
         if not len(batch):

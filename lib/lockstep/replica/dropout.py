@@ -50,9 +50,16 @@ def key_dropout(model: nn.Module, keys: SampleKeys) -> nn.Module:
     found = [
         (parent, name, child)
         for parent in model.modules()
-        for name, child in parent.named_children()
-        if isinstance(child, nn.Dropout)
+        for name, child in parent._modules.items()  # not named_children: it skips a module that stands twice
+        if isinstance(child, nn.modules.dropout._DropoutNd)
     ]
+    for _, name, child in found:
+        if type(child) is not nn.Dropout:
+            raise ValueError(
+                f"layer {name!r} is {type(child).__name__}, whose masks can't be keyed by sample: they would depend on "
+                "the number of workers; use nn.Dropout"
+            )
     for number, (parent, name, child) in enumerate(found):
+        assert isinstance(child, nn.Dropout)
         setattr(parent, name, KeyedDropout(child.p, keys, STREAM_DROPOUT + number))
     return model
