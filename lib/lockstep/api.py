@@ -93,6 +93,9 @@ def train(
         per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
         steps=per_epoch * epochs, warmup_steps=0, seed=seed,
     )  # fmt: skip
+    if resume:
+        # A peer's workers run under `local`, and say so in the checkpoint.
+        checkpoints.read_for(str(checkpoint), job.with_(sync="local") if sync in PEERS else job)
     for caution in job.cautions(len(usable_cores())):
         warnings.warn(caution, stacklevel=2)
     with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:
@@ -100,7 +103,9 @@ def train(
         site = Site(
             use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=resume, evaluate=bool(test_data)
         )
-        with warnings.catch_warnings(), LAUNCHERS[launcher].of(job) as team:
+        with warnings.catch_warnings(action="ignore"):  # that workers share cores has just been said
+            ready = LAUNCHERS[launcher].of(job)
+        with ready as team:
             traces = team.run(job, site)
         final = checkpoints.read(path)
     with torch.random.fork_rng(devices=[]):

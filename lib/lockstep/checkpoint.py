@@ -43,25 +43,34 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
 
 
 def read(path: str) -> dict[str, Any]:
-    """Raises CheckpointError if the file is missing or damaged. Loads tensors and plain data only, never code."""
+    """Raises CheckpointError if the file is missing, damaged or none. Loads tensors and plain data only, never code."""
     try:
-        content: dict[str, Any] = torch.load(path, weights_only=True)
+        content: Any = torch.load(path, weights_only=True)
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} does not exist; train without resume first") from None
     except Exception as error:
         raise CheckpointError(f"checkpoint {path} can't be read ({error}); remove it and train anew") from error
+    if not isinstance(content, dict) or not {"job", "parameters", "buffers", "sync"} <= set(content):
+        raise CheckpointError(f"checkpoint {path} is not one of Lockstep's; name another file")
+    return content
+
+
+def read_for(path: str, job: Job) -> dict[str, Any]:
+    """`read`, for resuming `job`. Raises CheckpointError if another run wrote it."""
+    content = read(path)
+    for name in _SAME:
+        there = content["job"].get(name)
+        if there != getattr(job, name):
+            raise CheckpointError(
+                f"checkpoint {path} was written with {name}={there!r}, this run has "
+                f"{getattr(job, name)!r}; resume with the same value or remove the file"
+            )
     return content
 
 
 def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
     """Put replica and sync where the checkpoint's run was. Raises CheckpointError."""
-    content = read(path)
-    for name in _SAME:
-        if content["job"][name] != getattr(job, name):
-            raise CheckpointError(
-                f"checkpoint {path} was written with {name}={content['job'][name]!r}, this run has "
-                f"{getattr(job, name)!r}; resume with the same value or remove the file"
-            )
+    content = read_for(path, job)
     if content["parameters"].numel() != replica.length:
         raise CheckpointError(
             f"checkpoint {path} holds {content['parameters'].numel()} parameters, the model has {replica.length}; "

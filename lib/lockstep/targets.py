@@ -67,7 +67,8 @@ def _measure(records: pd.DataFrame, target: Target) -> tuple[Ratio | None, str]:
         return ratio_with_interval(records, above, below, target.measure), ""
     except AnalysisError:
         held = pd.concat([select(records, side, status=None) for side in (above, below)])
-        reasons = [outcome(rows)[1] for _, rows in held.groupby("status") if len(rows)]
+        # Of what did not run only: an ok row's remark explains nothing.
+        reasons = [outcome(rows)[1] for _, rows in held[held["status"] != "ok"].groupby("status")]
         return None, next((reason for reason in reasons if reason), "not in these records")
 
 

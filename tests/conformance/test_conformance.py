@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import tiny
 from lockstep import checkpoint
+from lockstep.groups import Group
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.launch import LAUNCHERS, Team
@@ -122,15 +123,22 @@ def test_resume_reaches_the_unbroken_runs_parameters_exactly(
 def test_running_statistics_are_the_mean_over_workers(
     teams: dict[tuple[str, int], Team], launcher: str, sync: str, tmp_path: Path
 ) -> None:
-    """The state that is written must not be one rank's own, and evaluation must use it."""
-    case = tiny.case(model=tiny.normalised_net)
+    """What is written must not be one rank's own statistics; ranks saw different samples, so theirs differ."""
+    case = tiny.case(model=tiny.normalised_net, test=tiny.arrays(13))  # 7 and 6: unequally many batches of 6
     path = tmp_path / "c"
-    traces = teams[launcher, 2].run(job(launcher, sync, 2), Site(use_case=case, checkpoint=str(path), evaluate=True))
-    buffers = checkpoint.read(str(path))["buffers"]
-    assert buffers.shape == (10,)
-    assert torch.isfinite(buffers).all()
-    assert not torch.equal(buffers, torch.cat([torch.zeros(5), torch.ones(5)]))
+    this = job(launcher, sync, 2).with_(per_worker_batch_size=6)
+    team = teams[launcher, 2]
+    traces = team.run(this, Site(use_case=case, checkpoint=str(path), evaluate=True))
+    assert 0 <= traces[0].scores["test_accuracy"] <= 1
     assert traces[0].scores == traces[1].scores
+    assert team.call(_averaged) == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def _averaged(group: Group) -> list[float]:
+    replica = TorchReplica(nn.Sequential(nn.Flatten(), nn.Linear(2, 2), nn.BatchNorm1d(1, affine=False)))
+    replica.buffers.fill_(2.0 * group.rank)
+    checkpoint.average_buffers(replica, group)
+    return replica.buffers.tolist()
 
 
 @EVERY

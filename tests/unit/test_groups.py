@@ -373,6 +373,16 @@ def test_a_rank_that_leaves_within_a_message() -> None:
     group.close()
 
 
+def test_a_closed_group_leaves_no_thread() -> None:
+    before = threading.active_count()
+    groups = connected(3)
+    assert threading.active_count() == before + 3
+    for group in groups:
+        group.close()
+        group.close()
+    assert threading.active_count() == before
+
+
 # --- the board ---
 
 

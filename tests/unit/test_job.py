@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.job import CHOICES, IDENTITY, Job, JobError
+from lockstep.job import CHOICES, FIXED, IDENTITY, Job, JobError
 from lockstep.strategies import STRATEGIES
 
 
 def test_json_round_trip() -> None:
-    job = Job.of("processes", workers=3, seed=7, precision="bfloat16", link_bits_per_second=1e9, selected=True)
+    job = Job.of("processes", workers=3, seed=7, precision="bfloat16", input="memory", selected=True)
     assert Job.from_json(job.to_json()) == job
     assert Job.from_json("{}") == Job()
     assert set(json.loads(job.to_json())) == set(IDENTITY) == set(asdict(job))
@@ -48,7 +48,7 @@ def test_a_name_that_does_not_exist_is_refused_with_those_that_do(name: str) -> 
 
 
 def test_an_unknown_strategy_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(JobError, match="strategy='proceses' does not exist; there are: sequential, .*processes"):
+    with pytest.raises(JobError, match=r"strategy='proceses' does not exist; there are: sequential, .*processes"):
         Job.of("proceses")
 
 
@@ -67,11 +67,17 @@ def test_weak_scaling_the_batch_grows_with_the_workers() -> None:
     assert Job.of("processes", workers=4, global_batch_size=16).global_batch_size == 16, "strong scaling, if asked for"
 
 
-def test_one_worker_keeps_its_batch_whatever_the_budget() -> None:
+def test_a_budget_of_cores_for_one_worker() -> None:
     sequential, intra_op = Job.of("sequential", workers=4), Job.of("intra_op", workers=4)
     assert (sequential.workers, sequential.threads_per_worker, sequential.cores_per_worker) == (1, 1, 1)
     assert (intra_op.workers, intra_op.threads_per_worker, intra_op.cores_per_worker) == (1, 4, 4)
-    assert sequential.global_batch_size == intra_op.global_batch_size == 32
+    assert (sequential.global_batch_size, intra_op.global_batch_size) == (32, 128), "as 4 workers would have"
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_what_is_not_built_yet_can_not_be_claimed(name: str) -> None:
+    with pytest.raises(JobError, match=f"^{name}=2 is not built yet; the only value now is {FIXED[name]!r}$"):
+        Job(**{name: 2})
 
 
 def test_cores_follow_threads_unless_given() -> None:

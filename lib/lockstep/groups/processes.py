@@ -7,6 +7,7 @@ once. Bulk sums go through gloo; common memory is an anonymous file that all ran
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import mmap
 import os
@@ -46,8 +47,8 @@ class ProcessGroup(Group, CanShare):
         self._box = Mailbox()
         self._gloo: Any = None
         self._gloo_timeout = datetime.timedelta(seconds=gloo_timeout_seconds)
-        if peers:
-            threading.Thread(target=self._read_all, name="lockstep-messages", daemon=True).start()
+        self._reader = threading.Thread(target=self._read_all, name="lockstep-messages", daemon=True)
+        self._reader.start()
 
     def send(self, tensor: Tensor, destination: int, tag: str = "") -> None:
         if destination == self.rank:
@@ -150,6 +151,10 @@ class ProcessGroup(Group, CanShare):
         if self._gloo is not None:
             dist.destroy_process_group()
             self._gloo = None
+        for peer in self._peers.values():
+            with contextlib.suppress(OSError):  # the peer has gone already
+                peer.shutdown(socket.SHUT_RDWR)  # which a reader notices; a socket closed under it would hang it
+        self._reader.join()
         for peer in self._peers.values():
             peer.close()
 

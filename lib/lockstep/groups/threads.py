@@ -51,6 +51,7 @@ class ThreadGroup(Group, CanShare):
         group.barrier()
         values = [self._common[f"{name} {rank}"] for rank in range(group.size)]
         group.barrier()  # all have read before anybody publishes again
+        del self._common[f"{name} {group.rank}"]  # an idle team would hold it until the next call
         return values
 
     def share(self, length: int) -> list[Tensor]:

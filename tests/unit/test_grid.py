@@ -1,0 +1,339 @@
+"""Running a grid: rounds are whole, variants take turns, and a cell that can't run is a row that says why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lockstep.job import Job, JobError
+from lockstep.launch import WorkerFailed, usable_cores
+from lockstep.loop import STEP_COLUMNS, Trace
+from lockstep.measure import grid
+from lockstep.measure.contention import Contention
+from lockstep.measure.environment import NO_CUDA
+from lockstep.measure.exchange import run_exchange
+from lockstep.measure.teams import Teams
+from lockstep.records import RecordError, make_row, read_records, read_run, read_table
+from lockstep.usecases import Source
+
+
+def trace(rank: int, *steps: dict[str, float], startup: float = 1.0, **scores: float) -> Trace:
+    zeros = dict.fromkeys(STEP_COLUMNS, 0.0)
+    return Trace(rank, startup, began=0.0, ended=1e12, steps=[zeros | step for step in steps], scores=scores)
+
+
+# --- summarise ---
+
+
+def test_a_row_holds_the_slowest_ranks_mean() -> None:
+    """Steps of 10 and of 5 images: images/s counts those that were there."""
+    job = Job.of("threads", workers=2, per_worker_batch_size=5, images=100)
+    first = trace(
+        0,
+        {"step_seconds": 0.4, "compute_seconds": 0.3, "wait_seconds": 0.1, "train_loss": 0.5, "images": 5},
+        {"step_seconds": 0.6, "compute_seconds": 0.5, "bytes_sent": 16, "train_loss": 0.3, "images": 3},
+        startup=2.0,
+        test_accuracy=0.75,
+    )
+    second = trace(
+        1,
+        {"step_seconds": 0.4, "compute_seconds": 0.1, "wait_seconds": 0.3, "train_loss": 0.7, "images": 5},
+        {"step_seconds": 0.8, "compute_seconds": 0.1, "train_loss": 0.1, "decode_seconds": 0.4, "images": 2},
+    )
+    got = grid.summarise(job, [first, second])
+    expected = {
+        "step_seconds": 0.6, "compute_seconds": 0.4, "wait_seconds": 0.15, "decode_seconds": 0.2, "bytes_sent": 8.0,
+        "startup_seconds": 2.0, "test_accuracy": 0.75, "train_loss": 0.8, "images_per_second": 7.5 / 0.6,
+        "epoch_seconds": 100 * 0.6 / 7.5, "input_seconds": 0.0, "exchange_seconds": 0.0, "update_seconds": 0.0,
+    }  # fmt: skip
+    assert got == pytest.approx(expected)
+    make_row(job, got)
+
+
+def test_reduce_and_update_alone_train_nothing() -> None:
+    job = Job.of("processes", workers=2, experiment="exchange", input="none", images=100)
+    got = grid.summarise(job, [trace(0, {"step_seconds": 0.5, "exchange_seconds": 0.25}), trace(1, {})])
+    assert got["exchange_seconds"] == 0.25
+    assert not {"images_per_second", "epoch_seconds", "train_loss"} & set(got)
+
+
+# --- measure_job ---
+
+
+class Team:
+    """Like a team whose worker is this process; `outcome` is what its runs give or raise."""
+
+    def __init__(self, outcome: list[Trace] | Exception) -> None:
+        self.outcome, self.pids, self.calls = outcome, [os.getpid()], []
+
+    def start(self) -> None:
+        pass
+
+    def run(self, job: Job, site: object, function: object) -> list[Trace]:
+        self.calls.append((job, site, function))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+class OneTeam(Teams):
+    def __init__(self, outcome: list[Trace] | Exception) -> None:
+        super().__init__()
+        self.only = Team(outcome)
+
+    def team(self, job: Job) -> Any:
+        return self.only
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that nobody else uses, whatever runs beside these tests."""
+    monkeypatch.setattr(Contention, "contended", lambda self: False)
+
+
+STEP = {"step_seconds": 0.5, "train_loss": 1.0, "images": 32.0}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cell_that_works() -> None:
+    teams = OneTeam([trace(0, STEP)])
+    job = Job.of("sequential", experiment="table1", images=64, round=3)
+    row, samples, disturbed = grid.measure_job(job, Source("photos", "real", 64), teams)
+    assert (row["status"], row["reason"], disturbed) == ("ok", "", False)
+    assert row["images_per_second"] == 64.0
+    assert row["peak_pss_bytes"] > 1e6
+    assert row["other_cpu_seconds"] >= 0
+    assert samples is not None
+    assert len(samples) >= 1
+    for name in ("experiment", "use_case", "strategy", "round", "workers", "device"):
+        assert set(samples[name]) == {getattr(job, name)}
+    ((_, site, function),) = teams.only.calls
+    assert site.data_root == "photos"
+    assert function is None
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("changes", [{"experiment": "input"}, {"variant": "b"}, {"precision": "bfloat16"}])
+def test_only_table_1s_own_cells_are_traced(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "missing", lambda job: None)
+    job = Job.of("sequential", **({"experiment": "table1"} | changes))
+    row, samples, _ = grid.measure_job(job, None, OneTeam([trace(0, STEP)]))
+    assert (row["status"], samples) == ("ok", None)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_samples_are_of_the_measured_steps_only() -> None:
+    nothing = trace(0, STEP)
+    nothing.ended = -1.0  # long before this process was sampled
+    _, samples, _ = grid.measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([nothing]))
+    assert samples is not None
+    assert len(samples) == 0
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_is_allowed_but_worth_a_warning_is_recorded() -> None:
+    workers = len(usable_cores()) + 1
+    job = Job.of("threads", workers=workers, global_batch_size=2 * workers + 1, images=1)
+    row, *_ = grid.measure_job(job, None, OneTeam([trace(0, STEP)]))
+    assert row["status"] == "ok"
+    for part in ("workers share cores", "some have nothing to train on", "is not divisible by"):
+        assert part in row["reason"]
+
+
+def test_a_disturbed_cell_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
+    row, _, disturbed = grid.measure_job(Job(), None, OneTeam([trace(0, STEP)]))
+    assert (row["status"], row["reason"], disturbed) == ("ok", "contended", True)
+
+
+def test_a_cell_that_fails_is_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    failure = WorkerFailed(1, "step 3, phase compute", "raised ValueError: bad", "Traceback ...\n  in forward\n")
+    row, samples, disturbed = grid.measure_job(Job(), None, OneTeam(failure))
+    assert (row["status"], row["reason"]) == ("failed", "rank 1 raised ValueError: bad (step 3, phase compute)")
+    assert row["images_per_second"] is None
+    assert (samples, disturbed) == (None, False)
+    assert "in forward" in capsys.readouterr().err, "the worker's own traceback is shown"
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_the_machine_lacks_is_skipped(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    monkeypatch.setattr("lockstep.measure.environment.cuda_devices", lambda: 0)
+    teams = OneTeam(AssertionError("must not run"))
+    row, samples, _ = grid.measure_job(Job(device="cuda", precision=precision), None, teams)
+    assert (row["status"], row["reason"], samples) == ("skipped", NO_CUDA, None)
+    assert teams.only.calls == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_reduce_and_update_alone_have_a_function_of_their_own() -> None:
+    teams = OneTeam([trace(0, {"exchange_seconds": 0.1})])
+    row, *_ = grid.measure_job(Job(experiment="exchange", input="none"), None, teams)
+    assert teams.only.calls[0][2] is run_exchange
+    assert (row["status"], row["images_per_second"], row["exchange_seconds"]) == ("ok", None, 0.1)
+
+
+# --- run_grid ---
+
+Measure = Callable[..., tuple[dict[str, Any], pd.DataFrame | None, bool]]
+
+
+class Recorder:
+    """Stands in for measure_job: notes what was measured, and stops at `stop_at` calls."""
+
+    def __init__(self) -> None:
+        self.measured: list[tuple[int, str, str]] = []
+        self.disturbed: set[str] = set()
+        self.stop_at = 10**9
+
+    def __call__(self, job: Job, source: Source, teams: Teams) -> tuple[dict[str, Any], pd.DataFrame, bool]:
+        if len(self.measured) == self.stop_at:
+            raise KeyboardInterrupt
+        self.measured.append((job.round, job.strategy, job.variant))
+        samples = pd.DataFrame({"round": job.round, "strategy": job.strategy, "seconds": [0.0, 0.5]})
+        row = make_row(job, {"images_per_second": float(len(self.measured)), "step_seconds": 1.0})
+        return row, samples, job.strategy in self.disturbed
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    made = Recorder()
+    monkeypatch.setattr(grid, "measure_job", made)
+    machine = {"git": {"commit": "abc", "dirty": False}, "machine": {"cores": 2}}
+    monkeypatch.setattr(grid, "capture", lambda repository: dict(machine))
+    return made
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Names only: nothing is decoded here."""
+    for split in ("train", "test"):
+        for name in ("fire", "none", "smoke"):
+            folder = tmp_path / "data" / "fire-smoke" / split / name
+            folder.mkdir(parents=True)
+            for number in range(4):
+                (folder / f"{split}{number}.jpg").touch()
+    return tmp_path / "data"
+
+
+JOBS = [Job.of("sequential"), Job.of("threads", workers=1), Job.of("sequential", variant="b")]
+
+
+def run(photos: Path, rounds: int = 2, jobs: list[Job] = JOBS, **parameters: object) -> Path:
+    out = photos.parent / "out"
+    return grid.run_grid(jobs, notebook="02", results=out, rounds=rounds, parameters=parameters, data_dir=str(photos))
+
+
+def test_rounds_are_stored_with_the_variants_interleaved(recorder: Recorder, photos: Path) -> None:
+    folder = run(photos, seeds=[1, 2])
+    assert folder == photos.parent / "out" / "02"
+    names = [("sequential", "a"), ("threads", "a"), ("sequential", "b")]
+    stored = [(number, *name) for number in range(2) for name in names]
+    assert sorted(recorder.measured[:3]) == sorted(stored[:3]), "a round at a time, each variant once"
+    assert sorted(recorder.measured[3:]) == sorted(stored[3:])
+    frame = read_records(folder)
+    assert list(zip(frame["round"], frame["strategy"], frame["variant"], strict=True)) == stored, "in the grid's order"
+    assert set(frame["data_source"]) == {"real"}
+    assert set(frame["images"]) == {12}
+    table = read_table(folder, "resources")
+    assert table is not None
+    assert table["round"].tolist() == [0] * 6 + [1] * 6
+    described = read_run(folder)
+    assert described["parameters"] == {"seeds": [1, 2]}
+    assert described["data"]["SimpleBig"]["source"] == "real"
+    assert len(described["workers"]) == 1, "sequential and one thread are the same team"
+    assert list(described["environment_profiles"]) == ["tuned"]
+
+
+def test_the_order_changes_from_round_to_round_and_is_the_same_again(recorder: Recorder, photos: Path) -> None:
+    """No variant always follows the same one."""
+    run(photos, rounds=6)
+    orders = [tuple(cell[1:] for cell in recorder.measured[3 * n : 3 * n + 3]) for n in range(6)]
+    assert len(set(orders)) > 2
+    assert len({order[0] for order in orders}) == 3, "each variant is first at times"
+    first = list(recorder.measured)
+    recorder.measured.clear()
+    grid.run_grid(JOBS, notebook="02", results=photos.parent / "again", rounds=6, parameters={}, data_dir=str(photos))
+    assert recorder.measured == first
+
+
+@pytest.mark.parametrize("rounds", [0, -1, True, 1.5])
+def test_impossible_rounds(recorder: Recorder, photos: Path, rounds: int) -> None:
+    with pytest.raises(JobError, match=f"rounds={rounds!r} is not possible; give a whole number of at least 1"):
+        run(photos, rounds=rounds)
+    assert not (photos.parent / "out").exists()
+
+
+def test_a_killed_run_goes_on_where_it_was(recorder: Recorder, photos: Path) -> None:
+    recorder.stop_at = 5  # in the middle of the second round
+    with pytest.raises(KeyboardInterrupt):
+        run(photos)
+    folder = photos.parent / "out" / "02"
+    assert set(read_records(folder)["round"]) == {0}
+    before = (folder / "records.csv").read_text()
+    recorder.measured.clear()
+    recorder.stop_at = 10**9
+    run(photos)
+    assert [number for number, *_ in recorder.measured] == [1, 1, 1], "the whole second round, and nothing else"
+    assert (folder / "records.csv").read_text().startswith(before)
+    recorder.measured.clear()
+    run(photos)
+    assert recorder.measured == []
+    run(photos, rounds=3)
+    assert [number for number, *_ in recorder.measured] == [2, 2, 2]
+
+
+def test_a_disturbed_cell_is_measured_again_once_a_round(recorder: Recorder, photos: Path) -> None:
+    recorder.disturbed = {"sequential"}
+    folder = run(photos, rounds=1)
+    cells = [(strategy, variant) for _, strategy, variant in recorder.measured]
+    assert len(cells) == 4
+    (again,) = [place for place in range(1, 4) if cells[place] == cells[place - 1]]
+    frame = read_records(folder)
+    # The recorder's images/s are the number of the measurement.
+    by_cell = {(row.strategy, row.variant): row.images_per_second for row in frame.itertuples()}
+    assert by_cell[cells[again]] == again + 1, "the second measurement counts, and it alone"
+    assert set(by_cell.values()) == {1.0, 2.0, 3.0, 4.0} - {float(again)}
+    table = read_table(folder, "resources")
+    assert table is not None
+    assert len(table) == 6
+
+
+def test_a_second_measurement_that_fails_does_not_count(
+    recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder.disturbed = {"sequential"}
+
+    def fail_second(job: Job, *others: Any) -> Any:
+        known = (job.round, job.strategy, job.variant) in recorder.measured
+        row, samples, disturbed = recorder(job, *others)
+        return (make_row(job, {}, status="failed", reason="bad"), None, False) if known else (row, samples, disturbed)
+
+    monkeypatch.setattr(grid, "measure_job", fail_second)
+    frame = read_records(run(photos, rounds=1))
+    assert len(recorder.measured) == 4
+    assert frame["status"].tolist() == ["ok"] * 3
+
+
+def test_other_parameters_do_not_resume(recorder: Recorder, photos: Path) -> None:
+    run(photos, seeds=[1])
+    before = len(recorder.measured)
+    with pytest.raises(RecordError, match="holds a run with another parameters"):
+        run(photos, seeds=[2])
+    assert len(recorder.measured) == before
+
+
+def test_a_use_case_that_does_not_exist(recorder: Recorder, photos: Path) -> None:
+    with pytest.raises(ValueError, match="use_case='SimpleBgi' does not exist; there are: ComplexSmall, SimpleBig"):
+        run(photos, jobs=[Job(use_case="SimpleBgi")])
+    assert not (photos.parent / "out").exists()
+
+
+def test_a_launcher_that_does_not_exist(recorder: Recorder, photos: Path) -> None:
+    with pytest.raises(ValueError, match="launcher='trheads' does not exist; there are: threads, processes"):
+        run(photos, jobs=[Job(launcher="trheads")])
+    assert recorder.measured == []

@@ -1,0 +1,124 @@
+"""The house's own bars: a ratio paired per round, reached or not, and why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lockstep.job import Job
+from lockstep.records import COLUMNS, Row, make_row
+from lockstep.targets import TARGETS, target_table
+
+ROUNDS = 5
+PROCESSES = "processes over the sequential baseline"
+FLOAT = "shared memory over DDP, float32"
+BFLOAT = "shared memory over DDP, bfloat16"
+GLOO = "reduce + update: gloo's seconds over shared memory's"
+FREE_CORE = "JPEG over tensors in memory, a core free for decoding"
+BUSY = "JPEG over 1 / (compute + decode), all cores busy"
+
+
+def rows(
+    strategy: str, images_per_second: float = 0.0, *, why: str = "", status: str = "ok", **fields: Any
+) -> list[Row]:
+    """A row per round; each round is a little faster for everybody, so unpaired ratios would spread."""
+    measured = fields.pop("measured", {})
+    found = []
+    for number in range(ROUNDS):
+        job = Job.of(strategy, **({"experiment": "table1", "workers": 2, "round": number} | fields))
+        values = {}
+        if status == "ok":
+            speed = (1 + 0.1 * number) * (images_per_second or 1.0)
+            values = {"images_per_second": speed, "step_seconds": job.global_batch_size / speed} | measured
+        found.append(make_row(job, values, status=status, reason=why))
+    return found
+
+
+def table(*parts: list[Row]) -> dict[str, Any]:
+    frame = pd.DataFrame([row for part in parts for row in part], columns=list(COLUMNS))
+    numbers = [name for name, column in COLUMNS.items() if column.kind == "number"]
+    frame[numbers] = frame[numbers].astype(float)
+    found = target_table(frame)
+    return {row["target"]: row for _, row in found.iterrows()}
+
+
+def test_every_target_of_the_issue_has_its_bar() -> None:
+    bars = {target.name: target.bar for target in TARGETS}
+    assert list(bars.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95]
+    found = table(rows("sequential", 10.0))
+    assert {name: row["bar"] for name, row in found.items()} == bars | {BUSY: 0.95}
+
+
+def test_a_ratio_is_paired_per_round() -> None:
+    row = table(rows("sequential", 10.0), rows("processes", 19.0))[PROCESSES]
+    assert row["ratio"] == pytest.approx(1.9)
+    assert (row["low"], row["high"]) == (pytest.approx(1.9), pytest.approx(1.9)), "every round's own ratio is the same"
+    assert (row["rounds"], row["reached"], row["reason"]) == (ROUNDS, "yes", "")
+
+
+@pytest.mark.parametrize(("speed", "reached"), [(18.5, "yes"), (18.4, "no")])
+def test_the_bar_itself_is_reached(speed: float, reached: str) -> None:
+    assert table(rows("sequential", 10.0), rows("processes", speed))[PROCESSES]["reached"] == reached
+
+
+def test_precisions_are_not_mixed() -> None:
+    found = table(
+        rows("processes", 11.5), rows("ddp", 10.0),
+        rows("processes", 23.0, precision="bfloat16"), rows("ddp", 20.0, precision="bfloat16"),
+    )  # fmt: skip
+    assert (found[FLOAT]["ratio"], found[FLOAT]["reached"]) == (pytest.approx(1.15), "yes")
+    assert (found[BFLOAT]["ratio"], found[BFLOAT]["reached"]) == (pytest.approx(1.15), "no")
+
+
+def test_a_skipped_cell_says_why_instead_of_a_number() -> None:
+    units = "no bfloat16 units"
+    found = table(
+        rows("processes", precision="bfloat16", status="skipped", why=units),
+        rows("ddp", precision="bfloat16", status="skipped", why=units),
+    )
+    row = found[BFLOAT]
+    assert (row["reached"], row["reason"], row["rounds"]) == ("not measurable here", units, 0)
+    assert row[["ratio", "low", "high"]].isna().all()
+
+
+def test_the_reason_is_that_of_the_half_that_is_missing() -> None:
+    """Not a remark on the half that ran."""
+    found = table(
+        rows("processes", 10.0, why="contended"),
+        rows("ddp", status="skipped", why="no gloo here"),
+        rows("sequential", status="failed", why="rank 0 raised ValueError: bad"),
+    )
+    assert found[FLOAT]["reason"] == "no gloo here"
+    assert found[PROCESSES]["reason"] == "rank 0 raised ValueError: bad"
+
+
+def test_what_was_not_measured_says_so() -> None:
+    for name, row in table(rows("sequential", 10.0, why="contended")).items():
+        assert (row["reached"], row["reason"]) == ("not measurable here", "not in these records"), name
+
+
+def test_reduce_and_update_are_seconds() -> None:
+    def exchange(strategy: str, seconds: float) -> list[Row]:
+        measured = {"step_seconds": seconds, "exchange_seconds": seconds / 2, "update_seconds": seconds / 3}
+        return rows(strategy, experiment="exchange", input="none", measured=measured)
+
+    row = table(exchange("processes", 0.06), exchange("processes_allreduce", 0.27))[GLOO]
+    assert row["ratio"] == pytest.approx(0.27 / 0.06)
+    assert row["reached"] == "yes"
+
+
+def test_input_with_a_free_core_and_without() -> None:
+    """All cores busy: a step of 1.0 s in memory and 0.1 s of decoding are at best 1.1 s; with JPEG it took 1.25 s."""
+    shared = {"experiment": "input", "global_batch_size": 32}
+    found = table(
+        rows("sequential", 32 / 1.25, input="jpeg", measured={"step_seconds": 1.25, "decode_seconds": 0.1}, **shared),
+        rows("sequential", 32.0, input="memory", measured={"step_seconds": 1.0, "decode_seconds": 0.0}, **shared),
+        rows("sequential", 31.0, input="jpeg", cores_per_worker=2, **shared),
+        rows("sequential", 32.0, input="memory", cores_per_worker=2, **shared),
+    )
+    assert found[FREE_CORE]["ratio"] == pytest.approx(31 / 32)
+    assert found[FREE_CORE]["reached"] == "yes"
+    assert found[BUSY]["ratio"] == pytest.approx(1.1 / 1.25)
+    assert found[BUSY]["reached"] == "no"
