@@ -227,6 +227,6 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.set_xlim(0, top * 1.05)
             axis.set_xlabel("reduce + update (ms; 95 % interval)")
         if bounds["seconds"].notna().any():
-            line = Line2D([], [], color="0.1", linestyle="--", label="bound of the measured copy bandwidth")
+            line = Line2D([], [], color="0.1", linestyle="--", label="yardstick: measured copy bandwidth")
             figure.legend(handles=[line], loc="outside lower center", frameon=False)
     return figure
