@@ -56,12 +56,15 @@ def stranger() -> Iterator[Stranger]:
     found.end()
 
 
+TICK_SECONDS = 0.01  # the kernel counts CPU time in such steps
+
+
 def test_a_stranger_is_other(stranger: Stranger) -> None:
     assert os.getpid() not in [parent.pid for parent in psutil.Process(stranger.pid).parents()]
     with Contention() as measured:
         burnt = stranger.burn()
     assert burnt >= 0.6
-    assert measured.wall_seconds >= burnt
+    assert measured.wall_seconds >= burnt - TICK_SECONDS  # 0.59989 was seen beside 0.60001: two clocks
     assert measured.other_cpu_seconds >= 0.7 * burnt
     assert measured.own_cpu_seconds < 0.3  # we only waited
     assert measured.contended(0.5 * burnt / measured.wall_seconds / measured.usable_cores)
