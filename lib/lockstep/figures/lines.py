@@ -48,8 +48,17 @@ def _scaling_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D]) -
         own = rows[rows["strategy"] == name].sort_values("workers")
         # Points of two strategies at one worker count stand side by side, never on top of each other.
         x = own["workers"].to_numpy(dtype=float) * (1 + 0.03 * (index - (len(strategies) - 1) / 2))
-        error = [own["speedup"] - own["low"], own["high"] - own["speedup"]]
-        axis.errorbar(x, own["speedup"], yerr=error, color=colour(name), marker="o", linestyle="-", capsize=3, zorder=3)
+        low, middle, high = (own[column].to_numpy(dtype=float) for column in ("low", "speedup", "high"))
+        axis.errorbar(
+            x,
+            middle,
+            yerr=[middle - low, high - middle],
+            color=colour(name),
+            marker="o",
+            linestyle="-",
+            capsize=3,
+            zorder=3,
+        )
         handles[name] = Line2D([], [], color=colour(name), marker="o", label=f"{label(name)} (measured)")
         _draw_amdahl(axis, own, name, handles)
     ideal = rows[rows["strategy"].isin(strategies)].groupby("workers")[["cores", "base_cores"]].max()
