@@ -131,6 +131,7 @@ def test_the_kernel_of_a_killed_runner_ends_by_itself(start: Callable[..., Run])
     run.end(END_SECONDS)
     try:
         wait_until(lambda: gone([kernel]), END_SECONDS, lambda: "the kernel outlives its runner")
+        assert gone([kernel])
     finally:
         for worker in workers:  # not lockstep's own workers, which watch their kernel
             worker.kill()

@@ -108,7 +108,9 @@ def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
 
 
 def test_traces_without_io_wait_are_drawn() -> None:
-    figures.resource_traces(resources().assign(io_wait_percent=""), "x").canvas.draw()
+    figure = figures.resource_traces(resources().assign(io_wait_percent=""), "x")
+    figure.canvas.draw()
+    assert any(len(axis.lines) for axis in figure.axes), "the other traces are drawn all the same"
 
 
 def ticks_outside(axes: Axes) -> list[Text]:
