@@ -47,6 +47,9 @@ class Job:
     precision: str = "float32"  # float32 | bfloat16
     input: str = "jpeg"  # jpeg: decoded as training goes | memory: tensors decoded before the clock starts
     environment: str = "tuned"  # environment profile, lockstep.launch.environment.PROFILES
+    optimiser: str = "fused"  # plain: torch's own default, a pass over memory for each operation | fused: one pass
+    memory_format: str = "contiguous"  # of images and activations: contiguous (NCHW) | channels_last (NHWC)
+    copies: str = "kept"  # kept: as torch does by default | avoided: see lockstep.replica.bfloat16
     link_bits_per_second: float = 0.0  # emulated link, 0 = none
     steps: int = 1  # measured optimiser steps
     warmup_steps: int = 1  # discarded before them
@@ -68,6 +71,8 @@ class Job:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise JobError(f"{name}={getattr(self, name)!r} does not exist; there are: {', '.join(allowed)}")
+        if self.copies == "avoided" and self.precision != "bfloat16":
+            raise JobError("copies='avoided' has nothing to avoid in float32; give precision='bfloat16'")
 
     def cautions(self, usable_cores: int) -> list[str]:
         """What is allowed but worth a warning and a note in the records."""
@@ -154,6 +159,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "device": ("cpu", "cuda"),
     "precision": ("float32", "bfloat16"),
     "input": ("jpeg", "memory", "none"),
+    "optimiser": ("plain", "fused"),
+    "memory_format": ("contiguous", "channels_last"),
+    "copies": ("kept", "avoided"),
     "variant": ("a", "b"),
 }
 IDENTITY: tuple[str, ...] = tuple(field.name for field in fields(Job))

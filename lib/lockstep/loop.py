@@ -14,7 +14,7 @@ from lockstep.data.loader import Loader
 from lockstep.evaluate import evaluate
 from lockstep.groups import Group
 from lockstep.job import Job
-from lockstep.replica import Replica, TorchReplica
+from lockstep.replica import Replica, TorchReplica, bfloat16_kind
 from lockstep.sync import SYNCS, Plan, Sync
 from lockstep.usecases import UseCase, use_case
 
@@ -22,6 +22,8 @@ STEP_COLUMNS = (
     "step_seconds",
     "input_seconds",
     "compute_seconds",
+    "forward_seconds",
+    "backward_seconds",
     "wait_seconds",
     "exchange_seconds",
     "update_seconds",
@@ -54,6 +56,7 @@ class Trace:
     ended: float = 0.0
     steps: list[dict[str, float]] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, float | str]]] = field(default_factory=dict)  # rows of traced tables, by name
 
 
 MakeReplica = Callable[[UseCase, Job, Group], Replica]
@@ -67,7 +70,16 @@ def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.seed)
         device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
-        return kind(case.model(), case.loss, device=device, precision=job.precision, seed=job.seed)
+        if job.copies == "avoided":
+            kind = bfloat16_kind(kind)
+        return kind(
+            case.model(),
+            case.loss,
+            device=device,
+            precision=job.precision,
+            seed=job.seed,
+            memory_format=job.memory_format,
+        )
 
 
 def run_job(job: Job, group: Group, site: Site | None = None, make_replica: MakeReplica = torch_replica) -> Trace:
@@ -82,7 +94,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     data = case.open("train", site.data_root, job.images)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed)
     replica = make_replica(case, job, group)
-    sync = SYNCS[job.sync](plan, case.optimiser)
+    sync = SYNCS[job.sync](plan, case.optimiser_of(job.optimiser))
     sync.attach(replica, group)
     if site.resume and site.checkpoint:
         checkpoint.load(site.checkpoint, job, replica, sync)
@@ -126,10 +138,13 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
             loader.prefetch(upcoming.epoch, upcoming.sample_ids)
         group.enter("compute")
         taken = time.perf_counter()
+        forward, backward = replica.forward_seconds, replica.backward_seconds
         times["train_loss"] += replica.backward(batch, share.weights, sync.part_ready if share.last else None)
         times["images"] += len(share.sample_ids)
         times["input_seconds"] += taken - start
         times["compute_seconds"] += time.perf_counter() - taken
+        times["forward_seconds"] += replica.forward_seconds - forward
+        times["backward_seconds"] += replica.backward_seconds - backward
         if not share.last:
             continue
         cost = sync.step()

@@ -21,7 +21,8 @@ import pandas as pd
 
 from lockstep.files import clear_errors, write_atomically
 from lockstep.job import CHOICES, IDENTITY, Job
-from lockstep.strategies import STRATEGIES
+from lockstep.ladder import RUNGS
+from lockstep.strategies import STRATEGIES, YARDSTICKS
 
 SCHEMA_VERSION = 1
 
@@ -43,8 +44,8 @@ class Column:
 _KINDS = {"str": "text", "int": "integer", "float": "number", "bool": "flag"}
 _ALLOWED: dict[str, tuple[str, ...]] = {
     **CHOICES,
-    # copy_bound is a yardstick, not a strategy; own is a reader's own job.
-    "strategy": (*STRATEGIES, "copy_bound", "own"),
+    # Yardsticks are no strategies; own is a reader's own job.
+    "strategy": tuple(dict.fromkeys((*STRATEGIES, *RUNGS, *YARDSTICKS, "own"))),
     "launcher": tuple(dict.fromkeys(line.fields["launcher"] for line in STRATEGIES.values())),
     "sync": (*dict.fromkeys(line.fields["sync"] for line in STRATEGIES.values()), "copy_bound"),
 }
@@ -57,11 +58,15 @@ MEASUREMENTS: dict[str, Column] = {
     "wait_seconds": Column("number", "s", meaning="per step: waiting for the other ranks, most patient rank"),
     "exchange_seconds": Column("number", "s", meaning="per step: moving and summing gradients, slowest rank"),
     "update_seconds": Column("number", "s", meaning="per step: the optimiser, slowest rank"),
+    "forward_seconds": Column("number", "s", meaning="per step: forward pass and loss, slowest rank; part of compute"),
+    "backward_seconds": Column("number", "s", meaning="per step: backward pass, slowest rank; part of compute"),
     "decode_seconds": Column("number", "s", meaning="per step and worker: CPU time of decoding"),
     "epoch_seconds": Column("number", "s", meaning="derived: images / images_per_second"),
     "startup_seconds": Column("number", "s", meaning="building replica and sync, not in step_seconds"),
     "bytes_sent": Column("number", "B", meaning="per step and rank, handed to the transport"),
     "bandwidth_bytes_per_second": Column("number", "B/s", meaning="copy bandwidth of a core, read + written"),
+    "flops_per_second": Column("number", "1/s", meaning="of a large matrix product; in a profile: of the convolutions"),
+    "flops_per_image": Column("number", meaning="counted: forward and backward pass, matrix products and convolutions"),
     "peak_pss_bytes": Column("number", "B", meaning="proportional set size of all workers together, peak"),
     "train_loss": Column("number", meaning="mean over the measured steps"),
     "test_accuracy": Column("number", meaning="0-1"),
@@ -83,6 +88,17 @@ COLUMNS: dict[str, Column] = {
     **MEASUREMENTS,
     **OUTCOME,
 }
+
+ADDED = (
+    "optimiser",
+    "memory_format",
+    "copies",
+    "forward_seconds",
+    "backward_seconds",
+    "flops_per_second",
+    "flops_per_image",
+)
+"""Columns that older files of this schema may lack."""
 
 Row = dict[str, Any]
 
@@ -135,12 +151,13 @@ def read_records(folder: str | Path) -> pd.DataFrame:
     texts = [name for name, column in COLUMNS.items() if column.kind == "text"]
     try:
         header = list(pd.read_csv(path, nrows=0).columns)
-        if header != list(COLUMNS):
+        if header != [name for name in COLUMNS if name in header or name not in ADDED]:
             wrong = sorted(set(header) ^ set(COLUMNS))
             raise RecordError(f"{path} has other columns than schema {SCHEMA_VERSION}: {', '.join(wrong) or 'order'}")
         # "none" and "" are values here, never missing ones.
         missing = {n: [""] for n in COLUMNS if n not in texts}
         frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip")
+        frame = _with_added(frame).astype(dtypes)[list(COLUMNS)]
     except (ValueError, pd.errors.ParserError) as error:
         raise error if isinstance(error, RecordError) else RecordError(f"{path} can't be read: {error}") from error
     for name, column in COLUMNS.items():
@@ -148,6 +165,12 @@ def read_records(folder: str | Path) -> pd.DataFrame:
         if bad:
             raise RecordError(f"{path}: {name} holds {sorted(bad)}; allowed: {', '.join(column.allowed)}")
     return frame
+
+
+def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows from before a column was added had its default: that of `Job`, or no measurement."""
+    defaults = {field.name: field.default for field in fields(Job)}
+    return frame.assign(**{name: defaults.get(name) for name in ADDED if name not in frame})
 
 
 def read_run(folder: str | Path) -> dict[str, Any]:
@@ -238,7 +261,10 @@ class RunFolder:
         frame = pd.DataFrame(rows, columns=list(COLUMNS))
         text = frame.to_csv(index=False, header=False)
         path = self.path / "records.csv"
-        before = path.read_text() if path.is_file() else ",".join(COLUMNS) + "\n"
+        header = ",".join(COLUMNS) + "\n"
+        before = path.read_text() if path.is_file() else header
+        if not before.startswith(header):
+            raise RecordError(f"{path} was written before columns were added; give another folder with --out")
         write_atomically(path, before + text)
 
 

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from lockstep.catalogue import PAPERS, Notebook, catalogue
 from lockstep.published import read_claims
 from lockstep.records import COLUMNS, read_records, read_table
-from lockstep.targets import target_table
-from lockstep.verdicts import judge
+from lockstep.targets import TARGETS, target_table
+from lockstep.verdicts import NOT_REPRODUCED, REPRODUCED, WORDS, Verdict, judge
 
 REPORT_COLUMNS = ("claim", "place", "statement", "use_case", "published", "measured", "verdict", "reason", "notebook")
 HEADINGS = {"place": "Place", "statement": "Claim", "use_case": "Use case", "published": "Published"}
 HEADINGS |= {"measured": "Measured", "verdict": "Verdict", "reason": "Why"}
 _UNITS = {"times": " times", "percent": " %", "percentage points": " percentage points"}
+HEADLINES = ("s2m-gpu-better-than-cpu", "s2m-processes-beat-threads", "s2m-table1-cpu-multi-simplebig", "s2m-ram-lower")
+"""The claims that the README shows, of the notebooks that are built."""
+
+Judged = tuple[dict[str, Any], Verdict]
+"""A row of the claims ledger, and what records say about it."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A notebook and what a run folder holds of it; the one without a name has the claims that belong to none."""
+
+    notebook: Notebook
+    records: pd.DataFrame  # no rows where none are stored
+    judged: list[Judged]
+
+    @property
+    def title(self) -> str:
+        return self.notebook.name or "Not tied to a notebook"
 
 
 def no_records() -> pd.DataFrame:
@@ -37,22 +57,25 @@ def published_measured(
 
     `records` and `resources` are those of the claims' notebook, and may be empty.
     """
-    rows: list[dict[str, Any]] = []
-    for claim in claims.to_dict("records"):
-        found = judge(claim, records, resources)
-        rows.append(
-            {
-                "claim": claim["id"],
-                "place": claim["place"],
-                "statement": claim["statement"],
-                "use_case": claim["use_case"],
-                "published": published_text(claim["value"], claim["unit"]),
-                "measured": found.measured,
-                "verdict": found.verdict,
-                "reason": found.reason,
-                "notebook": claim["notebook"],
-            }
-        )
+    return claims_table([(claim, judge(claim, records, resources)) for claim in claims.to_dict("records")])
+
+
+def claims_table(judged: Iterable[Judged]) -> pd.DataFrame:
+    """Claims and their verdicts as text, with columns REPORT_COLUMNS."""
+    rows = [
+        {
+            "claim": claim["id"],
+            "place": claim["place"],
+            "statement": claim["statement"],
+            "use_case": claim["use_case"],
+            "published": published_text(claim["value"], claim["unit"]),
+            "measured": found.measured,
+            "verdict": found.verdict,
+            "reason": found.reason,
+            "notebook": claim["notebook"],
+        }
+        for claim, found in judged
+    ]
     return pd.DataFrame(rows, columns=list(REPORT_COLUMNS))
 
 
@@ -79,29 +102,43 @@ def sources(records: pd.DataFrame) -> str:
     return f"Data: {data}. {records['round'].nunique()} rounds; rows: {states}.{noted}"
 
 
+def tally(verdicts: Sequence[str]) -> str:
+    """How often each word occurs: 3 reproduced, 1 not measured yet."""
+    return ", ".join(f"{count} {word}" for word in WORDS if (count := list(verdicts).count(word)))
+
+
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
     """A titled Markdown section with a count of verdicts, from a table of `published_measured`."""
-    counts = table["verdict"].value_counts().sort_index()
-    tally = ", ".join(f"{count} {word}" for word, count in counts.items())
-    parts = [f"## {title}", *([note] if note else []), f"Verdicts: {tally}.", markdown_table(table, HEADINGS)]
+    counts = f"Verdicts: {tally(table['verdict'])}."
+    parts = [f"## {title}", *([note] if note else []), counts, markdown_table(table, HEADINGS)]
     return "\n\n".join(parts)
 
 
-def report_all(results_root: str | Path) -> str:
-    """Every claim of the ledger against the records under `<results_root>/<notebook>/`, as Markdown.
+def read_all(results_root: str | Path) -> list[Stored]:
+    """Every notebook that is built or named by the ledger, with its records under `<results_root>/<notebook>/` and
+    the verdicts on its claims. A notebook without records keeps its claims, as not measured yet.
 
-    A notebook without records keeps its claims, as not measured yet. Raises RecordError for records that can't be
-    read, PublishedError for a faulty ledger.
+    Raises RecordError for records that can't be read, PublishedError for a faulty ledger.
     """
-    root = Path(results_root)
+    claims = read_claims()
+    known = [*catalogue(), *([Notebook("")] if (claims["notebook"] == "").any() else [])]
+    found = []
+    for notebook in known:
+        folder = Path(results_root) / notebook.name
+        there = bool(notebook.name) and (folder / "records.csv").is_file()
+        records = read_records(folder) if there else no_records()
+        resources = read_table(folder, "resources") if there else None
+        own = claims[claims["notebook"] == notebook.name].to_dict("records")
+        found.append(Stored(notebook, records, [(claim, judge(claim, records, resources)) for claim in own]))
+    return found
+
+
+def report_all(results_root: str | Path) -> str:
+    """Every claim of the ledger against the records of a run folder (`read_all`), as Markdown."""
     parts = ["# Published - measured - verdict"]
-    for notebook, claims in read_claims().groupby("notebook", sort=True):
-        folder = root / str(notebook)
-        stored = bool(notebook) and (folder / "records.csv").is_file()
-        records = read_records(folder) if stored else no_records()
-        resources = read_table(folder, "resources") if stored else None
-        title = str(notebook) or "Not tied to a notebook"
-        parts.append(render_markdown(published_measured(records, claims, resources), title, sources(records)))
+    for stored in read_all(results_root):
+        if stored.judged:
+            parts.append(render_markdown(claims_table(stored.judged), stored.title, sources(stored.records)))
     return "\n\n".join(parts)
 
 
@@ -120,16 +157,47 @@ def fill_tables(text: str, results_root: str | Path) -> str:
     return re.sub(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", filled, text, flags=re.DOTALL)
 
 
-def _targets(results_root: Path) -> str:
-    records = read_records(results_root / "02_threads_vs_processes")
+def targets_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
+    """Our own bars of a notebook as text: what is compared, the aim, the measured ratio, and whether it is reached."""
     rows = []
-    for row in target_table(records).to_dict("records"):
+    for row in target_table(records, notebook).to_dict("records"):
         missing = pd.isna(row["ratio"])
-        ratio = "" if missing else f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+        measured = "" if missing else f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
         reached = f"{row['reached']}: {row['reason']}" if missing else row["reached"]
-        rows.append({"ratio of": row["target"], "aim": f"≥ {row['bar']:g}", "measured": ratio, "reached": reached})
-    return f"{sources(records)}\n\n{markdown_table(pd.DataFrame(rows))}"
+        if records.empty:
+            reached = "not measured yet"
+        rows.append({"ratio of": row["target"], "aim": f"≥ {row['bar']:g}", "measured": measured, "reached": reached})
+    return pd.DataFrame(rows, columns=["ratio of", "aim", "measured", "reached"])
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"targets": _targets}
+def _headlines(results_root: Path) -> str:
+    """What a newcomer wants to know: for each built notebook a few claims, and the first of our own aims."""
+    everything = read_all(results_root)
+    rows = [row for stored in everything if stored.notebook.built for row in _headline_rows(stored)]
+    words = [found.verdict for stored in everything for _, found in stored.judged]
+    parts = [markdown_table(pd.DataFrame(rows))]
+    parts += [f"All {len(words)} claims of the ledger: {tally(words)}."]
+    parts += [f"{stored.notebook.number}: {sources(stored.records)}" for stored in everything if len(stored.records)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline_rows(stored: Stored) -> list[dict[str, str]]:
+    name = stored.notebook.name
+    rows = []
+    for claim, found in stored.judged:
+        if claim["id"] in HEADLINES:
+            figure = published_text(claim["value"], claim["unit"])
+            said = f"*{PAPERS.get(claim['paper'], claim['paper'])}*, {claim['place']}: {claim['statement']}"
+            why = "" if found.verdict in (REPRODUCED, NOT_REPRODUCED) else f": {found.reason}"
+            rows.append((f"{said}: **{figure}**" if figure else said, found.measured, found.verdict + why))
+    if TARGETS.get(name):
+        first = targets_table(stored.records, name).iloc[0]
+        reached = {"yes": "reached", "no": "not reached"}.get(first["reached"], first["reached"])
+        rows.append((f"our own aim: {first['ratio of']} {first['aim']}", first["measured"], reached))
+    asked = f"[{stored.notebook.question}](notebooks/{name}.ipynb)"
+    columns = ("Asked", "Published", "Measured", "Verdict")
+    return [dict(zip(columns, (asked if not i else "", *row), strict=True)) for i, row in enumerate(rows)]
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"headlines": _headlines}
 """The generated tables of the README."""

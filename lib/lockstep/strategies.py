@@ -31,3 +31,11 @@ STRATEGIES: dict[str, Strategy] = {
     "processes_allreduce": _of("processes", "allreduce", "process per core, all-reduce (gloo)"),
     "ddp": _of("processes", "ddp", "process per core, DDP (gloo)"),
 }
+
+YARDSTICKS: dict[str, str] = {
+    "copy_bound": "copy bandwidth",
+    "roof_1_core": "matrix products and copies on one core",
+    "roof": "matrix products and copies on all cores",
+    "decode": "decoding alone",
+}
+"""Rows that are measured to be compared with, and train nothing."""

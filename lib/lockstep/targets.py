@@ -1,4 +1,4 @@
-"""What Lockstep sets out to reach, as ratios of records paired per round; the bars of our own house, not a paper's."""
+"""What Lockstep sets out to reach, from records paired per round; the bars of our own house, not a paper's."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis import AnalysisError, Ratio, ratio_with_interval, select
+from lockstep.analysis import AnalysisError, Ratio, interval_of, per_round, ratio_with_interval, select
 from lockstep.summaries import input_table, outcome
 
 _TABLE1 = {"experiment": "table1", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
+BEST = "best"
+"""As a numerator's strategy: the one with the highest median, among those that ran."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """numerator / denominator of `measure`, which should be at least `bar`."""
+    """numerator / denominator of `measure`, which should be at least `bar`; without a denominator `measure` itself."""
 
     name: str
     bar: float
     numerator: dict[str, Any]
-    denominator: dict[str, Any]
+    denominator: dict[str, Any] | None
     measure: str = "images_per_second"
     shared: dict[str, Any] = field(default_factory=lambda: dict(_TABLE1))
 
@@ -29,44 +31,100 @@ def _strategy(name: str, precision: str = "float32") -> dict[str, Any]:
     return {"strategy": name, "precision": precision}
 
 
-TARGETS = (
-    Target("processes over the sequential baseline", 1.85, _strategy("processes"), _strategy("sequential")),
-    Target("threads over the sequential baseline", 1.60, _strategy("threads"), _strategy("sequential")),
-    Target("shared memory over DDP, float32", 1.10, _strategy("processes"), _strategy("ddp")),
-    Target("shared memory over DDP, bfloat16", 1.18, _strategy("processes", "bfloat16"), _strategy("ddp", "bfloat16")),
-    Target(
-        "reduce + update: gloo's seconds over shared memory's",
-        4.0,
-        _strategy("processes_allreduce"),
-        _strategy("processes"),
-        "step_seconds",
-        {"experiment": "exchange", "use_case": "SimpleBig"},
+def _best_setting(use_case: str, bar: float, precision: list[str]) -> Target:
+    shared = {"experiment": "ladder", "use_case": use_case, "variant": "a", "device": "cpu"}
+    name = f"{use_case}: best setting over the sequential baseline" + (", in bfloat16" if len(precision) == 1 else "")
+    return Target(name, bar, {"strategy": BEST, "precision": precision}, {"strategy": "sequential"}, shared=shared)
+
+
+def _of_peak(precision: str, strategy: str) -> Target:
+    return Target(
+        f"VGG16's convolutions over the measured {precision} matrix peak",
+        0.45,
+        {"experiment": "profile", "use_case": "ComplexSmall", "strategy": strategy},
+        {"experiment": "machine", "strategy": "roof"},
+        "flops_per_second",
+        {"precision": precision, "device": "cpu"},
+    )
+
+
+TARGETS: dict[str, tuple[Target, ...]] = {
+    "01_single_node_baselines": (
+        _best_setting("ComplexSmall", 5.0, ["bfloat16"]),
+        _best_setting("SimpleBig", 4.0, ["bfloat16", "float32"]),
+        _of_peak("bfloat16", "copies"),
+        _of_peak("float32", "channels_last"),
+        Target(
+            "photos decoded per second and core",
+            350.0,
+            {"experiment": "decode", "use_case": "SimpleBig"},
+            None,
+            shared={},
+        ),
     ),
-    Target(
-        "JPEG over tensors in memory, a core free for decoding",
-        0.95,
-        {"input": "jpeg"},
-        {"input": "memory"},
-        shared={"experiment": "input", "use_case": "SimpleBig", "cores_per_worker": 2, "threads_per_worker": 1},
+    "02_threads_vs_processes": (
+        Target("processes over the sequential baseline", 1.85, _strategy("processes"), _strategy("sequential")),
+        Target("threads over the sequential baseline", 1.60, _strategy("threads"), _strategy("sequential")),
+        Target("shared memory over DDP, float32", 1.10, _strategy("processes"), _strategy("ddp")),
+        Target(
+            "shared memory over DDP, bfloat16", 1.18, _strategy("processes", "bfloat16"), _strategy("ddp", "bfloat16")
+        ),
+        Target(
+            "reduce + update: gloo's seconds over shared memory's",
+            4.0,
+            _strategy("processes_allreduce"),
+            _strategy("processes"),
+            "step_seconds",
+            {"experiment": "exchange", "use_case": "SimpleBig"},
+        ),
+        Target(
+            "JPEG over tensors in memory, a core free for decoding",
+            0.95,
+            {"input": "jpeg"},
+            {"input": "memory"},
+            shared={"experiment": "input", "use_case": "SimpleBig", "cores_per_worker": 2, "threads_per_worker": 1},
+        ),
     ),
-)
+}
 
 
-def target_table(records: pd.DataFrame) -> pd.DataFrame:
-    """One row per target: its bar, the measured ratio with its 95 % interval, and whether the median reaches it.
+def target_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
+    """One row per target of a notebook: its bar, the measured ratio with its 95 % interval, and whether the median
+    reaches it.
 
-    A target whose cells are skipped or missing says why instead of a number.
+    A target whose cells are skipped or missing says why instead of a number. Raises KeyError for a notebook without
+    targets.
     """
-    rows = [_row(target.name, target.bar, *_measure(records, target)) for target in TARGETS]
-    return pd.DataFrame([*rows, _bound_row(records)])
+    rows = [_row(target.name, target.bar, *_measure(records, target)) for target in TARGETS[notebook]]
+    if notebook == "02_threads_vs_processes":
+        rows.append(_bound_row(records))
+    return pd.DataFrame(rows)
+
+
+def best_strategy(records: pd.DataFrame, conditions: dict[str, Any]) -> str | None:
+    """The strategy with the highest median images/s among the ok rows that fit; None if there are none."""
+    rows = select(records, conditions)
+    medians = rows.groupby("strategy", sort=False)["images_per_second"].median().dropna()
+    return None if medians.empty else str(medians.idxmax())
 
 
 def _measure(records: pd.DataFrame, target: Target) -> tuple[Ratio | None, str]:
-    above, below = target.shared | target.numerator, target.shared | target.denominator
+    above = target.shared | target.numerator
+    below = None if target.denominator is None else target.shared | target.denominator
+    if above.get("strategy") == BEST:
+        rest = {name: value for name, value in above.items() if name != "strategy"}
+        best = best_strategy(records, rest)
+        above = rest if best is None else {**rest, "strategy": best}
     try:
+        if below is None:
+            values = per_round(records, above, target.measure)
+            if values.empty:
+                raise AnalysisError("no ok row")
+            return interval_of(values), ""
         return ratio_with_interval(records, above, below, target.measure), ""
     except AnalysisError:
-        held = pd.concat([select(records, side, status=None) for side in (above, below)])
+        sides = [side for side in (above, below) if side is not None]
+        held = pd.concat([select(records, side, status=None) for side in sides])
         # Of what did not run only: an ok row's remark explains nothing.
         reasons = [outcome(rows)[1] for _, rows in held[held["status"] != "ok"].groupby("status")]
         return None, next((reason for reason in reasons if reason), "not in these records")

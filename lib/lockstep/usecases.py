@@ -19,6 +19,7 @@ from lockstep.models import alexnet, vgg16
 from lockstep.replica.torch import Loss, cross_entropy
 
 # Single-to-Multi, section 3.2. `fused` is the same arithmetic in one pass over memory.
+NO_USE_CASE = "none"  # of rows that measure the machine, not training
 PAPER_SGD = functools.partial(torch.optim.SGD, lr=0.001, momentum=0.9, fused=True)
 
 
@@ -39,6 +40,13 @@ class UseCase:
     place: str = ""  # in the paper
     train: ImageData | None = None
     test: ImageData | None = None
+
+    def optimiser_of(self, kind: str) -> Callable[[Iterable[Tensor]], Optimizer]:
+        """`fused`: as it stands; `plain`: torch's default, a pass over memory per operation. The same arithmetic."""
+        made = self.optimiser
+        if kind == "plain" and isinstance(made, functools.partial) and made.keywords.get("fused"):
+            return functools.partial(made, fused=False)
+        return made
 
     def open(self, split: str, root: str | None, images: int = 0) -> ImageData:
         """The images of split `train` or `test`; `images` of them (0: all). Raises DataError."""

@@ -19,9 +19,10 @@ def copy_bandwidth(
     bytes_: int = 128 * 2**20,
     seconds_budget: float = 1.0,
     least_copies: int = 3,
+    threads: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Bytes per second, read plus written, at which one thread copies a float32 tensor; the best of many copies.
+    """Bytes per second, read plus written, at which `threads` threads copy a float32 tensor; the best of many copies.
 
     `bytes_` is the tensor's size: several times the last-level cache, or the cache is measured. Copies are repeated for
     `seconds_budget`, at least `least_copies` times; the best counts, for whatever disturbs a copy only makes it slower.
@@ -32,8 +33,8 @@ def copy_bandwidth(
     if least_copies < 1:
         raise ValueError(f"least_copies={least_copies} would measure nothing; give at least 1")
     length = bytes_ // FLOAT32_BYTES
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
         # Both are written before the clock starts: a page's first touch is the kernel's time, not the memory's.
         source, target = torch.ones(length), torch.zeros(length)
@@ -45,7 +46,7 @@ def copy_bandwidth(
             seconds = clock() - start
             best, spent, copies = min(best, seconds), spent + seconds, copies + 1
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
     return 2 * length * FLOAT32_BYTES / best
 
 

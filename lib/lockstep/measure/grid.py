@@ -21,17 +21,26 @@ from lockstep.launch.environment import PROFILES
 from lockstep.loop import Site, Trace
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import capture, missing
-from lockstep.measure.exchange import run_exchange
+from lockstep.measure.experiments import EXPERIMENTS, is_traced
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.teams import Teams
 from lockstep.published import repository_root
 from lockstep.records import Row, RunFolder, make_row
-from lockstep.usecases import Source, find_images, use_case
+from lockstep.usecases import NO_USE_CASE, Source, find_images, use_case
 
 # Cells of a round that may be measured again because others used the machine. A neighbour that never rests would
 # otherwise double the time of a run and gain nothing; such rows say that they are contended.
 _REDO_PER_ROUND = 1
-_SLOWEST = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
+_SLOWEST = (
+    "step_seconds",
+    "input_seconds",
+    "compute_seconds",
+    "forward_seconds",
+    "backward_seconds",
+    "exchange_seconds",
+    "update_seconds",
+)
+_CELL_OF_TABLES = ("experiment", "use_case", "strategy", "round", "workers", "device")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
 
@@ -84,44 +93,44 @@ def _measure_round(
 ) -> None:
     redone = 0
     rows: list[tuple[int, Row]] = []
-    traced: list[pd.DataFrame] = []
+    traced: dict[str, list[pd.DataFrame]] = {}
     order = [int(index) for index in np.random.default_rng([number, len(jobs)]).permutation(len(jobs))]
     for place, index in enumerate(order):
         job = jobs[index].with_(round=number)
         source = sources.get(job.use_case)
-        row, samples, disturbed = measure_job(job, source, teams)
+        row, tables, disturbed = measure_job(job, source, teams)
         if disturbed and redone < _REDO_PER_ROUND:
             redone += 1
             _say(f"{job.label}: others used the machine meanwhile, measured again")
             again = measure_job(job, source, teams)
             if again[0]["status"] == "ok":
-                row, samples, _ = again
+                row, tables, _ = again
         rows.append((index, row))
-        if samples is not None:
-            traced.append(samples)
+        for name, frame in tables.items():
+            traced.setdefault(name, []).append(frame)
         _say(f"round {number + 1} of {rounds}, {place + 1:2d}/{len(jobs)}: {job.experiment} {job.label}: {_told(row)}")
-    tables = {"resources": pd.concat(traced)} if traced else None
-    run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], tables)
+    whole = {name: pd.concat(frames) for name, frames in traced.items()}
+    run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], whole)
 
 
-def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.DataFrame | None, bool]:
-    """One cell: its row, its resource samples, and whether others disturbed it.
+def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dict[str, pd.DataFrame], bool]:
+    """One cell: its row, its part of the traced tables, and whether others disturbed it.
 
     Failed and impossible cells are rows too.
     """
     why = missing(job)
     if why is not None:
-        return make_row(job, {}, status="skipped", reason=why), None, False
+        return make_row(job, {}, status="skipped", reason=why), {}, False
     team = teams.team(job)
     site = Site(data_root=source.root if source else None)
-    function = run_exchange if job.experiment == "exchange" else None
+    function = EXPERIMENTS.get(job.experiment)
     try:
         team.start()
         with Contention() as contention, ResourceSampler(team.pids) as sampler:
             traces = team.run(job, site, function)
     except WorkerFailed as failure:
         _say(str(failure))
-        return make_row(job, {}, status="failed", reason=str(failure).splitlines()[0]), None, False
+        return make_row(job, {}, status="failed", reason=str(failure).splitlines()[0]), {}, False
     measured = summarise(job, traces)
     measured.update(
         peak_pss_bytes=float(sampler.peak_pss_bytes),
@@ -132,46 +141,55 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, pd.
     if contention.contended():
         notes.append("contended")
     row = make_row(job, measured, reason="; ".join(notes))
-    return row, _samples(job, traces, sampler), contention.contended()
+    return row, _tables(job, traces, sampler), contention.contended()
 
 
-def _samples(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> pd.DataFrame | None:
-    """What was sampled during the measured steps, not while models were built; of Table 1's own cells only."""
-    if (job.experiment, job.variant, job.precision) != ("table1", "a", "float32"):
-        return None
+def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> dict[str, pd.DataFrame]:
+    """The cell's rows of the traced tables, each told from the other cells' by its first columns."""
+    found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items()}
+    if is_traced(job):
+        found["resources"] = _samples(traces, sampler)
+    for frame in found.values():
+        for name in _CELL_OF_TABLES:
+            frame.insert(0, name, getattr(job, name))
+    return found
+
+
+def _samples(traces: Sequence[Trace], sampler: ResourceSampler) -> pd.DataFrame:
+    """What was sampled during the measured steps, not while models were built."""
     samples = sampler.frame()
     # perf_counter is one clock for all processes of a machine.
     began = min(trace.began for trace in traces) - sampler.began
     ended = max(trace.ended for trace in traces) - sampler.began
-    samples = samples[samples["seconds"].between(began, ended)].assign(seconds=lambda kept: kept["seconds"] - began)
-    for name in ("experiment", "use_case", "strategy", "round", "workers", "device"):
-        samples.insert(0, name, getattr(job, name))
-    return samples
+    return samples[samples["seconds"].between(began, ended)].assign(seconds=lambda kept: kept["seconds"] - began)
 
 
 def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     """The measurements of a row from the traces of all ranks: means over steps, then the slowest rank."""
+    if not any(trace.steps for trace in traces):  # a profile: its table holds what was measured
+        return dict(traces[0].scores)
     means = pd.DataFrame([pd.DataFrame(trace.steps).mean() for trace in traces])
     measured = {name: float(means[name].max()) for name in (*_SLOWEST, *_LARGEST)}
     measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
-    measured.update(traces[0].scores)
-    if job.experiment != "exchange":
+    if means["images"].sum():
         # Losses are sums over a rank's share, weighted by 1 / global batch.
         measured["train_loss"] = float(means["train_loss"].sum())
         measured["images_per_second"] = float(means["images"].sum()) / measured["step_seconds"]
         if job.images:
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
-    return measured
+    return measured | traces[0].scores
 
 
 def _with_images(jobs: Sequence[Job], data_dir: str, images: int) -> tuple[list[Job], dict[str, Source]]:
     """Where each use case's images are, and the jobs that say how many and of which kind."""
-    names = dict.fromkeys(job.use_case for job in jobs)
+    names = dict.fromkeys(job.use_case for job in jobs if job.use_case != NO_USE_CASE)
     sources = {name: find_images(use_case(name), data_dir or None, images) for name in names}
-    told = [
-        job.with_(images=sources[job.use_case].train_images, data_source=sources[job.use_case].kind) for job in jobs
-    ]
-    return told, sources
+
+    def told(job: Job) -> Job:
+        source = sources.get(job.use_case)
+        return job if source is None else job.with_(images=source.train_images, data_source=source.kind)
+
+    return [told(job) for job in jobs], sources
 
 
 def _told(row: Row) -> str:
@@ -179,7 +197,10 @@ def _told(row: Row) -> str:
         return f"{row['status']}: {row['reason']}"
     if row["images_per_second"]:
         return f"{row['images_per_second']:.1f} images/s, {row['step_seconds']:.3f} s a step"
-    return f"{row['exchange_seconds'] + row['update_seconds']:.4f} s"
+    if row["flops_per_second"]:
+        copied = row["bandwidth_bytes_per_second"] / 1e9
+        return f"{row['flops_per_second'] / 1e9:.0f} GFLOP/s, {copied:.1f} GB/s"
+    return f"{row['step_seconds']:.4f} s" if row["step_seconds"] else "profiled"
 
 
 def _say(text: str) -> None:

@@ -29,6 +29,8 @@ class Replica(ABC):
     buffers: Tensor
     parts: list[slice]
     leaves: Sequence[Tensor]  # what an optimiser of one worker steps on; `.grad` is set after `backward`
+    forward_seconds: float = 0.0  # summed since the replica was made; nan where they can't be told apart
+    backward_seconds: float = 0.0
 
     @property
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 import weakref
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from lockstep.replica.base import Ready, Replica, flat_views
 from lockstep.replica.dropout import SampleKeys, key_dropout
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
@@ -39,19 +41,22 @@ class TorchReplica(Replica):
         device: str = "cpu",
         precision: str = "float32",
         seed: int = 0,
+        memory_format: str = "contiguous",
     ) -> None:
         self.keys = SampleKeys(seed)
         self.model = key_dropout(model, self.keys).to(device).train()
         self.loss, self.device, self.precision = loss, torch.device(device), precision
+        self.memory_format = MEMORY_FORMATS[memory_format]
         self._layers = _layers(self.model)
-        self.leaves = [leaf for layer in self._layers for leaf in layer]
-        if not self.leaves:
+        self._trained = [leaf for layer in self._layers for leaf in layer]
+        self.leaves = self._trained
+        if not self._trained:
             raise ValueError(f"{type(model).__name__} has no parameter to train; give a model with requires_grad=True")
         bounds = np.cumsum([0] + [sum(leaf.numel() for leaf in layer) for layer in self._layers])
         self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
         self._gradients: Tensor | None = None
         self._pending: list[int] = []
-        self._fresh = [True] * len(self.leaves)
+        self._fresh = [True] * len(self._trained)
         self._on_ready: Ready | None = None
         self.rebind(parameters=torch.empty(int(bounds[-1]), device=self.device))
         self._flatten_buffers()
@@ -60,11 +65,11 @@ class TorchReplica(Replica):
     def gradients(self) -> Tensor:
         if self._gradients is not None:
             return self._gradients
-        return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in self.leaves])
+        return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in self._trained])
 
     def rebind(self, parameters: Tensor | None = None, gradients: Tensor | None = None, *, adopt: bool = False) -> None:
         if parameters is not None:
-            for leaf, view in zip(self.leaves, flat_views(parameters, self.leaves), strict=True):
+            for leaf, view in zip(self._trained, flat_views(parameters, self._trained), strict=True):
                 if not adopt:
                     view.copy_(leaf.data)
                 leaf.data = view
@@ -72,11 +77,11 @@ class TorchReplica(Replica):
         if gradients is not None:
             if self._gradients is None:
                 self._install_hooks()
-            self._gradients, self._views = gradients, flat_views(gradients, self.leaves)
+            self._gradients, self._views = gradients, flat_views(gradients, self._trained)
 
     def clear_gradients(self) -> None:
-        self._fresh = [True] * len(self.leaves)
-        for leaf in self.leaves:
+        self._fresh = [True] * len(self._trained)
+        for leaf in self._trained:
             leaf.grad = None
 
     def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
@@ -92,13 +97,20 @@ class TorchReplica(Replica):
         return loss
 
     def _backward(self, batch: Batch, weights: Tensor) -> float:
+        start = time.perf_counter()
         output = self._forward(batch)
         total = (self.loss(output, torch.from_numpy(batch.labels).to(self.device)) * weights).sum()
+        middle = time.perf_counter()
         total.backward()
-        return float(total.detach())
+        loss = float(total.detach())
+        # A GPU has only been told what to do when the call returns: there is no split without stopping it.
+        split = self.device.type == "cpu"
+        self.forward_seconds += middle - start if split else float("nan")
+        self.backward_seconds += time.perf_counter() - middle if split else float("nan")
+        return loss
 
     def _forward(self, batch: Batch) -> Tensor:
-        images = torch.from_numpy(batch.images).to(self.device)
+        images = torch.from_numpy(batch.images).to(self.device).contiguous(memory_format=self.memory_format)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             output: Tensor = self.model(images)
         return output

@@ -7,11 +7,23 @@ from lockstep.verdicts.rules import (
     NOT_REPRODUCED,
     NOT_YET,
     REPRODUCED,
+    TOLERANCE,
     VERDICTS,
+    WORDS,
     Verdict,
     judge,
 )
 
-__all__ = ["NOT_MEASURABLE", "NOT_REPRODUCED", "NOT_YET", "REPRODUCED", "VERDICTS", "Verdict", "judge"]
+__all__ = [
+    "NOT_MEASURABLE",
+    "NOT_REPRODUCED",
+    "NOT_YET",
+    "REPRODUCED",
+    "TOLERANCE",
+    "VERDICTS",
+    "WORDS",
+    "Verdict",
+    "judge",
+]
 
 _ = (_speed, _resources)  # imported for what they register

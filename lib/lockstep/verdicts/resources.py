@@ -158,7 +158,8 @@ def cpu_fully_used(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame 
             full = float(use.median()) >= FULL_CPU_PERCENT
             rule = f"{'at least' if full else 'below'} {FULL_CPU_PERCENT:g} % of {cores} cores"
             word = REPRODUCED if full else NOT_REPRODUCED
-            parts.append((strategy, Verdict(word, f"{interval_of(use)} % of {cores} cores", rule)))
+            mean = interval_of(use)
+            parts.append((strategy, Verdict(word, f"{mean} % of {cores} cores", rule, (("", mean),))))
         return join(parts)
 
     return each(claim, one)

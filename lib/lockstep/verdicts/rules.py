@@ -26,6 +26,7 @@ from lockstep.analysis import (
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 NOT_MEASURABLE, NOT_YET = "not measurable here", "not measured yet"
+WORDS = (REPRODUCED, NOT_REPRODUCED, NOT_MEASURABLE, NOT_YET)
 ORDER = (NOT_YET, NOT_MEASURABLE, NOT_REPRODUCED, REPRODUCED)  # the weakest part decides over a claim of several
 
 TOLERANCE = 0.10
@@ -41,11 +42,16 @@ TABLE1_PREFERRED: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What records say about a claim: the word, the measured value with its interval (or ""), and why."""
+    """What records say about a claim: the word, the measured value with its interval (or ""), and why.
+
+    `numbers` are the measured values in the unit of the claim's own figure, each with what it was measured on ("" if
+    there is only one); empty where the claim has no figure, or nothing of its kind was measured.
+    """
 
     verdict: str
     measured: str = ""
     reason: str = ""
+    numbers: tuple[tuple[str, Ratio], ...] = ()
 
 
 Claim = Mapping[str, Any]
@@ -131,8 +137,9 @@ def join(parts: list[tuple[str, Verdict]]) -> Verdict:
         return parts[0][1]
     measured = "; ".join(f"{name}: {part.measured}" for name, part in parts if part.measured)
     reasons = [part.reason for _, part in parts]
-    same = len(set(reasons)) == 1
-    return Verdict(word, measured, reasons[0] if same else "; ".join(f"{n}: {p.reason}" for n, p in parts if p.reason))
+    why = reasons[0] if len(set(reasons)) == 1 else "; ".join(f"{n}: {p.reason}" for n, p in parts if p.reason)
+    numbers = [(f"{name}, {of}" if of else name, ratio) for name, part in parts for of, ratio in part.numbers]
+    return Verdict(word, measured, why, tuple(numbers))
 
 
 # Rules

@@ -46,14 +46,15 @@ def published_speedup(claim: Claim, records: pd.DataFrame, strategy: str | None,
 
 def near(published: float, ratio: Ratio, cores: int | None, batch: int, base_batch: int) -> Verdict:
     measured = f"{ratio} at batch {batch} (base: {base_batch})" + (f" on {cores} cores" if cores else "")
+    numbers = (("", ratio),)
     if cores is not None and published > cores:
         why = f"{cores} cores can't give {published:g} times one core; the paper does not state its cores"
-        return Verdict(NOT_MEASURABLE, measured, why)
+        return Verdict(NOT_MEASURABLE, measured, why, numbers)
     enough(ratio.rounds)
     rule = f"the interval ± {TOLERANCE:.0%}"
     if ratio.low * (1 - TOLERANCE) <= published <= ratio.high * (1 + TOLERANCE):
-        return Verdict(REPRODUCED, measured, f"{rule} holds {published:g}")
-    return Verdict(NOT_REPRODUCED, measured, f"{rule} does not hold {published:g}")
+        return Verdict(REPRODUCED, measured, f"{rule} holds {published:g}", numbers)
+    return Verdict(NOT_REPRODUCED, measured, f"{rule} does not hold {published:g}", numbers)
 
 
 @register

@@ -1,0 +1,27 @@
+"""What runs on the workers: the training loop, unless an experiment measures something else, and which are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lockstep.groups import Group
+from lockstep.job import Job
+from lockstep.loop import Site, Trace
+from lockstep.measure.exchange import run_exchange
+from lockstep.measure.operators import run_profile
+from lockstep.measure.roofs import run_decode, run_machine
+
+EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
+    "exchange": run_exchange,
+    "profile": run_profile,
+    "machine": run_machine,
+    "decode": run_decode,
+}
+"""Experiment -> what its cells run instead of `run_job`."""
+
+TRACED = ("table1", "ladder")
+"""Experiments whose float32 cells are sampled (CPU, memory, threads, I/O wait) while they train."""
+
+
+def is_traced(job: Job) -> bool:
+    return job.experiment in TRACED and job.variant == "a" and job.precision == "float32"

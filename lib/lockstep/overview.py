@@ -1,0 +1,188 @@
+"""What notebook 00 shows: all notebooks, machines, claims and bars of a run folder, as tables and as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis import MIN_ROUNDS
+from lockstep.catalogue import PAPERS
+from lockstep.published import repository_root
+from lockstep.records import read_run
+from lockstep.report import (
+    Judged,
+    Stored,
+    claims_table,
+    markdown_table,
+    published_text,
+    read_all,
+    sources,
+    tally,
+    targets_table,
+)
+from lockstep.targets import TARGETS
+from lockstep.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, TOLERANCE, WORDS
+
+NUMBERS = (
+    "claim", "notebook", "place", "statement", "use_case", "unit", "published", "of", "measured", "low", "high", "verdict"
+)  # fmt: skip
+_NO_NOTEBOOK = "–"
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything that is stored in one run folder. Links lead to the notebooks beside 00: the committed ones, or in a
+    run folder the executed ones."""
+
+    folder: Path
+    stored: list[Stored]
+    executed: bool
+
+    def link(self, stored: Stored, text: str) -> str:
+        """`text` as a link to the notebook, or as it is where there is none to open."""
+        name = stored.notebook.name
+        if self.executed:
+            there = (self.folder / name / "executed.ipynb").is_file()
+            return f"[{text}](../{name}/executed.ipynb)" if name and there else text
+        return f"[{text}]({name}.ipynb)" if stored.notebook.built else text
+
+    def notebooks(self) -> str:
+        """What each notebook asks, how many claims it can speak to, and what is stored of it."""
+        rows = []
+        for stored in self.stored:
+            if not stored.notebook.name:
+                continue
+            asks = self.link(stored, stored.notebook.subject) if stored.notebook.built else stored.notebook.subject
+            rows.append(
+                {
+                    "": stored.notebook.number,
+                    "asks": asks,
+                    "claims": len(stored.judged) or _NO_NOTEBOOK,
+                    "records": self._state(stored),
+                }
+            )
+        return markdown_table(pd.DataFrame(rows))
+
+    def _state(self, stored: Stored) -> str:
+        if not stored.notebook.built:
+            return "not built yet"
+        if stored.notebook.number == "00":
+            return "measures nothing: it reads what the others stored"
+        return sources(stored.records) if len(stored.records) else "none are stored here: not measured yet"
+
+    def machines(self) -> str:
+        """Where the stored records come from, a row per notebook."""
+        rows = [
+            _machine_row(self.link(s, s.notebook.number), read_run(self.folder / s.notebook.name))
+            for s in self.measured
+        ]
+        return markdown_table(pd.DataFrame(rows)) if rows else "No records are stored in this run folder."
+
+    @property
+    def measured(self) -> list[Stored]:
+        """The notebooks with records."""
+        return [stored for stored in self.stored if len(stored.records)]
+
+    def counts(self) -> pd.DataFrame:
+        """Verdicts per notebook: a column for each word, and `claims`, their sum. A last row adds all up."""
+        rows = {}
+        for stored in self.stored:
+            words = [found.verdict for _, found in stored.judged]
+            if words:
+                rows[stored.notebook.number or "none"] = {word: words.count(word) for word in WORDS} | {
+                    "claims": len(words)
+                }
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=[*WORDS, "claims"])
+        table.loc["all"] = table.sum()
+        return table.rename_axis("notebook")
+
+    def numbers(self) -> pd.DataFrame:
+        """Published beside measured where both are numbers of the same unit, with columns NUMBERS; `of` says which of
+        several measurements a row is, `low` and `high` are its 95 % interval."""
+        rows = []
+        for stored in self.stored:
+            for claim, found in stored.judged:
+                for of, ratio in found.numbers if pd.notna(claim["value"]) else ():
+                    known = {name: claim[name] for name in ("place", "statement", "use_case", "unit")}
+                    known |= {"claim": claim["id"], "notebook": stored.notebook.number, "published": claim["value"]}
+                    known |= {"of": of, "measured": ratio.median, "low": ratio.low, "high": ratio.high}
+                    rows.append(known | {"verdict": found.verdict})
+        return pd.DataFrame(rows, columns=list(NUMBERS))
+
+    def claims(self) -> str:
+        """Published - measured - verdict for every claim of the ledger, under a heading for each notebook and paper."""
+        parts = []
+        for stored in self.stored:
+            for paper in dict.fromkeys(claim["paper"] for claim, _ in stored.judged):
+                judged = [(claim, found) for claim, found in stored.judged if claim["paper"] == paper]
+                parts.append(self._section(stored, str(paper), judged))
+        return "\n\n".join(parts)
+
+    def _section(self, stored: Stored, paper: str, judged: list[Judged]) -> str:
+        number = stored.notebook.number
+        title = f"{number} · {stored.notebook.subject}" if number else stored.title
+        told = " Not built yet." if number and not stored.notebook.built else ""
+        shown = claims_table(judged).assign(notebook=self.link(stored, number) if number else _NO_NOTEBOOK)
+        told_apart = shown["use_case"].isin(["both", "other", ""])
+        shown["statement"] = shown["statement"].where(told_apart, shown["statement"] + " (" + shown["use_case"] + ")")
+        columns = ["place", "statement", "published", "measured", "verdict", "reason", "notebook"]
+        table = markdown_table(shown.rename(columns={"notebook": ""}), [*columns[:-1], ""])
+        return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['verdict'])}.{told}\n\n{table}"
+
+    def targets(self) -> str:
+        """Our own bars, a table for each notebook that has some."""
+        parts = []
+        for stored in self.stored:
+            if TARGETS.get(stored.notebook.name):
+                title = self.link(stored, f"{stored.notebook.number} · {stored.notebook.subject}")
+                parts.append(f"### {title}\n\n{markdown_table(targets_table(stored.records, stored.notebook.name))}")
+        return "\n\n".join(parts)
+
+
+def read_overview(results: str | Path, executed: bool = False) -> Overview:
+    """Everything in a run folder, given as notebooks give it: relative to the repository. It may hold nothing at all.
+
+    `executed`: link to the executed notebooks in that folder. Raises RecordError for records that can't be read.
+    """
+    folder = repository_root() / results
+    return Overview(folder, read_all(folder), executed)
+
+
+def how_to_read() -> str:
+    """What the words of a verdict mean, with the rules that the code applies."""
+    meaning = {
+        REPRODUCED: "our records say the same. A published figure counts as reproduced if the measured 95 % interval, "
+        f"widened by {TOLERANCE:.0%}, holds it; a comparison, if its interval excludes 1 and the median lies outside "
+        "what two identical runs differ by",
+        NOT_REPRODUCED: "our records say otherwise, or show no difference where one was claimed",
+        NOT_MEASURABLE: "this machine or the paper's text can't settle it; the reason stands beside it",
+        NOT_YET: f"no records, or fewer than {MIN_ROUNDS} paired rounds",
+    }
+    return "\n".join(f"- **{word}**: {meaning[word]}." for word in WORDS)
+
+
+def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
+    machine, versions, git = run["machine"], run["versions"], run["git"]
+    cores = str(machine["cores"])
+    if machine["cores_total"] != machine["cores"]:
+        cores += f" of {machine['cores_total']}"
+    commit = str(git["commit"] or "unknown")[:8] + (" and uncommitted changes" if git["dirty"] else "")
+    return {
+        "": notebook,
+        "CPU": str(machine["cpu"]),
+        "cores": cores,
+        "memory": f"{machine['memory_bytes'] / 2**30:.0f} GiB",
+        "bfloat16 units": str(machine["bfloat16"]),
+        "GPU": ", ".join(machine["gpu"]) or "none",
+        "system": f"{machine['os']} {machine['kernel']}",
+        "versions": ", ".join(
+            f"{name} {versions[name]}" for name in ("python", "torch", "numpy") if versions.get(name)
+        ),
+        "commit": commit,
+    }
+
+
+__all__ = ["NUMBERS", "Overview", "how_to_read", "published_text", "read_overview"]
