@@ -27,6 +27,12 @@ def _one_torch_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The user's cache stays as it is; workers and kernels inherit this."""
+    os.environ["LOCKSTEP_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def real_images() -> Path:
     """The folder of real images. Only for tests marked `realdata`, which are skipped where there is none."""

@@ -180,11 +180,11 @@ def is_difference(ratio: Ratio, aa: Ratio | None = None) -> bool:
     """Whether a ratio may be called a difference from 1.
 
     Not if its interval holds 1, if its median lies within the A/A pair's interval, or if it rests on fewer than
-    MIN_ROUNDS rounds.
+    MIN_ROUNDS rounds. Which half of the pair is above the other is chance: its interval counts both ways round.
     """
     if ratio.rounds < MIN_ROUNDS or ratio.low <= 1.0 <= ratio.high:
         return False
-    return aa is None or not aa.low <= ratio.median <= aa.high
+    return aa is None or not min(aa.low, 1 / aa.high) <= ratio.median <= max(aa.high, 1 / aa.low)
 
 
 def roughness(trace: pd.DataFrame, column: str) -> float:

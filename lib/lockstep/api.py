@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lockstep import checkpoint as checkpoints
-from lockstep.data.folders import open_photos
+from lockstep.data.checking import check_photos
+from lockstep.data.folders import SPLITS, open_folder
 from lockstep.data.sources import Arrays, ImageData
 from lockstep.job import Job, JobError
 from lockstep.launch import LAUNCHERS, usable_cores
@@ -58,13 +59,15 @@ def train(
     seed: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    strict: bool = False,
 ) -> Trained:
     """Train `model_factory()` on `data` with `workers` workers; the same parameters whatever the workers.
 
     `data` and `test`: (images [n, channels, height, width], labels [n]) as arrays or tensors, a folder of
     `{train,test}/<class>/*.jpg` (its test half is used unless `test` is given), or an `ImageData`.
     `optimiser(tensors)` must work element by element (SGD, Adam, ...); `loss(output, labels)` gives one value per
-    sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it.
+    sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
+    can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -82,8 +85,7 @@ def train(
         raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
-    train_data = _images(data, "train")
-    test_data = _images(data if test is None else test, "test", given=test is not None)
+    train_data, test_data = _halves(data, test, strict)
     case = UseCase("own", model_factory, optimiser, loss, train=train_data, test=test_data)
     per_epoch = -(-len(train_data) // max(global_batch_size, 1))
     job = Job(
@@ -129,14 +131,24 @@ def _trained(model: nn.Module, traces: list[Trace]) -> Trained:
     )
 
 
-def _images(data: Data, split: str, given: bool = True) -> Any:
-    """`data` as ImageData; None for the test half of arrays, which have none."""
+def _halves(data: Data, test: Data | None, strict: bool) -> tuple[ImageData, ImageData | None]:
+    """Images to train on and, where there are any, to test on."""
+    if test is not None:
+        return _images(data, "train", strict=strict)[0], _images(test, "test", strict=strict)[0]
     if isinstance(data, str | os.PathLike):
-        folder = Path(data)
-        return open_photos(folder.parent, folder.name, split)
-    if not given:
-        return None
+        train_data, test_data = _images(data, *SPLITS, strict=strict)
+        return train_data, test_data
+    return _images(data, "train", strict=strict)[0], None
+
+
+def _images(data: Data, *splits: str, strict: bool) -> list[ImageData]:
+    """`data` as images: of each of these splits, if it is a folder."""
+    if isinstance(data, str | os.PathLike):
+        checked = check_photos(data, splits, strict)
+        if checked.caution:
+            warnings.warn(checked.caution, stacklevel=4)  # at the line that calls `train`
+        return [open_folder(checked.folder, split, checked.skipped) for split in splits]
     if isinstance(data, tuple):
         images, labels = (part.numpy() if isinstance(part, Tensor) else np.asarray(part) for part in data)
-        return Arrays(images, labels)
-    return data
+        return [Arrays(images, labels)]
+    return [data]

@@ -11,13 +11,31 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from lockstep.data_commands import data_app
+
 app = typer.Typer(
     help="Distributed deep learning, measured: run the notebooks, draw the figures, write the report.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(data_app, name="data", no_args_is_help=True)
 
+Notebooks = Annotated[
+    list[str], typer.Argument(help="Notebooks by number or name: 00 01 02. 00 measures nothing and runs last.")
+]
+Profile = Annotated[str | None, typer.Option(help="smoke | quick | full; values over the defaults.")]
+Values = Annotated[
+    list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="One value, as YAML; repeatable.")
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Folder of real images; without it LOCKSTEP_DATA, else the synthetic stand-in.")
+]
+Out = Annotated[Path | None, typer.Option(help="Run folder; without it results/runs/<profile>.")]
+Reference = Annotated[bool, typer.Option("--reference", help="Write to results/reference, which is committed.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="An unreadable photo stops the run; without it: left out and counted.")
+]
 Timeout = Annotated[int | None, typer.Option(help="Seconds that one notebook may take; no limit without it.")]
 Results = Annotated[Path, typer.Option(help="Run folder, such as results/reference or results/runs/quick.")]
 REFERENCE = Path("results/reference")
@@ -25,22 +43,19 @@ REFERENCE = Path("results/reference")
 
 @app.command()
 def run(
-    notebooks: Annotated[list[str], typer.Argument(help="Notebooks by number or name: 02 03")],
-    profile: Annotated[str | None, typer.Option(help="smoke | quick | full; values over the defaults.")] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="One value, as YAML; repeatable."),
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of real images; without it LOCKSTEP_DATA, else the synthetic stand-in.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; without it results/runs/<profile>.")] = None,
-    reference: Annotated[
-        bool, typer.Option("--reference", help="Write to results/reference, which is committed.")
-    ] = False,
+    notebooks: Notebooks,
+    profile: Profile = None,
+    parameter: Values = None,
+    data_dir: DataDir = None,
+    out: Out = None,
+    reference: Reference = False,
+    strict: Strict = False,
     timeout: Timeout = None,
 ) -> None:
-    """Measure: run notebooks with their parameters and keep records, figures and the executed notebook."""
+    """Measure: run notebooks with their parameters and keep records, figures and the executed notebook.
+
+    Notebook 00 shows the records of all others in the run folder, so it always runs after those named with it.
+    """
     with _clear_ends():
         from lockstep.runner import plan_runs, repository
         from lockstep.runner.places import written
@@ -54,13 +69,15 @@ def run(
             data_dir=data_dir,
             out=out,
             reference=reference,
+            strict=strict,
             timeout_seconds=timeout,
         )
         from lockstep.runner.execution import execute
 
         for plan in plans:
             execute(plan)
-            typer.echo(f"{plan.name}: results in {written(plan.folder, root)}")
+            if plan.measures:
+                typer.echo(f"{plan.name}: results in {written(plan.folder, root)}")
             typer.echo(f"{plan.name}: executed notebook {written(plan.executed, root)}")
 
 
@@ -85,14 +102,12 @@ def figures(results: Results = REFERENCE) -> None:
     """Draw the figures of a run anew, from its records alone."""
     with _clear_ends():
         from lockstep.figures import FIGURES, render_all
-        from lockstep.records import read_records, read_table
+        from lockstep.records import read_records, read_tables
 
         root = _run_folder(results)
         for folder in _measured(root):
             if folder.name in FIGURES:
-                paths = render_all(
-                    folder.name, read_records(folder), read_table(folder, "resources"), folder / "figures"
-                )
+                paths = render_all(folder.name, read_records(folder), read_tables(folder), folder / "figures")
                 typer.echo(f"{folder.name}: {len(paths)} files in {folder / 'figures'}")
 
 

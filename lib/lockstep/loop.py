@@ -44,6 +44,7 @@ class Site:
     checkpoint_every_steps: int = 0  # 0: at the end only
     resume: bool = False
     evaluate: bool = False
+    skipped: tuple[str, ...] = ()  # photos that can't be read: see `lockstep.usecases.find_images`
 
 
 @dataclass
@@ -91,7 +92,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     began = time.perf_counter()
     group.enter("start")
     case = site.use_case or use_case(job.use_case)
-    data = case.open("train", site.data_root, job.images)
+    data = case.open("train", site.data_root, job.images, site.skipped)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed)
     replica = make_replica(case, job, group)
     sync = SYNCS[job.sync](plan, case.optimiser_of(job.optimiser))
@@ -109,7 +110,8 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         try:
             _train(job, site, group, replica, sync, loader, trace)
             if site.evaluate:
-                trace.scores = evaluate(replica, group, case.open("test", site.data_root), job.per_worker_batch_size)
+                test = case.open("test", site.data_root, skipped=site.skipped)
+                trace.scores = evaluate(replica, group, test, job.per_worker_batch_size)
         finally:
             sync.close()
     group.enter("idle")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from lockstep.report import (
     Stored,
     claims_table,
     markdown_table,
-    published_text,
     read_all,
     sources,
     tally,
@@ -26,10 +26,8 @@ from lockstep.report import (
 from lockstep.targets import TARGETS
 from lockstep.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, TOLERANCE, WORDS
 
-NUMBERS = (
-    "claim", "notebook", "place", "statement", "use_case", "unit", "published", "of", "measured", "low", "high", "verdict"
-)  # fmt: skip
-_NO_NOTEBOOK = "–"
+NUMBERS: tuple[str, ...] = ("claim", "notebook", "place", "statement", "use_case", "unit")
+NUMBERS += ("published", "of", "measured", "low", "high", "verdict")
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,13 @@ class Overview:
                 {
                     "": stored.notebook.number,
                     "asks": asks,
-                    "claims": len(stored.judged) or _NO_NOTEBOOK,
+                    "claims": len(stored.judged) or "",
                     "records": self._state(stored),
                 }
             )
-        return markdown_table(pd.DataFrame(rows))
+        counts = [sum(claim["paper"] == paper for s in self.stored for claim, _ in s.judged) for paper in PAPERS]
+        held = [f"*{name}* {count or 'none yet'}" for name, count in zip(PAPERS.values(), counts, strict=True)]
+        return f"{markdown_table(pd.DataFrame(rows))}\nClaims in the ledger, by paper: {', '.join(held)}."
 
     def _state(self, stored: Stored) -> str:
         if not stored.notebook.built:
@@ -125,9 +125,8 @@ class Overview:
         number = stored.notebook.number
         title = f"{number} · {stored.notebook.subject}" if number else stored.title
         told = " Not built yet." if number and not stored.notebook.built else ""
-        shown = claims_table(judged).assign(notebook=self.link(stored, number) if number else _NO_NOTEBOOK)
-        told_apart = shown["use_case"].isin(["both", "other", ""])
-        shown["statement"] = shown["statement"].where(told_apart, shown["statement"] + " (" + shown["use_case"] + ")")
+        shown = claims_table(judged).assign(notebook=self.link(stored, number) if number else "")
+        shown["statement"] = [_with_use_case(claim) for claim, _ in judged]
         columns = ["place", "statement", "published", "measured", "verdict", "reason", "notebook"]
         table = markdown_table(shown.rename(columns={"notebook": ""}), [*columns[:-1], ""])
         return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['verdict'])}.{told}\n\n{table}"
@@ -164,6 +163,12 @@ def how_to_read() -> str:
     return "\n".join(f"- **{word}**: {meaning[word]}." for word in WORDS)
 
 
+def _with_use_case(claim: Mapping[str, Any]) -> str:
+    statement, use_case = str(claim["statement"]), str(claim["use_case"])
+    told = use_case in ("both", "other", "") or use_case in statement
+    return statement if told else f"{statement} ({use_case})"
+
+
 def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
     machine, versions, git = run["machine"], run["versions"], run["git"]
     cores = str(machine["cores"])
@@ -183,6 +188,3 @@ def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
         ),
         "commit": commit,
     }
-
-
-__all__ = ["NUMBERS", "Overview", "how_to_read", "published_text", "read_overview"]

@@ -100,6 +100,9 @@ ADDED = (
 )
 """Columns that older files of this schema may lack."""
 
+TABLES = ("resources", "operators")
+"""Traced tables that may stand beside `records.csv`."""
+
 Row = dict[str, Any]
 
 
@@ -268,8 +271,14 @@ class RunFolder:
         write_atomically(path, before + text)
 
 
+def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """All traced tables of a run by name, without what was not traced there."""
+    found = {name: read_table(folder, name) for name in TABLES}
+    return {name: frame for name, frame in found.items() if frame is not None}
+
+
 def read_table(folder: str | Path, name: str) -> pd.DataFrame | None:
-    """`<folder>/<name>.csv` of a traced run (`resources`, `steps`), or None where nothing was traced."""
+    """`<folder>/<name>.csv` of a traced run (one of TABLES), or None where nothing was traced."""
     path = Path(folder) / f"{name}.csv"
     # Exact numbers: the table is read and written again for every round.
     return pd.read_csv(path, keep_default_na=False, float_precision="round_trip") if path.is_file() else None

@@ -14,7 +14,7 @@ from lockstep.catalogue import PAPERS, Notebook, catalogue
 from lockstep.published import read_claims
 from lockstep.records import COLUMNS, read_records, read_table
 from lockstep.targets import TARGETS, target_table
-from lockstep.verdicts import NOT_REPRODUCED, REPRODUCED, WORDS, Verdict, judge
+from lockstep.verdicts import NOT_REPRODUCED, NOT_YET, REPRODUCED, WORDS, Verdict, judge
 
 REPORT_COLUMNS = ("claim", "place", "statement", "use_case", "published", "measured", "verdict", "reason", "notebook")
 HEADINGS = {"place": "Place", "statement": "Claim", "use_case": "Use case", "published": "Published"}
@@ -158,24 +158,24 @@ def fill_tables(text: str, results_root: str | Path) -> str:
 
 
 def targets_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
-    """Our own bars of a notebook as text: what is compared, the aim, the measured ratio, and whether it is reached."""
+    """Our own bars of a notebook as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
     for row in target_table(records, notebook).to_dict("records"):
         missing = pd.isna(row["ratio"])
-        measured = "" if missing else f"{row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+        measured = "" if missing else f"{row['ratio']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
         reached = f"{row['reached']}: {row['reason']}" if missing else row["reached"]
         if records.empty:
-            reached = "not measured yet"
-        rows.append({"ratio of": row["target"], "aim": f"≥ {row['bar']:g}", "measured": measured, "reached": reached})
-    return pd.DataFrame(rows, columns=["ratio of", "aim", "measured", "reached"])
+            reached = NOT_YET
+        rows.append({"what": row["target"], "aim": f"≥ {row['bar']:g}", "measured": measured, "reached": reached})
+    return pd.DataFrame(rows, columns=["what", "aim", "measured", "reached"])
 
 
 def _headlines(results_root: Path) -> str:
-    """What a newcomer wants to know: for each built notebook a few claims, and the first of our own aims."""
+    """What a newcomer wants to know: a few claims per built notebook, and the first of our own aims measured."""
     everything = read_all(results_root)
     rows = [row for stored in everything if stored.notebook.built for row in _headline_rows(stored)]
     words = [found.verdict for stored in everything for _, found in stored.judged]
-    parts = [markdown_table(pd.DataFrame(rows))]
+    parts = [markdown_table(pd.DataFrame(rows)).rstrip()]
     parts += [f"All {len(words)} claims of the ledger: {tally(words)}."]
     parts += [f"{stored.notebook.number}: {sources(stored.records)}" for stored in everything if len(stored.records)]
     return "\n\n".join(parts) + "\n"
@@ -191,9 +191,10 @@ def _headline_rows(stored: Stored) -> list[dict[str, str]]:
             why = "" if found.verdict in (REPRODUCED, NOT_REPRODUCED) else f": {found.reason}"
             rows.append((f"{said}: **{figure}**" if figure else said, found.measured, found.verdict + why))
     if TARGETS.get(name):
-        first = targets_table(stored.records, name).iloc[0]
+        aims = targets_table(stored.records, name)
+        first = (aims[aims["measured"] != ""] if aims["measured"].any() else aims).iloc[0]
         reached = {"yes": "reached", "no": "not reached"}.get(first["reached"], first["reached"])
-        rows.append((f"our own aim: {first['ratio of']} {first['aim']}", first["measured"], reached))
+        rows.append((f"nothing; our own aim: {first['what']} {first['aim']}", first["measured"], reached))
     asked = f"[{stored.notebook.question}](notebooks/{name}.ipynb)"
     columns = ("Asked", "Published", "Measured", "Verdict")
     return [dict(zip(columns, (asked if not i else "", *row), strict=True)) for i, row in enumerate(rows)]

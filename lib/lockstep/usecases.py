@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lockstep.data.checking import check_photos
 from lockstep.data.errors import DataError
-from lockstep.data.folders import open_photos
+from lockstep.data.folders import dataset_folder, open_photos
 from lockstep.data.sources import ImageData
 from lockstep.data.synthetic import counts_for, ensure_stand_in
 from lockstep.models import alexnet, vgg16
@@ -48,14 +50,14 @@ class UseCase:
             return functools.partial(made, fused=False)
         return made
 
-    def open(self, split: str, root: str | None, images: int = 0) -> ImageData:
-        """The images of split `train` or `test`; `images` of them (0: all). Raises DataError."""
+    def open(self, split: str, root: str | None, images: int = 0, skipped: Collection[str] = ()) -> ImageData:
+        """The images of split `train` or `test`, without `skipped`; `images` of them (0: all). Raises DataError."""
         own = self.train if split == "train" else self.test
         if own is not None:
             return own
         if root is None:
             raise DataError(f"{self.name} has no {split} images: give a data folder with --data-dir or LOCKSTEP_DATA")
-        photos = open_photos(root, self.dataset, split)
+        photos = open_photos(root, self.dataset, split, skipped)
         return photos.subset(images) if images else photos
 
 
@@ -83,17 +85,25 @@ class Source:
     root: str
     kind: str  # real | synthetic
     train_images: int
+    skipped: tuple[str, ...] = ()  # photos that can't be read, as paths within the data set's folder
 
 
-def find_images(case: UseCase, data_dir: str | None = None, images: int = 0) -> Source:
+def find_images(case: UseCase, data_dir: str | None = None, images: int = 0, strict: bool = False) -> Source:
     """The real folder if one is given (or LOCKSTEP_DATA names one), else the synthetic stand-in, written on demand.
 
     `images` limits the photos used, training and test together (0: as many as the paper's set has). A real set
-    that has fewer is used whole. Raises DataError.
+    that has fewer is used whole.
+
+    Every photo of a real set is looked at before (once: see `lockstep.data.checking`). Those that can't be read are
+    left out, with a warning. Raises DataError, also if they are more than 5 % of a split, or if there is any and
+    `strict` is set.
     """
     total = images or case.images
     data_dir = data_dir or os.environ.get("LOCKSTEP_DATA") or None
     root = data_dir or str(ensure_stand_in(case.dataset, total))
-    train = open_photos(root, case.dataset, "train")
+    checked = check_photos(dataset_folder(root, case.dataset), strict=strict)
+    if checked.caution:
+        warnings.warn(checked.caution, stacklevel=2)
+    train = open_photos(root, case.dataset, "train", checked.skipped)
     wanted = sum(counts_for(total)["train"].values())
-    return Source(root, train.source, min(len(train), wanted))
+    return Source(root, train.source, min(len(train), wanted), checked.skipped)

@@ -70,6 +70,16 @@ def test_it_has_one_parameters_cell_that_papermill_and_the_runner_understand(pat
 
 
 @every_notebook
+def test_one_that_takes_images_can_be_strict_about_them(path: Path) -> None:
+    parameters = read_parameters(path)
+    text = "\n".join(source(cell) for cell in code_cells(path))
+    assert ("data_dir" in parameters) == ("strict" in parameters) == ("strict=strict" in text)
+    if "strict" in parameters:
+        assert parameters["strict"].kind == "bool" and parameters["strict"].default is False
+        assert "data_dir=data_dir" in text, "a parameter that nobody reads would be a promise broken"
+
+
+@every_notebook
 def test_it_leaves_the_work_to_the_library(path: Path) -> None:
     for cell in code_cells(path):
         for node in ast.walk(python(cell)):

@@ -10,8 +10,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from lockstep.runner import RunFailed
-from lockstep.runner.execution import refresh
+from lockstep.catalogue import catalogue
+from lockstep.runner import RunFailed, plan_runs
+from lockstep.runner.execution import execute, refresh
 
 HERE = Path(__file__).resolve().parent
 NOTEBOOKS = sorted((HERE.parents[1] / "notebooks").glob("*.ipynb"))
@@ -36,6 +37,20 @@ def test_it_shows_the_stored_tables_again(path: Path) -> None:
     result = nbval(path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert path.read_bytes() == before
+
+
+def test_the_overview_renders_without_any_record(root: Path, tmp_path: Path) -> None:
+    """A run folder in which nothing has been measured yet."""
+    (plan,) = plan_runs(["00"], root, out=tmp_path / "run")
+    execute(plan)
+    assert [path.name for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name[0] != "."] == [
+        "executed.ipynb"
+    ]
+    text = plan.executed.read_text(encoding="utf-8")
+    assert "No records are stored in this run folder." in text
+    assert text.count("image/png") == 2, "figures, with nothing in them but what there is to say"
+    built = [notebook for notebook in catalogue(root) if notebook.built and notebook.number != "00"]
+    assert text.count("none are stored here: not measured yet") == len(built) > 0
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 
 import lockstep.runner.plans as plans
 from lockstep.cli import app
-from lockstep.doctor import LACKING, check_data, check_lock
 from lockstep.files import WriteError
 from lockstep.runner import Plan, RunError, plan_runs, read_parameters, repository
-from small_notebooks import PARAMETERS, small_repository, write_notebook
+from small_notebooks import small_repository, write_notebook
+
+NO_IMAGES = "measure: bool = False\nresults: str = 'results/reference'\n"
+TAKES_IMAGES = NO_IMAGES + "data_dir: str = ''\nstrict: bool = False\n"
 
 
 @pytest.fixture
@@ -91,6 +93,7 @@ def test_a_mistyped_parameter_is_refused_with_the_closest_and_all_that_exist(sma
         ("names=[a", "is not YAML"),
         ("measure=false", "set by the runner"),
         ("results=elsewhere", "use --out"),
+        ("strict=true", "--strict instead of -p strict"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_and_type(small: Path, assignment: str, expected: str) -> None:
@@ -197,16 +200,68 @@ def test_a_command_from_elsewhere_finds_its_own_clone(
     assert repository() == root
 
 
-def test_the_doctor_names_the_lack_and_its_fix(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path / "nowhere"))
-    finding = check_data()
-    assert finding.state == LACKING and "nowhere" in finding.detail and "unset LOCKSTEP_DATA" in finding.fix
-    small = small_repository(tmp_path / "repository", parameters=PARAMETERS)
-    (small / "requirements.lock").write_text("# pins\npytest==0.0.1\nno-such-package==1.0\n")
-    monkeypatch.chdir(small)
-    finding = check_lock()
-    assert finding.state == LACKING and "no-such-package missing (lock: 1.0)" in finding.detail
-    assert "pip install -r requirements.lock" in finding.fix
+@pytest.fixture
+def overview(small: Path) -> Path:
+    """A repository with notebook 00, which takes no images, and notebook 08, which can be strict."""
+    write_notebook(small / "notebooks" / "00_overview.ipynb", NO_IMAGES, "1")
+    write_notebook(small / "notebooks" / "08_photos.ipynb", TAKES_IMAGES, "1")
+    return small
+
+
+def test_notebook_00_runs_last_and_writes_no_records(overview: Path) -> None:
+    plans = plan_runs(["00", "08", "07"], overview, profile="smoke")
+    assert [plan.name for plan in plans] == ["08_photos", "07_small", "00_overview"], "it reads what the others store"
+    assert [plan.measures for plan in plans] == [True, True, False]
+    folder = overview / "results" / "runs" / "smoke" / "00_overview"
+    assert (plans[-1].folder, plans[-1].executed) == (folder, folder / "executed.ipynb")
+    assert plans[-1].parameters == {"measure": True, "results": "results/runs/smoke"}
+
+
+def test_notebook_00_leaves_no_folder_in_the_reference(overview: Path) -> None:
+    (plan,) = plan_runs(["00"], overview, reference=True)
+    assert plan.parameters["results"] == "results/reference"
+    assert plan.executed == overview / "results" / "runs" / "reference" / "00_overview" / "executed.ipynb"
+    assert not (overview / "results" / "reference" / "00_overview").exists()
+
+
+def test_images_go_to_the_notebooks_that_take_some(overview: Path) -> None:
+    (overview / "images").mkdir()
+    plans = plan_runs(["00", "07", "08"], overview, data_dir=overview / "images", strict=True)
+    given = {plan.name: {key: plan.parameters.get(key) for key in ("data_dir", "strict")} for plan in plans}
+    assert given == {
+        "07_small": {"data_dir": "images", "strict": None},
+        "08_photos": {"data_dir": "images", "strict": True},
+        "00_overview": {"data_dir": None, "strict": None},
+    }
+    assert "strict" not in plan_runs(["08"], overview)[0].parameters, "the notebook's own default is False"
+
+
+def test_an_option_that_no_notebook_has_a_use_for_is_refused(overview: Path) -> None:
+    (overview / "images").mkdir()
+    message = refused("00", "--data-dir", "images")
+    assert "--data-dir has no meaning for 00_overview" in message and "leave it out" in message
+    message = refused("00", "07", "--strict")
+    assert "--strict has no meaning for 00_overview, 07_small" in message.replace("\n", " ")
+
+
+def test_it_tells_where_the_results_are_and_00_has_none(overview: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr("lockstep.runner.execution.execute", lambda plan: ran.append(plan.name))
+    result = CliRunner().invoke(app, ["run", "00", "07", "--out", "mine"])
+    assert ran == ["07_small", "00_overview"]
+    assert result.output.splitlines() == [
+        "07_small: results in mine/07_small",
+        "07_small: executed notebook mine/07_small/executed.ipynb",
+        "00_overview: executed notebook mine/00_overview/executed.ipynb",
+    ]
+
+
+def test_figures_and_report_leave_00_alone(small: Path) -> None:
+    """Its folder holds an executed notebook and no records."""
+    (small / "results" / "runs" / "smoke" / "00_overview").mkdir(parents=True)
+    for command in ("figures", "report"):
+        result = CliRunner().invoke(app, [command, "--results", "results/runs/smoke"])
+        assert result.exit_code == 2 and "holds no records" in result.output
 
 
 def test_the_doctor_finds_this_environment_as_locked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,7 @@ def test_where_it_goes_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.delenv("LOCKSTEP_STAND_IN", raising=False)
+    monkeypatch.delenv("LOCKSTEP_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(repository / "notebooks" / "deep")
     assert default_root() == repository / "data" / "stand-in"

@@ -33,7 +33,7 @@ def speedup_figure(frame: pd.DataFrame) -> Figure:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return render_all(NOTEBOOK, records(), resources(), tmp_path_factory.mktemp("figures"))
+    return render_all(NOTEBOOK, records(), {"resources": resources()}, tmp_path_factory.mktemp("figures"))
 
 
 def test_every_figure_is_written_as_png_and_svg(drawn: list[Path]) -> None:
@@ -150,7 +150,7 @@ def test_no_records_give_a_figure_that_says_so(draw: figures.Drawing) -> None:
 
 def test_an_unknown_notebook_names_those_with_figures(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"99_none.*02_threads_vs_processes"):
-        render_all("99_none", records(), None, tmp_path)
+        render_all("99_none", records(), {}, tmp_path)
 
 
 def test_figures_and_report_import_no_framework() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from PIL import Image
 
 from lockstep.job import Job, JobError
 from lockstep.launch import WorkerFailed, usable_cores
@@ -17,6 +18,7 @@ from lockstep.measure import grid
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import NO_CUDA
 from lockstep.measure.exchange import run_exchange
+from lockstep.measure.operators import run_profile
 from lockstep.measure.teams import Teams
 from lockstep.records import RecordError, make_row, read_records, read_run, read_table
 from lockstep.usecases import Source
@@ -50,6 +52,7 @@ def test_a_row_holds_the_slowest_ranks_mean() -> None:
         "step_seconds": 0.6, "compute_seconds": 0.4, "wait_seconds": 0.15, "decode_seconds": 0.2, "bytes_sent": 8.0,
         "startup_seconds": 2.0, "test_accuracy": 0.75, "train_loss": 0.8, "images_per_second": 7.5 / 0.6,
         "epoch_seconds": 100 * 0.6 / 7.5, "input_seconds": 0.0, "exchange_seconds": 0.0, "update_seconds": 0.0,
+        "forward_seconds": 0.0, "backward_seconds": 0.0,
     }  # fmt: skip
     assert got == pytest.approx(expected)
     make_row(job, got)
@@ -103,12 +106,12 @@ STEP = {"step_seconds": 0.5, "train_loss": 1.0, "images": 32.0}
 def test_a_cell_that_works() -> None:
     teams = OneTeam([trace(0, STEP)])
     job = Job.of("sequential", experiment="table1", images=64, round=3)
-    row, samples, disturbed = grid.measure_job(job, Source("photos", "real", 64), teams)
+    row, tables, disturbed = grid.measure_job(job, Source("photos", "real", 64), teams)
     assert (row["status"], row["reason"], disturbed) == ("ok", "", False)
     assert row["images_per_second"] == 64.0
     assert row["peak_pss_bytes"] > 1e6
     assert row["other_cpu_seconds"] >= 0
-    assert samples is not None
+    samples = tables["resources"]
     assert len(samples) >= 1
     for name in ("experiment", "use_case", "strategy", "round", "workers", "device"):
         assert set(samples[name]) == {getattr(job, name)}
@@ -122,17 +125,16 @@ def test_a_cell_that_works() -> None:
 def test_only_table_1s_own_cells_are_traced(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid, "missing", lambda job: None)
     job = Job.of("sequential", **({"experiment": "table1"} | changes))
-    row, samples, _ = grid.measure_job(job, None, OneTeam([trace(0, STEP)]))
-    assert (row["status"], samples) == ("ok", None)
+    row, tables, _ = grid.measure_job(job, None, OneTeam([trace(0, STEP)]))
+    assert (row["status"], tables) == ("ok", {})
 
 
 @pytest.mark.usefixtures("quiet")
 def test_samples_are_of_the_measured_steps_only() -> None:
     nothing = trace(0, STEP)
     nothing.ended = -1.0  # long before this process was sampled
-    _, samples, _ = grid.measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([nothing]))
-    assert samples is not None
-    assert len(samples) == 0
+    _, tables, _ = grid.measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([nothing]))
+    assert len(tables["resources"]) == 0
 
 
 @pytest.mark.usefixtures("quiet")
@@ -156,7 +158,7 @@ def test_a_cell_that_fails_is_a_row_with_its_reason(capsys: pytest.CaptureFixtur
     row, samples, disturbed = grid.measure_job(Job(), None, OneTeam(failure))
     assert (row["status"], row["reason"]) == ("failed", "rank 1 raised ValueError: bad (step 3, phase compute)")
     assert row["images_per_second"] is None
-    assert (samples, disturbed) == (None, False)
+    assert (samples, disturbed) == ({}, False)
     assert "in forward" in capsys.readouterr().err, "the worker's own traceback is shown"
 
 
@@ -165,7 +167,7 @@ def test_what_the_machine_lacks_is_skipped(monkeypatch: pytest.MonkeyPatch, prec
     monkeypatch.setattr("lockstep.measure.environment.cuda_devices", lambda: 0)
     teams = OneTeam(AssertionError("must not run"))
     row, samples, _ = grid.measure_job(Job(device="cuda", precision=precision), None, teams)
-    assert (row["status"], row["reason"], samples) == ("skipped", NO_CUDA, None)
+    assert (row["status"], row["reason"], samples) == ("skipped", NO_CUDA, {})
     assert teams.only.calls == []
 
 
@@ -177,9 +179,25 @@ def test_reduce_and_update_alone_have_a_function_of_their_own() -> None:
     assert (row["status"], row["images_per_second"], row["exchange_seconds"]) == ("ok", None, 0.1)
 
 
+@pytest.mark.usefixtures("quiet")
+def test_a_profile_has_a_table_and_no_steps() -> None:
+    """Its rows are told from other cells' by the same columns as resource samples."""
+    profiled = Trace(0, scores={"flops_per_image": 4e9}, tables={"operators": [{"operators": "ReLU", "seconds": 0.5}]})
+    job = Job.of("sequential", experiment="profile", round=2)
+    teams = OneTeam([profiled])
+    row, tables, _ = grid.measure_job(job, None, teams)
+    assert teams.only.calls[0][2] is run_profile
+    assert (row["flops_per_image"], row["step_seconds"], row["status"]) == (4e9, None, "ok")
+    (operator,) = tables["operators"].to_dict("records")
+    assert operator == {
+        "operators": "ReLU", "seconds": 0.5, "experiment": "profile", "use_case": "SimpleBig", "round": 2,
+        "strategy": "sequential", "workers": 1, "device": "cpu",
+    }  # fmt: skip
+
+
 # --- run_grid ---
 
-Measure = Callable[..., tuple[dict[str, Any], pd.DataFrame | None, bool]]
+Measure = Callable[..., tuple[dict[str, Any], dict[str, pd.DataFrame], bool]]
 
 
 class Recorder:
@@ -190,13 +208,13 @@ class Recorder:
         self.disturbed: set[str] = set()
         self.stop_at = 10**9
 
-    def __call__(self, job: Job, source: Source, teams: Teams) -> tuple[dict[str, Any], pd.DataFrame, bool]:
+    def __call__(self, job: Job, source: Source, teams: Teams) -> tuple[dict[str, Any], dict[str, pd.DataFrame], bool]:
         if len(self.measured) == self.stop_at:
             raise KeyboardInterrupt
         self.measured.append((job.round, job.strategy, job.variant))
         samples = pd.DataFrame({"round": job.round, "strategy": job.strategy, "seconds": [0.0, 0.5]})
         row = make_row(job, {"images_per_second": float(len(self.measured)), "step_seconds": 1.0})
-        return row, samples, job.strategy in self.disturbed
+        return row, {"resources": samples}, job.strategy in self.disturbed
 
 
 @pytest.fixture
@@ -210,13 +228,13 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Names only: nothing is decoded here."""
+    """Tiny photos: they are looked at once, and nothing is trained on them."""
     for split in ("train", "test"):
         for name in ("fire", "none", "smoke"):
             folder = tmp_path / "data" / "fire-smoke" / split / name
             folder.mkdir(parents=True)
             for number in range(4):
-                (folder / f"{split}{number}.jpg").touch()
+                Image.new("RGB", (4, 4)).save(folder / f"{split}{number}.jpg")
     return tmp_path / "data"
 
 
@@ -311,7 +329,7 @@ def test_a_second_measurement_that_fails_does_not_count(
     def fail_second(job: Job, *others: Any) -> Any:
         known = (job.round, job.strategy, job.variant) in recorder.measured
         row, samples, disturbed = recorder(job, *others)
-        return (make_row(job, {}, status="failed", reason="bad"), None, False) if known else (row, samples, disturbed)
+        return (make_row(job, {}, status="failed", reason="bad"), {}, False) if known else (row, samples, disturbed)
 
     monkeypatch.setattr(grid, "measure_job", fail_second)
     frame = read_records(run(photos, rounds=1))

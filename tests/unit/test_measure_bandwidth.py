@@ -42,7 +42,9 @@ def test_one_thread_copies_and_the_setting_returns(monkeypatch: pytest.MonkeyPat
         torch.set_num_threads(2)
         with pytest.raises(KeyError):
             copy_bandwidth(4000, clock=broken)
-        assert during == [1]
+        with pytest.raises(KeyError):
+            copy_bandwidth(4000, threads=3, clock=broken)
+        assert during == [1, 3]
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)

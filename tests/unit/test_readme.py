@@ -15,6 +15,7 @@ import pytest
 import typer.main
 
 import lockstep
+from lockstep.catalogue import catalogue
 from lockstep.cli import app
 from lockstep.runner import find_notebook, read_parameters
 from lockstep.runner.parameters import check_values, parse_assignments
@@ -87,26 +88,55 @@ def test_every_make_target_and_variable_exists(root: Path, readme: str, architec
     assert set(re.findall(r"\b([A-Z_]{4,})=", readme)) - {"LOCKSTEP_DATA"} <= variables
 
 
-def test_every_lockstep_command_would_be_accepted(root: Path, readme: str) -> None:
-    group: Any = typer.main.get_command(app)
+def test_every_lockstep_command_would_be_accepted(root: Path, readme: str, tmp_path: Path) -> None:
+    (tmp_path / "fire-smoke").mkdir()
+    readme = readme.replace("path/to/root", str(tmp_path))
     lines = [line for line in commands(readme) if line.startswith(".venv/bin/lockstep ")]
-    assert len(lines) >= 3
+    assert len(lines) >= 4
     for line in lines:
-        _, name, *arguments = shlex.split(line)
-        given = group.commands[name].make_context(name, arguments).params
+        given = parsed(shlex.split(line)[1:])
         for notebook in given.get("notebooks") or []:
             known = read_parameters(find_notebook(notebook, root))
             check_values(parse_assignments(given["parameter"] or []), known, line)
             assert given["profile"] is None or (root / "notebooks" / "profiles" / f"{given['profile']}.yaml").is_file()
 
 
-def test_every_notebook_is_listed(root: Path, readme: str) -> None:
-    linked = re.findall(r"\]\((notebooks/[^)]+\.ipynb)\)", readme)
-    assert linked == sorted(path.relative_to(root).as_posix() for path in (root / "notebooks").glob("[0-9]*.ipynb"))
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """The options of a command line, down to the command within a group. Raises click's UsageError for a wrong one."""
+    command: Any = typer.main.get_command(app)
+    name, *rest = arguments
+    while hasattr(command, "commands"):
+        command = command.commands[name]
+        if hasattr(command, "commands"):
+            name, *rest = rest
+    given: dict[str, Any] = command.make_context(name, rest).params
+    return given
 
 
-def test_the_tables_place_is_marked_once(readme: str) -> None:
-    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == ["table:targets", "/table"]
+def test_every_notebook_is_listed_with_its_own_question(root: Path, readme: str) -> None:
+    listed = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\w+)\.ipynb\) \| (.+) \|$", readme, re.M)
+    built = [notebook for notebook in catalogue(root) if notebook.built]
+    assert listed == [(notebook.number, notebook.name, notebook.question) for notebook in built]
+
+
+def test_what_is_still_to_come_is_named(root: Path, readme: str) -> None:
+    """A newcomer must not look for notebooks that are not there; nor miss in this list one that the ledger knows."""
+    ((told,),) = [re.findall(r"Still to come: (.+?)\.", readme, re.S)]
+    assert re.findall(r"\((\d\d)\)", told) == [notebook.number for notebook in catalogue(root) if not notebook.built]
+
+
+def test_the_two_commands_come_first(root: Path, readme: str) -> None:
+    first = blocks(readme, "bash")[0].splitlines()
+    assert [line.split("#")[0].strip() for line in first] == ["make reproduce", "make test"]
+    shown = subprocess.run(["make", "-n", "reproduce"], cwd=root, capture_output=True, text=True, check=True).stdout
+    (run,) = [line for line in shown.splitlines() if " run " in line]
+    everything = " ".join(notebook.number for notebook in catalogue(root) if notebook.built)
+    assert run.split(" run ")[1].strip() == f"{everything} --profile quick"
+
+
+def test_one_generated_table_and_one_figure(readme: str) -> None:
+    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == ["table:headlines", "/table"]
+    assert len(re.findall(r"!\[[^]]+\]\(results/reference/\w+/figures/\w+\.png\)", readme)) == 1
 
 
 def test_every_part_of_the_library_has_its_floor(root: Path, architecture: str) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from lockstep.files import WriteError
 from lockstep.job import IDENTITY, Job
 from lockstep.records import (
+    ADDED,
     COLUMNS,
     MEASUREMENTS,
     RecordError,
@@ -183,6 +184,17 @@ def test_other_columns(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("step_seconds", "step_time", 1))
     with pytest.raises(RecordError, match="has other columns than schema 1: step_seconds, step_time"):
         read_records(tmp_path)
+
+
+def test_rows_from_before_a_column_was_added_had_its_default(tmp_path: Path) -> None:
+    path = stored(tmp_path)
+    pd.read_csv(path, keep_default_na=False).drop(columns=list(ADDED)).to_csv(path, index=False)
+    frame = read_records(tmp_path)
+    assert list(frame.columns) == list(COLUMNS)
+    assert set(frame["optimiser"]) == {"fused"} and set(frame["copies"]) == {"kept"}
+    assert frame["forward_seconds"].isna().all()
+    with RunFolder(tmp_path, INFO) as run, pytest.raises(RecordError, match="before columns were added; give another"):
+        run.write_round(rows(1))
 
 
 def test_columns_in_another_order(tmp_path: Path) -> None:

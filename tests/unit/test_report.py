@@ -5,23 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import fake_single_node as single_node
 import pandas as pd
 import pytest
 from fake_records import records, resources
 
+from lockstep.analysis import ratio_with_interval
+from lockstep.catalogue import catalogue
 from lockstep.published import read_claims, repository_root
 from lockstep.records import COLUMNS
 from lockstep.report import (
+    HEADLINES,
     REPORT_COLUMNS,
     fill_tables,
     markdown_table,
     no_records,
     published_measured,
     published_text,
+    read_all,
     render_markdown,
     report_all,
+    tally,
+    targets_table,
 )
-from lockstep.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, VERDICTS, judge
+from lockstep.targets import target_table
+from lockstep.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, VERDICTS, Verdict, judge
 
 NOTEBOOK = "02_threads_vs_processes"
 WORDS = {REPRODUCED, NOT_REPRODUCED, NOT_MEASURABLE, NOT_YET}
@@ -213,31 +221,104 @@ def test_the_tally_counts_every_row(judged: pd.DataFrame) -> None:
     assert sum(int(word) for word in tally.replace(",", "").split() if word.isdigit()) == len(judged)
 
 
-def test_report_all_holds_every_claim_and_names_the_data(tmp_path: Path) -> None:
-    folder = tmp_path / NOTEBOOK
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with made-up records of notebook 02."""
+    folder = tmp_path_factory.mktemp("run") / NOTEBOOK
     folder.mkdir()
     records()[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
     resources().to_csv(folder / "resources.csv", index=False)
-    text = report_all(tmp_path)
+    return folder.parent
+
+
+def ratio_of_processes(frame: pd.DataFrame) -> str:
+    shared = {"experiment": "table1", "use_case": "SimpleBig", "device": "cpu", "variant": "a"}
+    over = [shared | {"strategy": name} for name in ("processes", "sequential")]
+    return str(ratio_with_interval(frame, *over, "images_per_second"))
+
+
+def test_report_all_holds_every_claim_and_names_the_data(stored: Path) -> None:
+    text = report_all(stored)
     for statement in read_claims()["statement"]:
         assert statement in text
     assert "Data: real and synthetic. 6 rounds" in text and "No records are stored." in text
     assert text.count("| Place | Claim |") == read_claims()["notebook"].nunique()
+    assert "## Not tied to a notebook" in text
 
 
 def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) -> None:
-    text = "before\n<!-- table:targets -->\nold\n<!-- /table -->\nafter\n"
-    filled = fill_tables(text, repository_root() / "results" / "reference")
-    assert "old" not in filled and filled.startswith("before\n<!-- table:targets -->\nData: ")
-    assert "| processes over the sequential baseline | ≥ 1.85 |" in filled
-    assert fill_tables(filled, repository_root() / "results" / "reference") == filled
-    with pytest.raises(ValueError, match="'nothing' does not exist; there are: targets"):
-        fill_tables(text.replace("targets", "nothing"), tmp_path)
+    text = "before\n<!-- table:headlines -->\nold\n<!-- /table -->\nafter\n"
+    filled = fill_tables(text, tmp_path)
+    assert "old" not in filled and filled.startswith("before\n<!-- table:headlines -->\n| Asked | Published |")
+    assert filled.endswith("<!-- /table -->\nafter\n") and fill_tables(filled, tmp_path) == filled
+    with pytest.raises(ValueError, match="'nothing' does not exist; there are: headlines"):
+        fill_tables(text.replace("headlines", "nothing"), tmp_path)
+
+
+def test_the_headlines_show_what_was_asked_published_and_measured(stored: Path) -> None:
+    text = fill_tables("<!-- table:headlines -->\n<!-- /table -->", stored)
+    (question,) = [notebook.question for notebook in catalogue() if notebook.name == NOTEBOOK]
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    (first,) = [line for line in rows if question in line]
+    assert f"[{question}](notebooks/{NOTEBOOK}.ipynb)" in first, "the link is that of a reader in the root folder"
+    (speedup,) = [line for line in rows if "**15.57 times**" in line]
+    ratio = ratio_of_processes(records())
+    assert f"| {ratio} at batch 64 (base: 32) on 2 cores |" in speedup and "not measurable here: 2 cores" in speedup
+    (ours,) = [line for line in rows if "our own aim: processes over the sequential baseline ≥ 1.85" in line]
+    assert f"| {ratio} |" in ours and ours.endswith("| reached |")
+    everything = [found.verdict for part in read_all(stored) for _, found in part.judged]
+    assert f"All {len(read_claims())} claims of the ledger: {tally(everything)}." in text
+    assert f"{NOTEBOOK[:2]}: Data: real and synthetic. 6 rounds" in text
+
+
+def test_every_built_notebook_with_claims_has_a_headline() -> None:
+    claims = read_claims().set_index("id")
+    assert set(HEADLINES) <= set(claims.index)
+    built = {notebook.name for notebook in catalogue() if notebook.built}
+    assert built & set(claims["notebook"]) <= {claims.loc[name, "notebook"] for name in HEADLINES}
+
+
+def test_bars_without_records_are_not_measured_yet() -> None:
+    table = targets_table(no_records(), NOTEBOOK)
+    assert len(table) == len(target_table(records(), NOTEBOOK)) > 0
+    assert set(table["reached"]) == {NOT_YET} and set(table["measured"]) == {""}
+
+
+def test_a_tally_counts_in_the_order_of_the_words() -> None:
+    assert tally([NOT_YET, REPRODUCED, NOT_YET]) == "1 reproduced, 2 not measured yet"
+
+
+def test_numbers_are_kept_beside_the_words() -> None:
+    """For figures: a text can't be drawn."""
+    found = judge(claim("processes_speedup", use_case="SimpleBig", value=1.9, unit="times"), records())
+    ((of, ratio),) = found.numbers
+    assert of == "" and found.measured.startswith(str(ratio)) and str(ratio) == ratio_of_processes(records())
+    found = judge(claim("cpu_fully_used", value=100, unit="percent"), records(), resources())
+    assert [of for of, _ in found.numbers] == [
+        f"{use_case}, {strategy}" for use_case in ("ComplexSmall", "SimpleBig") for strategy in ("threads", "processes")
+    ]
+    assert judge(claim("processes_beat_threads"), records()).numbers == (), "no published figure to stand beside"
 
 
 def test_the_readmes_tables_are_those_of_the_reference_records() -> None:
     """Nobody types a number into the README: `lockstep report --fill README.md` writes them."""
     root = repository_root()
     text = (root / "README.md").read_text(encoding="utf-8")
-    assert "<!-- table:targets -->" in text
+    assert "<!-- table:headlines -->" in text
     assert fill_tables(text, root / "results" / "reference") == text
+
+
+def test_the_gpu_is_compared_with_the_best_setting_of_the_cpu() -> None:
+    """Twice the fastest rung, not twice the baseline."""
+    frame = single_node.records()
+    assert judge(claim("gpu_beats_cpu"), frame) == Verdict(NOT_MEASURABLE, "", "no CUDA device")
+    on_gpu = frame["device"] == "cuda"
+    best = frame[frame["strategy"] == "channels_last"].set_index(["round", "use_case"])["images_per_second"].dropna()
+    frame.loc[on_gpu, "status"] = "ok"
+    for index, row in frame[on_gpu].iterrows():
+        frame.loc[index, "images_per_second"] = 2 * best[row["round"], row["use_case"]]
+    found = judge(claim("gpu_beats_cpu"), frame)
+    assert found.verdict == REPRODUCED and "SimpleBig: 2 [2, 2] times the best CPU setting" in found.measured
+    frame.loc[on_gpu, "images_per_second"] /= 4
+    assert judge(claim("gpu_beats_cpu"), frame).verdict == NOT_REPRODUCED
+    assert judge(claim("gpu_beats_cpu"), frame.iloc[:0]).verdict == NOT_YET

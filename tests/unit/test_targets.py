@@ -12,6 +12,8 @@ from lockstep.records import COLUMNS, Row, make_row
 from lockstep.targets import TARGETS, target_table
 
 ROUNDS = 5
+NOTEBOOK = "02_threads_vs_processes"
+SINGLE = "01_single_node_baselines"
 PROCESSES = "processes over the sequential baseline"
 FLOAT = "shared memory over DDP, float32"
 BFLOAT = "shared memory over DDP, bfloat16"
@@ -36,16 +38,16 @@ def rows(
     return found
 
 
-def table(*parts: list[Row]) -> dict[str, Any]:
+def table(*parts: list[Row], notebook: str = NOTEBOOK) -> dict[str, Any]:
     frame = pd.DataFrame([row for part in parts for row in part], columns=list(COLUMNS))
     numbers = [name for name, column in COLUMNS.items() if column.kind == "number"]
     frame[numbers] = frame[numbers].astype(float)
-    found = target_table(frame)
+    found = target_table(frame, notebook)
     return {row["target"]: row for _, row in found.iterrows()}
 
 
 def test_every_target_of_the_issue_has_its_bar() -> None:
-    bars = {target.name: target.bar for target in TARGETS}
+    bars = {target.name: target.bar for target in TARGETS[NOTEBOOK]}
     assert list(bars.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95]
     found = table(rows("sequential", 10.0))
     assert {name: row["bar"] for name, row in found.items()} == bars | {BUSY: 0.95}
@@ -122,3 +124,61 @@ def test_input_with_a_free_core_and_without() -> None:
     assert found[FREE_CORE]["reached"] == "yes"
     assert found[BUSY]["ratio"] == pytest.approx(1.1 / 1.25)
     assert found[BUSY]["reached"] == "no"
+
+
+# --- one node ---
+
+BEST_SMALL = "ComplexSmall: best setting over the sequential baseline, in bfloat16"
+BEST_BIG = "SimpleBig: best setting over the sequential baseline"
+PEAK = "VGG16's convolutions over the measured float32 matrix peak"
+DECODED = "photos decoded per second and core"
+
+
+def rung(name: str, speed: float, use_case: str = "SimpleBig", **fields: Any) -> list[Row]:
+    made = rows("sequential", speed, experiment="ladder", use_case=use_case, **fields)
+    return [row | {"strategy": name} for row in made]
+
+
+def test_the_bars_of_one_node_are_those_of_the_issue() -> None:
+    assert [target.bar for target in TARGETS[SINGLE]] == [5.0, 4.0, 0.45, 0.45, 350.0]
+
+
+def test_the_best_setting_is_the_fastest_that_ran() -> None:
+    found = table(
+        rung("sequential", 10.0), rung("fused", 43.0), rung("channels_last", 39.0),
+        rung("bfloat16", 0.0, precision="bfloat16", status="skipped", why="no units"),
+        notebook=SINGLE,
+    )  # fmt: skip
+    assert (found[BEST_BIG]["ratio"], found[BEST_BIG]["reached"]) == (pytest.approx(4.3), "yes")
+
+
+def test_a_bar_for_bfloat16_is_not_reached_by_float32() -> None:
+    why = "no bfloat16 units"
+    found = table(
+        rung("sequential", 1.0, "ComplexSmall"), rung("fused", 9.0, "ComplexSmall"),
+        rung("bfloat16", 0.0, "ComplexSmall", precision="bfloat16", status="skipped", why=why),
+        notebook=SINGLE,
+    )  # fmt: skip
+    assert (found[BEST_SMALL]["reached"], found[BEST_SMALL]["reason"]) == ("not measurable here", why)
+
+
+def test_convolutions_are_compared_with_the_peak_of_the_same_precision() -> None:
+    def flops(strategy: str, value: float, **fields: Any) -> list[Row]:
+        made = rows("sequential", 1.0, measured={"flops_per_second": value}, use_case="ComplexSmall", **fields)
+        return [row | {"strategy": strategy} for row in made]
+
+    found = table(
+        flops("channels_last", 150e9, experiment="profile"),
+        flops("roof", 200e9, experiment="machine"),
+        flops("roof", 900e9, experiment="machine", precision="bfloat16"),
+        flops("roof_1_core", 110e9, experiment="machine"),
+        notebook=SINGLE,
+    )
+    assert (found[PEAK]["ratio"], found[PEAK]["reached"]) == (pytest.approx(0.75), "yes")
+
+
+def test_an_absolute_bar_has_no_denominator() -> None:
+    decoded = [row | {"strategy": "decode"} for row in rows("sequential", 300.0, experiment="decode")]
+    row = table(decoded, notebook=SINGLE)[DECODED]
+    assert row["ratio"] == pytest.approx(300 * 1.2), "the median of rounds that are 0, 10, ... 40 % faster"
+    assert (row["rounds"], row["reached"]) == (ROUNDS, "yes")

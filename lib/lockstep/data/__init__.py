@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from lockstep.data.checking import Checked, check_photos
 from lockstep.data.errors import DataError
-from lockstep.data.folders import open_photos
+from lockstep.data.folders import open_folder, open_photos
 from lockstep.data.keyed import STREAM_DROPOUT, STREAM_FLIP, keyed_uniform, mix64
 from lockstep.data.loader import Batch, Loader
 from lockstep.data.photos import decode_photo
@@ -16,16 +17,19 @@ __all__ = [
     "STREAM_FLIP",
     "Arrays",
     "Batch",
+    "Checked",
     "DataError",
     "ImageData",
     "Loader",
     "Photos",
+    "check_photos",
     "decode_photo",
     "ensure_stand_in",
     "epoch_order",
     "global_batch",
     "keyed_uniform",
     "mix64",
+    "open_folder",
     "open_photos",
     "share_of",
     "steps_per_epoch",

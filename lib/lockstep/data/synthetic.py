@@ -13,12 +13,13 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lockstep.data.errors import DataError
 from lockstep.data.folders import MARKER, SPLITS
 from lockstep.data.pictures import CLASSES, draw
+from lockstep.data.remembered import cache_folder
+from lockstep.data.threads import in_threads
 
 VERSION = 1  # of the pictures: raise it when they change, so that nobody measures on old ones
 QUALITY = 88  # JPEG: gives files about as large as those of the real set
@@ -51,8 +52,8 @@ def ensure_stand_in(dataset: str, images: int, root: str | os.PathLike[str] | No
     if dataset not in DATASETS:
         raise DataError(f"data set {dataset!r} has no stand-in; there is one for: {', '.join(DATASETS)}")
     counts = counts_for(images)
-    base = default_root() if root is None else Path(root).expanduser()
-    target = base / f"{images}-photos-v{VERSION}"
+    target = stand_in_root(images, root)
+    base = target.parent
     if not _complete(target, dataset):
         with _sole_writer(base):
             # Asked again: another process may have written it while this one waited.
@@ -61,6 +62,11 @@ def ensure_stand_in(dataset: str, images: int, root: str | os.PathLike[str] | No
                     shutil.rmtree(left_over, ignore_errors=True)
                 write_stand_in(target, dataset, counts)
     return target
+
+
+def stand_in_root(images: int, root: str | os.PathLike[str] | None = None) -> Path:
+    """Where `ensure_stand_in` puts a stand-in of `images` photos."""
+    return (default_root() if root is None else Path(root).expanduser()) / f"{images}-photos-v{VERSION}"
 
 
 def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, seed: int = 0) -> Path:
@@ -104,7 +110,7 @@ def default_root() -> Path:
     for folder in (here, *here.parents):
         if _is_repository(folder):
             return folder / "data" / "stand-in"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "lockstep" / "stand-in"
+    return cache_folder() / "stand-in"
 
 
 def _is_repository(folder: Path) -> bool:
@@ -158,17 +164,8 @@ def _write(folder: Path, tasks: list[tuple[str, str, int]], seed: int) -> None:
     for split, name, _ in tasks:
         (folder / split / name).mkdir(parents=True, exist_ok=True)
     every = [(folder, seed, split, name, number) for split, name, count in tasks for number in range(count)]
-    # Threads suffice: Pillow encodes, and numpy calculates, without the interpreter lock.
-    pool = ThreadPoolExecutor(_cores(), thread_name_prefix="lockstep-stand-in")
-    try:
-        for _ in pool.map(_write_one, every):
-            pass
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for _ in in_threads(_write_one, every):
+        pass
 
 
 def _write_one(task: tuple[Path, int, str, str, int]) -> None:

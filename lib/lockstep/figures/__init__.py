@@ -8,9 +8,11 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lockstep import summaries
+from lockstep import baselines, summaries
 from lockstep.figures.bars import exchange_bars, input_bars, memory_bars, phase_stack, speedup_bars
 from lockstep.figures.lines import resource_traces, scaling_lines
+from lockstep.figures.overview import published_beside_measured, verdict_bars
+from lockstep.figures.single_node import ladder_bars, operator_bars, roofline, step_stack
 from lockstep.figures.style import data_label, save_figure
 from lockstep.published import read_table
 
@@ -19,28 +21,35 @@ __all__ = [
     "data_label",
     "exchange_bars",
     "input_bars",
+    "ladder_bars",
     "memory_bars",
+    "operator_bars",
     "phase_stack",
+    "published_beside_measured",
     "render_all",
     "resource_traces",
+    "roofline",
     "save_figure",
     "scaling_lines",
     "speedup_bars",
+    "step_stack",
+    "verdict_bars",
 ]
 
-Drawing = Callable[[pd.DataFrame, pd.DataFrame], Figure]
+Tables = Mapping[str, pd.DataFrame]
+Drawing = Callable[[pd.DataFrame, Tables], Figure]
 
 
 class FigureError(ValueError):
     """A notebook without figures; the message names those that have some."""
 
 
-def _speedup(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _speedup(records: pd.DataFrame, _: Tables) -> Figure:
     published = read_table("single-to-multi", "table1")
     return speedup_bars(summaries.summary_table(records), published, "Speedup of data parallelism on one node")
 
 
-def _scaling(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _scaling(records: pd.DataFrame, _: Tables) -> Figure:
     # Workers beyond the budget of cores of Table 1 share cores: the ideal must not grow with them.
     table1 = records[records["experiment"] == "table1"]
     budget = int((table1["workers"] * table1["cores_per_worker"]).max()) if len(table1) else None
@@ -49,28 +58,61 @@ def _scaling(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
     return scaling_lines(table, "One budget of cores, split over more workers" if fixed else "Speedup against workers")
 
 
-def _memory(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _memory(records: pd.DataFrame, _: Tables) -> Figure:
     return memory_bars(summaries.memory_table(records), "Memory of each strategy")
 
 
-def _input(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _input(records: pd.DataFrame, _: Tables) -> Figure:
     return input_bars(summaries.input_table(records), "What JPEG input costs")
 
 
-def _phases(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _phases(records: pd.DataFrame, _: Tables) -> Figure:
     return phase_stack(summaries.phase_table(records), "Where a step's time goes")
 
 
-def _exchange(records: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _exchange(records: pd.DataFrame, _: Tables) -> Figure:
     return exchange_bars(summaries.exchange_table(records), "Agreeing on the parameters: reduce + update alone")
 
 
-def _traces(records: pd.DataFrame, resources: pd.DataFrame) -> Figure:
-    rows = records[records["experiment"] == "table1"]
-    return resource_traces(resources, "Resources while training", data=data_label(rows) if len(rows) else "")
+def _traces(experiment: str) -> Drawing:
+    def draw(records: pd.DataFrame, tables: Tables) -> Figure:
+        rows = records[records["experiment"] == experiment]
+        about = data_label(rows) if len(rows) else ""
+        return resource_traces(_table(tables, "resources"), "Resources while training", experiment, about)
+
+    return draw
+
+
+def _table(tables: Tables, name: str) -> pd.DataFrame:
+    return tables.get(name, pd.DataFrame())
+
+
+def _ladder(records: pd.DataFrame, _: Tables) -> Figure:
+    return ladder_bars(baselines.ladder_table(records), "One ingredient at a time")
+
+
+def _steps(records: pd.DataFrame, _: Tables) -> Figure:
+    return step_stack(baselines.ladder_table(records), "Where a step's time goes")
+
+
+def _roofline(records: pd.DataFrame, tables: Tables) -> Figure:
+    operators = baselines.operator_table(records, _table(tables, "operators"))
+    return roofline(baselines.roof_table(records), operators, "How near the machine's roofs")
+
+
+def _operators(records: pd.DataFrame, tables: Tables) -> Figure:
+    operators = baselines.operator_table(records, _table(tables, "operators"))
+    return operator_bars(operators, "Operators of a forward and backward pass")
 
 
 FIGURES: Mapping[str, Mapping[str, Drawing]] = {
+    "01_single_node_baselines": {
+        "ladder": _ladder,
+        "steps": _steps,
+        "roofline": _roofline,
+        "operators": _operators,
+        "resources": _traces("ladder"),
+    },
     "02_threads_vs_processes": {
         "speedup": _speedup,
         "scaling": _scaling,
@@ -78,23 +120,20 @@ FIGURES: Mapping[str, Mapping[str, Drawing]] = {
         "input": _input,
         "phases": _phases,
         "exchange": _exchange,
-        "resources": _traces,
-    }
+        "resources": _traces("table1"),
+    },
 }
-"""Notebook -> file name -> drawing of its records and resource traces."""
+"""Notebook -> file name -> drawing of its records and traced tables."""
 
 
-def render_all(
-    notebook: str, records: pd.DataFrame, resources: pd.DataFrame | None, out_folder: str | Path
-) -> list[Path]:
+def render_all(notebook: str, records: pd.DataFrame, tables: Tables, out_folder: str | Path) -> list[Path]:
     """Draws every figure of a notebook into `out_folder` as PNG and SVG; returns the paths.
 
     Raises FigureError for a notebook without figures, RecordError if a file can't be written.
     """
     if notebook not in FIGURES:
         raise FigureError(f"{notebook!r} has no figures; there are: {', '.join(FIGURES)}")
-    traces = pd.DataFrame() if resources is None else resources
     paths: list[Path] = []
     for name, draw in FIGURES[notebook].items():
-        paths += save_figure(draw(records, traces), out_folder, name)
+        paths += save_figure(draw(records, tables), out_folder, name)
     return paths

@@ -18,7 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from lockstep.records import write_atomically
+from lockstep.files import write_atomically
+from lockstep.ladder import RUNGS
 from lockstep.strategies import STRATEGIES
 
 PALETTE = sns.color_palette("colorblind")
@@ -99,12 +100,16 @@ def save_figure(figure: Figure, folder: str | Path, name: str) -> list[Path]:
 def colour(strategy: str) -> Any:
     """The same colour for a strategy in every figure."""
     names = list(STRATEGIES)
+    if strategy not in names and strategy in RUNGS:
+        names = list(RUNGS)
     return PALETTE[names.index(strategy) % len(PALETTE)] if strategy in names else GREY
 
 
 def label(strategy: str) -> str:
-    known = STRATEGIES.get(strategy)
-    return SHORT.get(strategy) or (known.label if known else strategy.replace("_", " "))
+    if strategy in SHORT:
+        return SHORT[strategy]
+    known = STRATEGIES.get(strategy) or RUNGS.get(strategy)
+    return known.label if known else strategy.replace("_", " ")
 
 
 def row_labels(table: pd.DataFrame, also: Sequence[str] = ("workers", "precision", "input")) -> list[str]:

@@ -53,18 +53,20 @@ def run_grid(
     parameters: Mapping[str, Any],
     data_dir: str = "",
     images: int = 0,
+    strict: bool = False,
 ) -> Path:
     """Measure every job in each of `rounds` rounds into `<results>/<notebook>/`; returns that folder.
 
     Rounds that stand there already are kept: a killed run goes on where it was. A cell that fails or can't run here
-    is a row that says why. `images` limits the photos (0: as many as the paper's sets). Raises RecordError, WriteError,
+    is a row that says why. `images` limits the photos (0: as many as the paper's sets). Photos that can't be read are
+    left out, warned about and counted in `skipped_images`; `strict` allows none. Raises RecordError, WriteError,
     DataError, JobError before anything is measured.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
         raise JobError(f"rounds={rounds!r} is not possible; give a whole number of at least 1")
     repository = repository_root()
     folder = (repository / results if not Path(results).is_absolute() else Path(results)) / notebook
-    jobs, sources = _with_images(jobs, data_dir, images)
+    jobs, sources = _with_images(jobs, data_dir, images, strict)
     with Teams() as teams:
         for job in jobs:
             if missing(job) is None:
@@ -73,7 +75,8 @@ def run_grid(
             **capture(repository),
             "notebook": notebook,
             "data": {
-                name: {"source": found.kind, "train_images": found.train_images} for name, found in sources.items()
+                name: {"source": found.kind, "train_images": found.train_images, "skipped_images": len(found.skipped)}
+                for name, found in sources.items()
             },
             "parameters": {name: value for name, value in parameters.items() if name != "rounds"},
             "environment_profiles": {name: dict(PROFILES[name]) for name in sorted({job.environment for job in jobs})},
@@ -122,7 +125,7 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     if why is not None:
         return make_row(job, {}, status="skipped", reason=why), {}, False
     team = teams.team(job)
-    site = Site(data_root=source.root if source else None)
+    site = Site(data_root=source.root, skipped=source.skipped) if source else Site()
     function = EXPERIMENTS.get(job.experiment)
     try:
         team.start()
@@ -137,6 +140,8 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
         other_cpu_seconds=contention.other_cpu_seconds,
         steal_seconds=contention.steal_seconds,
     )
+    if source is not None and source.kind == "real":  # the stand-in is not looked at
+        measured["skipped_images"] = len(source.skipped)
     notes = job.cautions(len(usable_cores()))
     if contention.contended():
         notes.append("contended")
@@ -180,10 +185,10 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     return measured | traces[0].scores
 
 
-def _with_images(jobs: Sequence[Job], data_dir: str, images: int) -> tuple[list[Job], dict[str, Source]]:
+def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) -> tuple[list[Job], dict[str, Source]]:
     """Where each use case's images are, and the jobs that say how many and of which kind."""
     names = dict.fromkeys(job.use_case for job in jobs if job.use_case != NO_USE_CASE)
-    sources = {name: find_images(use_case(name), data_dir or None, images) for name in names}
+    sources = {name: find_images(use_case(name), data_dir or None, images, strict) for name in names}
 
     def told(job: Job) -> Job:
         source = sources.get(job.use_case)
@@ -197,10 +202,9 @@ def _told(row: Row) -> str:
         return f"{row['status']}: {row['reason']}"
     if row["images_per_second"]:
         return f"{row['images_per_second']:.1f} images/s, {row['step_seconds']:.3f} s a step"
-    if row["flops_per_second"]:
-        copied = row["bandwidth_bytes_per_second"] / 1e9
-        return f"{row['flops_per_second'] / 1e9:.0f} GFLOP/s, {copied:.1f} GB/s"
-    return f"{row['step_seconds']:.4f} s" if row["step_seconds"] else "profiled"
+    parts = [f"{row['flops_per_second'] / 1e9:.0f} GFLOP/s"] if row["flops_per_second"] else []
+    parts += [f"{row['bandwidth_bytes_per_second'] / 1e9:.1f} GB/s"] if row["bandwidth_bytes_per_second"] else []
+    return ", ".join(parts) or f"{row['step_seconds']:.4f} s"
 
 
 def _say(text: str) -> None:

@@ -36,6 +36,8 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("copies and casts", ("copy_", "_to_copy", "clone", "contiguous", "to_dense", "to_mkldnn", "cat")),
 )
 OTHER = "other"
+UNCOUNTED = ("copies and casts", OTHER)
+"""Kinds whose bytes can't be told in advance: what is copied depends on the layouts that a machine's kernels want."""
 
 
 def kind_of(operator: str) -> str:
@@ -113,7 +115,7 @@ def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
     pass), calls, flops, bytes. The profiler costs some microseconds for each operator.
     """
     assert site is not None
-    case = use_case(job.use_case)
+    case = site.use_case or use_case(job.use_case)
     data = case.open("train", site.data_root, job.images, site.skipped)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + 1, job.seed)
     replica = torch_replica(case, job, group)
@@ -154,7 +156,7 @@ def _by_kind(events: Iterable[Any], counted: Count) -> list[dict[str, Any]]:
             "share": seconds[kind] / whole,
             "calls": calls[kind],
             "flops": counted.flops[kind],
-            "bytes": counted.moved[kind],
+            "bytes": float("nan") if kind in UNCOUNTED else counted.moved[kind],
         }
         for kind in (*(name for name, _ in KINDS), OTHER)
     ]

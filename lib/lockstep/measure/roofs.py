@@ -53,10 +53,9 @@ def run_machine(job: Job, group: Group, site: Site | None = None) -> Trace:
     del site
     group.enter("compute")
     start = time.perf_counter()
-    scores = {
-        "flops_per_second": matrix_peak(job.precision, device=job.device),
-        "bandwidth_bytes_per_second": copy_bandwidth(threads=job.threads_per_worker),
-    }
+    scores = {"flops_per_second": matrix_peak(job.precision, device=job.device)}
+    if job.device == "cpu":
+        scores["bandwidth_bytes_per_second"] = copy_bandwidth(threads=job.threads_per_worker)
     return _trace(group.rank, time.perf_counter() - start, scores)
 
 
@@ -66,7 +65,7 @@ def run_decode(job: Job, group: Group, site: Site | None = None) -> Trace:
     The first photos are decoded twice, and their first time does not count: files come from the page cache.
     """
     assert site is not None
-    data = use_case(job.use_case).open("train", site.data_root, job.images)
+    data = (site.use_case or use_case(job.use_case)).open("train", site.data_root, job.images, site.skipped)
     ids = np.random.default_rng(job.seed).permutation(len(data))[:DECODED_PHOTOS]
     group.enter("input")
     out = np.empty((len(ids), *data.shape), dtype=np.float32)

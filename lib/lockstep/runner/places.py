@@ -21,6 +21,12 @@ def notebooks(root: Path) -> list[Path]:
     return sorted((root / "notebooks").glob("[0-9]*.ipynb"))
 
 
+def reads_the_others(notebook: Path) -> bool:
+    """Whether it is notebook 00: it measures nothing, and shows what all others have stored."""
+    number = notebook.stem.partition("_")[0]
+    return number.isdigit() and int(number) == 0
+
+
 def find_notebook(name: str, root: Path) -> Path:
     """A notebook by number (`02`, `2`), by name, or by the path of any .ipynb file.
 

@@ -17,9 +17,9 @@ from lockstep.runner.parameters import (
     read_parameters,
     read_profile,
 )
-from lockstep.runner.places import find_notebook, notebooks, written
+from lockstep.runner.places import find_notebook, notebooks, reads_the_others, written
 
-OURS = ("measure", "results", "data_dir")  # set by the runner
+OURS = ("measure", "results", "data_dir", "strict")  # set by the runner
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Plan:
     folder: Path  # of this notebook in the run folder: records.csv, run.json, figures/
     executed: Path  # the executed notebook; not in the reference results, which are committed
     timeout_seconds: int | None = None  # for the whole notebook
+    measures: bool = True  # notebook 00 writes no records: only `executed`
 
     @property
     def name(self) -> str:
@@ -47,34 +48,42 @@ def plan_runs(
     data_dir: Path | None = None,
     out: Path | None = None,
     reference: bool = False,
+    strict: bool = False,
     timeout_seconds: int | None = None,
 ) -> list[Plan]:
-    """A plan for each notebook; values: the notebook's default < profile < assignments (`name=value`, YAML).
+    """A plan for each notebook, 00 last; values: the notebook's default < profile < assignments (`name=value`, YAML).
 
     Nothing is run. Raises RunError for an unknown notebook, profile or parameter, a value of the wrong type, a
-    missing data folder, or a run folder that can't be written.
+    missing data folder, an option that none of the notebooks has a use for, or a run folder that can't be written.
     """
+    _check_options(data_dir, out, reference, timeout_seconds)
+    run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
+    values = _profile_values(profile, root)
+    given = parse_assignments(list(assignments))
+    chosen = list(dict.fromkeys(find_notebook(name, root) for name in names))
+    wishes = _wishes(data_dir, strict, chosen, root)
+    plans = []
+    for notebook in sorted(chosen, key=reads_the_others):
+        parameters = _parameters(notebook, values.get(notebook.stem, {}), given, profile)
+        parameters |= _of_the_runner(notebook, run, wishes, root)
+        measures = not reads_the_others(notebook)
+        own = run.resolve() / notebook.stem
+        beside = root / "results" / "runs" / "reference" / notebook.stem if reference else own
+        folder = own if measures else beside
+        plans.append(Plan(notebook, root, parameters, folder, beside / "executed.ipynb", timeout_seconds, measures))
+    for plan in plans:
+        _check_writable(plan.folder)
+        _check_writable(plan.executed.parent)
+    return plans
+
+
+def _check_options(data_dir: Path | None, out: Path | None, reference: bool, timeout_seconds: int | None) -> None:
     if timeout_seconds is not None and timeout_seconds < 1:
         raise RunError(f"--timeout {timeout_seconds} is not possible; give seconds, at least 1")
     if out is not None and reference:
         raise RunError("--out and --reference name two run folders; give one of them")
     if data_dir is not None and not data_dir.is_dir():
         raise RunError(f"--data-dir {data_dir} is not a folder; data/README.md says where to get the images")
-    run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
-    values = _profile_values(profile, root)
-    given = parse_assignments(list(assignments))
-    chosen = list(dict.fromkeys(find_notebook(name, root) for name in names))
-    plans = []
-    for notebook in chosen:
-        parameters = _parameters(notebook, values.get(notebook.stem, {}), given, profile)
-        parameters |= _of_the_runner(notebook, run, data_dir, root)
-        own = run.resolve() / notebook.stem
-        beside = root / "results" / "runs" / "reference" / notebook.stem if reference else own
-        plans.append(Plan(notebook, root, parameters, own, beside / "executed.ipynb", timeout_seconds))
-    for plan in plans:
-        _check_writable(plan.folder)
-        _check_writable(plan.executed.parent)
-    return plans
 
 
 def _profile_values(profile: str | None, root: Path) -> dict[str, dict[str, Any]]:
@@ -98,18 +107,29 @@ def _parameters(
     free: dict[str, Parameter] = {name: parameter for name, parameter in known.items() if name not in OURS}
     for name in OURS:
         if name in given or name in from_profile:
-            raise RunError(f"{name} is set by the runner: use --out, --reference or --data-dir instead of -p {name}")
+            raise RunError(
+                f"{name} is set by the runner: use --out, --reference, --data-dir or --strict instead of -p {name}"
+            )
     values = check_values(from_profile, free, f"profile {profile}, {notebook.stem}")
     return values | check_values(given, free, f"-p for {notebook.stem}")
 
 
-def _of_the_runner(notebook: Path, run: Path, data_dir: Path | None, root: Path) -> dict[str, Any]:
-    values: dict[str, Any] = {"measure": True, "results": written(run, root)}
-    if data_dir is not None:
-        if "data_dir" not in read_parameters(notebook):
-            raise RunError(f"{notebook.stem} takes no images, so --data-dir has no meaning for it; leave it out")
-        values["data_dir"] = written(data_dir, root)
-    return values
+def _wishes(data_dir: Path | None, strict: bool, chosen: Sequence[Path], root: Path) -> dict[str, Any]:
+    """What --data-dir and --strict set, in those notebooks that have the parameter. Raises RunError if none has."""
+    wishes: dict[str, Any] = {} if data_dir is None else {"data_dir": written(data_dir, root)}
+    wishes |= {"strict": True} if strict else {}
+    for name in wishes:
+        if not any(name in read_parameters(notebook) for notebook in chosen):
+            option, named = "--" + name.replace("_", "-"), ", ".join(notebook.stem for notebook in chosen)
+            raise RunError(
+                f"{option} has no meaning for {named}: no images are read there (no parameter {name!r}); leave it out"
+            )
+    return wishes
+
+
+def _of_the_runner(notebook: Path, run: Path, wishes: dict[str, Any], root: Path) -> dict[str, Any]:
+    known = read_parameters(notebook)
+    return {"measure": True, "results": written(run, root)} | {n: value for n, value in wishes.items() if n in known}
 
 
 def _check_writable(folder: Path) -> None:

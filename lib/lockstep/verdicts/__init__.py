@@ -1,5 +1,6 @@
 """From records to verdicts: one function per kind of claim, named in `data/published/claims.csv`."""
 
+from lockstep.verdicts import baselines as _baselines
 from lockstep.verdicts import resources as _resources
 from lockstep.verdicts import speed as _speed
 from lockstep.verdicts.rules import (
@@ -26,4 +27,4 @@ __all__ = [
     "judge",
 ]
 
-_ = (_speed, _resources)  # imported for what they register
+_ = (_baselines, _speed, _resources)  # imported for what they register

@@ -1,0 +1,49 @@
+"""Small data sets of real photo files, and files that only claim to be photos."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+SPLITS = ("train", "test")
+
+
+def picture(seed: int, width: int = 40, height: int = 32) -> Image.Image:
+    """Noise: no two seeds give the same pixels."""
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+def photo_set(folder: Path, train: int = 20, test: int = 20, classes: Iterable[str] = ("a", "b")) -> Path:
+    """`folder`/{train,test}/<class>/<number>.jpg, all different; returns `folder`."""
+    seed = 0
+    for split, count in zip(SPLITS, (train, test), strict=True):
+        for name in classes:
+            (folder / split / name).mkdir(parents=True)
+            for number in range(count):
+                picture(seed := seed + 1).save(folder / split / name / f"{number:02d}.jpg")
+    return folder
+
+
+def truncate(path: Path) -> None:
+    """The header stays sound, and half of the picture is missing."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def huge_png(path: Path, side: int = 20_000) -> None:
+    """A whole, valid PNG of one bit per pixel: some 50 kB that would fill 1.2 GB as RGB."""
+
+    def block(kind: bytes, content: bytes) -> bytes:
+        return len(content).to_bytes(4) + kind + content + zlib.crc32(kind + content).to_bytes(4)
+
+    packer = zlib.compressobj(1)
+    row = bytes(1 + -(-side // 8))
+    packed = b"".join(packer.compress(row * 100) for _ in range(side // 100)) + packer.flush()
+    header = side.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + block(b"IHDR", header) + block(b"IDAT", packed) + block(b"IEND", b"")
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""The tables of one node: gains over the rung below, ceilings from measured roofs, and operators against them."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from fake_single_node import BASE_SPEED, FLOPS, NO_UNITS, PEAK, operators, records
+
+from lockstep.baselines import decode_table, flops_per_image, ladder_table, operator_table, roof_table
+from lockstep.records import COLUMNS
+
+
+def rung(table: pd.DataFrame, name: str, use_case: str = "SimpleBig", variant: str = "a") -> pd.Series:
+    found = table[(table["strategy"] == name) & (table["use_case"] == use_case) & (table["variant"] == variant)]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_speedup_is_over_the_baseline_and_gain_over_the_rung_below() -> None:
+    table = ladder_table(records())
+    fused = rung(table, "fused")
+    assert fused["speedup"] == pytest.approx(1.9) and fused["gain"] == pytest.approx(1.9 / 1.8)
+    assert (fused["low"], fused["high"]) == (pytest.approx(1.9), pytest.approx(1.9)), "paired per round"
+    assert fused["difference"] and fused["rounds"] == 5
+    assert pd.isna(rung(table, "sequential")["gain"])
+
+
+def test_a_gain_within_the_noise_is_no_difference() -> None:
+    """The A/A pair differs by 1 %; a rung that gains 0.5 % has gained nothing that can be told."""
+    frame = records()
+    frame.loc[frame["strategy"] == "allocator", "images_per_second"] /= 1.8 / (1.6 * 1.005)
+    row = rung(ladder_table(frame), "allocator")
+    assert row["gain"] == pytest.approx(1.005) and not row["difference"]
+
+
+def test_a_rung_that_did_not_run_says_why_and_the_next_is_compared_with_the_last_that_did() -> None:
+    frame = records()
+    lost = frame["strategy"] == "allocator"
+    frame.loc[lost, "status"], frame.loc[lost, "reason"] = "failed", "rank 0 raised MemoryError"
+    table = ladder_table(frame)
+    assert rung(table, "allocator")["reason"] == "rank 0 raised MemoryError"
+    assert pd.isna(rung(table, "allocator")["speedup"])
+    assert rung(table, "fused")["gain"] == pytest.approx(1.9 / 1.6)
+    assert rung(table, "bfloat16")["reason"] == NO_UNITS
+
+
+def test_a_gpu_is_no_ingredient_of_the_cpu() -> None:
+    frame = records()
+    on_gpu = frame["device"] == "cuda"
+    frame.loc[on_gpu, "status"], frame.loc[on_gpu, "images_per_second"] = "ok", 900.0
+    row = rung(ladder_table(frame), "cuda")
+    assert row["speedup"] > 1 and pd.isna(row["gain"])
+
+
+def test_the_ceiling_is_the_peak_of_the_cores_that_a_rung_uses() -> None:
+    table = ladder_table(records())
+    alone = PEAK[1] / (FLOPS["SimpleBig"] * BASE_SPEED["SimpleBig"])
+    assert rung(table, "sequential")["ceiling"] == pytest.approx(alone)
+    assert rung(table, "channels_last")["ceiling"] == pytest.approx(2 * alone)
+    of_peak = FLOPS["SimpleBig"] * BASE_SPEED["SimpleBig"] * 2.0 / PEAK[2]
+    assert rung(table, "channels_last")["of_peak"] == pytest.approx(of_peak)
+    assert (table["speedup"].dropna() <= table["ceiling"].dropna()).all()
+
+
+def test_without_roofs_or_a_profile_there_is_no_ceiling() -> None:
+    for missing in ("machine", "profile"):
+        frame = records()
+        table = ladder_table(frame[frame["experiment"] != missing])
+        assert table["ceiling"].isna().all() and table["speedup"].notna().any()
+
+
+def test_roofs_and_where_they_meet() -> None:
+    table = roof_table(records())
+    assert list(table["status"]) == ["ok", "ok", "skipped", "skipped"]
+    all_cores = table[(table["strategy"] == "roof") & (table["precision"] == "float32")].iloc[0]
+    assert all_cores["ridge"] == pytest.approx(12.0) and all_cores["cores"] == 2
+    assert table[table["status"] == "skipped"]["reason"].eq(NO_UNITS).all()
+
+
+def test_operators_against_the_roofs() -> None:
+    table = operator_table(records(), operators())
+    row = table[(table["use_case"] == "SimpleBig") & (table["operators"] == "convolution")].iloc[0]
+    # In the median round all is 1.2 times slower than in the first, machine and operators alike.
+    seconds = 4e9 * 32 / (0.5 * PEAK[2]) * 0.6 * 1.2
+    assert row["seconds"] == pytest.approx(seconds)
+    assert row["flops_per_second"] == pytest.approx(4e9 * 32 * 0.8 / seconds)
+    assert row["of_peak"] == pytest.approx(4e9 * 32 * 0.8 / seconds / (PEAK[2] / 1.2))
+    assert row["intensity"] == pytest.approx(4e9 * 32 * 0.8 / 1e9)
+    assert not (table["strategy"] == "copies").any(), "a profile that was skipped has no operators"
+
+
+def test_flops_of_a_use_case() -> None:
+    assert flops_per_image(records(), "ComplexSmall") == 90e9
+    assert flops_per_image(records(), "Pneumonia") is None
+
+
+def test_decoding() -> None:
+    (row,) = decode_table(records()).to_dict("records")
+    assert row["photos_per_second"] == pytest.approx(500 / 1.2)
+    assert row["cores_fed"] == pytest.approx(25.0)
+
+
+def test_no_records() -> None:
+    nothing = pd.DataFrame(columns=list(COLUMNS))
+    for table in (ladder_table(nothing), roof_table(nothing), decode_table(nothing)):
+        assert table.empty

@@ -1,0 +1,90 @@
+"""Figures of notebook 01: every number of their tables is drawn, what was not measured says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from fake_single_node import NO_UNITS, operators, records, resources
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from lockstep import baselines, figures
+from lockstep.figures import FIGURES, render_all
+
+NOTEBOOK = "01_single_node_baselines"
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
+    tables = {"operators": operators(), "resources": resources()}
+    once = render_all(NOTEBOOK, records(), tables, tmp_path / "a")
+    again = render_all(NOTEBOOK, records(), tables, tmp_path / "b")
+    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
+    table = baselines.ladder_table(records())
+    figure = figures.ladder_bars(table, "title")
+    shown = texts(figure)
+    assert "1.90  (gain 1.06 [1.06, 1.06])" in shown and "1.00" in shown
+    assert shown.count(f"skipped: {NO_UNITS}") == 4, "two rungs of two use cases"
+    assert shown.count("skipped: no CUDA device") == 2
+    ceilings = [c for axis in figure.axes for c in axis.collections if c.get_linestyle()[0][1]]
+    assert len(ceilings) == table["ceiling"].notna().sum()
+    big = figure.axes[1]
+    assert "SimpleBig (real photos, 32 images per step)" in [big.get_title(loc="left")]
+
+
+def test_parts_of_a_step_add_up_to_its_mark() -> None:
+    table = baselines.ladder_table(records())
+    figure = figures.step_stack(table, "title")
+    for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
+        own = table[table["use_case"] == use_case].reset_index(drop=True)
+        ends = {
+            round(bar.get_y() + bar.get_height() / 2): bar.get_x() + bar.get_width()
+            for bar in axis.patches if bar.get_width() > 0
+        }  # fmt: skip
+        assert ends == {y: pytest.approx(step) for y, step in enumerate(own["step_seconds"]) if step > 0}
+
+
+def test_the_roofline_holds_the_roofs_and_what_computes() -> None:
+    roofs, kinds = baselines.roof_table(records()), baselines.operator_table(records(), operators())
+    figure = figures.roofline(roofs, kinds, "title")
+    (axis,) = figure.axes
+    assert axis.get_title(loc="left") == "float32, 2 cores", "no panel for what was skipped"
+    (roof, *points) = axis.lines
+    assert max(roof.get_ydata()) == pytest.approx(240 / 1.2)
+    drawn = sorted(float(point.get_ydata()[0]) for point in points)
+    assert drawn == pytest.approx(sorted(kinds[kinds["flops_per_second"] > 0]["flops_per_second"] / 1e9))
+
+
+def test_operators_say_how_near_their_roof_they_are() -> None:
+    kinds = baselines.operator_table(records(), operators())
+    shown = texts(figures.operator_bars(kinds, "title"))
+    first = kinds.iloc[0]
+    assert f"60.0%  ({first['of_peak']:.0%} of the matrix peak)" in shown
+    relu = kinds[kinds["operators"] == "ReLU"].iloc[0]
+    assert f"3.0%  ({relu['of_bandwidth']:.0%} of the copy bandwidth)" in shown
+
+
+@pytest.mark.parametrize("name", list(FIGURES[NOTEBOOK]))
+def test_nothing_to_draw_is_said(name: str) -> None:
+    nothing = records().iloc[:0]
+    assert texts(FIGURES[NOTEBOOK][name](nothing, {}))[0] in (
+        "no records of this experiment",
+        "no resource traces are stored",
+    )
+
+
+def test_only_skipped_roofs() -> None:
+    frame = records()
+    figure = figures.roofline(
+        baselines.roof_table(frame[frame["precision"] == "bfloat16"]), pd.DataFrame(), "How near the machine's roofs"
+    )
+    assert "no records of this experiment" in texts(figure)

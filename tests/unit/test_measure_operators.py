@@ -1,0 +1,106 @@
+"""FLOP and bytes are counted as an analysis by hand gives them; a profile shares a pass out over kinds of operators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import tiny
+from lockstep.groups.threads import ThreadGroup
+from lockstep.job import Job
+from lockstep.loop import Site
+from lockstep.measure.operators import KINDS, OTHER, count, flops_per_image, kind_of, run_profile
+from lockstep.models import alexnet, vgg16
+from lockstep.usecases import UseCase
+
+BATCH = 3
+
+
+def one_layer() -> nn.Module:
+    """8 x 8 images, 2 channels -> 6 x 6, 5 channels -> 3 classes."""
+    return nn.Sequential(nn.Conv2d(2, 5, 3, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(180, 3, bias=False))
+
+
+def test_flops_of_forward_and_backward_by_hand() -> None:
+    found = count(one_layer, (2, 8, 8), BATCH)
+    forward = 2 * BATCH * (5 * 6 * 6) * (2 * 3 * 3)
+    # The images need no gradient, so the convolution's backward pass computes the weights' only.
+    assert found.flops["convolution"] == 2 * forward
+    product = 2 * BATCH * 180 * 3
+    assert found.flops["matrix product"] == 3 * product
+    assert found.total_flops == 2 * forward + 3 * product
+
+
+def test_bytes_are_operands_and_results() -> None:
+    found = count(one_layer, (2, 8, 8), BATCH)
+    activation = 4 * BATCH * 180
+    # Forward: one read, one written. Backward: the result and its gradient read, the new gradient written.
+    assert found.moved["ReLU"] == 5 * activation
+    assert found.moved["matrix product"] > 0 and found.moved["pooling"] == 0
+
+
+def test_views_move_nothing() -> None:
+    def views() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (4, 4)), nn.Flatten(), nn.Linear(16, 2))
+
+    plain = count(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), (1, 4, 4), BATCH)
+    assert count(views, (1, 4, 4), BATCH).moved == plain.moved
+
+
+@pytest.mark.parametrize(("model", "multiplications"), [(alexnet, 0.71e9), (vgg16, 15.47e9)])
+def test_the_papers_networks_have_their_known_size(model: object, multiplications: float) -> None:
+    """Multiplications of a forward pass as published for 1,000 classes: 0.71 and 15.5 billion (torchvision)."""
+
+    class Twenty(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = model(1000)  # type: ignore[operator]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.net(x)
+
+    with torch.device("meta"), torch.no_grad():
+        first = next(p for p in model(1000).parameters())  # type: ignore[operator]
+    side = 55 if model is alexnet else 224
+    no_image_gradient = 2 * side * side * first.numel()
+    # Backward is twice forward, but for the gradient of the images, which nobody asks for.
+    whole = flops_per_image(UseCase("own", Twenty), (3, 224, 224))
+    assert (whole + no_image_gradient) / 6 == pytest.approx(multiplications, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [
+        ("aten::mkldnn_convolution", "convolution"),
+        ("aten::convolution_backward", "convolution"),
+        ("aten::addmm", "matrix product"),
+        ("aten::mm", "matrix product"),
+        ("aten::max_pool2d_with_indices_backward", "pooling"),
+        ("aten::threshold_backward", "ReLU"),
+        ("aten::clamp_min_", "ReLU"),
+        ("aten::relu_", "ReLU"),
+        ("aten::copy_", "copies and casts"),
+        ("aten::_to_copy", "copies and casts"),
+        ("aten::mul", OTHER),
+    ],
+)
+def test_kinds(operator: str, kind: str) -> None:
+    assert kind_of(operator) == kind
+
+
+def test_a_profiled_pass_is_shared_out() -> None:
+    job = Job(use_case="own", experiment="profile", global_batch_size=8, warmup_steps=1, strategy="own")
+    case = tiny.case()
+    trace = run_profile(job, ThreadGroup.of(1)[0], Site(use_case=case))
+    table = {row["operators"]: row for row in trace.tables["operators"]}
+    assert list(table) == [*(name for name, _ in KINDS), OTHER]
+    assert sum(float(row["share"]) for row in table.values()) == pytest.approx(1)
+    for kind in ("convolution", "matrix product", "ReLU"):
+        assert float(table[kind]["seconds"]) > 0 and float(table[kind]["calls"]) > 0, kind
+    counted = count(tiny.net, (3, 7, 6), 8)
+    assert table["convolution"]["flops"] == counted.flops["convolution"] > 0
+    convolutions = float(table["convolution"]["flops"]) / float(table["convolution"]["seconds"])
+    assert trace.scores["flops_per_second"] == pytest.approx(convolutions)
+    assert trace.scores["flops_per_image"] == flops_per_image(case, (3, 7, 6))
+    assert trace.steps == [], "a profiled step is no measurement of speed"
