@@ -176,6 +176,16 @@ def aa_interval(records: pd.DataFrame, conditions: Conditions = BASELINE, measur
     return ratio_with_interval(records, {**conditions, "variant": "b"}, {**conditions, "variant": "a"}, measure)
 
 
+def aa_or_none(
+    records: pd.DataFrame, conditions: Conditions = BASELINE, measure: str = "images_per_second"
+) -> Ratio | None:
+    """`aa_interval`, or None where the records hold no such pair."""
+    try:
+        return aa_interval(records, conditions, measure)
+    except AnalysisError:
+        return None
+
+
 def is_difference(ratio: Ratio, aa: Ratio | None = None) -> bool:
     """Whether a ratio may be called a difference from 1.
 

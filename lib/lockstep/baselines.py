@@ -16,19 +16,18 @@ from lockstep.analysis import (
     BASELINE,
     AnalysisError,
     Ratio,
-    aa_interval,
+    aa_or_none,
     interval_of,
     is_difference,
     per_round,
     ratio_with_interval,
     select,
 )
-from lockstep.ladder import EXPERIMENT, RUNGS
+from lockstep.ladder import AA_RUNG, EXPERIMENT, ROOF, ROOF_1_CORE, RUNGS
 from lockstep.summaries import cells, outcome
 
 PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds")
 """What a step of one worker is made of."""
-ROOF, ROOF_1_CORE = "roof", "roof_1_core"
 
 
 def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -51,7 +50,7 @@ def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
         below = before.get(cell["use_case"]) if cell["variant"] == "a" and cell["device"] == "cpu" else None
         gain = _ratio(records, cell, below) if below else None
         row |= _columns(speedup, "speedup", "low", "high") | _columns(gain, "gain", "gain_low", "gain_high")
-        row |= {"difference": gain is not None and is_difference(gain, _noise(records, base))}
+        row |= {"difference": gain is not None and is_difference(gain, _noise(records, cell))}
         row |= _against_peak(records, cell, base)
         row |= {"rounds": speedup.rounds if speedup else 0, "status": status, "reason": reason}
         table.append(row)
@@ -68,8 +67,12 @@ _MEDIANS = ("images_per_second", "step_seconds", *PARTS, "epoch_seconds", "train
 
 
 def _median(rows: pd.DataFrame, name: str) -> float:
-    values = rows.loc[rows["status"] == "ok", name].astype(float).dropna()
-    return float(values.median()) if len(values) else np.nan
+    return _middle(rows.loc[rows["status"] == "ok", name])
+
+
+def _middle(values: pd.Series) -> float:
+    known = values.astype(float).dropna()
+    return float(known.median()) if len(known) else np.nan
 
 
 def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) -> Ratio | None:
@@ -84,11 +87,10 @@ def _columns(ratio: Ratio | None, *names: str) -> dict[str, float]:
     return dict(zip(names, values, strict=True))
 
 
-def _noise(records: pd.DataFrame, base: dict[str, Any]) -> Ratio | None:
-    try:
-        return aa_interval(records, {name: value for name, value in base.items() if name != "variant"})
-    except AnalysisError:
-        return None
+def _noise(records: pd.DataFrame, cell: dict[str, Any]) -> Ratio | None:
+    """The A/A pair of the cell's use case: the first rung on all cores stands twice."""
+    pair = {"experiment": EXPERIMENT, "use_case": cell["use_case"], "strategy": AA_RUNG}
+    return aa_or_none(records, pair)
 
 
 def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
@@ -144,10 +146,10 @@ def operator_table(records: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFra
         same = (operators["use_case"] == cell["use_case"]) & (operators["strategy"] == cell["strategy"])
         peak, bandwidth = (_roof_median(records, cell, name) for name in _ROOFS)
         for kind, rows in operators[same].groupby("operators", sort=False):
-            seconds, flops, moved = (float(rows[name].astype(float).median()) for name in ("seconds", "flops", "bytes"))
+            seconds, flops, moved = (_middle(rows[name]) for name in ("seconds", "flops", "bytes"))
             row = {name: cell[name] for name in ("use_case", "strategy", "precision", "data_source")}
             row |= {"global_batch_size": cell["global_batch_size"], "cores": cell["threads_per_worker"]}
-            row |= {"operators": kind, "seconds": seconds, "share": float(rows["share"].astype(float).median())}
+            row |= {"operators": kind, "seconds": seconds, "share": _middle(rows["share"])}
             rate, speed = (flops / seconds, moved / seconds) if seconds else (np.nan, np.nan)
             row |= {"flops_per_second": rate, "of_peak": rate / peak, "bytes_per_second": speed}
             row |= {"of_bandwidth": speed / bandwidth, "intensity": flops / moved if moved else np.nan}

@@ -31,7 +31,7 @@ Values = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder of real images; without it LOCKSTEP_DATA, else the synthetic stand-in.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Run folder; without it results/runs/<profile>.")]
+Out = Annotated[Path | None, typer.Option(help="Run folder; without it results/runs/<profile>, or default.")]
 Reference = Annotated[bool, typer.Option("--reference", help="Write to results/reference, which is committed.")]
 Strict = Annotated[
     bool, typer.Option("--strict", help="An unreadable photo stops the run; without it: left out and counted.")
@@ -120,12 +120,12 @@ def report(
     """Published, measured and verdict side by side, from a run's records alone."""
     with _clear_ends():
         from lockstep.files import write_atomically
-        from lockstep.report import fill_tables, report_all
+        from lockstep.report import fill_file, report_all
 
         root = _run_folder(results)
         _measured(root)
         if fill is not None:
-            write_atomically(fill, fill_tables(fill.read_text(encoding="utf-8"), root))
+            fill_file(fill, root)
             typer.echo(f"report: tables of {fill}")
             return
         text = report_all(root)

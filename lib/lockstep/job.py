@@ -8,6 +8,7 @@ of `records.csv`, in this order.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -133,6 +134,15 @@ class Job:
         """Short name for progress and errors."""
         size = f"{self.workers}x{self.threads_per_worker}"
         return f"{self.use_case} {self.strategy} {size} {self.precision} {self.input} batch {self.global_batch_size}"
+
+
+def of_use_case(values: Mapping[str, Any], use_case: str, name: str) -> Any:
+    """The value of a notebook's parameter `name` that holds one for each use case. Raises JobError if it has none."""
+    if use_case not in values:
+        raise JobError(
+            f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of use_cases"
+        )
+    return values[use_case]
 
 
 def _at_least(name: str, value: Any, least: int) -> None:

@@ -64,7 +64,7 @@ MEASUREMENTS: dict[str, Column] = {
     "epoch_seconds": Column("number", "s", meaning="derived: images / images_per_second"),
     "startup_seconds": Column("number", "s", meaning="building replica and sync, not in step_seconds"),
     "bytes_sent": Column("number", "B", meaning="per step and rank, handed to the transport"),
-    "bandwidth_bytes_per_second": Column("number", "B/s", meaning="copy bandwidth of a core, read + written"),
+    "bandwidth_bytes_per_second": Column("number", "B/s", meaning="copy bandwidth of the row's cores, read + written"),
     "flops_per_second": Column("number", "1/s", meaning="of a large matrix product; in a profile: of the convolutions"),
     "flops_per_image": Column("number", meaning="counted: forward and backward pass, matrix products and convolutions"),
     "peak_pss_bytes": Column("number", "B", meaning="proportional set size of all workers together, peak"),
@@ -102,6 +102,10 @@ ADDED = (
 
 TABLES = ("resources", "operators")
 """Traced tables that may stand beside `records.csv`."""
+TEXTS_OF_TABLES = ("experiment", "use_case", "strategy", "device", "operators")
+"""Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
+
+_HEADER = ",".join(COLUMNS) + "\n"
 
 Row = dict[str, Any]
 
@@ -230,6 +234,9 @@ class RunFolder:
         self._lock.close()
 
     def _check_resumable(self) -> None:
+        path = self.path / "records.csv"
+        if path.is_file() and not path.read_text().startswith(_HEADER):
+            raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
         if not (self.path / "run.json").is_file():
             return
         stored = read_run(self.path)
@@ -264,10 +271,7 @@ class RunFolder:
         frame = pd.DataFrame(rows, columns=list(COLUMNS))
         text = frame.to_csv(index=False, header=False)
         path = self.path / "records.csv"
-        header = ",".join(COLUMNS) + "\n"
-        before = path.read_text() if path.is_file() else header
-        if not before.startswith(header):
-            raise RecordError(f"{path} was written before columns were added; give another folder with --out")
+        before = path.read_text() if path.is_file() else _HEADER
         write_atomically(path, before + text)
 
 
@@ -280,5 +284,9 @@ def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
 def read_table(folder: str | Path, name: str) -> pd.DataFrame | None:
     """`<folder>/<name>.csv` of a traced run (one of TABLES), or None where nothing was traced."""
     path = Path(folder) / f"{name}.csv"
-    # Exact numbers: the table is read and written again for every round.
-    return pd.read_csv(path, keep_default_na=False, float_precision="round_trip") if path.is_file() else None
+    if not path.is_file():
+        return None
+    numbers = [column for column in pd.read_csv(path, nrows=0).columns if column not in TEXTS_OF_TABLES]
+    # Exact numbers: the table is read and written again for every round. "none" and "" are texts, never missing ones.
+    missing = {column: [""] for column in numbers}
+    return pd.read_csv(path, keep_default_na=False, na_values=missing, float_precision="round_trip")

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.catalogue import PAPERS, Notebook, catalogue
+from lockstep.files import write_atomically
 from lockstep.published import read_claims
 from lockstep.records import COLUMNS, read_records, read_table
 from lockstep.targets import TARGETS, target_table
@@ -22,6 +23,11 @@ HEADINGS |= {"measured": "Measured", "verdict": "Verdict", "reason": "Why"}
 _UNITS = {"times": " times", "percent": " %", "percentage points": " percentage points"}
 HEADLINES = ("s2m-gpu-better-than-cpu", "s2m-processes-beat-threads", "s2m-table1-cpu-multi-simplebig", "s2m-ram-lower")
 """The claims that the README shows, of the notebooks that are built."""
+
+
+class ReportError(ValueError):
+    """A Markdown file whose tables can't be made; the message names the file or the table, and the fix."""
+
 
 Judged = tuple[dict[str, Any], Verdict]
 """A row of the claims ledger, and what records say about it."""
@@ -145,16 +151,39 @@ def report_all(results_root: str | Path) -> str:
 def fill_tables(text: str, results_root: str | Path) -> str:
     """`text` (Markdown) with each `<!-- table:NAME -->` ... `<!-- /table -->` block made anew from stored records.
 
-    NAME is a key of TABLES. Raises ValueError for another name, RecordError where the records can't be read.
+    NAME is a key of TABLES. Raises ReportError for another name or a block without its end, RecordError where the
+    records can't be read.
     """
+    for name in (names := re.findall(r"<!-- table:(.*?) -->", text)):
+        if name not in TABLES:
+            raise ReportError(f"table {name!r} does not exist; there are: {', '.join(TABLES)}")
 
     def filled(block: re.Match[str]) -> str:
-        name = block["name"]
-        if name not in TABLES:
-            raise ValueError(f"table {name!r} does not exist; there are: {', '.join(TABLES)}")
-        return f"<!-- table:{name} -->\n{TABLES[name](Path(results_root))}\n<!-- /table -->"
+        return f"<!-- table:{block['name']} -->\n{TABLES[block['name']](Path(results_root))}\n<!-- /table -->"
 
-    return re.sub(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", filled, text, flags=re.DOTALL)
+    found, blocks = re.subn(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", filled, text, flags=re.DOTALL)
+    if blocks < len(names):
+        raise ReportError(
+            f"{len(names)} tables begin and only {blocks} end; write <!-- /table --> on a line of its own after each of "
+            f"{', '.join(names)}"
+        )
+    return found
+
+
+def fill_file(path: Path, results_root: str | Path) -> None:
+    """`fill_tables` on a file, in place. Raises ReportError for a file that can't be read or holds no such block."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ReportError(f"{path} can't be read ({why}); give --fill an existing Markdown file") from error
+    if "<!-- table:" not in text:
+        wanted = " or ".join(f"<!-- table:{name} --> … <!-- /table -->" for name in TABLES)
+        raise ReportError(f"{path} holds no table to fill; write {wanted} where it shall stand")
+    try:
+        write_atomically(path, fill_tables(text, results_root))
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from error
 
 
 def targets_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
@@ -163,7 +192,7 @@ def targets_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
     for row in target_table(records, notebook).to_dict("records"):
         missing = pd.isna(row["ratio"])
         measured = "" if missing else f"{row['ratio']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
-        reached = f"{row['reached']}: {row['reason']}" if missing else row["reached"]
+        reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if records.empty:
             reached = NOT_YET
         rows.append({"what": row["target"], "aim": f"≥ {row['bar']:g}", "measured": measured, "reached": reached})

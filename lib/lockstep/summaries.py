@@ -12,7 +12,7 @@ from lockstep.analysis import (
     AnalysisError,
     Conditions,
     Ratio,
-    aa_interval,
+    aa_or_none,
     interval_of,
     is_difference,
     paired_ratios,
@@ -65,11 +65,13 @@ def outcome(rows: pd.DataFrame) -> tuple[str, str]:
     return "ok", f"{len(bad)} of {len(rows)} rounds {bad['status'].iloc[0]}: {reasons}"
 
 
-def _median(rows: pd.DataFrame, name: str) -> float:
+def median_of(rows: pd.DataFrame, name: str) -> float:
+    """The median of a column over a cell's ok rows; NaN where there is none."""
     return float(rows.loc[rows["status"] == "ok", name].astype(float).median())
 
 
-def _ratio_columns(ratio: Ratio | None, name: str = "speedup") -> dict[str, float]:
+def ratio_columns(ratio: Ratio | None, name: str = "speedup") -> dict[str, float]:
+    """A ratio as columns: `name`, low, high; NaN without one."""
     values = (ratio.median, ratio.low, ratio.high) if ratio else (np.nan,) * 3
     return dict(zip((name, "low", "high"), values, strict=True))
 
@@ -95,15 +97,15 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
         if status == "ok" and wanted is not None:
             try:
                 ratio = ratio_with_interval(records, cell, wanted, "images_per_second")
-                aa = _aa_or_none(records, {k: v for k, v in wanted.items() if k != "variant"})
+                aa = aa_or_none(records, {k: v for k, v in wanted.items() if k != "variant"})
             except AnalysisError as error:
                 reason = f"{reason}; {error}".strip("; ")
         table.append(
             {name: cell[name] for name in SHOWN}
-            | _ratio_columns(ratio)
+            | ratio_columns(ratio)
             | {
-                "images_per_second": _median(rows, "images_per_second"),
-                "step_seconds": _median(rows, "step_seconds"),
+                "images_per_second": median_of(rows, "images_per_second"),
+                "step_seconds": median_of(rows, "step_seconds"),
                 "base": str(base.get("strategy", "")) if ratio else "",
                 "base_step_seconds": float(select(records, wanted)["step_seconds"].median()) if wanted else np.nan,
                 "rounds": ratio.rounds if ratio else int((rows["status"] == "ok").sum()),
@@ -137,19 +139,12 @@ def scaling_table(records: pd.DataFrame, experiment: str = "scaling", most_cores
     return table.assign(cores=(table["workers"] * table["cores_per_worker"]).clip(upper=most_cores))
 
 
-def _aa_or_none(records: pd.DataFrame, conditions: Conditions) -> Ratio | None:
-    try:
-        return aa_interval(records, conditions)
-    except AnalysisError:
-        return None
-
-
 def memory_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFrame:
     """Peak memory (PSS, bytes) per cell, of all workers together and per worker: peak_pss_bytes / workers."""
     table = []
     for cell, rows in cells(records, experiment):
         status, reason = outcome(rows)
-        total = _median(rows, "peak_pss_bytes")
+        total = median_of(rows, "peak_pss_bytes")
         row = {name: cell[name] for name in SHOWN}
         row |= {"peak_pss_bytes": total, "pss_per_worker_bytes": total / cell["workers"]}
         table.append(row | {"status": status, "reason": reason})
@@ -162,7 +157,7 @@ def phase_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFra
     table = []
     for cell, rows in cells(records, experiment):
         status, reason = outcome(rows)
-        row = {name: cell[name] for name in SHOWN} | {name: _median(rows, name) for name in (*PHASES, "step_seconds")}
+        row = {name: cell[name] for name in SHOWN} | {name: median_of(rows, name) for name in (*PHASES, "step_seconds")}
         table.append(row | {"status": status, "reason": reason})
     return pd.DataFrame(table)
 
@@ -180,7 +175,7 @@ def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFram
         if cell["input"] != "jpeg":
             continue
         status, reason = outcome(rows)
-        row = {name: cell[name] for name in SHOWN} | {"images_per_second": _median(rows, "images_per_second")}
+        row = {name: cell[name] for name in SHOWN} | {"images_per_second": median_of(rows, "images_per_second")}
         ratio = bound = None
         try:
             memory = {**cell, "input": "memory"}
@@ -188,7 +183,7 @@ def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFram
             bound = _of_bound(records, cell, memory) if cell["threads_per_worker"] >= cell["cores_per_worker"] else None
         except AnalysisError as error:
             reason = reason or str(error)
-        row |= _ratio_columns(ratio, "ratio")
+        row |= ratio_columns(ratio, "ratio")
         row |= {"of_bound": bound.median if bound else np.nan}
         row |= {"of_bound_low": bound.low if bound else np.nan, "of_bound_high": bound.high if bound else np.nan}
         row |= {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason}
@@ -225,7 +220,7 @@ def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: st
                 reason = reason or str(error)
         row = {name: cell[name] for name in SHOWN}
         row |= dict(zip(("seconds", "seconds_low", "seconds_high"), seconds, strict=True))
-        row |= _ratio_columns(ratio, "times_base") | {"base": base, "status": status, "reason": reason}
+        row |= ratio_columns(ratio, "times_base") | {"base": base, "status": status, "reason": reason}
         table.append(row)
     return pd.DataFrame(table)
 
@@ -247,7 +242,7 @@ def gil_table(records: pd.DataFrame, experiment: str = "scaling") -> pd.DataFram
             ratio = ratio_with_interval(records, other, cell, "images_per_second")
         except AnalysisError as error:
             reason = reason or str(error)
-        row = {name: cell[name] for name in SHOWN if name != "strategy"} | _ratio_columns(
+        row = {name: cell[name] for name in SHOWN if name != "strategy"} | ratio_columns(
             ratio, "processes_over_threads"
         )
         row |= {"rounds": ratio.rounds if ratio else 0, "difference": ratio is not None and is_difference(ratio)}

@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis import AnalysisError, Ratio, interval_of, per_round, ratio_with_interval, select
+from lockstep.analysis import MIN_ROUNDS, AnalysisError, Ratio, interval_of, per_round, ratio_with_interval, select
 from lockstep.summaries import input_table, outcome
+from lockstep.verdicts import NOT_MEASURABLE, NOT_YET
 
 _TABLE1 = {"experiment": "table1", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
+TOO_FEW = "too few rounds"
 BEST = "best"
 """As a numerator's strategy: the one with the highest median, among those that ran."""
 
@@ -90,10 +92,10 @@ TARGETS: dict[str, tuple[Target, ...]] = {
 
 def target_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
     """One row per target of a notebook: its bar, the measured ratio with its 95 % interval, and whether the median
-    reaches it.
+    reaches it: yes, no, or TOO_FEW.
 
-    A target whose cells are skipped or missing says why instead of a number. Raises KeyError for a notebook without
-    targets.
+    A target whose cells were skipped is NOT_MEASURABLE, one whose cells failed or are missing NOT_YET; both say why
+    instead of a number. Raises KeyError for a notebook without targets.
     """
     rows = [_row(target.name, target.bar, *_measure(records, target)) for target in TARGETS[notebook]]
     if notebook == "02_threads_vs_processes":
@@ -108,7 +110,8 @@ def best_strategy(records: pd.DataFrame, conditions: dict[str, Any]) -> str | No
     return None if medians.empty else str(medians.idxmax())
 
 
-def _measure(records: pd.DataFrame, target: Target) -> tuple[Ratio | None, str]:
+def _measure(records: pd.DataFrame, target: Target) -> tuple[Ratio | None, str, str]:
+    """The ratio, or None and in its place a word and a reason."""
     above = target.shared | target.numerator
     below = None if target.denominator is None else target.shared | target.denominator
     if above.get("strategy") == BEST:
@@ -120,32 +123,46 @@ def _measure(records: pd.DataFrame, target: Target) -> tuple[Ratio | None, str]:
             values = per_round(records, above, target.measure)
             if values.empty:
                 raise AnalysisError("no ok row")
-            return interval_of(values), ""
-        return ratio_with_interval(records, above, below, target.measure), ""
-    except AnalysisError:
-        sides = [side for side in (above, below) if side is not None]
-        held = pd.concat([select(records, side, status=None) for side in sides])
-        # Of what did not run only: an ok row's remark explains nothing.
-        reasons = [outcome(rows)[1] for _, rows in held[held["status"] != "ok"].groupby("status")]
-        return None, next((reason for reason in reasons if reason), "not in these records")
+            return interval_of(values), "", ""
+        return ratio_with_interval(records, above, below, target.measure), "", ""
+    except AnalysisError as error:
+        sides = [select(records, side, status=None) for side in (above, below) if side is not None]
+        return None, *_why_not(sides, str(error))
+
+
+def _why_not(sides: list[pd.DataFrame], otherwise: str) -> tuple[str, str]:
+    """The word and the reason for a target without a number, from the rows that each of its sides has."""
+    # Of what did not run only: an ok row's remark explains nothing.
+    lacking = [outcome(rows) if len(rows) else ("missing", "") for rows in sides if not (rows["status"] == "ok").any()]
+    reasons = dict(reversed(lacking))  # of several with the same status, the first one's
+    if "skipped" in reasons:
+        return NOT_MEASURABLE, reasons["skipped"]
+    if "failed" in reasons:
+        return NOT_YET, reasons["failed"]
+    return NOT_YET, "not in these records" if lacking else otherwise
 
 
 def _bound_row(records: pd.DataFrame) -> dict[str, Any]:
     name = "JPEG over 1 / (compute + decode), all cores busy"
+    rows = records[(records["experiment"] == "input") & (records["use_case"] == "SimpleBig")]
     try:
-        table = input_table(records[records["use_case"] == "SimpleBig"])
+        table = input_table(rows)
     except AnalysisError:
         table = pd.DataFrame()
     busy = table[table["of_bound"].notna()] if len(table) else table
     if busy.empty:
-        return _row(name, 0.95, None, "not in these records")
+        rows = rows[rows["threads_per_worker"] >= rows["cores_per_worker"]]
+        return _row(name, 0.95, None, *_why_not([rows], "no round holds JPEG and memory"))
     worst = busy.sort_values("of_bound").iloc[0]
     ratio = Ratio(worst["of_bound"], worst["of_bound_low"], worst["of_bound_high"], int(worst["rounds"]))
-    return _row(name, 0.95, ratio, "")
+    return _row(name, 0.95, ratio)
 
 
-def _row(name: str, bar: float, ratio: Ratio | None, reason: str) -> dict[str, Any]:
-    reached = "not measurable here" if ratio is None else ("yes" if ratio.median >= bar else "no")
+def _row(name: str, bar: float, ratio: Ratio | None, reached: str = "", reason: str = "") -> dict[str, Any]:
+    if ratio is not None and ratio.rounds < MIN_ROUNDS:
+        reached, reason = TOO_FEW, f"{ratio.rounds} of at least {MIN_ROUNDS}"
+    elif ratio is not None:
+        reached = "yes" if ratio.median >= bar else "no"
     return {
         "target": name,
         "bar": bar,

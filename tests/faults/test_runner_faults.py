@@ -39,12 +39,12 @@ time.sleep(300)
 class Run:
     """A `lockstep run` as its own process in a tiny repository."""
 
-    def __init__(self, root: Path, *arguments: str) -> None:
+    def __init__(self, root: Path, *arguments: str, folder: str = ".") -> None:
         self.root = root
         self.stderr = root / f"stderr-{time.monotonic_ns()}"
         command = [sys.executable, "-m", "lockstep.cli", "run", "07", *arguments]
         with self.stderr.open("w") as stderr:
-            self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=stderr)
+            self.process = subprocess.Popen(command, cwd=root / folder, stdout=subprocess.DEVNULL, stderr=stderr)
 
     def in_its_cell(self) -> list[psutil.Process]:
         """Waits until the notebook has started its workers; the kernel and the workers."""
@@ -70,9 +70,9 @@ class Run:
 def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def start(*arguments: str, cell: str = STARTS_WORKERS) -> Run:
+    def start(*arguments: str, cell: str = STARTS_WORKERS, folder: str = ".") -> Run:
         root = tmp_path / "repository"
-        runs.append(Run(root if root.exists() else small_repository(root, cell), *arguments))
+        runs.append(Run(root if root.exists() else small_repository(root, cell), *arguments, folder=folder))
         return runs[-1]
 
     yield start
@@ -164,6 +164,32 @@ def test_a_failing_cell_is_shown_and_kept(start: Callable[..., Run]) -> None:
     assert "ValueError: 5 is odd" in run.message() and "raise ValueError" in run.message()
     assert "results/runs/default/07_small/executed.ipynb" in run.message()
     assert errors(run.executed()) == "5 is odd"
+
+
+def test_an_error_of_ours_is_its_message_and_nothing_else(start: Callable[..., Run]) -> None:
+    run = start(cell="from lockstep.job import Job\nJob.of('processes', workers=0)")
+    assert run.end() == 1
+    first, *others = run.message()[run.message().index("07_small failed") :].splitlines()
+    assert first.startswith("07_small failed in cell [") and "]: workers=0" in first
+    assert others == ["the executed notebook: results/runs/default/07_small/executed.ipynb"]
+    assert any("job.py" in line for line in traceback_of(run.executed())), "the frames are kept there"
+
+
+def traceback_of(notebook: dict[str, Any]) -> list[str]:
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    return [line for output in outputs if output["output_type"] == "error" for line in output["traceback"]]
+
+
+def test_a_run_from_another_folder_reads_the_callers_images(
+    start: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos").mkdir()
+    monkeypatch.setenv("LOCKSTEP_DATA", "../../photos")
+    cell = "import os, pathlib\npathlib.Path('found').write_text(os.environ['LOCKSTEP_DATA'])"
+    run = start(cell=cell, folder="notebooks")
+    assert run.end() == 0, run.message()
+    assert (run.root / "found").read_text() == str((tmp_path / "photos").resolve())
+    assert str(tmp_path) not in json.dumps(run.executed())
 
 
 def test_a_run_gets_its_parameters_folder_and_own_python(start: Callable[..., Run]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.job import Job
-from lockstep.ladder import ladder
+from lockstep.ladder import ladder, profiles, roofs
 from lockstep.records import COLUMNS, Row, make_row
 
 BATCH = {"SimpleBig": 32, "ComplexSmall": 8}
@@ -15,7 +15,13 @@ FLOPS = {"SimpleBig": 4e9, "ComplexSmall": 90e9}  # per image
 BASE_SPEED = {"SimpleBig": 20.0, "ComplexSmall": 1.0}  # images/s
 SPEEDUPS = {"sequential": 1.0, "intra_op": 1.6, "allocator": 1.8, "fused": 1.9, "channels_last": 2.0}
 PEAK, BANDWIDTH = {1: 120e9, 2: 240e9}, {1: 10e9, 2: 20e9}
-KINDS = {"convolution": (0.6, 0.8), "matrix product": (0.3, 0.2), "pooling": (0.06, 0.0), "ReLU": (0.03, 0.0)}
+KINDS = {
+    "convolution": (0.6, 0.8),
+    "matrix product": (0.3, 0.2),
+    "pooling": (0.06, 0.0),
+    "ReLU": (0.03, 0.0),
+    "other": (0.01, 0.0),
+}
 """kind -> share of the pass, share of its FLOP."""
 NO_UNITS = "this CPU has no bfloat16 matrix or vector units"
 
@@ -39,7 +45,7 @@ def records(rounds: int = 5, slower: float = 0.1) -> pd.DataFrame:
 def _ladder(use_case: str, number: int, pace: float) -> list[Row]:
     jobs = ladder(use_case, 2, BATCH[use_case], round=number, data_source="real", images=1008)
     rows = []
-    for job in [jobs[0], jobs[0].with_(variant="b"), *jobs[1:]]:
+    for job in jobs:
         if job.precision == "bfloat16":
             rows.append(
                 make_row(job, {}, status="skipped", reason="no CUDA device" if job.device == "cuda" else NO_UNITS)
@@ -47,10 +53,12 @@ def _ladder(use_case: str, number: int, pace: float) -> list[Row]:
             continue
         speed = BASE_SPEED[use_case] * SPEEDUPS[job.strategy] * pace * (1.01 if job.variant == "b" else 1)
         rows.append(make_row(job, _step(job, speed)))
-    profiled = jobs[4].with_(experiment="profile")
     measured = {"flops_per_image": FLOPS[use_case], "flops_per_second": 0.7 * PEAK[2] * pace}
-    rows.append(make_row(profiled, measured))
-    rows.append(make_row(jobs[6].with_(experiment="profile"), {}, status="skipped", reason=NO_UNITS))
+    for job in profiles(jobs):
+        if job.strategy == "channels_last":
+            rows.append(make_row(job, measured))
+        elif job.precision == "bfloat16":
+            rows.append(make_row(job, {}, status="skipped", reason=NO_UNITS))
     return rows
 
 
@@ -64,17 +72,14 @@ def _step(job: Job, speed: float) -> dict[str, float]:
 
 def _machine(number: int, pace: float) -> list[Row]:
     rows = []
-    for precision in ("float32", "bfloat16"):
-        for name, cores in (("roof_1_core", 1), ("roof", 2)):
-            job = Job(
-                experiment="machine", use_case="none", strategy=name, input="none", precision=precision, round=number,
-                threads_per_worker=cores, cores_per_worker=cores, global_batch_size=1, per_worker_batch_size=1,
-            )  # fmt: skip
-            if precision == "bfloat16":
-                rows.append(make_row(job, {}, status="skipped", reason=NO_UNITS))
-                continue
-            roofs = {"flops_per_second": PEAK[cores] * pace, "bandwidth_bytes_per_second": BANDWIDTH[cores] * pace}
-            rows.append(make_row(job, roofs))
+    for job in roofs(2):
+        job, cores = job.with_(round=number), job.threads_per_worker
+        measured = {"flops_per_second": PEAK[cores] * pace, "bandwidth_bytes_per_second": BANDWIDTH[cores] * pace}
+        if job.device == "cuda" or job.precision == "bfloat16":
+            why = "no CUDA device" if job.device == "cuda" else NO_UNITS
+            rows.append(make_row(job, {}, status="skipped", reason=why))
+        else:
+            rows.append(make_row(job, measured))
     return rows
 
 
@@ -90,7 +95,8 @@ def operators(rounds: int = 5) -> pd.DataFrame:
                         "device": "cpu", "workers": 1, "round": number, "strategy": "channels_last",
                         "use_case": use_case, "experiment": "profile", "operators": kind,
                         "seconds": whole * share * (1 + 0.1 * number), "share": share, "calls": 5,
-                        "flops": flops * BATCH[use_case] * of_flops, "bytes": 1e9,
+                        "flops": flops * BATCH[use_case] * of_flops,
+                        "bytes": float("nan") if kind == "other" else 1e9,
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)

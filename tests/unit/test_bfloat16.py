@@ -51,6 +51,20 @@ def test_avoiding_copies_computes_what_autocast_computes(tmp_path: Path) -> None
     assert ends[1].dtype == torch.float32
 
 
+def test_a_resumed_run_reaches_the_same_parameters(tmp_path: Path) -> None:
+    """The float32 parameters are stored, not their bfloat16 copies."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(whole, precision="bfloat16", copies="avoided")
+    for steps, resume in ((STEPS // 2, False), (STEPS, True)):
+        this = Job(
+            use_case="own", strategy="own", precision="bfloat16", copies="avoided", global_batch_size=8, steps=steps,
+            warmup_steps=0,
+        )  # fmt: skip
+        run_job(this, ThreadGroup.of(1)[0], Site(use_case=tiny.case(), checkpoint=str(parts), resume=resume))
+    ends = [checkpoint.read(str(path))["parameters"] for path in (whole, parts)]
+    assert torch.equal(*ends)
+
+
 def made(model: nn.Module | None = None) -> Bfloat16Replica:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

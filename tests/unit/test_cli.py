@@ -23,6 +23,7 @@ TAKES_IMAGES = NO_IMAGES + "data_dir: str = ''\nstrict: bool = False\n"
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = small_repository(tmp_path / "repository")
     monkeypatch.chdir(root)
+    monkeypatch.delenv("LOCKSTEP_DATA", raising=False)
     return root
 
 
@@ -115,8 +116,44 @@ def test_a_profile_is_checked_as_strictly_as_the_command(small: Path) -> None:
 
 
 def test_one_wrong_notebook_of_several_stops_all(small: Path) -> None:
-    write_notebook(small / "notebooks" / "08_other.ipynb", "measure: bool = False\nresults: str = ''\n", "1")
-    assert "08_other" in refused("07", "08", "-p", "workers=1")
+    write_notebook(small / "notebooks" / "08_other.ipynb", NO_IMAGES + "workers: str = 'many'", "1")
+    assert "-p for 08_other: workers=1 is int" in refused("07", "08", "-p", "workers=1")
+
+
+def test_a_value_reaches_the_notebooks_that_have_the_parameter(overview: Path) -> None:
+    plans = plan_runs(["00", "07", "08"], overview, assignments=["workers=5"])
+    assert {plan.name: plan.parameters.get("workers") for plan in plans} == {
+        "07_small": 5, "08_photos": None, "00_overview": None
+    }  # fmt: skip
+
+
+def test_a_value_that_no_notebook_takes_is_refused_with_what_each_has(overview: Path) -> None:
+    message = refused("00", "07", "-p", "rounds=1").replace("\n", " ")
+    assert "no parameter 'rounds'; leave it out" in message and "00_overview has none to set" in message
+    assert "07_small has workers: int = 2, rate: float = 0.5" in message
+    assert "did you mean workers?" in refused("00", "07", "-p", "wrokers=1")
+    message = refused("00", "-p", "rounds=1").strip()
+    assert message.endswith("leave it out, or choose one that exists: 00_overview has none to set")
+    assert "set by the runner" in refused("00", "-p", "strict=true"), "also where no notebook has it"
+
+
+def test_the_folder_of_images_is_the_callers(
+    overview: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel works in the repository's root, the caller may not; and nothing absolute enters the notebook."""
+    (tmp_path / "photos").mkdir()
+    monkeypatch.setenv("LOCKSTEP_DATA", "../../photos")
+    monkeypatch.chdir(overview / "notebooks")
+    for plan in plan_runs(["07", "00"], overview):
+        assert plan.environment == {"LOCKSTEP_DATA": str((tmp_path / "photos").resolve())}
+        assert str(tmp_path) not in str(plan.parameters)
+    monkeypatch.setenv("LOCKSTEP_DATA", "nowhere")
+    message = refused("07").replace("\n", " ")
+    assert "LOCKSTEP_DATA=nowhere is not a folder" in message and "--data-dir" in message
+    assert plan_runs(["00"], overview), "reads no images"
+    assert plan_runs(["07"], overview, data_dir=tmp_path / "photos"), "has others"
+    monkeypatch.setenv("LOCKSTEP_DATA", "")
+    assert plan_runs(["07"], overview)[0].environment == {}
 
 
 def test_data_and_run_folders_are_checked_first(small: Path, tmp_path: Path) -> None:
@@ -191,6 +228,31 @@ def test_figures_and_report_need_records(small: Path) -> None:
         (small / "results" / "empty").mkdir(parents=True, exist_ok=True)
         result = CliRunner().invoke(app, [command, "--results", "results/empty"])
         assert result.exit_code == 2 and "holds no records" in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "can't be read (No such file"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
+        (b"nothing generated", "holds no table to fill"),
+        (b"<!-- table:nope -->\n<!-- /table -->", "table 'nope' does not exist; there are: headlines"),
+        (b"<!-- table:two words -->\n<!-- /table -->", "table 'two words' does not exist"),
+        (b"<!-- table:headlines -->\n", "1 tables begin and only 0 end"),
+    ],
+)
+def test_a_file_that_can_not_be_filled_is_told_and_left(
+    small: Path, content: bytes | None, expected: str
+) -> None:
+    (small / "results" / "run" / "07_small").mkdir(parents=True)
+    (small / "results" / "run" / "07_small" / "records.csv").write_text("")
+    path = small / "PAGE.md"
+    if content is not None:
+        path.write_bytes(content)
+    result = CliRunner().invoke(app, ["report", "--results", "results/run", "--fill", "PAGE.md"])
+    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.exception
+    assert result.output.startswith("error: PAGE.md") and expected in result.output
+    assert (path.read_bytes() if content is not None else None) == content
 
 
 def test_a_command_from_elsewhere_finds_its_own_clone(

@@ -113,6 +113,21 @@ def test_traces_without_io_wait_are_drawn() -> None:
     assert any(len(axis.lines) for axis in figure.axes), "the other traces are drawn all the same"
 
 
+def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
+    """Steps so short that the sampler came by once."""
+    traces = resources()
+    traces = traces[(traces["strategy"] != "threads") | (traces["use_case"] != "SimpleBig") | (traces["seconds"] == 2)]
+    figure = figures.resource_traces(traces, "x")
+    for axis in figure.axes:
+        for line in axis.lines:
+            assert (line.get_marker() == "o") == (len(line.get_xdata()) == 1), "a line of one point is invisible"
+            assert line.get_marker() in ("o", "none")
+    marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() == "o"]
+    assert len(marks) == 4 and all(line.get_linestyle() == "-" for line in marks)
+    solid, dashed = figure.legends[0].get_lines()
+    assert (solid.get_marker(), dashed.get_marker()) == ("o", "none")
+
+
 def ticks_outside(axes: Axes) -> list[Text]:
     """Labels that exist, but are not drawn: those of ticks beyond the limits, or of an axis shared with a neighbour."""
     found = []

@@ -12,6 +12,7 @@ from matplotlib.text import Text
 
 from lockstep import baselines, figures
 from lockstep.figures import FIGURES, render_all
+from lockstep.records import RunFolder, read_records, read_tables
 
 NOTEBOOK = "01_single_node_baselines"
 
@@ -88,3 +89,18 @@ def test_only_skipped_roofs() -> None:
         baselines.roof_table(frame[frame["precision"] == "bfloat16"]), pd.DataFrame(), "How near the machine's roofs"
     )
     assert "no records of this experiment" in texts(figure)
+
+
+def test_what_was_stored_is_drawn(tmp_path: Path) -> None:
+    """An unmeasured number of a traced table, such as the bytes of copies, once came back as text."""
+    folder = tmp_path / NOTEBOOK
+    frame, kinds = records(1), operators(1)
+    assert kinds["bytes"].isna().any()
+    rows = [{k: (None if pd.isna(v) else v) for k, v in row.items()} for row in frame.to_dict("records")]
+    with RunFolder(folder, {"git": {}}) as run:
+        run.write_round(rows, {"operators": kinds, "resources": resources()})
+    stored, tables = read_records(folder), read_tables(folder)
+    assert list(tables) == ["resources", "operators"]
+    drawn = baselines.operator_table(stored, tables["operators"])
+    assert drawn[drawn["operators"] == "other"]["bytes_per_second"].isna().all()
+    assert len(render_all(NOTEBOOK, stored, tables, tmp_path / "figures")) == 2 * len(FIGURES[NOTEBOOK])

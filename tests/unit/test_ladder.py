@@ -6,8 +6,19 @@ import itertools
 
 import pytest
 
-from lockstep.job import IDENTITY, Job, JobError
-from lockstep.ladder import RUNGS, ladder
+from lockstep.job import IDENTITY, Job, JobError, of_use_case
+from lockstep.ladder import (
+    AA_RUNG,
+    EXPERIMENT,
+    PROFILED,
+    ROOF,
+    ROOF_1_CORE,
+    RUNGS,
+    decoding,
+    ladder,
+    profiles,
+    roofs,
+)
 
 ADDS = {
     "intra_op": {"threads_per_worker", "cores_per_worker"},
@@ -16,12 +27,12 @@ ADDS = {
     "channels_last": {"memory_format"},
     "bfloat16": {"precision"},
     "copies": {"copies"},
-    "cuda": {"device", "threads_per_worker", "cores_per_worker"},
+    "cuda": {"device"},
 }
 
 
 def test_each_rung_changes_what_its_name_says_and_nothing_else() -> None:
-    jobs = ladder("SimpleBig", 2, 32)
+    jobs = [job for job in ladder("SimpleBig", 2, 32) if job.variant == "a"]
     assert [job.strategy for job in jobs] == list(RUNGS)
     for below, job in itertools.pairwise(jobs):
         changed = {name for name in IDENTITY if getattr(below, name) != getattr(job, name)}
@@ -52,11 +63,51 @@ def test_a_rung_that_is_left_out_takes_what_it_adds_with_it() -> None:
 def test_what_does_not_exist() -> None:
     with pytest.raises(KeyError, match="magic"):
         ladder("SimpleBig", 2, 32, ["sequential", "magic"])
-    with pytest.raises(JobError, match="threads_per_worker=0 is not possible"):
-        ladder("SimpleBig", 0, 32)
+    for cores in (0, True, 2.0):
+        with pytest.raises(JobError, match=f"^cores={cores} is not possible; give a whole number of at least 1"):
+            ladder("SimpleBig", cores, 32)  # type: ignore[arg-type]
 
 
 def test_copies_are_avoided_in_bfloat16_only() -> None:
     with pytest.raises(JobError, match="copies='avoided' has nothing to avoid in float32"):
         Job(copies="avoided")
     assert Job(copies="avoided", precision="bfloat16").copies == "avoided"
+
+
+def test_the_pair_that_tells_noise_is_one_and_the_same_cell() -> None:
+    a, b = [job for job in ladder("SimpleBig", 2, 32) if job.strategy == AA_RUNG]
+    assert (a.variant, b.variant) == ("a", "b") and a == b.with_(variant="a")
+
+
+def test_profiles_are_of_rungs_that_are_measured_too() -> None:
+    rungs = ladder("ComplexSmall", 2, 8, steps=3)
+    found = profiles(rungs)
+    assert [job.strategy for job in found] == list(PROFILED["ComplexSmall"])
+    for job in found:
+        assert (job.experiment, job.steps, job.warmup_steps, job.variant) == ("profile", 1, 1, "a")
+        assert job.with_(experiment=EXPERIMENT, steps=3) in rungs
+
+
+def test_every_rung_has_the_roof_that_it_is_compared_with() -> None:
+    there = {(job.strategy, job.precision, job.device, job.threads_per_worker) for job in roofs(2)}
+    for job in ladder("SimpleBig", 2, 32):
+        name = ROOF_1_CORE if job.threads_per_worker == 1 else ROOF
+        assert (name, job.precision, job.device, job.threads_per_worker) in there, job.strategy
+
+
+def test_a_use_case_without_a_value() -> None:
+    assert of_use_case({"SimpleBig": 4}, "SimpleBig", "batch_size") == 4
+    message = r"batch_size=\{'SimpleBig': 4\} has no value for use case 'Foo'; give one, or leave it out of use_cases"
+    with pytest.raises(JobError, match=message):
+        of_use_case({"SimpleBig": 4}, "Foo", "batch_size")
+
+
+def test_decoding_is_of_one_core() -> None:
+    job = decoding("SimpleBig")
+    assert (job.experiment, job.strategy, job.workers, job.cores_per_worker, job.input) == (
+        "decode",
+        "decode",
+        1,
+        1,
+        "jpeg",
+    )

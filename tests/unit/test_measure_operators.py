@@ -40,6 +40,29 @@ def test_bytes_are_operands_and_results() -> None:
     assert found.moved["matrix product"] > 0 and found.moved["pooling"] == 0
 
 
+def test_bfloat16_moves_half_the_bytes_for_the_same_flops() -> None:
+    """Autocast does nothing on the device that is counted on: it once gave float32's bytes."""
+    full, half = count(alexnet3, (3, 224, 224), 2), count(alexnet3, (3, 224, 224), 2, "bfloat16")
+    assert full.flops == half.flops
+    for kind in ("ReLU", "pooling"):
+        # A pooling's indices stay 64-bit numbers.
+        assert half.moved[kind] == pytest.approx(full.moved[kind] / 2, rel=0.01 if kind == "ReLU" else 0.5), kind
+    for kind in ("convolution", "matrix product"):
+        assert half.moved[kind] == pytest.approx(full.moved[kind] / 2, rel=0.01), kind
+
+
+def alexnet3() -> nn.Module:
+    return alexnet(3)
+
+
+def test_a_batch_that_ends_an_epoch_is_counted_as_it_is() -> None:
+    """37 samples in batches of 35: the profiled batch has 2, and once was counted as 35."""
+    job = Job(use_case="own", experiment="profile", global_batch_size=35, warmup_steps=1, strategy="own")
+    trace = run_profile(job, ThreadGroup.of(1)[0], Site(use_case=tiny.case()))
+    counted = count(tiny.net, (3, 7, 6), 2)
+    assert trace.tables["operators"][0]["flops"] == counted.flops["convolution"]
+
+
 def test_views_move_nothing() -> None:
     def views() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (4, 4)), nn.Flatten(), nn.Linear(16, 2))
@@ -82,6 +105,8 @@ def test_the_papers_networks_have_their_known_size(model: object, multiplication
         ("aten::relu_", "ReLU"),
         ("aten::copy_", "copies and casts"),
         ("aten::_to_copy", "copies and casts"),
+        ("aten::_adaptive_avg_pool2d_backward", "pooling"),
+        ("mkldnn::_linear_pointwise", "matrix product"),
         ("aten::mul", OTHER),
     ],
 )

@@ -45,7 +45,7 @@ def test_both_roofs_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = run_machine(job, ThreadGroup.of(1)[0])
     assert set(trace.scores) == {"flops_per_second", "bandwidth_bytes_per_second"}
     assert trace.scores["flops_per_second"] > 1e8 and trace.scores["bandwidth_bytes_per_second"] > 1e7
-    assert trace.steps[0]["images"] == 0, "nothing was trained"
+    assert trace.steps == [], "nothing was trained"
 
 
 def test_decoding_reads_every_photo_twice_and_counts_once() -> None:
@@ -67,4 +67,4 @@ def test_decoding_reads_every_photo_twice_and_counts_once() -> None:
     job = Job(experiment="decode", use_case="own", strategy="decode")
     trace = run_decode(job, ThreadGroup.of(1)[0], Site(use_case=tiny.case(train=Counting())))
     assert sorted(loaded) == sorted([*range(len(data))] * 2)
-    assert trace.scores["images_per_second"] == pytest.approx(len(data) / trace.steps[0]["step_seconds"])
+    assert trace.scores["images_per_second"] == pytest.approx(len(data) / trace.scores["step_seconds"])

@@ -284,6 +284,21 @@ def test_bars_without_records_are_not_measured_yet() -> None:
     assert set(table["reached"]) == {NOT_YET} and set(table["measured"]) == {""}
 
 
+def test_bars_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
+    table = targets_table(records(rounds=1), NOTEBOOK)
+    told = table.loc[table["measured"] != "", "reached"]
+    assert len(told) and set(told) == {"too few rounds: 1 of at least 5"}
+
+
+@pytest.mark.parametrize(("published", "word"), [(15.57, NOT_MEASURABLE), (1.9, NOT_YET)])
+def test_one_round_gives_no_number_to_draw(published: float, word: str) -> None:
+    """Its interval would have no width: exact, it seems."""
+    asked = claim("processes_speedup", use_case="SimpleBig", value=published, unit="times")
+    found = judge(asked, records(rounds=1))
+    assert (found.verdict, found.measured, found.numbers) == (word, "", ())
+    assert judge(asked, records(rounds=5)).numbers
+
+
 def test_a_tally_counts_in_the_order_of_the_words() -> None:
     assert tally([NOT_YET, REPRODUCED, NOT_YET]) == "1 reproduced, 2 not measured yet"
 

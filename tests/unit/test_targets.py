@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from lockstep.analysis import MIN_ROUNDS
 from lockstep.job import Job
 from lockstep.records import COLUMNS, Row, make_row
-from lockstep.targets import TARGETS, target_table
+from lockstep.targets import TARGETS, TOO_FEW, target_table
+from lockstep.verdicts import NOT_MEASURABLE, NOT_YET
 
 ROUNDS = 5
 NOTEBOOK = "02_threads_vs_processes"
@@ -23,12 +25,18 @@ BUSY = "JPEG over 1 / (compute + decode), all cores busy"
 
 
 def rows(
-    strategy: str, images_per_second: float = 0.0, *, why: str = "", status: str = "ok", **fields: Any
+    strategy: str,
+    images_per_second: float = 0.0,
+    *,
+    why: str = "",
+    status: str = "ok",
+    rounds: int = ROUNDS,
+    **fields: Any,
 ) -> list[Row]:
     """A row per round; each round is a little faster for everybody, so unpaired ratios would spread."""
     measured = fields.pop("measured", {})
     found = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         job = Job.of(strategy, **({"experiment": "table1", "workers": 2, "round": number} | fields))
         values = {}
         if status == "ok":
@@ -92,13 +100,40 @@ def test_the_reason_is_that_of_the_half_that_is_missing() -> None:
         rows("ddp", status="skipped", why="no gloo here"),
         rows("sequential", status="failed", why="rank 0 raised ValueError: bad"),
     )
-    assert found[FLOAT]["reason"] == "no gloo here"
-    assert found[PROCESSES]["reason"] == "rank 0 raised ValueError: bad"
+    assert (found[FLOAT]["reached"], found[FLOAT]["reason"]) == (NOT_MEASURABLE, "no gloo here")
+    failed = (found[PROCESSES]["reached"], found[PROCESSES]["reason"])
+    assert failed == (NOT_YET, "rank 0 raised ValueError: bad"), "another run may well measure it"
+
+
+def test_a_remark_on_the_half_that_ran_now_and_then_explains_nothing() -> None:
+    """Its failed round is not why there is no ratio."""
+    ran = [*rows("processes", 10.0, rounds=4), *rows("processes", status="failed", why="bad")[4:]]
+    row = table(ran, rows("ddp", status="skipped", why="no gloo here"))[FLOAT]
+    assert (row["reached"], row["reason"]) == (NOT_MEASURABLE, "no gloo here")
+    assert table(ran)[FLOAT]["reason"] == "not in these records"
+
+
+def test_halves_that_never_met_are_not_called_missing() -> None:
+    row = table(rows("processes", 10.0)[:2], rows("ddp", 10.0)[2:])[FLOAT]
+    assert row["reached"] == NOT_YET and "no round holds images_per_second of both" in row["reason"]
+
+
+@pytest.mark.parametrize(("rounds", "reached"), [(1, TOO_FEW), (MIN_ROUNDS - 1, TOO_FEW), (MIN_ROUNDS, "yes")])
+def test_a_bar_needs_its_rounds(rounds: int, reached: str) -> None:
+    row = table(rows("sequential", 10.0, rounds=rounds), rows("processes", 19.0))[PROCESSES]
+    assert (row["reached"], row["rounds"], row["ratio"]) == (reached, rounds, pytest.approx(1.9))
+    assert row["reason"] == ("" if reached == "yes" else f"{rounds} of at least {MIN_ROUNDS}")
+
+
+def test_skipped_input_is_not_measurable() -> None:
+    shared: dict[str, Any] = {"experiment": "input", "status": "skipped", "why": "no photos"}
+    row = table(rows("sequential", input="jpeg", **shared), rows("sequential", input="memory", **shared))[BUSY]
+    assert (row["reached"], row["reason"]) == (NOT_MEASURABLE, "no photos")
 
 
 def test_what_was_not_measured_says_so() -> None:
     for name, row in table(rows("sequential", 10.0, why="contended")).items():
-        assert (row["reached"], row["reason"]) == ("not measurable here", "not in these records"), name
+        assert (row["reached"], row["reason"]) == (NOT_YET, "not in these records"), name
 
 
 def test_reduce_and_update_are_seconds() -> None:

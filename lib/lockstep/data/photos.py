@@ -8,10 +8,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 (WebP: to register it)
 
 from lockstep.data.errors import DataError
 
@@ -28,8 +29,11 @@ _CHANNELS = [
 
 # What a file named .jpg or .png turns out to hold in collections from the web.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
+# A larger picture is refused before its pixels have memory: four bytes each, and a few times that while it becomes RGB.
+MOST_PIXELS = 89_000_000
 _ORIENTATION = 0x0112
 _STRIP = 256  # rows
+_GLANCE = 32  # pixels
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -39,8 +43,8 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# What Pillow raises for damaged files, apart from OSError.
-_DAMAGE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, Image.DecompressionBombError)
+# What Pillow's readers raise for a file that is not of their format.
+_NOT_MINE = (SyntaxError, IndexError, TypeError, struct.error)
 
 # Here, so that decoding threads don't all start it at once.
 Image.preinit()
@@ -56,7 +60,7 @@ def decode_photo(
     (float32 [3, size, size]) is written and returned if given. The global interpreter lock is free during decoding
     and scaling. Raises DataError for a file that can't be read.
     """
-    with _clear_errors(path), Image.open(path, formats=_FORMATS) as image:
+    with _opened(path) as image:
         square = _square(image, size)
     if flip:
         square = square.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -82,9 +86,9 @@ class Look:
 
 def look_at_photo(path: str | os.PathLike[str]) -> Look:
     """Decodes a photo in full. Raises DataError for the same files as `decode_photo`."""
-    with _clear_errors(path), Image.open(path, formats=_FORMATS) as image:
+    with _opened(path) as image:
         mode, turn = image.mode, _turn(image)
-        image.load()
+        _square(image, _GLANCE, whole=True)  # what training does with it: what fails there fails here
         upright = image if turn is None else image.transpose(turn)
         digest = blake2b(f"{upright.width}x{upright.height}".encode(), digest_size=16)
         for top in range(0, upright.height, _STRIP):  # in strips: a large photo need not stand in memory twice
@@ -94,13 +98,34 @@ def look_at_photo(path: str | os.PathLike[str]) -> Look:
 
 
 @contextlib.contextmanager
-def _clear_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+def _opened(path: str | os.PathLike[str]) -> Iterator[ImageFile.ImageFile]:
+    """The photo, its pixels not decoded yet. Whatever is raised inside becomes a DataError that names the file."""
     try:
-        yield
-    except _DAMAGE as error:
+        with open(path, "rb") as file:
+            image = _identified(file, os.fspath(path))
+            if image.width * image.height > MOST_PIXELS:
+                raise Image.DecompressionBombError(
+                    f"{image.width} x {image.height} are {image.width * image.height} pixels, and at most {MOST_PIXELS} "
+                    "are decoded; scale it down"
+                )
+            yield image
+    except Exception as error:  # Pillow raises nearly everything for some damaged file, AssertionError among it
         raise DataError(
             f"photo {os.fspath(path)!r} can't be read ({why_unreadable(error)}); restore or remove the file"
         ) from error
+
+
+def _identified(file: IO[bytes], path: str) -> ImageFile.ImageFile:
+    """As `Image.open`, which would print a warning of its own for what is far larger than MOST_PIXELS."""
+    start = file.read(16)
+    for name in _FORMATS:
+        reader, accepts = Image.OPEN[name]
+        if accepts is not None and accepts(start) is not True:
+            continue
+        file.seek(0)
+        with contextlib.suppress(*_NOT_MINE):
+            return reader(file, path)
+    raise UnidentifiedImageError(path)
 
 
 def why_unreadable(error: BaseException) -> str:
@@ -109,16 +134,19 @@ def why_unreadable(error: BaseException) -> str:
         return f"not an image: none of {', '.join(_FORMATS)}"
     if isinstance(error, Image.DecompressionBombError):
         return f"refused as a decompression bomb: {error}"
+    if isinstance(error, MemoryError):
+        return "not enough memory to decode it"
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}" if str(error) else f"damaged: {type(error).__name__}"
 
 
-def _square(image: Image.Image, size: int) -> Image.Image:
-    """The centre square as an upright RGB image of size x size."""
+def _square(image: Image.Image, size: int, whole: bool = False) -> Image.Image:
+    """The centre square as an upright RGB image of size x size; with `whole`, all pixels of `image` are decoded."""
     turn = _turn(image)
-    # A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size, never below `size`.
-    image.draft("RGB", (size, size))
+    if not whole:
+        # A large JPEG is decoded at 1/2, 1/4 or 1/8 of its size, never below `size`.
+        image.draft("RGB", (size, size))
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) / 2, (height - side) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,7 @@ TRACES = {
     "io_wait_percent": ("I/O wait (%)", 1.0),
 }
 USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
+USE_CASE_MARKERS: dict[str, Any] = {"SimpleBig": "o", "ComplexSmall": "s"}
 
 
 def scaling_lines(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -84,7 +86,8 @@ def _draw_amdahl(axis: Axes, own: pd.DataFrame, name: str, handles: dict[str, Li
 
 def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "table1", data: str = "") -> StoredFigure:
     """CPU, memory, threads and I/O wait against time, a column per strategy, as the paper's Figures 2 and 3: SimpleBig
-    solid, ComplexSmall dashed. The first stored round; `data` names photos and batch (`data_label` of the records)."""
+    solid, ComplexSmall dashed, a marker where there is one sample only. The first stored round; `data` names photos
+    and batch (`data_label` of the records)."""
     traced = resources[resources["experiment"] == experiment] if len(resources) else resources
     traced = resources if traced.empty else traced
     if traced.empty:
@@ -105,9 +108,18 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
             axes[-1][column].set_xlabel("seconds")
         for row in range(len(TRACES)):
             axes[row][0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
-        handles = [Line2D([], [], color=GREY, linestyle=line, label=name) for name, line in USE_CASE_LINES.items()]
+        handles = [
+            Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes.flat, line), label=name)
+            for name, line in USE_CASE_LINES.items()
+        ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+def _marker(axes: Iterable[Axes], linestyle: str) -> Any:
+    """The marker that some line of this style was drawn with, for the legend."""
+    markers = {line.get_marker() for axis in axes for line in axis.lines if line.get_linestyle() == linestyle}
+    return next(iter(markers - {"none"}), "none")
 
 
 def _trace(axis: Axes, own: pd.DataFrame, name: str, scale: float, line_colour: object) -> None:
@@ -115,6 +127,7 @@ def _trace(axis: Axes, own: pd.DataFrame, name: str, scale: float, line_colour: 
         ordered = samples.sort_values("seconds")
         values = pd.to_numeric(ordered[name], errors="coerce") / scale
         line = USE_CASE_LINES.get(str(use_case), ":")
-        axis.plot(
-            ordered["seconds"] - ordered["seconds"].min(), values, linestyle=line, color=line_colour, linewidth=1.3
-        )
+        seconds = ordered["seconds"] - ordered["seconds"].min()
+        # A line of one point is invisible.
+        marker = USE_CASE_MARKERS.get(str(use_case), "o") if values.notna().sum() == 1 else "none"
+        axis.plot(seconds, values, linestyle=line, marker=marker, color=line_colour, linewidth=1.3)

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from lockstep.baselines import PARTS, ROOF
+from lockstep.baselines import PARTS
 from lockstep.figures.bars import ERROR, _texts
 from lockstep.figures.style import GREY, PALETTE, StoredFigure, data_label, empty, look, new_figure, note, panels
+from lockstep.ladder import ROOF
 
 KIND_COLOURS = dict(zip(
     ("convolution", "matrix product", "pooling", "ReLU", "copies and casts", "other"), PALETTE, strict=False
@@ -69,7 +70,7 @@ def _told(row: dict[Any, Any]) -> str:
 
 
 def step_stack(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Seconds per image of input, forward, backward and update at each rung (`ladder_table`); the step is a mark."""
+    """Seconds per step of input, forward, backward and update at each rung (`ladder_table`); the step is a mark."""
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():

@@ -1,8 +1,8 @@
 """Running a grid: rounds of interleaved variants, one row per variant and round.
 
-round 0   sequential a | threads 2 | processes 2 | ddp 2 | sequential b       -> written, whole
-round 1   threads 2 | processes 2 | ddp 2 | sequential b | sequential a       -> written, whole
-...       (each round starts one variant further on, so that no variant always follows the same one)
+round 0   ddp 2 | sequential a | processes 2 | sequential b | threads 2       -> written, whole
+round 1   sequential b | threads 2 | ddp 2 | processes 2 | sequential a       -> written, whole
+...       (a seeded order of its own for each round, so that no variant always follows the same one)
 """
 
 from __future__ import annotations

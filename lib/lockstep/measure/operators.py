@@ -25,13 +25,14 @@ from lockstep.data.loader import Loader
 from lockstep.groups import Group
 from lockstep.job import Job
 from lockstep.loop import Site, Trace, torch_replica
+from lockstep.replica.bfloat16 import LOWERED
 from lockstep.sync import SYNCS, Plan
 from lockstep.usecases import UseCase, use_case
 
 KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("convolution", ("convolution", "conv2d", "conv_")),
     ("matrix product", ("addmm", "mm", "bmm", "linear", "matmul", "baddbmm")),
-    ("pooling", ("max_pool", "avg_pool")),
+    ("pooling", ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool")),
     ("ReLU", ("relu", "threshold", "clamp_min")),
     ("copies and casts", ("copy_", "_to_copy", "clone", "contiguous", "to_dense", "to_mkldnn", "cat")),
 )
@@ -42,7 +43,7 @@ UNCOUNTED = ("copies and casts", OTHER)
 
 def kind_of(operator: str) -> str:
     """The kind of an ATen operator such as `aten::mkldnn_convolution`: one of KINDS, else OTHER."""
-    name = operator.removeprefix("aten::").removeprefix("mkldnn_").removeprefix("cudnn_").lstrip("_")
+    name = operator.rpartition("::")[2].removeprefix("mkldnn_").removeprefix("cudnn_").lstrip("_")
     for kind, starts in KINDS:
         if any(name.startswith(start.lstrip("_")) for start in starts):
             return kind
@@ -93,13 +94,16 @@ def count(model: Callable[[], nn.Module], shape: Iterable[int], batch: int, prec
     once, as if nothing stayed in the cache between operators. The optimiser is not in it.
     """
     with torch.device("meta"):
-        network = model().train()
-        images = torch.empty(batch, *shape)
+        network, images = model().train(), torch.empty(batch, *shape)
+        if precision == "bfloat16":
+            # What autocast computes in; itself it does nothing on this device. Its casts of weights are not counted.
+            images = images.bfloat16()
+            for layer in network.modules():
+                if isinstance(layer, LOWERED):
+                    layer.bfloat16()
         counting = _Counting()
         with counting:
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-                output = network(images)
-            output.float().sum().backward()
+            network(images).float().sum().backward()
     return counting.count
 
 
@@ -111,8 +115,8 @@ def flops_per_image(case: UseCase, shape: Iterable[int]) -> float:
 def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
     """`job.warmup_steps` plain steps, then one whose forward and backward pass run under the profiler.
 
-    One worker, its own images in memory. The trace's table `operators` has a row per kind: seconds, share (of the
-    pass), calls, flops, bytes. The profiler costs some microseconds for each operator.
+    One worker. The trace's table `operators` has a row per kind: seconds, share (of the operators' own time),
+    calls, flops, bytes. The profiler costs some microseconds for each operator.
     """
     assert site is not None
     case = site.use_case or use_case(job.use_case)
@@ -133,7 +137,7 @@ def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
             with profile(activities=[ProfilerActivity.CPU]) as profiled:
                 replica.backward(batch, share.weights)
     sync.close()
-    counted = count(case.model, data.shape, job.global_batch_size, job.precision)
+    counted = count(case.model, data.shape, len(batch), job.precision)
     table = _by_kind(profiled.key_averages(), counted)
     convolutions = table[0]["flops"] / table[0]["seconds"] if table[0]["seconds"] else float("nan")
     scores = {"flops_per_image": flops_per_image(case, data.shape), "flops_per_second": convolutions}

@@ -21,7 +21,7 @@ from lockstep.replica.base import Ready, flat_views
 from lockstep.replica.torch import TorchReplica
 
 # What autocast computes in bfloat16; the parameters of all other layers stay float32, as they do there.
-_LOWERED = (nn.Linear, nn.modules.conv._ConvNd)
+LOWERED = (nn.Linear, nn.modules.conv._ConvNd)
 
 
 class Bfloat16Replica(TorchReplica):
@@ -31,7 +31,7 @@ class Bfloat16Replica(TorchReplica):
         super().__init__(model, *arguments, **options)
         if self.precision != "bfloat16":
             raise ValueError(f"precision={self.precision!r} has no copies to avoid; give precision='bfloat16'")
-        wanted = {id(p) for module in self.model.modules() if isinstance(module, _LOWERED) for p in module.parameters()}
+        wanted = {id(p) for module in self.model.modules() if isinstance(module, LOWERED) for p in module.parameters()}
         self._lowered = [index for index, leaf in enumerate(self._trained) if id(leaf) in wanted]
         self._copies = [torch.empty_like(self._trained[index], dtype=torch.bfloat16) for index in self._lowered]
         self._bind()

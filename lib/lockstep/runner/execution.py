@@ -18,7 +18,7 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 
 from lockstep.files import write_atomically
-from lockstep.runner.errors import RunError, RunFailed, Stopped
+from lockstep.runner.errors import RunError, RunFailed, Stopped, is_own_error
 from lockstep.runner.kernel import OwnKernelManager, ProcessMark, stop_on_signals
 from lockstep.runner.places import written
 from lockstep.runner.plans import Plan
@@ -33,8 +33,11 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 class _Session:
     """What the engine needs to know of a run, and the notebook as far as it got."""
 
-    def __init__(self, root: Path, timeout_seconds: int | None, progress: CellProgress) -> None:
+    def __init__(
+        self, root: Path, timeout_seconds: int | None, progress: CellProgress, environment: dict[str, str]
+    ) -> None:
         self.root = root
+        self.environment = environment
         self.timeout_seconds = timeout_seconds
         self.progress = progress
         self.mark = ProcessMark()
@@ -54,7 +57,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]  # papermill is no
 
     def execute(self, **options: Any) -> Any:
         try:
-            return super().execute(cwd=str(self.session.root), env=self.session.mark.environment(), **options)
+            environment = self.session.mark.environment() | self.session.environment
+            return super().execute(cwd=str(self.session.root), env=environment, **options)
         finally:
             self.session.mark.kill()  # a kernel that was still starting, or a worker that outlived its kernel
 
@@ -107,7 +111,14 @@ def execute(plan: Plan) -> None:
     process of the run is left; RunError if another run holds the folder.
     """
     with _sole_run(plan.executed.parent), stop_on_signals():
-        _execute(plan.notebook, plan.executed, plan.root, plan.parameters, plan.timeout_seconds)
+        _execute(
+            plan.notebook,
+            plan.executed,
+            plan.root,
+            plan.parameters,
+            plan.timeout_seconds,
+            environment=plan.environment,
+        )
 
 
 def refresh(notebook: Path, root: Path, timeout_seconds: int | None = None) -> None:
@@ -126,11 +137,12 @@ def _execute(
     parameters: dict[str, Any],
     timeout_seconds: int | None,
     replace: Path | None = None,
+    environment: dict[str, str] | None = None,
 ) -> None:
     cells = len(nbformat.read(notebook, as_version=4).cells) + bool(parameters)
     where = f"\nthe executed notebook: {written(executed, root)}" if executed else ""
     with CellProgress(notebook.stem, cells) as progress:
-        session = _Session(root, timeout_seconds, progress)
+        session = _Session(root, timeout_seconds, progress, environment or {})
         try:
             papermill.execute_notebook(
                 notebook,
@@ -144,8 +156,8 @@ def _execute(
             )
             progress.finished()
         except PapermillExecutionError as error:
-            trace = "\n".join(error.traceback)
-            raise RunFailed(f"{notebook.stem} failed in cell [{error.exec_count}]:\n{trace}{where}") from error
+            told = error.evalue if is_own_error(error.ename, error.traceback) else "\n" + "\n".join(error.traceback)
+            raise RunFailed(f"{notebook.stem} failed in cell [{error.exec_count}]: {told}{where}") from error
         except (CellTimeoutError, DeadKernelError, RuntimeError) as error:
             raise RunFailed(f"{notebook.stem} failed: {_describe(error, timeout_seconds)}{where}") from error
         finally:

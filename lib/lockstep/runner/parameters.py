@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,14 +73,19 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
     return {parameter.name: parameter for parameter in found}
 
 
+def check_names(names: Iterable[str], known: Mapping[str, Mapping[str, Parameter]], place: str) -> None:
+    """`known`: the parameters of each notebook. Raises RunError for a name that none has, listing what each has."""
+    for name in names:
+        if not any(name in own for own in known.values()):
+            close = difflib.get_close_matches(str(name), [there for own in known.values() for there in own], n=1)
+            exist = [f"{notebook} has {_listing(own)}" for notebook, own in known.items()]
+            meant = f"did you mean {close[0]}?" if close else "leave it out, or choose one that exists:"
+            raise RunError(f"{place}: there is no parameter {name!r}; {meant} {'; '.join(exist)}")
+
+
 def check_values(given: Mapping[str, Any], known: Mapping[str, Parameter], place: str) -> dict[str, Any]:
     """What `place` (a profile, `-p`) gives, each value checked. Raises RunError for an unknown name or a wrong type."""
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            meant = f"did you mean {close[0]}? " if close else ""
-            exist = ", ".join(f"{p.name}: {p.type_name} = {p.default!r}" for p in known.values())
-            raise RunError(f"{place}: there is no parameter {name!r}; {meant}The parameters are: {exist}")
+    check_names(given, {"the notebook": known}, place)
     return {name: known[name].accept(value, place) for name, value in given.items()}
 
 
@@ -112,6 +117,10 @@ def read_profile(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(content, dict) or not all(isinstance(values or {}, dict) for values in content.values()):
         raise RunError(f"profile {path.name} must map a notebook's name to its parameters, each as name: value")
     return {str(notebook): dict(values or {}) for notebook, values in content.items()}
+
+
+def _listing(known: Mapping[str, Parameter]) -> str:
+    return ", ".join(f"{p.name}: {p.type_name} = {p.default!r}" for p in known.values()) or "none to set"
 
 
 def _convert(kind: str, value: Any) -> tuple[bool, Any]:

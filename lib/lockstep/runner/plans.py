@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lockstep.files import WriteError, write_atomically
 from lockstep.runner.errors import RunError
 from lockstep.runner.parameters import (
     Parameter,
+    check_names,
     check_values,
     parse_assignments,
     read_parameters,
@@ -33,6 +35,7 @@ class Plan:
     executed: Path  # the executed notebook; not in the reference results, which are committed
     timeout_seconds: int | None = None  # for the whole notebook
     measures: bool = True  # notebook 00 writes no records: only `executed`
+    environment: dict[str, str] = field(default_factory=dict)  # of the kernel, beside the caller's
 
     @property
     def name(self) -> str:
@@ -53,14 +56,15 @@ def plan_runs(
 ) -> list[Plan]:
     """A plan for each notebook, 00 last; values: the notebook's default < profile < assignments (`name=value`, YAML).
 
-    Nothing is run. Raises RunError for an unknown notebook, profile or parameter, a value of the wrong type, a
+    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError for an unknown notebook, profile or parameter, a value of the wrong type, a
     missing data folder, an option that none of the notebooks has a use for, or a run folder that can't be written.
     """
     _check_options(data_dir, out, reference, timeout_seconds)
     run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
     values = _profile_values(profile, root)
-    given = parse_assignments(list(assignments))
     chosen = list(dict.fromkeys(find_notebook(name, root) for name in names))
+    given = _given(assignments, chosen)
+    environment = _environment(data_dir, chosen)
     wishes = _wishes(data_dir, strict, chosen, root)
     plans = []
     for notebook in sorted(chosen, key=reads_the_others):
@@ -70,7 +74,8 @@ def plan_runs(
         own = run.resolve() / notebook.stem
         beside = root / "results" / "runs" / "reference" / notebook.stem if reference else own
         folder = own if measures else beside
-        plans.append(Plan(notebook, root, parameters, folder, beside / "executed.ipynb", timeout_seconds, measures))
+        executed = beside / "executed.ipynb"
+        plans.append(Plan(notebook, root, parameters, folder, executed, timeout_seconds, measures, environment))
     for plan in plans:
         _check_writable(plan.folder)
         _check_writable(plan.executed.parent)
@@ -104,14 +109,49 @@ def _parameters(
     for name in ("measure", "results"):
         if name not in known:
             raise RunError(f"{notebook.name} has no parameter {name!r}; every notebook needs measure and results")
-    free: dict[str, Parameter] = {name: parameter for name, parameter in known.items() if name not in OURS}
-    for name in OURS:
-        if name in given or name in from_profile:
+    free = _free(known)
+    _refuse_ours(from_profile)
+    values = check_values(from_profile, free, f"profile {profile}, {notebook.stem}")
+    own = {name: value for name, value in given.items() if name in free}
+    return values | check_values(own, free, f"-p for {notebook.stem}")
+
+
+def _given(assignments: Sequence[str], chosen: Sequence[Path]) -> dict[str, Any]:
+    """What -p sets, in those notebooks that have the parameter. Raises RunError if none has."""
+    given = parse_assignments(list(assignments))
+    _refuse_ours(given)
+    check_names(given, {notebook.stem: _free(read_parameters(notebook)) for notebook in chosen}, "-p")
+    return given
+
+
+def _free(known: dict[str, Parameter]) -> dict[str, Parameter]:
+    return {name: parameter for name, parameter in known.items() if name not in OURS}
+
+
+def _refuse_ours(names: Iterable[str]) -> None:
+    for name in names:
+        if name in OURS:
             raise RunError(
                 f"{name} is set by the runner: use --out, --reference, --data-dir or --strict instead of -p {name}"
             )
-    values = check_values(from_profile, free, f"profile {profile}, {notebook.stem}")
-    return values | check_values(given, free, f"-p for {notebook.stem}")
+
+
+def _environment(data_dir: Path | None, chosen: Sequence[Path]) -> dict[str, str]:
+    """LOCKSTEP_DATA as the caller's shell means it: the kernel works in the repository's root.
+
+    In the environment, since a parameter would stand in the executed notebook. Raises RunError if images would be
+    read there and it is not a folder.
+    """
+    named = os.environ.get("LOCKSTEP_DATA")
+    if not named:
+        return {}
+    needed = data_dir is None and any("data_dir" in read_parameters(notebook) for notebook in chosen)
+    if needed and not Path(named).is_dir():
+        raise RunError(
+            f"LOCKSTEP_DATA={named} is not a folder, seen from {Path.cwd()}; name one that exists, give another with "
+            "--data-dir, or `unset LOCKSTEP_DATA` for the synthetic stand-in"
+        )
+    return {"LOCKSTEP_DATA": str(Path(named).resolve())}
 
 
 def _wishes(data_dir: Path | None, strict: bool, chosen: Sequence[Path], root: Path) -> dict[str, Any]:

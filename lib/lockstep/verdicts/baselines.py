@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from lockstep.analysis import BASELINE, ratio_with_interval, select
-from lockstep.ladder import EXPERIMENT
-from lockstep.verdicts.rules import NOT_MEASURABLE, NOT_YET, Claim, NotNow, Verdict, above_one, each, noise, register
+from lockstep.analysis import aa_or_none, ratio_with_interval, select
+from lockstep.ladder import AA_RUNG, EXPERIMENT
+from lockstep.verdicts.rules import NOT_MEASURABLE, NOT_YET, Claim, NotNow, Verdict, above_one, each, register
 
 
 @register
@@ -24,7 +24,7 @@ def gpu_beats_cpu(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame |
         medians = cpu[cpu["status"] == "ok"].groupby("strategy", sort=False)["images_per_second"].median()
         best = {**here, "device": "cpu", "strategy": str(medians.idxmax())}
         ratio = ratio_with_interval(records, {**here, "device": "cuda"}, best, "images_per_second")
-        aa = noise(records, {**here, **BASELINE})
+        aa = aa_or_none(records, {"experiment": EXPERIMENT, "use_case": use_case, "strategy": AA_RUNG})
         return above_one(ratio, aa, "times the best CPU setting in images/s")
 
     return each(claim, one)

@@ -18,7 +18,7 @@ from lockstep.analysis import (
     AnalysisError,
     Conditions,
     Ratio,
-    aa_interval,
+    aa_or_none,
     is_difference,
     ratio_with_interval,
     select,
@@ -163,13 +163,11 @@ def above_one(ratio: Ratio, aa: Ratio | None, text: str) -> Verdict:
 
 
 def noise(records: pd.DataFrame, like: Conditions, measure: str = "images_per_second") -> Ratio | None:
+    """The A/A pair of sequential training on the CPU in the same experiment, where it was measured."""
     base = {
         name: like[name] for name in ("experiment", "use_case", "precision", "environment", "input") if name in like
     }
-    try:
-        return aa_interval(records, {**base, "strategy": "sequential", "device": "cpu"}, measure)
-    except AnalysisError:
-        return None
+    return aa_or_none(records, {**base, "strategy": "sequential", "device": "cpu"}, measure)
 
 
 def compare(claim: Claim, records: pd.DataFrame, over: str, under: str, measure: str, text: str) -> Verdict:

@@ -6,7 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis import BASELINE, Ratio, interval_of, is_difference, paired_ratios, ratio_with_interval, select
+from lockstep.analysis import (
+    BASELINE,
+    MIN_ROUNDS,
+    Ratio,
+    interval_of,
+    is_difference,
+    paired_ratios,
+    ratio_with_interval,
+    select,
+)
 from lockstep.verdicts.rules import (
     NOT_MEASURABLE,
     NOT_REPRODUCED,
@@ -45,8 +54,11 @@ def published_speedup(claim: Claim, records: pd.DataFrame, strategy: str | None,
 
 
 def near(published: float, ratio: Ratio, cores: int | None, batch: int, base_batch: int) -> Verdict:
-    measured = f"{ratio} at batch {batch} (base: {base_batch})" + (f" on {cores} cores" if cores else "")
-    numbers = (("", ratio),)
+    measured = ""
+    numbers: tuple[tuple[str, Ratio], ...] = ()  # an interval of too few rounds would look exact
+    if ratio.rounds >= MIN_ROUNDS:
+        measured = f"{ratio} at batch {batch} (base: {base_batch})" + (f" on {cores} cores" if cores else "")
+        numbers = (("", ratio),)
     if cores is not None and published > cores:
         why = f"{cores} cores can't give {published:g} times one core; the paper does not state its cores"
         return Verdict(NOT_MEASURABLE, measured, why, numbers)

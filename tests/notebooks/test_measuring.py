@@ -1,0 +1,36 @@
+"""Every notebook that measures does so, from its grid to its figures: small batches, one round, the smoke profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.figures import FIGURES
+from lockstep.records import read_records
+from lockstep.runner import plan_runs
+from lockstep.runner.execution import execute
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+TINY = {
+    "01": ["images=24", "batch_size={SimpleBig: 2}"],
+    "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", TINY)
+def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path) -> None:
+    (plan,) = plan_runs([number], root, profile="smoke", assignments=TINY[number], out=tmp_path / "run")
+    execute(plan)
+    records = read_records(plan.folder)
+    assert set(records["status"]) <= {"ok", "skipped"}, records[records["status"] == "failed"]["reason"].tolist()
+    assert (records["status"] == "ok").sum() >= 8
+    drawn = {path.name for path in (plan.folder / "figures").iterdir()}
+    assert drawn == {f"{name}.{kind}" for name in FIGURES[plan.name] for kind in ("png", "svg")}
+
+
+def test_every_notebook_with_figures_is_tried(root: Path) -> None:
+    assert {plan.name for plan in plan_runs(list(TINY), root)} == set(FIGURES)
