@@ -34,16 +34,35 @@ def truncate(path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
 
 
+def _block(kind: bytes, content: bytes) -> bytes:
+    return len(content).to_bytes(4) + kind + content + zlib.crc32(kind + content).to_bytes(4)
+
+
+def _png(path: Path, width: int, height: int, kind: bytes, packed: bytes) -> None:
+    header = width.to_bytes(4) + height.to_bytes(4) + kind + bytes(3)
+    blocks = _block(b"IHDR", header) + _block(b"IDAT", packed) + _block(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + blocks)
+
+
 def huge_png(path: Path, side: int = 20_000) -> None:
     """A whole, valid PNG of one bit per pixel: some 50 kB that would fill 1.2 GB as RGB."""
-
-    def block(kind: bytes, content: bytes) -> bytes:
-        return len(content).to_bytes(4) + kind + content + zlib.crc32(kind + content).to_bytes(4)
-
     packer = zlib.compressobj(1)
     row = bytes(1 + -(-side // 8))
     packed = b"".join(packer.compress(row * 100) for _ in range(side // 100)) + packer.flush()
-    header = side.to_bytes(4) * 2 + bytes([1, 0, 0, 0, 0])
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + block(b"IHDR", header) + block(b"IDAT", packed) + block(b"IEND", b"")
-    )  # fmt: skip
+    _png(path, side, side, bytes([1, 0]), packed)
+
+
+def no_palette(path: Path) -> None:
+    """A PNG that counts the colours of a palette which is not there; Pillow loads it, and can't make RGB of it."""
+    _png(path, 8, 8, bytes([8, 3]), zlib.compress(bytes(9 * 8)))
+
+
+def claim_size(path: Path, width: int, height: int) -> None:
+    """A JPEG or PNG (by its name) whose header says this size, with the data of a tiny one."""
+    if path.suffix == ".png":
+        _png(path, width, height, bytes([8, 2]), zlib.compress(bytes(25 * 8)))
+        return
+    picture(1, 8, 8).save(path, "JPEG")
+    data = path.read_bytes()
+    place = data.index(b"\xff\xc0") + 5  # of the height in the start-of-frame segment
+    path.write_bytes(data[:place] + height.to_bytes(2) + width.to_bytes(2) + data[place + 4 :])

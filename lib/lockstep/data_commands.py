@@ -178,9 +178,8 @@ def _told(found: Inspection) -> dict[str, str]:
         within = ", ".join(f"{count} in {split}" for split, count in twice.within.items() if count)
         lines["copies within"] = within or "none with the same pixels"
         lines["copies across"] = f"{twice.across} of test, in train too" if twice.across else "none"
-        lines["two classes"] = (
-            f"{twice.two_labels} pictures in more than one" if twice.two_labels else "no picture in more than one"
-        )
+        pictures = {0: "no picture", 1: "1 picture"}.get(twice.two_labels, f"{twice.two_labels} pictures")
+        lines["two classes"] = f"{pictures} in more than one"
     if found.imbalance:
         lines["balance"] = f"{found.imbalance:.1f} : 1 (largest : smallest class in train)"
     lines["unreadable"] = f"{unreadable}, links among them: {len(found.links)}" if unreadable else "none"

@@ -14,6 +14,9 @@ from typing import Any
 
 import lockstep.strategies as strategies
 
+NO_USE_CASE = "none"
+"""Of rows that measure the machine, not training."""
+
 
 class JobError(ValueError):
     """A job that can't be run; the message names the field, its value and the fix."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.job import Job, JobError
+from lockstep.job import NO_USE_CASE, Job, JobError
 
 EXPERIMENT = "ladder"
 BASELINE_FIELDS = {"environment": "plain", "optimiser": "plain"}
@@ -84,7 +84,7 @@ def profiles(rungs: Iterable[Job]) -> list[Job]:
 def roofs(cores: int) -> list[Job]:
     """The machine's limits: one core and all of them in both precisions, and a GPU in the precision of its rung."""
     one = Job(
-        experiment="machine", use_case="none", strategy=ROOF_1_CORE, input="none", steps=1, warmup_steps=0,
+        experiment="machine", use_case=NO_USE_CASE, strategy=ROOF_1_CORE, input="none", steps=1, warmup_steps=0,
         global_batch_size=1, per_worker_batch_size=1,
     )  # fmt: skip
     every = one.with_(strategy=ROOF, threads_per_worker=cores, cores_per_worker=cores)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from lockstep.catalogue import PAPERS, Notebook, catalogue
 from lockstep.files import write_atomically
+from lockstep.job import NO_USE_CASE
 from lockstep.published import read_claims
 from lockstep.records import COLUMNS, read_records, read_table
 from lockstep.targets import TARGETS, target_table
@@ -101,7 +102,8 @@ def sources(records: pd.DataFrame) -> str:
         return "No records are stored."
     counts = records["status"].value_counts()
     states = ", ".join(f"{counts[name]} {name}" for name in ("ok", "failed", "skipped") if name in counts)
-    data = " and ".join(sorted(records["data_source"].unique()))
+    trained = records[records["use_case"] != NO_USE_CASE]  # rows about the machine have no data
+    data = " and ".join(sorted(trained["data_source"].unique()))
     ok = records[records["status"] == "ok"]
     disturbed = int(ok["reason"].astype(str).str.contains("contended").sum())
     noted = f" Others used the machine during {disturbed} of the {len(ok)} ok rows." if disturbed else ""
@@ -164,8 +166,8 @@ def fill_tables(text: str, results_root: str | Path) -> str:
     found, blocks = re.subn(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", filled, text, flags=re.DOTALL)
     if blocks < len(names):
         raise ReportError(
-            f"{len(names)} tables begin and only {blocks} end; write <!-- /table --> on a line of its own after each of "
-            f"{', '.join(names)}"
+            f"{len(names)} tables begin and only {blocks} end; write <!-- /table --> on a line of its own after each "
+            f"of {', '.join(names)}"
         )
     return found
 

@@ -16,6 +16,7 @@ from lockstep.analysis import (
     AnalysisError,
     Ratio,
     aa_interval,
+    aa_or_none,
     amdahl,
     amdahl_fit,
     bootstrap_interval,
@@ -149,6 +150,16 @@ def test_aa_interval_is_b_over_a() -> None:
     assert aa_interval(pd.concat([frame, twin]), {"strategy": "sequential"}).median == pytest.approx(1.1)
     with pytest.raises(AnalysisError):
         aa_interval(frame, {"strategy": "sequential"})
+
+
+def test_aa_or_none_is_the_pair_of_a_measure_where_there_is_one() -> None:
+    frame = small([], [10.0] * 5).assign(peak_pss_bytes=100.0)
+    twin = frame.assign(variant="b", peak_pss_bytes=102.0)
+    pair, like = pd.concat([frame, twin]), {"strategy": "sequential"}
+    assert aa_or_none(pair, like) == aa_interval(pair, like)
+    found = aa_or_none(pair, like, "peak_pss_bytes")
+    assert found is not None and found.median == pytest.approx(1.02)
+    assert aa_or_none(frame, like) is None
 
 
 def test_roughness_is_the_mean_change_over_the_mean_without_the_first_sample() -> None:

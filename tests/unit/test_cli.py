@@ -137,9 +137,7 @@ def test_a_value_that_no_notebook_takes_is_refused_with_what_each_has(overview: 
     assert "set by the runner" in refused("00", "-p", "strict=true"), "also where no notebook has it"
 
 
-def test_the_folder_of_images_is_the_callers(
-    overview: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_images_is_the_callers(overview: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel works in the repository's root, the caller may not; and nothing absolute enters the notebook."""
     (tmp_path / "photos").mkdir()
     monkeypatch.setenv("LOCKSTEP_DATA", "../../photos")
@@ -221,40 +219,6 @@ def test_a_notebook_needs_its_parameters_cell_and_the_runners_two(small: Path) -
     assert "can't be read as a notebook" in refused("09")
 
 
-def test_figures_and_report_need_records(small: Path) -> None:
-    for command in ("figures", "report"):
-        result = CliRunner().invoke(app, [command])
-        assert result.exit_code == 2 and "results/reference does not exist" in result.output
-        (small / "results" / "empty").mkdir(parents=True, exist_ok=True)
-        result = CliRunner().invoke(app, [command, "--results", "results/empty"])
-        assert result.exit_code == 2 and "holds no records" in result.output
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (None, "can't be read (No such file"),
-        (b"\xff\xfe", "it is not UTF-8 text"),
-        (b"nothing generated", "holds no table to fill"),
-        (b"<!-- table:nope -->\n<!-- /table -->", "table 'nope' does not exist; there are: headlines"),
-        (b"<!-- table:two words -->\n<!-- /table -->", "table 'two words' does not exist"),
-        (b"<!-- table:headlines -->\n", "1 tables begin and only 0 end"),
-    ],
-)
-def test_a_file_that_can_not_be_filled_is_told_and_left(
-    small: Path, content: bytes | None, expected: str
-) -> None:
-    (small / "results" / "run" / "07_small").mkdir(parents=True)
-    (small / "results" / "run" / "07_small" / "records.csv").write_text("")
-    path = small / "PAGE.md"
-    if content is not None:
-        path.write_bytes(content)
-    result = CliRunner().invoke(app, ["report", "--results", "results/run", "--fill", "PAGE.md"])
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.exception
-    assert result.output.startswith("error: PAGE.md") and expected in result.output
-    assert (path.read_bytes() if content is not None else None) == content
-
-
 def test_a_command_from_elsewhere_finds_its_own_clone(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,14 +280,6 @@ def test_it_tells_where_the_results_are_and_00_has_none(overview: Path, monkeypa
         "07_small: executed notebook mine/07_small/executed.ipynb",
         "00_overview: executed notebook mine/00_overview/executed.ipynb",
     ]
-
-
-def test_figures_and_report_leave_00_alone(small: Path) -> None:
-    """Its folder holds an executed notebook and no records."""
-    (small / "results" / "runs" / "smoke" / "00_overview").mkdir(parents=True)
-    for command in ("figures", "report"):
-        result = CliRunner().invoke(app, [command, "--results", "results/runs/smoke"])
-        assert result.exit_code == 2 and "holds no records" in result.output
 
 
 def test_the_doctor_finds_this_environment_as_locked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from lockstep.data.checking import BROKEN, LEAVES, check_photos
 from lockstep.data.errors import DataError
 from lockstep.data.inspection import Inspection, copies, data_sets, inspect_set
 from lockstep.data.photos import look_at_photo
-from photo_sets import huge_png, photo_set, picture, truncate
+from photo_sets import huge_png, no_palette, photo_set, picture, truncate
 
 
 @pytest.fixture
@@ -115,6 +115,13 @@ def test_unreadable_photos_and_links(photos: Path, tmp_path: Path) -> None:
     strict = inspect_set(photos, strict=True)
     assert "strict allows none" in strict.refused[0]
     agree(strict, photos, strict=True)
+
+
+def test_what_only_scaling_would_find(photos: Path) -> None:
+    no_palette(photos / "train/a/loads.png")
+    found = inspect_set(photos)
+    assert found.unreadable["train"] == {"train/a/loads.png": "damaged: AssertionError"}
+    assert found.unreadable == check_photos(photos).unreadable
 
 
 def test_too_many_unreadable(photos: Path) -> None:
@@ -225,6 +232,22 @@ def test_a_folder_is_a_data_set_or_holds_some(tmp_path: Path) -> None:
     assert data_sets(first) == [first]
     assert data_sets(second / "train") == [second / "train"], "class folders alone"
     assert data_sets(tmp_path / "traces") == []
+
+
+@pytest.mark.parametrize("inner", ["", "train"])
+def test_pictures_beside_data_sets_make_no_data_set(tmp_path: Path, inner: str) -> None:
+    photo_set(tmp_path / "all", 2, 2)
+    shutil.move(tmp_path / "all" / "train", tmp_path / "root" / "set" / inner if inner else tmp_path / "root" / "set")
+    (tmp_path / "root" / "thumbs").mkdir()
+    picture(1).save(tmp_path / "root" / "thumbs" / "x.jpg")
+    assert data_sets(tmp_path / "root") == [tmp_path / "root" / "set"]
+
+
+def test_pictures_within_a_class_make_no_data_set_of_it(tmp_path: Path) -> None:
+    photos = photo_set(tmp_path / "set", 2, 0) / "train"
+    (photos / "a" / "thumbs").mkdir()
+    picture(1).save(photos / "a" / "thumbs" / "x.jpg")
+    assert data_sets(photos) == [photos]
 
 
 @pytest.mark.realdata

@@ -161,12 +161,15 @@ def test_a_damaged_cache_is_no_error(photos: Path, decoded: list[str], cache: Pa
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decoded: list[str]
 ) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", photos / "cache"):
         monkeypatch.setenv("LOCKSTEP_CACHE", str(place))
         assert unreadable(photos) == {}
+    assert len(decoded) == 80, "this process remembers, for its next use case"
+    text(photos / "train/a/00.jpg")
+    assert list(unreadable(photos)) == ["train/a/00.jpg"], "but not what was changed since"
     assert not (photos / "cache").exists(), "never in the data folder"
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import lockstep.data_commands as data_commands
 from lockstep.cli import app
 from lockstep.data.folders import open_photos
-from photo_sets import photo_set, truncate
+from photo_sets import photo_set, picture, truncate
 
 
 def call(*arguments: object, code: int = 0) -> str:
@@ -46,6 +46,7 @@ def test_remarks_do_not_end_it_with_an_error(photos: Path) -> None:
     assert "train/a/00.jpg: image file is truncated" in output
     assert " - unreadable photos: 1" in output and " - test photos that stand in train too: 1" in output
     assert "copies across 1 of test, in train too" in " ".join(output.split())
+    assert "two classes 1 picture in more than one" in " ".join(output.split())
     assert "Usable: 39 photos to train, 41 to test; read the remarks above first." in output
     assert max(map(len, output.replace(str(photos), "").splitlines())) <= 80
     assert "strict allows none" in call("check", photos, "--strict", code=1)
@@ -65,6 +66,8 @@ def test_a_root_shows_each_set_and_fails_if_one_does(photos: Path) -> None:
     output = call("check", photos.parent)
     assert output.count("Usable") == 2 and output.index("other") < output.index("set")
     assert output.endswith("left alone, no class folders in them: notes\n")
+    picture(1).save(photos.parent / "notes" / "x.jpg")
+    assert call("check", photos.parent) == output, "not even with a picture in it"
     shutil.rmtree(photos.parent / "other/test/b")
     output = call("check", photos.parent, code=1)
     assert output.count("Usable") == 1 and output.count("Training would refuse it") == 1
@@ -129,6 +132,9 @@ def test_the_stand_in_is_written_where_asked(tmp_path: Path) -> None:
     assert "kB" in output
     assert len(open_photos(tmp_path / "made", "fire-smoke", "train")) == 6
     assert "Usable" in call("check", tmp_path / "made")
+    (tmp_path / "made" / "fire-smoke" / "train" / "fire" / "fire-00000.jpg").unlink()
+    told = " ".join(call("check", tmp_path / "made", code=1).split())
+    assert "was changed since it was written: train has 1 of fire instead of 2;" in told
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

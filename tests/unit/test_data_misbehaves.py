@@ -18,7 +18,7 @@ from lockstep.data.checking import BROKEN, LEAVES, check_photos
 from lockstep.data.errors import DataError
 from lockstep.data.folders import open_folder, open_photos
 from lockstep.data.photos import decode_photo
-from photo_sets import huge_png, photo_set, picture, truncate
+from photo_sets import huge_png, no_palette, photo_set, picture, truncate
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +92,7 @@ def cut_png(path: Path) -> None:
         (circle, BROKEN),
         (link_outside, LEAVES),
         (huge_png, "refused as a decompression bomb"),
+        (no_palette, "damaged: AssertionError"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
+from lockstep.data import photos
 from lockstep.data.errors import DataError
-from lockstep.data.photos import MEAN, STD, decode_photo
+from lockstep.data.photos import MEAN, MOST_PIXELS, STD, decode_photo, look_at_photo
+from photo_sets import claim_size, no_palette
 
 RED, GREEN, BLUE, WHITE, GREY = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (128, 128, 128)
 
@@ -167,3 +172,44 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> None:
     with pytest.raises(DataError, match=rf"{kind}\.jpg' can't be read \(.+\); restore or remove the file") as raised:
         decode_photo(path, flip=False)
     assert raised.value.__cause__ is not None
+
+
+LOOKS: list[Callable[[Path], Any]] = [lambda path: decode_photo(path, flip=False), look_at_photo]
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["decode", "look"])
+def test_whatever_pillow_raises_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Path], Any]
+) -> None:
+    no_palette(tmp_path / "odd.png")
+    with pytest.raises(DataError, match=r"odd\.png' can't be read \(damaged: AssertionError\); restore or remove"):
+        look(tmp_path / "odd.png")
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(photos, "_square", full)
+    Image.new("L", (8, 8)).save(tmp_path / "fine.png")
+    with pytest.raises(DataError, match=r"fine\.png' can't be read \(not enough memory to decode it\)"):
+        look(tmp_path / "fine.png")
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=["decode", "look"])
+@pytest.mark.parametrize("name", ["a.png", "a.jpg"])
+def test_the_largest_picture_that_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, look: Callable[[Path], Any]
+) -> None:
+    def load(self: object) -> None:
+        raise ValueError("its pixels are asked for")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", load)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        claim_size(tmp_path / name, 8900, MOST_PIXELS // 8900)
+        with pytest.raises(DataError, match="its pixels are asked for"):
+            look(tmp_path / name)
+        for width in (8901, 17_000):  # Pillow warns of the first and would refuse neither
+            claim_size(tmp_path / name, width, 10_000)
+            with pytest.raises(DataError, match=rf"refused as a decompression bomb: {width} x 10000 are .* 89000000"):
+                look(tmp_path / name)
+    assert told == []

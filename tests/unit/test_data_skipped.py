@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -66,14 +67,14 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_find_images_leaves_out_counts_and_warns_once(photos: Path) -> None:
     truncate(photos / "train/a/03.jpg")
     text(photos / "test/b/04.jpg")
+    case = dataclasses.replace(USE_CASES["SimpleBig"], classes=2)
     with pytest.warns(UserWarning) as told:
-        source = find_images(USE_CASES["SimpleBig"], str(photos.parent))
+        source = find_images(case, str(photos.parent))
     assert source.skipped == ("train/a/03.jpg", "test/b/04.jpg")
     assert source.train_images == 39
     (one,) = told
     assert "2 of 80 photos" in str(one.message) and "'train/a/03.jpg' (image file is trunc" in str(one.message)
     assert one.filename == __file__
-    case = USE_CASES["SimpleBig"]
     some = case.open("train", str(photos.parent), 38, source.skipped)
     assert len(some) == 38
     assert not any("a/03.jpg" in some.path(i) for i in range(38)), "left out before some are drawn"  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,53 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     assert other != root
     assert [len(open_photos(folder, "fire-smoke", "test")) for folder in (root, other)] == [3, 3]
     assert json.loads((root / "fire-smoke" / "STAND_IN.json").read_text())["counts"] == counts_for(7)
+
+
+def add(folder: Path) -> None:
+    (folder / "test/smoke/mine.jpg").write_bytes((folder / "test/smoke/smoke-00000.jpg").read_bytes())
+
+
+def remove(folder: Path) -> None:
+    (folder / "train/fire/fire-00001.jpg").unlink()
+
+
+def add_a_class(folder: Path) -> None:
+    for split in ("train", "test"):
+        (folder / split / "fog").mkdir()
+        (folder / split / "fog" / "1.jpg").touch()
+
+
+def damage(folder: Path) -> None:
+    (folder / "STAND_IN.json").write_text("{")
+
+
+def hollow(folder: Path) -> None:
+    (folder / "STAND_IN.json").write_text("[1]")
+
+
+@pytest.mark.parametrize(
+    ("change", "split", "message"),
+    [
+        (add, "test", "test has 2 of smoke instead of 1; keep no photos of your own there, and remove .*made anew"),
+        (remove, "train", "train has 2 of fire instead of 3; keep no photos"),
+        (add_a_class, "train", "train has 1 of fog instead of 0;"),
+        (damage, "train", r"STAND_IN\.json' is damaged; .*remove .*fire-smoke: it is made anew"),
+        (hollow, "test", r"STAND_IN\.json' is damaged"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_was_changed_since_is_refused(
+    tmp_path: Path, change: Callable[[Path], None], split: str, message: str
+) -> None:
+    write_stand_in(tmp_path, "fire-smoke", COUNTS)
+    change(tmp_path / "fire-smoke")
+    with pytest.raises(DataError, match=message):
+        open_photos(tmp_path, "fire-smoke", split)
+
+
+def test_one_without_a_test_half_opens(tmp_path: Path) -> None:
+    write_stand_in(tmp_path, "fire-smoke", {"train": dict.fromkeys(CLASSES, 5)})
+    assert [len(open_photos(tmp_path, "fire-smoke", split)) for split in ("train", "test")] == [12, 3]
 
 
 def test_two_at_once_write_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

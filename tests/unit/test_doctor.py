@@ -14,14 +14,11 @@ from typing import Any
 
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
-from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lockstep import usecases
 from lockstep.cli import app
 from lockstep.doctor import CHECKS, GOOD, LACKING, NOTE, Finding, cgroups, machine, show, software
-from lockstep.doctor.images import check_data
 from small_notebooks import small_repository
 
 Patch = pytest.MonkeyPatch
@@ -305,37 +302,3 @@ def test_load(monkeypatch: Patch) -> None:
     assert "marked contended" in found.detail and found.fix.startswith("ps -eo pcpu")
     monkeypatch.setattr(machine, "Contention", lambda: Watched(0.02))
     assert machine.check_load().state == GOOD and machine.check_load().fix == ""
-
-
-def photos(root: Path, dataset: str) -> Path:
-    for split in ("train", "test"):
-        for number, name in enumerate(("fire", "none", "smoke")):
-            folder = root / dataset / split / name
-            folder.mkdir(parents=True)
-            Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / "1.jpg")
-    return root / dataset
-
-
-def test_data(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.delenv("LOCKSTEP_DATA", raising=False)
-    assert check_data().state == NOTE and check_data().fix.startswith("export LOCKSTEP_DATA=")
-    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path / "nowhere"))
-    found = check_data()
-    assert found.state == LACKING and "nowhere" in found.detail and found.fix.startswith("unset LOCKSTEP_DATA")
-    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path))
-    found = check_data()
-    assert found.state == LACKING and "Missing: fire-smoke for ComplexSmall, SimpleBig" in found.detail
-    assert found.fix.startswith(f".venv/bin/lockstep data check {tmp_path / 'fire-smoke'}  #")
-    photos(tmp_path, "fire-smoke")
-    found = check_data()
-    assert found.state == GOOD and "fire-smoke (3 to train, 3 to test; ComplexSmall, SimpleBig)" in found.detail
-
-
-def test_data_of_one_use_case_only(tmp_path: Path, monkeypatch: Patch) -> None:
-    photos(tmp_path, "fire-smoke")
-    other = usecases.UseCase("Pneumonia", usecases.USE_CASES["SimpleBig"].model, dataset="pneumonia")
-    monkeypatch.setitem(usecases.USE_CASES, "Pneumonia", other)
-    monkeypatch.setenv("LOCKSTEP_DATA", str(tmp_path))
-    found = check_data()
-    assert found.state == NOTE, "the others can run"
-    assert "Missing: pneumonia for Pneumonia" in found.detail and "data check" in found.fix

@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from fake_records import records as fake_records
 
 from lockstep.analysis import MIN_ROUNDS
 from lockstep.job import Job
 from lockstep.records import COLUMNS, Row, make_row
+from lockstep.report import no_records, targets_table
 from lockstep.targets import TARGETS, TOO_FEW, target_table
 from lockstep.verdicts import NOT_MEASURABLE, NOT_YET
 
@@ -159,6 +161,18 @@ def test_input_with_a_free_core_and_without() -> None:
     assert found[FREE_CORE]["reached"] == "yes"
     assert found[BUSY]["ratio"] == pytest.approx(1.1 / 1.25)
     assert found[BUSY]["reached"] == "no"
+
+
+def test_bars_without_records_are_not_measured_yet() -> None:
+    table = targets_table(no_records(), NOTEBOOK)
+    assert len(table) == len(target_table(fake_records(), NOTEBOOK)) > 0
+    assert set(table["reached"]) == {NOT_YET} and set(table["measured"]) == {""}
+
+
+def test_bars_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
+    table = targets_table(fake_records(rounds=1), NOTEBOOK)
+    told = table.loc[table["measured"] != "", "reached"]
+    assert len(told) and set(told) == {"too few rounds: 1 of at least 5"}
 
 
 # --- one node ---

@@ -9,8 +9,9 @@ called like a photo is listed; `lockstep.data.checking` finds out what can't be 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,6 +22,7 @@ LAYOUT = "<root>/<dataset>/{train,test}/<class>/*.jpg"
 MARKER = "STAND_IN.json"  # in the dataset's folder if its photos were made by lockstep.data.synthetic
 SPLITS = ("train", "test")
 _ENDINGS = (".jpg", ".jpeg", ".png")
+_MADE_ANEW = "keep no photos of your own there, and remove {}: it is made anew (`lockstep data make`)"
 # Folders that hold a data set under the name that its publisher gave it.
 _ALSO_CALLED = {"pneumonia": ("chest_xray", "chest-xray-pneumonia")}
 
@@ -31,7 +33,8 @@ def open_photos(root: str | os.PathLike[str], dataset: str, split: str, skipped:
     Training photos are mirrored at random (by seed, epoch and sample id); test photos never. `skipped` are photos to
     leave out, as paths within the data set's folder (see `lockstep.data.checking`). Raises DataError for a missing
     folder, a split without classes or with one only, a class without photos, classes that differ between train and
-    test, and folders that are links leading out of the data set's own folder (which may itself be a link).
+    test, folders that are links leading out of the data set's own folder (which may itself be a link), and a stand-in
+    that was changed.
     """
     return open_folder(dataset_folder(root, dataset), split, skipped)
 
@@ -52,18 +55,22 @@ def open_folder(folder: str | os.PathLike[str], split: str, skipped: Collection[
         of_test = _classes(test, folder)
         classes = of_test if split == "test" else classes
     names = [_photos_in(path, name) for name, path in classes.items()]
+    stand_in = (folder / MARKER).exists()
+    if stand_in:
+        counts = {name: len(of_class) for name, of_class in zip(classes, names, strict=True)}
+        _as_written(folder, "train" if test is None else split, counts)
     if test is None:
         names = [part_of(split, of_class, name, classes[name]) for name, of_class in zip(classes, names, strict=True)]
     if skipped:
         gone = set(skipped)
         names = [_without(gone, of_class, classes[name], folder) for name, of_class in zip(classes, names, strict=True)]
-    source = "synthetic" if (folder / MARKER).exists() else "real"
+    source = "synthetic" if stand_in else "real"
     return Photos.of(tuple(classes), [str(path) for path in classes.values()], names, source, split == "train")
 
 
 def dataset_folder(root: str | os.PathLike[str], dataset: str) -> Path:
     """The folder of a data set below `root`, links resolved. Raises DataError if there is none."""
-    root = Path(root).expanduser()
+    root = Path(root).expanduser().absolute()
     if not root.is_dir():
         raise DataError(
             f"data folder {str(root)!r} does not exist; give an existing one with --data-dir or LOCKSTEP_DATA, "
@@ -172,6 +179,23 @@ def _photos_in(folder: Path, name: str) -> list[str]:
             "add photos or remove the folder"
         )
     return names
+
+
+def _as_written(folder: Path, split: str, counts: Mapping[str, int]) -> None:
+    """DataError unless the stand-in has the photos that were written, class by class: nobody looks at them again."""
+    marker = folder / MARKER
+    try:
+        written = json.loads(marker.read_bytes())["counts"].get(split, {})
+        written = {str(name): int(count) for name, count in written.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{str(marker)!r} is damaged; {_MADE_ANEW.format(folder)}") from error
+    if counts != written:
+        wrong = [f"{counts.get(name, 0)} of {name} instead of {written.get(name, 0)}"
+                 for name in sorted({*counts, *written}) if counts.get(name, 0) != written.get(name, 0)]  # fmt: skip
+        raise DataError(
+            f"the synthetic stand-in {str(folder)!r} was changed since it was written: {split} has "
+            f"{', '.join(wrong)}; {_MADE_ANEW.format(folder)}"
+        )
 
 
 def _without(gone: Collection[str], names: list[str], folder: Path, dataset: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -67,10 +67,15 @@ class Inspection:
 
 
 def data_sets(folder: Path) -> list[Path]:
-    """`folder` itself if it is a data set's, else those in it that are. Raises DataError for what can't be listed."""
-    if _is_data_set(folder):
+    """`folder` itself if it is a data set's, else those in it that are. Raises DataError for what can't be listed.
+
+    A root stays one where a folder of pictures lies beside its data sets.
+    """
+    inner = subfolders(folder)
+    if _has_split(inner):
         return [folder]
-    return [path for path in subfolders(folder).values() if _is_data_set(path)]
+    found = [path for path in inner.values() if _is_data_set(path)]
+    return found or ([folder] if _holds_photos(inner) else [])
 
 
 def inspect_set(folder: Path, strict: bool = False) -> Inspection:
@@ -122,7 +127,16 @@ def copies(photos: Sequence[Photo]) -> Copies:
 
 def _is_data_set(folder: Path) -> bool:
     inner = subfolders(folder)
-    return any(split in inner for split in SPLITS) or any(photo_names(path) for path in inner.values())
+    # With photos of its own it is a class, or a stray folder, whatever lies deeper.
+    return _has_split(inner) or (_holds_photos(inner) and not photo_names(folder))
+
+
+def _has_split(inner: Mapping[str, Path]) -> bool:
+    return any(split in inner for split in SPLITS)
+
+
+def _holds_photos(inner: Mapping[str, Path]) -> bool:
+    return any(photo_names(path) for path in inner.values())
 
 
 def _parts(folder: Path) -> Iterator[tuple[str, str, Path, list[str]]]:

@@ -103,10 +103,11 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[ImageFile.ImageFile]:
     try:
         with open(path, "rb") as file:
             image = _identified(file, os.fspath(path))
-            if image.width * image.height > MOST_PIXELS:
+            pixels = image.width * image.height
+            if pixels > MOST_PIXELS:
                 raise Image.DecompressionBombError(
-                    f"{image.width} x {image.height} are {image.width * image.height} pixels, and at most {MOST_PIXELS} "
-                    "are decoded; scale it down"
+                    f"{image.width} x {image.height} are {pixels} pixels, and at most {MOST_PIXELS} are decoded: scale "
+                    "it down"
                 )
             yield image
     except Exception as error:  # Pillow raises nearly everything for some damaged file, AssertionError among it

@@ -17,8 +17,10 @@ import PIL
 
 from lockstep.files import WriteError, write_atomically
 
-# Another Pillow may read other files.
-_FIRST_LINE = f"lockstep photos found readable, version 1, Pillow {PIL.__version__}".encode()
+# By data set, where the cache can't be written: then this process remembers at least what it has seen itself.
+_here: dict[Path, set[bytes]] = {}
+# Another Pillow may read other files. A new version when `decode_photo` refuses what it read before.
+_FIRST_LINE = f"lockstep photos found readable, version 2, Pillow {PIL.__version__}".encode()
 
 
 def cache_folder() -> Path:
@@ -38,21 +40,23 @@ def key_of(relative: str, info: os.stat_result) -> bytes:
 def recall(folder: Path) -> set[bytes]:
     """The keys of a data set's readable photos; none if nothing (or nothing sound) is remembered."""
     path = _file_of(folder)
+    known = _here.get(folder, set())
     try:
         lines = path.read_bytes().split(b"\n") if path is not None else []
     except OSError:
-        return set()
-    return set(lines[1:]) if lines and lines[0] == _FIRST_LINE else set()
+        lines = []
+    return known.union(lines[1:] if lines and lines[0] == _FIRST_LINE else ())
 
 
 def remember(folder: Path, keys: Iterable[bytes]) -> None:
     """Keeps them for the next time. A cache that can't be written is no error."""
-    path = _file_of(folder)
-    if path is None:
-        return
-    with contextlib.suppress(OSError, WriteError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, b"\n".join((_FIRST_LINE, *sorted(keys))))
+    path, keys = _file_of(folder), set(keys)
+    if path is not None:
+        with contextlib.suppress(OSError, WriteError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, b"\n".join((_FIRST_LINE, *sorted(keys))))
+            return
+    _here[folder] = keys
 
 
 def _file_of(folder: Path) -> Path | None:

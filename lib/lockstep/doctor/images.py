@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lockstep.data import DataError, open_photos
+from lockstep.data.folders import dataset_folder
 from lockstep.doctor.findings import GOOD, LACKING, NOTE, Finding
 
+if TYPE_CHECKING:
+    from lockstep.usecases import UseCase
+
 LOCKSTEP = ".venv/bin/lockstep"
+STAND_IN = "unset LOCKSTEP_DATA  # the synthetic stand-in needs nothing"
 
 
 def check_data() -> Finding:
@@ -18,31 +26,51 @@ def check_data() -> Finding:
         return Finding(
             "data", NOTE, detail, "export LOCKSTEP_DATA=path/to/root  # data/README.md: where to get the images"
         )
-    root = Path(named).expanduser()
+    root = Path(named).expanduser().absolute()
     if not root.is_dir():
-        detail = f"LOCKSTEP_DATA={named} is not a folder"
-        return Finding("data", LACKING, detail, "unset LOCKSTEP_DATA  # or export the folder that holds fire-smoke/")
-    held, missing = [], {}
-    for dataset, names in _datasets().items():
-        try:
-            counts = [f"{len(open_photos(root, dataset, split))} to {split}" for split in ("train", "test")]
-            held.append(f"{dataset} ({', '.join(counts)}; {', '.join(names)})")
-        except DataError as error:
-            missing[dataset] = f"{dataset} for {', '.join(names)}: {error}"
-    if not missing:
-        return Finding("data", GOOD, f"LOCKSTEP_DATA holds {'; '.join(held)}")
-    detail = f"LOCKSTEP_DATA={named} holds {'; '.join(held) or 'no usable set'}. Missing: {'; '.join(missing.values())}"
-    fix = f"{LOCKSTEP} data check {root / next(iter(missing))}  # or, for the synthetic stand-in: unset LOCKSTEP_DATA"
-    return Finding("data", NOTE if held else LACKING, detail, fix)
+        detail = f"LOCKSTEP_DATA={root} is not a folder"
+        return Finding("data", LACKING, detail, f"{STAND_IN}; or export the folder that holds fire-smoke/")
+    held: list[str] = []
+    wrong: dict[str, str] = {}  # what, and its fix
+    for dataset, cases in _datasets().items():
+        what, fix = _look(root, dataset, cases)
+        if fix:
+            wrong[what] = fix
+        else:
+            held.append(what)
+    if not wrong:
+        return Finding("data", GOOD, f"LOCKSTEP_DATA={root} holds {'; '.join(held)}")
+    detail = f"LOCKSTEP_DATA={root} holds {'; '.join(held) or 'no usable set'}. {'; '.join(wrong)}"
+    return Finding("data", NOTE if held else LACKING, detail, next(iter(wrong.values())))
 
 
-def _datasets() -> dict[str, list[str]]:
+def _look(root: Path, dataset: str, cases: Sequence[UseCase]) -> tuple[str, str]:
+    """What there is of a data set, in words, and the fix; no fix is needed if its use cases can train on it."""
+    users = ", ".join(case.name for case in cases)
+    try:
+        folder = dataset_folder(root, dataset)
+    except DataError as error:
+        return f"Missing: {dataset} for {users}: {error}", f"{STAND_IN}; or lay {dataset} out as data/README.md says"
+    try:
+        train, test = (open_photos(root, dataset, split) for split in ("train", "test"))
+    except DataError as error:
+        check = f"{LOCKSTEP} data check {shlex.quote(str(folder))}"
+        return f"Faulty: {dataset} for {users}: {error}", f"{check}  # or, for the stand-in: unset LOCKSTEP_DATA"
+    try:
+        for case in cases:
+            case.check_classes(train, str(root))
+    except DataError as error:
+        return f"Faulty: {dataset} for {users}: {error}", f"{STAND_IN}; or mend the class folders"
+    return f"{dataset} ({len(train)} to train, {len(test)} to test; {users})", ""
+
+
+def _datasets() -> dict[str, list[UseCase]]:
     """Data set -> the use cases that train on it."""
     try:
         from lockstep.usecases import USE_CASES
     except (ImportError, OSError):  # without torch; its own line says so
         return {}
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[UseCase]] = {}
     for case in USE_CASES.values():
-        found.setdefault(case.dataset, []).append(case.name)
+        found.setdefault(case.dataset, []).append(case)
     return found

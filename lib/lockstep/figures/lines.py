@@ -11,6 +11,9 @@ from matplotlib.lines import Line2D
 
 from lockstep.analysis import amdahl, amdahl_fit
 from lockstep.figures.style import GIB, GREY, StoredFigure, colour, data_label, empty, label, look, new_figure
+from lockstep.ladder import EXPERIMENT as LADDER
+from lockstep.ladder import RUNGS
+from lockstep.strategies import STRATEGIES
 
 TRACES = {
     "cpu_percent": ("CPU use (% of one core)", 1.0),
@@ -92,7 +95,8 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     traced = resources if traced.empty else traced
     if traced.empty:
         return empty(title, "no resource traces are stored")
-    strategies = list(traced["strategy"].unique())
+    names = RUNGS if experiment == LADDER else STRATEGIES
+    strategies = sorted(traced["strategy"].unique(), key=lambda name: list(names).index(name))
     with look():
         figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 8.0)
         axes = figure.subplots(len(TRACES), len(strategies), squeeze=False, sharey="row", sharex="col")

@@ -154,7 +154,8 @@ def operator_bars(operators: pd.DataFrame, title: str) -> StoredFigure:
         for axis, ((use_case, _), rows) in zip(axes, groups, strict=True):
             rows = rows.reset_index(drop=True)
             first = rows.iloc[0]
-            axis.set_title(f"{use_case}, {first['precision']}, {first['cores']} cores ({data_label(rows)})", loc="left")
+            cores = "1 core" if first["cores"] == 1 else f"{first['cores']} cores"
+            axis.set_title(f"{use_case}, {first['precision']}, {cores} ({data_label(rows)})", loc="left")
             axis.set_yticks(range(len(rows)), rows["operators"])
             axis.set_ylim(len(rows) - 0.4, -0.6)
             axis.grid(False, axis="y")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.job import Job, JobError
+from lockstep.job import NO_USE_CASE, Job, JobError
 from lockstep.launch import WorkerFailed, usable_cores
 from lockstep.launch.environment import PROFILES
 from lockstep.loop import Site, Trace
@@ -26,7 +26,7 @@ from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.teams import Teams
 from lockstep.published import repository_root
 from lockstep.records import Row, RunFolder, make_row
-from lockstep.usecases import NO_USE_CASE, Source, find_images, use_case
+from lockstep.usecases import Source, find_images, use_case
 
 # Cells of a round that may be measured again because others used the machine. A neighbour that never rests would
 # otherwise double the time of a run and gain nothing; such rows say that they are contended.

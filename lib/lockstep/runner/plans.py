@@ -56,8 +56,9 @@ def plan_runs(
 ) -> list[Plan]:
     """A plan for each notebook, 00 last; values: the notebook's default < profile < assignments (`name=value`, YAML).
 
-    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError for an unknown notebook, profile or parameter, a value of the wrong type, a
-    missing data folder, an option that none of the notebooks has a use for, or a run folder that can't be written.
+    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError for an unknown
+    notebook, profile or parameter, a value of the wrong type, a missing data folder, an option that none of the
+    notebooks has a use for, or a run folder that can't be written.
     """
     _check_options(data_dir, out, reference, timeout_seconds)
     run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
