@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from lockstep.data import checking
+
 SPLITS = ("train", "test")
 
 
@@ -66,3 +68,12 @@ def claim_size(path: Path, width: int, height: int) -> None:
     data = path.read_bytes()
     place = data.index(b"\xff\xc0") + 5  # of the height in the start-of-frame segment
     path.write_bytes(data[:place] + height.to_bytes(2) + width.to_bytes(2) + data[place + 4 :])
+
+
+def text(path: Path) -> None:
+    path.write_text("<html>404 not found</html>")
+
+
+def unreadable(folder: Path) -> dict[str, str]:
+    """Every unreadable photo of a set, and why."""
+    return checking.everything(checking.check_photos(folder).unreadable)

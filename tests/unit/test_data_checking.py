@@ -5,38 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lockstep.data import checking
 from lockstep.data.checking import check_photos
 from lockstep.data.errors import DataError
 from lockstep.data.folders import open_folder
-from lockstep.data.photos import decode_photo
 from lockstep.data.remembered import cache_folder
-from photo_sets import photo_set, picture, truncate
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """40 to train, 40 to test: two of a split may be unreadable."""
-    return photo_set(tmp_path / "root" / "fire-smoke")
-
-
-def unreadable(folder: Path) -> dict[str, str]:
-    return checking.everything(check_photos(folder).unreadable)
-
-
-def text(path: Path) -> None:
-    path.write_text("<html>404 not found</html>")
-
+from photo_fixtures import cache as cache
+from photo_fixtures import decoded as decoded
+from photo_fixtures import photos as photos
+from photo_sets import photo_set, picture, text, truncate, unreadable
 
 # --- how many may be left out ---
 
@@ -99,19 +78,6 @@ def test_a_set_aside_fifth_stays_the_same(tmp_path: Path) -> None:
 
 
 # --- what is remembered ---
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The photos that are decoded to be checked."""
-    seen: list[str] = []
-
-    def noted(path: str, *arguments: Any, **options: Any) -> Any:
-        seen.append(os.path.basename(path))
-        return decode_photo(path, *arguments, **options)
-
-    monkeypatch.setattr(checking, "decode_photo", noted)
-    return seen
 
 
 def test_a_photo_is_decoded_once_for_all_checks(photos: Path, decoded: list[str], cache: Path) -> None:

@@ -13,35 +13,15 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from lockstep.data import checking
 from lockstep.data.checking import BROKEN, LEAVES, check_photos
 from lockstep.data.errors import DataError
 from lockstep.data.folders import open_folder, open_photos
 from lockstep.data.photos import decode_photo
-from photo_sets import huge_png, no_palette, photo_set, picture, truncate
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """40 to train, 40 to test: two of a split may be unreadable."""
-    return photo_set(tmp_path / "root" / "fire-smoke")
-
-
-def unreadable(folder: Path) -> dict[str, str]:
-    return checking.everything(check_photos(folder).unreadable)
-
+from photo_fixtures import cache as cache
+from photo_fixtures import photos as photos
+from photo_sets import huge_png, no_palette, photo_set, picture, text, truncate, unreadable
 
 # --- kinds of files that are no photos ---
-
-
-def text(path: Path) -> None:
-    path.write_text("<html>404 not found</html>")
 
 
 def empty(path: Path) -> None:

@@ -14,9 +14,7 @@ from torch import nn
 
 import lockstep
 import tiny
-from lockstep.data import checking
 from lockstep.data.errors import DataError
-from lockstep.data.photos import decode_photo
 from lockstep.data.synthetic import write_stand_in
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
@@ -24,41 +22,15 @@ from lockstep.loop import Site, Trace, run_job
 from lockstep.measure import grid
 from lockstep.records import read_records, read_run
 from lockstep.usecases import USE_CASES, UseCase, find_images
-from photo_sets import photo_set, truncate
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """40 to train, 40 to test: two of a split may be unreadable."""
-    return photo_set(tmp_path / "root" / "fire-smoke")
-
-
-def text(path: Path) -> None:
-    path.write_text("<html>404 not found</html>")
+from photo_fixtures import cache as cache
+from photo_fixtures import decoded as decoded
+from photo_fixtures import photos as photos
+from photo_sets import photo_set, text, truncate
 
 
 def a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The photos that are decoded to be checked."""
-    seen: list[str] = []
-
-    def noted(path: str, *arguments: Any, **options: Any) -> Any:
-        seen.append(os.path.basename(path))
-        return decode_photo(path, *arguments, **options)
-
-    monkeypatch.setattr(checking, "decode_photo", noted)
-    return seen
 
 
 # --- find_images, run_grid, train ---

@@ -1,32 +1,17 @@
-from collections.abc import Callable, Iterator
-
 import pytest
 import torch
 
+from clocks import clock
 from lockstep.measure.bandwidth import copy_bandwidth, reduce_update_bytes
 
 
-def _clock(durations: list[float]) -> Callable[[], float]:
-    """A clock by which the copies take these seconds."""
-
-    def times() -> Iterator[float]:
-        now = 0.0
-        for duration in durations:
-            yield now
-            now += duration
-            yield now
-
-    ticks = times()
-    return lambda: next(ticks)
-
-
 def test_the_best_copy_counts_read_and_write() -> None:
-    found = copy_bandwidth(1000 * 4, seconds_budget=0, least_copies=3, clock=_clock([0.5, 0.25, 1.0]))
+    found = copy_bandwidth(1000 * 4, seconds_budget=0, least_copies=3, clock=clock([0.5, 0.25, 1.0]))
     assert found == 2 * 4000 / 0.25
 
 
 def test_copies_go_on_until_the_budget_is_spent() -> None:
-    found = copy_bandwidth(4000, seconds_budget=2.0, least_copies=1, clock=_clock([1.0, 0.75, 0.5]))
+    found = copy_bandwidth(4000, seconds_budget=2.0, least_copies=1, clock=clock([1.0, 0.75, 0.5]))
     assert found == 8000 / 0.5
 
 

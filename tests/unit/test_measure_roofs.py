@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 import tiny
+from clocks import clock
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.loop import Site
 from lockstep.measure.roofs import matrix_peak, run_decode, run_machine
-
-
-def clock(durations: list[float]) -> Callable[[], float]:
-    def times() -> Iterator[float]:
-        now = 0.0
-        for duration in durations:
-            yield now
-            now += duration
-            yield now
-
-    ticks = times()
-    return lambda: next(ticks)
 
 
 def test_the_best_product_counts() -> None:

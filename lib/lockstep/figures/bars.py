@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def _bars(axis: Axes, rows: pd.DataFrame, value: str, low: str = "", high: str =
             axis.errorbar(row[value], y, xerr=error, fmt="none", zorder=4, **ERROR)
 
 
-def _texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
+def side_texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
     """The numbers of each row in a column of their own, where no bar, mark or line can cross them."""
     for y, (value, text) in enumerate(zip(values, texts, strict=True)):
         if np.isfinite(value):
@@ -89,7 +89,7 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str) -> St
             axes.append(axis)
             _bars(axis, rows, "speedup", "low", "high", left=1.0)
             texts = [f"{r.speedup:.2f}  ({r.step_seconds:.3g} s per step)" for r in rows.itertuples()]
-            _texts(axis, rows["speedup"], texts)
+            side_texts(axis, rows["speedup"], texts)
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
             drawn += [*rows["low"].dropna(), *rows["high"].dropna(), *_draw_published(axis, rows, published)]
         for axis in axes:
@@ -139,7 +139,7 @@ def memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             many = rows["workers"] > 1
             texts = [f"{value:.2f}" + (f"  ({one:.2f} per worker)" if several else "")
                      for value, one, several in zip(gib["value"], worker, many, strict=True)]  # fmt: skip
-            _texts(axis, gib["value"], texts)
+            side_texts(axis, gib["value"], texts)
             axis.set_xlim(0, max(float(gib["value"].max(skipna=True) or 0), 0.1) * 1.05)
             axis.set_xlabel("peak memory of all workers together (PSS, GiB)")
     return figure
@@ -161,7 +161,7 @@ def input_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for y, limit in enumerate(bound):
                 if np.isfinite(limit):
                     axis.vlines(limit, y - 0.38, y + 0.38, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
-            _texts(
+            side_texts(
                 axis, rows["ratio"], [f"{r.ratio:.3f}  ({r.images_per_second:.3g} images/s)" for r in rows.itertuples()]
             )
             axis.axvline(1, color="0.2", linewidth=1)
@@ -185,22 +185,31 @@ def phase_stack(table: pd.DataFrame, title: str) -> StoredFigure:
     with look():
         figure, each = _by_use_case(table, title)
         for axis, rows in each:
-            left = np.zeros(len(rows))
-            for index, phase in enumerate(PHASES):
-                width = rows[phase].fillna(0).to_numpy()
-                axis.barh(range(len(rows)), width, left=left, height=0.6, color=PALETTE[index], zorder=2)
-                left = left + width
-            for y, step in enumerate(rows["step_seconds"]):
-                if np.isfinite(step):
-                    axis.vlines(step, y - 0.42, y + 0.42, color="0.1", linewidth=2, zorder=5)
-            axis.set_xlim(0, max(float(left.max()), float(rows["step_seconds"].max(skipna=True) or 0), 1e-9) * 1.08)
+            draw_stack(axis, rows, PHASES)
             axis.set_xlabel("seconds per step")
-        handles: list[Any] = [
-            Patch(facecolor=PALETTE[i], label=p.removesuffix("_seconds")) for i, p in enumerate(PHASES)
-        ]
-        handles.append(Line2D([], [], color="0.1", linewidth=2, label="whole step"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
+        stack_legend(figure, PHASES)
     return figure
+
+
+def draw_stack(axis: Axes, rows: pd.DataFrame, parts: Sequence[str]) -> None:
+    """The parts (columns of seconds) of each row's step on top of each other; the whole step is a mark."""
+    left = np.zeros(len(rows))
+    for index, part in enumerate(parts):
+        width = rows[part].fillna(0).to_numpy(dtype=float)
+        axis.barh(range(len(rows)), width, left=left, height=0.6, color=PALETTE[index], zorder=2)
+        left = left + width
+    for y, step in enumerate(rows["step_seconds"]):
+        if np.isfinite(step):
+            axis.vlines(step, y - 0.42, y + 0.42, color="0.1", linewidth=2, zorder=5)
+    axis.set_xlim(0, max(float(left.max()), float(rows["step_seconds"].max(skipna=True) or 0), 1e-9) * 1.08)
+
+
+def stack_legend(figure: StoredFigure, parts: Sequence[str]) -> None:
+    handles: list[Any] = [
+        Patch(facecolor=PALETTE[index], label=part.removesuffix("_seconds")) for index, part in enumerate(parts)
+    ]
+    handles.append(Line2D([], [], color="0.1", linewidth=2, label="whole step"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
 
 
 def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -216,7 +225,7 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         for axis, own in each:
             shown = own.assign(ms=own["seconds"] * 1e3, lo=own["seconds_low"] * 1e3, hi=own["seconds_high"] * 1e3)
             _bars(axis, shown, "ms", "lo", "hi")
-            _texts(axis, shown["ms"], [
+            side_texts(axis, shown["ms"], [
                 f"{r.ms:.1f} ms" + (f"  ({r.times_base:.2f} times {label(r.base)})" if r.strategy != r.base else "")
                 for r in shown.itertuples()
             ])  # fmt: skip

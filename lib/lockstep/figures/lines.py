@@ -96,7 +96,8 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     if traced.empty:
         return empty(title, "no resource traces are stored")
     names = RUNGS if experiment == LADDER else STRATEGIES
-    strategies = sorted(traced["strategy"].unique(), key=lambda name: list(names).index(name))
+    strategies = [name for name in names if (traced["strategy"] == name).any()]
+    strategies += sorted(set(traced["strategy"]) - set(names))
     with look():
         figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 8.0)
         axes = figure.subplots(len(TRACES), len(strategies), squeeze=False, sharey="row", sharex="col")

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from lockstep.baselines import PARTS
-from lockstep.figures.bars import ERROR, _texts
+from lockstep.figures.bars import ERROR, draw_stack, side_texts, stack_legend
 from lockstep.figures.style import GREY, PALETTE, StoredFigure, data_label, empty, look, new_figure, note, panels
 from lockstep.ladder import ROOF
 
@@ -52,7 +51,7 @@ def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
                     axis.errorbar(row["speedup"], y, xerr=error, fmt="none", zorder=4, **ERROR)
                     if np.isfinite(row["ceiling"]):
                         axis.vlines(row["ceiling"], y - 0.4, y + 0.4, color="0.1", linestyle="--", linewidth=1.6)
-            _texts(axis, rows["speedup"], [_told(row) for row in rows.to_dict("records")])
+            side_texts(axis, rows["speedup"], [_told(row) for row in rows.to_dict("records")])
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
             top = np.nanmax([2.0, *rows["high"], *rows["ceiling"]])
             axis.set_xlim(0, float(top) * 1.06)
@@ -76,22 +75,10 @@ def step_stack(table: pd.DataFrame, title: str) -> StoredFigure:
     with look():
         figure, panels_ = _rungs(table, title)
         for axis, rows in panels_:
-            left = np.zeros(len(rows))
-            for index, part in enumerate(PARTS):
-                width = rows[part].fillna(0).to_numpy(dtype=float)
-                axis.barh(range(len(rows)), width, left=left, height=0.6, color=PALETTE[index], zorder=2)
-                left = left + width
-            for y, step in enumerate(rows["step_seconds"]):
-                if np.isfinite(step):
-                    axis.vlines(step, y - 0.42, y + 0.42, color="0.1", linewidth=2, zorder=5)
-            _texts(axis, rows["step_seconds"], [f"{value:.3g} s" for value in rows["step_seconds"]])
-            axis.set_xlim(0, max(float(left.max()), float(rows["step_seconds"].max(skipna=True) or 0), 1e-9) * 1.05)
+            draw_stack(axis, rows, PARTS)
+            side_texts(axis, rows["step_seconds"], [f"{value:.3g} s" for value in rows["step_seconds"]])
         panels_[-1][0].set_xlabel("seconds per step (medians over rounds)")
-        handles: list[Any] = [
-            Patch(facecolor=PALETTE[index], label=part.removesuffix("_seconds")) for index, part in enumerate(PARTS)
-        ]
-        handles.append(Line2D([], [], color="0.1", linewidth=2, label="whole step"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+        stack_legend(figure, PARTS)
     return figure
 
 
@@ -161,7 +148,7 @@ def operator_bars(operators: pd.DataFrame, title: str) -> StoredFigure:
             axis.grid(False, axis="y")
             colours = [KIND_COLOURS[kind] for kind in rows["operators"]]
             axis.barh(range(len(rows)), rows["share"] * 100, height=0.6, color=colours, zorder=2)
-            _texts(axis, rows["share"], [_against_roof(row) for row in rows.to_dict("records")])
+            side_texts(axis, rows["share"], [_against_roof(row) for row in rows.to_dict("records")])
             axis.set_xlim(0, 100)
         axes[-1].set_xlabel("share of the pass (%)")
     return figure
