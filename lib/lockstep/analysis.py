@@ -76,6 +76,12 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
+def median_or_nan(values: pd.Series) -> float:
+    """The median of the values that are there; NaN where there are none."""
+    known = values.astype(float).dropna()
+    return float(known.median()) if len(known) else float("nan")
+
+
 def interval_of(ratios: pd.Series) -> Ratio:
     """Median and interval of paired ratios, one per round."""
     low, high = bootstrap_interval(ratios.to_numpy(dtype=float))
@@ -110,6 +116,13 @@ def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd
             "add a condition on that column, or remove the rows written twice"
         )
     return rows.set_index("round")[measure].astype(float).sort_index()
+
+
+def best_strategy(records: pd.DataFrame, conditions: Conditions) -> str | None:
+    """The strategy with the highest median images/s among the ok rows that fit; None if there are none."""
+    rows = select(records, conditions)
+    medians = rows.groupby("strategy", sort=False)["images_per_second"].median().dropna()
+    return None if medians.empty else str(medians.idxmax())
 
 
 def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> pd.Series:

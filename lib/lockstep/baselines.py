@@ -19,12 +19,13 @@ from lockstep.analysis import (
     aa_or_none,
     interval_of,
     is_difference,
+    median_or_nan,
     per_round,
     ratio_with_interval,
     select,
 )
 from lockstep.ladder import AA_RUNG, EXPERIMENT, ROOF, ROOF_1_CORE, RUNGS
-from lockstep.summaries import cells, outcome
+from lockstep.summaries import cells, median_of, outcome
 
 PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds")
 """What a step of one worker is made of."""
@@ -44,7 +45,7 @@ def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
         status, reason = outcome(rows)
         base = {"experiment": EXPERIMENT, "use_case": cell["use_case"], **BASELINE}
         row = {name: cell[name] for name in _SHOWN} | {"label": RUNGS[cell["strategy"]].label}
-        row |= {name: _median(rows, name) for name in _MEDIANS}
+        row |= {name: median_of(rows, name) for name in _MEDIANS}
         speedup = _ratio(records, cell, base)
         # A GPU is no ingredient: it replaces the CPU, so it is not compared with the rung below it.
         below = before.get(cell["use_case"]) if cell["variant"] == "a" and cell["device"] == "cpu" else None
@@ -64,15 +65,6 @@ _SHOWN = (
     "optimiser", "memory_format", "copies", "global_batch_size", "data_source", "input",
 )  # fmt: skip
 _MEDIANS = ("images_per_second", "step_seconds", *PARTS, "epoch_seconds", "train_loss")
-
-
-def _median(rows: pd.DataFrame, name: str) -> float:
-    return _middle(rows.loc[rows["status"] == "ok", name])
-
-
-def _middle(values: pd.Series) -> float:
-    known = values.astype(float).dropna()
-    return float(known.median()) if len(known) else np.nan
 
 
 def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) -> Ratio | None:
@@ -146,10 +138,10 @@ def operator_table(records: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFra
         same = (operators["use_case"] == cell["use_case"]) & (operators["strategy"] == cell["strategy"])
         peak, bandwidth = (_roof_median(records, cell, name) for name in _ROOFS)
         for kind, rows in operators[same].groupby("operators", sort=False):
-            seconds, flops, moved = (_middle(rows[name]) for name in ("seconds", "flops", "bytes"))
+            seconds, flops, moved = (median_or_nan(rows[name]) for name in ("seconds", "flops", "bytes"))
             row = {name: cell[name] for name in ("use_case", "strategy", "precision", "data_source")}
             row |= {"global_batch_size": cell["global_batch_size"], "cores": cell["threads_per_worker"]}
-            row |= {"operators": kind, "seconds": seconds, "share": _middle(rows["share"])}
+            row |= {"operators": kind, "seconds": seconds, "share": median_or_nan(rows["share"])}
             rate, speed = (flops / seconds, moved / seconds) if seconds else (np.nan, np.nan)
             row |= {"flops_per_second": rate, "of_peak": rate / peak, "bytes_per_second": speed}
             row |= {"of_bandwidth": speed / bandwidth, "intensity": flops / moved if moved else np.nan}

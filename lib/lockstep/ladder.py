@@ -9,7 +9,7 @@
     copies         + one bfloat16 copy of the weights, kept, instead of a fresh one in every step
     cuda           the same on the first GPU
 
-Threads come second, so that the steps above them take half the time and the whole ladder fits into minutes.
+Threads come second, so that all rungs above share one budget of cores and the whole ladder takes less time.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ RUNGS: dict[str, Rung] = {
     "cuda": Rung("on a GPU", {"device": "cuda"}),
 }
 AA_RUNG = "intra_op"
-"""The rung that is measured twice per round: all rungs above it use the same cores, and it takes half the baseline's
-time."""
+"""The rung that is measured twice per round: all rungs above it use the same cores."""
 PROFILED = {"SimpleBig": ("sequential", "channels_last", "copies"), "ComplexSmall": ("channels_last", "copies")}
 """Rungs whose operators are profiled; of other use cases those of ComplexSmall."""
 ROOF, ROOF_1_CORE = "roof", "roof_1_core"

@@ -15,6 +15,7 @@ from lockstep.analysis import (
     aa_or_none,
     interval_of,
     is_difference,
+    median_or_nan,
     paired_ratios,
     per_round,
     ratio_with_interval,
@@ -67,7 +68,7 @@ def outcome(rows: pd.DataFrame) -> tuple[str, str]:
 
 def median_of(rows: pd.DataFrame, name: str) -> float:
     """The median of a column over a cell's ok rows; NaN where there is none."""
-    return float(rows.loc[rows["status"] == "ok", name].astype(float).median())
+    return median_or_nan(rows.loc[rows["status"] == "ok", name])
 
 
 def ratio_columns(ratio: Ratio | None, name: str = "speedup") -> dict[str, float]:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis import MIN_ROUNDS, AnalysisError, Ratio, interval_of, per_round, ratio_with_interval, select
+from lockstep.analysis import (
+    MIN_ROUNDS,
+    AnalysisError,
+    Ratio,
+    best_strategy,
+    interval_of,
+    per_round,
+    ratio_with_interval,
+    select,
+)
 from lockstep.summaries import input_table, outcome
 from lockstep.verdicts import NOT_MEASURABLE, NOT_YET
 
@@ -101,13 +110,6 @@ def target_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
     if notebook == "02_threads_vs_processes":
         rows.append(_bound_row(records))
     return pd.DataFrame(rows)
-
-
-def best_strategy(records: pd.DataFrame, conditions: dict[str, Any]) -> str | None:
-    """The strategy with the highest median images/s among the ok rows that fit; None if there are none."""
-    rows = select(records, conditions)
-    medians = rows.groupby("strategy", sort=False)["images_per_second"].median().dropna()
-    return None if medians.empty else str(medians.idxmax())
 
 
 def _measure(records: pd.DataFrame, target: Target) -> tuple[Ratio | None, str, str]:
