@@ -23,6 +23,7 @@ from lockstep.data.sources import Arrays, ImageData
 from lockstep.job import Job, JobError
 from lockstep.launch import LAUNCHERS, usable_cores
 from lockstep.loop import Site, Trace
+from lockstep.options import READ_BY
 from lockstep.peers import PEERS
 from lockstep.replica.torch import Loss, cross_entropy, load_flat
 from lockstep.sync import SYNCS
@@ -60,6 +61,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     strict: bool = False,
+    **options: Any,
 ) -> Trained:
     """Train `model_factory()` on `data` with `workers` workers; the same parameters whatever the workers.
 
@@ -68,6 +70,9 @@ def train(
     `optimiser(tensors)` must work element by element (SGD, Adam, ...); `loss(output, labels)` gives one value per
     sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
     can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
+    `options` are what the sync reads (`lockstep.options.READ_BY`): bucket="layer", overlap=True, compression="topk",
+    density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for `parameter_server`. A
+    warning says when they make the parameters others than one worker would reach.
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -85,6 +90,11 @@ def train(
         raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
+    unknown = sorted(set(options) - set(READ_BY))
+    if unknown:
+        raise JobError(f"unknown option(s) {unknown}; syncs read: {', '.join(READ_BY)}")
+    if sync == "parameter_server":
+        options = {"policy": "wait_for_all"} | options
     train_data, test_data = _halves(data, test, strict)
     case = UseCase("own", model_factory, optimiser, loss, train=train_data, test=test_data)
     per_epoch = -(-len(train_data) // max(global_batch_size, 1))
@@ -93,7 +103,7 @@ def train(
         launcher=launcher, sync=sync, workers=workers, threads_per_worker=threads_per_worker,
         cores_per_worker=threads_per_worker, global_batch_size=global_batch_size,
         per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
-        steps=per_epoch * epochs, warmup_steps=0, seed=seed,
+        steps=per_epoch * epochs, warmup_steps=0, seed=seed, **options,
     )  # fmt: skip
     if resume:
         # A peer's workers run under `local`, and say so in the checkpoint.
@@ -114,11 +124,11 @@ def train(
         torch.manual_seed(seed)  # what is not trained is initialised as it was in the workers
         model = model_factory()
     load_flat(model, final["parameters"], final["buffers"])
-    return _trained(model.eval(), traces)
+    return _trained(model.eval(), traces, job.workers)
 
 
-def _trained(model: nn.Module, traces: list[Trace]) -> Trained:
-    steps = list(zip(*(trace.steps for trace in traces), strict=True))
+def _trained(model: nn.Module, traces: list[Trace], workers: int) -> Trained:
+    steps = list(zip(*(trace.steps for trace in traces[:workers]), strict=True))  # servers come last
     seconds = [max(times["step_seconds"] for times in of_ranks) for of_ranks in steps]
     images = [sum(times["images"] for times in of_ranks) for of_ranks in steps]
     rates = [count / spent for count, spent in zip(images, seconds, strict=True)]

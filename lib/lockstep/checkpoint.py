@@ -15,7 +15,22 @@ from lockstep.replica import Replica
 from lockstep.sync import Sync
 
 # What must be the same for a resumed run to reach the unbroken run's parameters.
-_SAME = ("use_case", "images", "sync", "global_batch_size", "precision", "seed")
+_SAME = (
+    "use_case",
+    "images",
+    "sync",
+    "global_batch_size",
+    "precision",
+    "seed",
+    "exchange_every",
+    "state_averaged",
+    "compression",
+    "density",
+    "policy",
+    "opt_weight",
+)
+# With compression this too: entries are drawn and chosen bucket by bucket. Without, only the order of sums changes.
+_SAME_IF_COMPRESSED = ("bucket",)
 
 
 class CheckpointError(ValueError):
@@ -26,13 +41,13 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
     """Rank 0 writes parameters, buffers (averaged over ranks), optimiser state and position. Collective."""
     group.enter("checkpoint")
     average_buffers(replica, group)
-    state = sync.state_dict()
+    state, parameters = sync.state_dict(), sync.model()
     if group.rank == 0:
         stream = io.BytesIO()
         torch.save(
             {
-                "job": {name: getattr(job, name) for name in _SAME},
-                "parameters": replica.parameters.detach().cpu(),
+                "job": {name: getattr(job, name) for name in _SAME + _SAME_IF_COMPRESSED},
+                "parameters": parameters.detach().cpu(),
                 "buffers": replica.buffers.detach().cpu(),
                 "sync": state,
             },
@@ -58,8 +73,8 @@ def read(path: str) -> dict[str, Any]:
 def read_for(path: str, job: Job) -> dict[str, Any]:
     """`read`, for resuming `job`. Raises CheckpointError if another run wrote it."""
     content = read(path)
-    for name in _SAME:
-        there = content["job"].get(name)
+    for name in _SAME + (_SAME_IF_COMPRESSED if job.compression != "none" else ()):
+        there = content["job"].get(name, getattr(Job, name))  # a file from before that option was built
         if there != getattr(job, name):
             raise CheckpointError(
                 f"checkpoint {path} was written with {name}={there!r}, this run has "

@@ -197,5 +197,21 @@ def _end(message: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
+def _mpi_command() -> None:
+    """`lockstep mpi` has a module of its own; its errors end like all others."""
+    import functools
+
+    from lockstep.mpi_command import mpi
+
+    @functools.wraps(mpi)
+    def clear(**options: object) -> None:
+        with _clear_ends():
+            mpi(**options)  # type: ignore[arg-type]
+
+    app.command()(clear)
+
+
+_mpi_command()
+
 if __name__ == "__main__":
     main()

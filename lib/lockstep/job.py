@@ -13,13 +13,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import lockstep.strategies as strategies
+from lockstep.options import JobError, at_least, check
 
 NO_USE_CASE = "none"
 """Of rows that measure the machine, not training."""
-
-
-class JobError(ValueError):
-    """A job that can't be run; the message names the field, its value and the fix."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +30,21 @@ class Job:
     strategy: str = "sequential"  # the notebook's row name
     launcher: str = "threads"
     sync: str = "local"
+    bucket: str = "whole"  # gradients are exchanged in pieces: whole | layer | so many B, KiB or MiB, such as 4MiB
+    overlap: bool = False  # pieces are exchanged while the backward pass still runs
+    transport: str = "messages"  # of sums over ranks: messages | rma (one-sided MPI) | sockets (plain TCP)
+    exchange_every: int = 1  # local steps between two exchanges of parameters; 0: once per epoch
+    state_averaged: bool = False  # the optimiser's state (momentum) is averaged with the parameters
     compression: str = "none"
+    density: float = 1.0  # share of the gradient's entries that are sent
     policy: str = "none"
+    shards: int = 1  # ranks that each look after a slice of the parameters: the servers, or the first workers
+    opt_weight: str = "none"  # none: workers send gradients | mean, best: they send weights (Algorithm 1)
     delays: str = "none"
     framework: str = "torch"
     device: str = "cpu"
     hosts: int = 1
+    host_workers: str = "processes"  # the workers of one host are processes | threads of one process
     workers: int = 1
     servers: int = 0
     threads_per_worker: int = 1
@@ -49,6 +55,7 @@ class Job:
     global_batch_size: int = 32
     per_worker_batch_size: int = 32
     precision: str = "float32"  # float32 | bfloat16
+    message_bytes: int = 0  # of rows that exchange and train nothing: how much; 0: as the model has
     input: str = "jpeg"  # jpeg: decoded as training goes | memory: tensors decoded before the clock starts
     environment: str = "tuned"  # environment profile, lockstep.launch.environment.PROFILES
     optimiser: str = "fused"  # plain: torch's own default, a pass over memory for each operation | fused: one pass
@@ -63,26 +70,34 @@ class Job:
     selected: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("workers", "hosts", "threads_per_worker", "cores_per_worker", "steps", "stages", "micro_batches"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("warmup_steps", "servers", "round", "images", "seed"):
-            _at_least(name, getattr(self, name), 0)
-        for name in ("global_batch_size", "per_worker_batch_size"):
-            _at_least(name, getattr(self, name), 1)
-        for name, only in FIXED.items():
-            if getattr(self, name) != only:
-                raise JobError(f"{name}={getattr(self, name)!r} is not built yet; the only value now is {only!r}")
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise JobError(f"{name}={getattr(self, name)!r} does not exist; there are: {', '.join(allowed)}")
-        if self.copies == "avoided" and self.precision != "bfloat16":
-            raise JobError("copies='avoided' has nothing to avoid in float32; give precision='bfloat16'")
+        check(self)
+
+    @property
+    def ranks(self) -> int:
+        """Workers and dedicated servers together; the servers are the last ranks."""
+        return self.workers + self.servers
+
+    @property
+    def synchronous(self) -> bool:
+        """Does this train as one worker would: the same parameters up to rounding, whatever the workers?
+
+        Where parameters are averaged in every step, that holds for optimisers that are linear in the gradient (SGD).
+        """
+        exact = self.compression == "none" or (self.compression == "topk" and self.density == 1.0)
+        together = self.workers == 1 or (self.exchange_every == 1 and self.opt_weight != "best")
+        return exact and together and (self.sync != "gossip" or self.workers <= 3)
+
+    @property
+    def averages_parameters(self) -> bool:
+        """Does every worker step on parameters of its own, which are averaged?"""
+        return self.sync in ("local_sgd", "gossip") or self.opt_weight != "none"
 
     def cautions(self, usable_cores: int) -> list[str]:
         """What is allowed but worth a warning and a note in the records."""
         found = []
-        if self.workers * self.cores_per_worker > usable_cores:
-            asked = f"{self.workers} workers x {self.cores_per_worker} cores"
+        if self.ranks * self.cores_per_worker > usable_cores:
+            served = f" and {self.servers} servers" if self.servers else ""
+            asked = f"{self.workers} workers{served} x {self.cores_per_worker} cores"
             found.append(f"{asked} on {usable_cores} usable cores: workers share cores")
         if self.images and self.workers > self.images:
             found.append(f"{self.workers} workers for {self.images} training images: some have nothing to train on")
@@ -92,7 +107,22 @@ class Job:
                 f"global batch {self.global_batch_size} is not divisible by {self.workers} workers: shares of {large} "
                 f"and {self.global_batch_size // self.workers}, the largest decides the step"
             )
+        found += self._missing_exchange()
+        if not self.synchronous:
+            found.append("not synchronous SGD: other parameters than one worker would reach")
+        elif self.averages_parameters and self.workers > 1:
+            found.append("averages parameters in every step: synchronous SGD only with a linear optimiser (SGD)")
         return found
+
+    def _missing_exchange(self) -> list[str]:
+        """A remark where the measured steps do not hold their share of exchanges of parameters."""
+        every, what = self.exchange_every, f"{self.exchange_every} steps"
+        if not every and self.images:
+            every = -(-self.images // self.global_batch_size)
+            what = f"epoch, of {every} steps"
+        if self.workers == 1 or not every or not self.steps % every:
+            return []
+        return [f"one exchange per {what}: the {self.steps} measured step(s) do not hold their share of it"]
 
     @classmethod
     def of(cls, strategy: str, *, workers: int = 1, per_worker_batch_size: int = 32, **others: Any) -> Job:
@@ -102,11 +132,13 @@ class Job:
         """
         if strategy not in strategies.STRATEGIES:
             raise JobError(f"strategy={strategy!r} does not exist; there are: {', '.join(strategies.STRATEGIES)}")
-        _at_least("workers", workers, 1)
-        _at_least("per_worker_batch_size", per_worker_batch_size, 1)
+        at_least("workers", workers, 1)
+        at_least("per_worker_batch_size", per_worker_batch_size, 1)
         chosen: dict[str, Any] = dict(strategies.STRATEGIES[strategy].fields)
         chosen.update(others)
         count = workers if strategies.STRATEGIES[strategy].distributed else 1
+        if chosen.get("shards") == strategies.PER_WORKER:
+            chosen["shards"] = count
         # The same batch whether a budget of cores is spent on workers or inside one worker's operators.
         parts = workers if strategies.STRATEGIES[strategy].intra_op else count
         chosen.setdefault("global_batch_size", per_worker_batch_size * parts)
@@ -148,33 +180,4 @@ def of_use_case(values: Mapping[str, Any], use_case: str, name: str) -> Any:
     return values[use_case]
 
 
-def _at_least(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise JobError(f"{name}={value!r} is not possible; give a whole number of at least {least}")
-
-
-# Identity columns of strategies that are not built yet: a record must not claim what did not run.
-FIXED: dict[str, object] = {
-    "compression": "none",
-    "policy": "none",
-    "delays": "none",
-    "schedule": "none",
-    "hosts": 1,
-    "servers": 0,
-    "stages": 1,
-    "micro_batches": 1,
-    "link_bits_per_second": 0.0,
-}
-# Of the text fields whose values are a fixed set; launcher, sync and strategy have tables of their own.
-CHOICES: dict[str, tuple[str, ...]] = {
-    "data_source": ("real", "synthetic", "own"),
-    "framework": ("torch",),
-    "device": ("cpu", "cuda"),
-    "precision": ("float32", "bfloat16"),
-    "input": ("jpeg", "memory", "none"),
-    "optimiser": ("plain", "fused"),
-    "memory_format": ("contiguous", "channels_last"),
-    "copies": ("kept", "avoided"),
-    "variant": ("a", "b"),
-}
 IDENTITY: tuple[str, ...] = tuple(field.name for field in fields(Job))

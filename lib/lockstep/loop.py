@@ -12,10 +12,11 @@ import torch
 from lockstep import checkpoint
 from lockstep.data.loader import Loader
 from lockstep.evaluate import evaluate
-from lockstep.groups import Group
+from lockstep.groups import Group, GroupError
+from lockstep.groups.links import LinkMeter
 from lockstep.job import Job
-from lockstep.replica import Replica, TorchReplica, bfloat16_kind
-from lockstep.sync import SYNCS, Plan, Sync
+from lockstep.replica import Batch, Replica, TorchReplica, bfloat16_kind
+from lockstep.sync import Plan, Share, Sync, make_sync
 from lockstep.usecases import UseCase, use_case
 
 STEP_COLUMNS = (
@@ -29,6 +30,8 @@ STEP_COLUMNS = (
     "update_seconds",
     "decode_seconds",
     "bytes_sent",
+    "link_bytes_sent",
+    "link_bytes_received",
     "train_loss",
     "images",
 )
@@ -84,19 +87,26 @@ def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica
 
 
 def run_job(job: Job, group: Group, site: Site | None = None, make_replica: MakeReplica = torch_replica) -> Trace:
-    """Train as `job` says, as rank `group.rank`; collective.
+    """Train as `job` says, as rank `group.rank`; collective. Ranks beyond `job.workers` have no replica: they serve.
 
-    Raises what the model, the data or the optimiser raise, and GroupError if another rank fails.
+    Raises what the model, the data or the optimiser raise, and GroupError if another rank fails or there are more or
+    fewer ranks than the job asks for.
     """
     site = site or Site()
     began = time.perf_counter()
     group.enter("start")
+    if group.size != job.ranks:
+        asked = f"{job.workers} workers and {job.servers} servers"
+        raise GroupError(f"{group.size} ranks can't run a job of {asked}; start a team of {job.ranks}")
     case = site.use_case or use_case(job.use_case)
+    if group.rank >= job.workers:
+        return serve(job, group, case, began)
     data = case.open("train", site.data_root, job.images, site.skipped)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed)
     replica = make_replica(case, job, group)
-    sync = SYNCS[job.sync](plan, case.optimiser_of(job.optimiser))
+    sync = make_sync(job, plan, case.optimiser_of(job.optimiser))
     sync.attach(replica, group)
+    group = sync.group  # those with a replica
     if site.resume and site.checkpoint:
         checkpoint.load(site.checkpoint, job, replica, sync)
     # As many decoding threads as the worker has cores; they share those cores with the computation.
@@ -110,10 +120,43 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         try:
             _train(job, site, group, replica, sync, loader, trace)
             if site.evaluate:
+                replica.parameters.copy_(sync.model())
                 test = case.open("test", site.data_root, skipped=site.skipped)
                 trace.scores = evaluate(replica, group, test, job.per_worker_batch_size)
         finally:
             sync.close()
+    group.enter("idle")
+    return trace
+
+
+def _compute(share: Share, batch: Batch, replica: Replica, sync: Sync, times: dict[str, float]) -> None:
+    """Forward and backward pass of one micro-batch, added to `times`."""
+    start = time.perf_counter()
+    forward, backward = replica.forward_seconds, replica.backward_seconds
+    loss = replica.backward(batch, share.weights, sync.part_ready if share.last else None) / share.scale
+    sync.observe(loss, float(share.weights.sum()) / share.scale)
+    times["train_loss"] += loss
+    times["images"] += len(share.sample_ids)
+    times["compute_seconds"] += time.perf_counter() - start
+    times["forward_seconds"] += replica.forward_seconds - forward
+    times["backward_seconds"] += replica.backward_seconds - backward
+
+
+def serve(job: Job, group: Group, case: UseCase, began: float) -> Trace:
+    """A rank without a replica: one row of `steps` per update, at the step of the workers that it belongs to."""
+    sync = make_sync(job, Plan(1, 1, job.warmup_steps + job.steps, job.seed), case.optimiser_of(job.optimiser))
+    sync.attach_server(group)
+    trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
+    began, link = time.perf_counter(), LinkMeter()
+    while (served := sync.serve()) is not None:
+        (step, cost), now = served, time.perf_counter()
+        group.at_step(step)
+        times = dict.fromkeys(STEP_COLUMNS, 0.0) | vars(cost) | link.read() | {"step_seconds": now - began}
+        if step >= job.warmup_steps:
+            trace.began, trace.ended = trace.began or began, now
+            trace.steps.append(times)
+        began = now
+    sync.close()
     group.enter("idle")
     return trace
 
@@ -126,7 +169,7 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
     done = 0
     measuring = job.input == "jpeg" and not site.checkpoint
     times = dict.fromkeys(STEP_COLUMNS, 0.0)
-    began, decoded = time.perf_counter(), loader.decode_seconds
+    began, decoded, link = time.perf_counter(), loader.decode_seconds, LinkMeter()
     while (share := sync.next()) is not None:
         group.at_step(share.step)
         group.enter("input")
@@ -139,19 +182,14 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
         if upcoming is not None:
             loader.prefetch(upcoming.epoch, upcoming.sample_ids)
         group.enter("compute")
-        taken = time.perf_counter()
-        forward, backward = replica.forward_seconds, replica.backward_seconds
-        times["train_loss"] += replica.backward(batch, share.weights, sync.part_ready if share.last else None)
-        times["images"] += len(share.sample_ids)
-        times["input_seconds"] += taken - start
-        times["compute_seconds"] += time.perf_counter() - taken
-        times["forward_seconds"] += replica.forward_seconds - forward
-        times["backward_seconds"] += replica.backward_seconds - backward
+        times["input_seconds"] += time.perf_counter() - start
+        _compute(share, batch, replica, sync, times)
         if not share.last:
             continue
         cost = sync.step()
         now, decoding = time.perf_counter(), loader.decode_seconds
         times.update(vars(cost), step_seconds=now - began, decode_seconds=decoding - decoded)
+        times.update(link.read())
         if share.step >= job.warmup_steps:
             trace.began, trace.ended = trace.began or began, now
             trace.steps.append(times)

@@ -20,9 +20,10 @@ from typing import Any
 import pandas as pd
 
 from lockstep.files import clear_errors, write_atomically
-from lockstep.job import CHOICES, IDENTITY, Job
+from lockstep.job import IDENTITY, Job
 from lockstep.ladder import RUNGS
-from lockstep.strategies import STRATEGIES, YARDSTICKS
+from lockstep.options import CHOICES
+from lockstep.strategies import LAUNCHER_NAMES, STRATEGIES, YARDSTICKS
 
 SCHEMA_VERSION = 1
 
@@ -46,8 +47,8 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     **CHOICES,
     # Yardsticks are no strategies; own is a reader's own job.
     "strategy": tuple(dict.fromkeys((*STRATEGIES, *RUNGS, *YARDSTICKS, "own"))),
-    "launcher": tuple(dict.fromkeys(line.fields["launcher"] for line in STRATEGIES.values())),
-    "sync": (*dict.fromkeys(line.fields["sync"] for line in STRATEGIES.values()), "copy_bound"),
+    "launcher": LAUNCHER_NAMES,
+    "sync": (*dict.fromkeys(line.fields["sync"] for line in STRATEGIES.values()), "copy_bound", "ping_pong"),
 }
 
 MEASUREMENTS: dict[str, Column] = {
@@ -63,7 +64,15 @@ MEASUREMENTS: dict[str, Column] = {
     "decode_seconds": Column("number", "s", meaning="per step and worker: CPU time of decoding"),
     "epoch_seconds": Column("number", "s", meaning="derived: images / images_per_second"),
     "startup_seconds": Column("number", "s", meaning="building replica and sync, not in step_seconds"),
-    "bytes_sent": Column("number", "B", meaning="per step and rank, handed to the transport"),
+    "launch_seconds": Column("number", "s", meaning="starting the team that ran the row, until all ranks were ready"),
+    "bytes_sent": Column(
+        "number",
+        "B",
+        meaning="per step and rank, handed to the transport; of an all-reduce that a library does (gloo, MPI), what a "
+        "ring would send: link_bytes_sent counts what really passed",
+    ),
+    "link_bytes_sent": Column("number", "B", meaning="per step: through all hosts' links, headers included; counted"),
+    "link_bytes_busiest": Column("number", "B", meaning="per step: of the busiest link, the larger way; counted"),
     "bandwidth_bytes_per_second": Column("number", "B/s", meaning="copy bandwidth of the row's cores, read + written"),
     "flops_per_second": Column("number", "1/s", meaning="of a large matrix product; in a profile: of the convolutions"),
     "flops_per_image": Column("number", meaning="counted: forward and backward pass, matrix products and convolutions"),
@@ -93,16 +102,29 @@ ADDED = (
     "optimiser",
     "memory_format",
     "copies",
+    "bucket",
+    "overlap",
+    "transport",
+    "host_workers",
+    "message_bytes",
+    "exchange_every",
+    "state_averaged",
+    "density",
+    "shards",
+    "opt_weight",
     "forward_seconds",
     "backward_seconds",
     "flops_per_second",
     "flops_per_image",
+    "link_bytes_sent",
+    "link_bytes_busiest",
+    "launch_seconds",
 )
 """Columns that older files of this schema may lack."""
 
-TABLES = ("resources", "operators")
+TABLES = ("resources", "operators", "steps")
 """Traced tables that may stand beside `records.csv`."""
-TEXTS_OF_TABLES = ("experiment", "use_case", "strategy", "device", "operators")
+TEXTS_OF_TABLES = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 _HEADER = ",".join(COLUMNS) + "\n"

@@ -23,6 +23,24 @@ def _of(launcher: str, sync: str, label: str, **others: Any) -> Strategy:
     return Strategy({"launcher": launcher, "sync": sync}, label, **others)
 
 
+def _with(sync: str, label: str, **options: Any) -> Strategy:
+    """A row that compares ways to agree; a notebook names another launcher where it compares launchers too."""
+    return Strategy({"launcher": SYNC_LAUNCHER, "sync": sync, **options}, label)
+
+
+def _mpi(sync: str, label: str, **options: Any) -> Strategy:
+    """A row that only MPI ranks can run."""
+    return Strategy({"launcher": "mpiexec", "sync": sync, **options}, label)
+
+
+def _served(label: str, **options: Any) -> Strategy:
+    return _with("parameter_server", label, policy="wait_for_all", **options)
+
+
+LAUNCHER_NAMES = ("threads", "processes", "engines", "mpiexec")
+SYNC_LAUNCHER = "processes"
+PER_WORKER = 0  # of `shards`, in this table: as many as there are workers
+
 STRATEGIES: dict[str, Strategy] = {
     "sequential": _of("threads", "local", "sequential (1 thread, 1 core)", distributed=False),
     "intra_op": _of("threads", "local", "threads inside operators", distributed=False, intra_op=True),
@@ -30,6 +48,29 @@ STRATEGIES: dict[str, Strategy] = {
     "processes": _of("processes", "shared_memory", "process per core, shared memory"),
     "processes_allreduce": _of("processes", "allreduce", "process per core, all-reduce (gloo)"),
     "ddp": _of("processes", "ddp", "process per core, DDP (gloo)"),
+    "mpi_allreduce": _of("mpiexec", "allreduce", "MPI rank per core, all-reduce (MPI)"),
+    "mpi_shared_memory": _of("mpiexec", "shared_memory", "MPI rank per core, shared memory"),
+    "host_threads": _mpi("shared_memory", "replica per thread, a process per host", host_workers="threads"),
+    "engines_shared_memory": _of("engines", "shared_memory", "ipyparallel engine per core, shared memory"),
+    "allreduce": _with("allreduce", "all-reduce"),
+    "layerwise": _with("allreduce", "all-reduce per layer, overlapped", bucket="layer", overlap=True),
+    "bucketed": _with("allreduce", "all-reduce in 25 MiB, overlapped", bucket="25MiB", overlap=True),
+    "rma": _mpi("allreduce", "all-reduce by one-sided MPI (RMA)", transport="rma"),
+    "sockets": _mpi("allreduce", "all-reduce over plain TCP sockets", transport="sockets"),
+    "node_aware": _with("shared_memory", "shared memory per node, all-reduce between nodes"),
+    "local_sgd": _with("local_sgd", "local SGD, averaged every k steps", exchange_every=10),
+    "epochwise": _with("local_sgd", "local SGD, averaged once per epoch", exchange_every=0),
+    "parameter_server": _served("parameter server: gradients to 1 server", servers=1),
+    "sharded_server": _served("parameter server: a slice on every worker", shards=PER_WORKER),
+    "algorithm_1": _served(
+        "Algorithm 1: mean of weights every k steps", servers=1, opt_weight="mean", exchange_every=10
+    ),
+    "algorithm_1_best": _served(
+        "Algorithm 1: weights of the lowest loss every k steps", servers=1, opt_weight="best", exchange_every=10
+    ),
+    "topk": _with("allreduce", "1 % of the gradient (top-k, error feedback)", compression="topk", density=0.01),
+    "terngrad": _with("allreduce", "TernGrad, layer by layer", compression="terngrad", bucket="layer"),
+    "gossip": _with("gossip", "gossip with the neighbours in a ring"),
 }
 
 YARDSTICKS: dict[str, str] = {
@@ -37,5 +78,6 @@ YARDSTICKS: dict[str, str] = {
     "roof_1_core": "matrix products and copies on one core",
     "roof": "matrix products and copies on all cores",
     "decode": "decoding alone",
+    "ping_pong": "a message there and back",
 }
 """Rows that are measured to be compared with, and train nothing."""

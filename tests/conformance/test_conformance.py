@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,40 +20,137 @@ from lockstep.groups import Group
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.launch import LAUNCHERS, Team
-from lockstep.loop import Site, run_job
+from lockstep.loop import Site, Trace, run_job
 from lockstep.peers import PEERS
 from lockstep.replica import TorchReplica
 from lockstep.strategies import STRATEGIES
-from lockstep.sync import SYNCS
 from lockstep.usecases import UseCase
 
 # Sums of up to 4 addends in another order: 3e-8 was seen; a dropped or doubled sample gives 1e-3.
 TOLERANCE = 3e-7
 
-# `local` does not agree, so only one worker can use it; torch.distributed needs a process per rank.
-COMBINATIONS = [
-    (launcher, sync)
-    for launcher in LAUNCHERS
-    for sync in (*SYNCS, *PEERS)
-    if sync != "local" and not (launcher == "threads" and sync in PEERS)
-]
-EVERY = pytest.mark.parametrize(("launcher", "sync"), COMBINATIONS)
-WORKERS = (2, 3)
+LOCAL = ("threads", "processes")
+# Fields of `Job`. The first variant of each sync has its defaults and runs with every launcher.
+SERVED: dict[str, Any] = {"sync": "parameter_server", "policy": "wait_for_all"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "allreduce": {"sync": "allreduce"},
+    "allreduce-layer-overlap": {"sync": "allreduce", "bucket": "layer", "overlap": True},
+    "allreduce-100B-overlap": {"sync": "allreduce", "bucket": "100B", "overlap": True},
+    "allreduce-1KiB": {"sync": "allreduce", "bucket": "1KiB"},
+    "allreduce-topk-of-all": {"sync": "allreduce", "compression": "topk", "bucket": "layer", "overlap": True},
+    "allreduce-sockets": {"sync": "allreduce", "transport": "sockets"},
+    "allreduce-sockets-layer-overlap": {
+        "sync": "allreduce",
+        "transport": "sockets",
+        "bucket": "layer",
+        "overlap": True,
+    },
+    "allreduce-rma": {"sync": "allreduce", "transport": "rma"},
+    "allreduce-rma-layer": {"sync": "allreduce", "transport": "rma", "bucket": "layer"},
+    "allreduce-rma-layer-overlap": {"sync": "allreduce", "transport": "rma", "bucket": "layer", "overlap": True},
+    "shared_memory": {"sync": "shared_memory"},
+    # With SGD, averaging in every step is synchronous SGD; of three workers all are neighbours.
+    "local_sgd": {"sync": "local_sgd"},
+    "local_sgd-state": {"sync": "local_sgd", "state_averaged": True},
+    "gossip": {"sync": "gossip"},
+    "parameter_server": SERVED,
+    "parameter_server-1-server": SERVED | {"servers": 1},
+    "parameter_server-2-servers": SERVED | {"servers": 2, "shards": 2},
+    "parameter_server-shards": SERVED | {"shards": 2},
+    "parameter_server-topk-of-all": SERVED | {"servers": 1, "compression": "topk"},
+    "parameter_server-weights": SERVED | {"opt_weight": "mean"},
+    "parameter_server-weights-1-server": SERVED | {"opt_weight": "mean", "servers": 1},
+    "parameter_server-weights-shards": SERVED | {"opt_weight": "mean", "shards": 2},
+    "ddp": {"sync": "ddp"},
+}
+# These reach other parameters than one worker would; all else that the suite asks for, they must have.
+OTHERS: dict[str, dict[str, Any]] = {
+    "local_sgd-every-5": {"sync": "local_sgd", "exchange_every": 5},
+    "local_sgd-epoch": {"sync": "local_sgd", "exchange_every": 0, "state_averaged": True},
+    "gossip-every-3": {"sync": "gossip", "exchange_every": 3},
+    "topk": {"sync": "allreduce", "compression": "topk", "density": 0.1, "bucket": "layer"},
+    "terngrad": {"sync": "allreduce", "compression": "terngrad", "bucket": "layer", "overlap": True},
+    "terngrad-1-server": SERVED | {"compression": "terngrad", "servers": 1},
+    "best-weights-1-server": SERVED | {"opt_weight": "best", "servers": 1, "exchange_every": 4},
+    "mean-weights-shards": SERVED | {"opt_weight": "mean", "shards": 2, "exchange_every": 4},
+}
+DEFAULTS = {fields["sync"]: name for name, fields in reversed(VARIANTS.items())}
+
+
+def combinations(
+    variants: dict[str, dict[str, Any]], whole: Collection[str], launchers: Collection[str] = tuple(LAUNCHERS)
+) -> list[tuple[str, str]]:
+    """Each of `launchers` with each sync's defaults, those of `whole` with all variants.
+
+    `local` does not agree, so only one worker can use it; torch.distributed needs a process per rank; one-sided
+    exchange is MPI's, so there its variants stand for the whole.
+    """
+    return [
+        (launcher, name)
+        for launcher in launchers
+        for name, fields in variants.items()
+        if (launcher in whole or name in DEFAULTS.values() or _one_sided(fields))
+        and not (launcher == "threads" and fields["sync"] in PEERS)
+        and not (launcher in LOCAL and _one_sided(fields))
+    ]
+
+
+def _one_sided(fields: dict[str, Any]) -> bool:
+    return fields.get("transport") == "rma"
+
+
+TWO = ("launcher", "variant")
+# An engine is a rank like mpiexec's, only called another way: two of them, where that could matter, are enough.
+OWN_RANKS = ("threads", "processes", "mpiexec")
+EVERY = pytest.mark.parametrize(TWO, combinations(VARIANTS, ["threads"], OWN_RANKS))
+WORKERS = {2: tuple(LAUNCHERS), 3: OWN_RANKS}
+EVERY_SIZE = pytest.mark.parametrize(
+    ("workers", *TWO), [(count, *two) for count in WORKERS for two in combinations(VARIANTS, LOCAL, WORKERS[count])]
+)
+RESUMED = pytest.mark.parametrize(TWO, combinations(VARIANTS | OTHERS, LOCAL))
+CLEANED = pytest.mark.parametrize(
+    TWO,
+    [
+        *combinations(VARIANTS, [], OWN_RANKS),
+        *((name, "parameter_server-1-server") for name in LOCAL),
+        *[("threads", "terngrad"), ("engines", "shared_memory"), ("processes", "allreduce-sockets")],
+    ],
+)
+
+
+class Teams:
+    """Warm teams, one per launcher and size, started when first asked for: that is most of such a test's time."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[str, int], Team] = {}
+
+    def of(self, launcher: str, ranks: int) -> Team:
+        if (launcher, ranks) not in self.made:
+            with warnings.catch_warnings(action="ignore"):  # three workers may be more than there are cores
+                self.made[launcher, ranks] = LAUNCHERS[launcher](ranks).team
+        return self.made[launcher, ranks]
+
+    def run(self, this: Job, case: UseCase, path: Path | None = None, **site: object) -> list[Trace]:
+        where = Site(use_case=case, checkpoint=str(path) if path else None, **site)  # type: ignore[arg-type]
+        return self.of(this.launcher, this.ranks).run(this, where)
+
+    def together(self, this: Job, case: UseCase, path: Path, **site: object) -> Tensor:
+        self.run(this, case, path, **site)
+        return checkpoint.read(str(path))["parameters"]
 
 
 @pytest.fixture(scope="module")
-def teams() -> Iterator[dict[tuple[str, int], Team]]:
-    """Warm teams, one per launcher and size: starting them is most of such a test's time."""
-    with warnings.catch_warnings(action="ignore"):  # three workers may be more than there are cores
-        made = {(name, count): LAUNCHERS[name](count).team for name in LAUNCHERS for count in WORKERS}
-    yield made
-    for team in made.values():
+def teams() -> Iterator[Teams]:
+    teams = Teams()
+    yield teams
+    for team in teams.made.values():
         team.close()
 
 
-def job(launcher: str = "threads", sync: str = "local", workers: int = 1, **changes: object) -> Job:
-    values: dict[str, object] = {"global_batch_size": 8, "steps": 12, "warmup_steps": 0, "strategy": "own"}
-    return Job(use_case="own", launcher=launcher, sync=sync, workers=workers, **(values | changes))  # type: ignore[arg-type]
+def job(launcher: str = "threads", variant: str = "", workers: int = 1, **changes: object) -> Job:
+    values: dict[str, Any] = {"global_batch_size": 8, "steps": 12, "warmup_steps": 0, "strategy": "own"}
+    chosen = (VARIANTS | OTHERS).get(variant, {"sync": "local"})
+    return Job(use_case="own", launcher=launcher, workers=workers, **(values | chosen | changes))
 
 
 def alone(case: UseCase, path: Path, **changes: object) -> Tensor:
@@ -60,78 +159,67 @@ def alone(case: UseCase, path: Path, **changes: object) -> Tensor:
     return checkpoint.read(str(path))["parameters"]
 
 
-def together(team: Team, this: Job, case: UseCase, path: Path, **site: object) -> Tensor:
-    team.run(this, Site(use_case=case, checkpoint=str(path), **site))  # type: ignore[arg-type]
-    return checkpoint.read(str(path))["parameters"]
-
-
-@EVERY
-@pytest.mark.parametrize("workers", WORKERS)
+@EVERY_SIZE
 def test_the_parameters_are_those_of_one_worker(
-    teams: dict[tuple[str, int], Team], launcher: str, sync: str, workers: int, tmp_path: Path
+    teams: Teams, launcher: str, variant: str, workers: int, tmp_path: Path
 ) -> None:
     """Three epochs of 37 samples in batches of 8: every epoch ends with an uneven batch of 5, dropout is on."""
     case = tiny.case()
     expected = alone(case, tmp_path / "alone")
-    got = together(teams[launcher, workers], job(launcher, sync, workers), case, tmp_path / "together")
+    got = teams.together(job(launcher, variant, workers), case, tmp_path / "together")
     assert (got - expected).abs().max() < TOLERANCE
     start = tiny.net()
     assert expected.numel() == sum(p.numel() for p in start.parameters())
 
 
 @EVERY
-def test_a_last_batch_smaller_than_the_team(
-    teams: dict[tuple[str, int], Team], launcher: str, sync: str, tmp_path: Path
-) -> None:
+def test_a_last_batch_smaller_than_the_team(teams: Teams, launcher: str, variant: str, tmp_path: Path) -> None:
     """37 samples in batches of 9 leave 1 for three workers: two of them have an empty share."""
     case = tiny.case()
-    this = job(launcher, sync, 3, global_batch_size=9, steps=6)
-    if sync in PEERS:
+    this = job(launcher, variant, 3, global_batch_size=9, steps=6)
+    if variant in PEERS:
         with pytest.raises(Exception, match="empty share"):
-            teams[launcher, 3].run(this, Site(use_case=case))
+            teams.run(this, case)
         return
     expected = alone(case, tmp_path / "alone", global_batch_size=9, steps=6)
-    assert (together(teams[launcher, 3], this, case, tmp_path / "c") - expected).abs().max() < TOLERANCE
+    assert (teams.together(this, case, tmp_path / "c") - expected).abs().max() < TOLERANCE
 
 
 @EVERY
-def test_layers_that_are_not_used_or_used_twice(
-    teams: dict[tuple[str, int], Team], launcher: str, sync: str, tmp_path: Path
-) -> None:
-    if sync in PEERS:
+def test_layers_that_are_not_used_or_used_twice(teams: Teams, launcher: str, variant: str, tmp_path: Path) -> None:
+    if variant in PEERS:
         pytest.skip("DDP refuses unused parameters unless told to look for them in every step")
     case = tiny.case(model=tiny.Spare)
     expected = alone(case, tmp_path / "alone")
-    got = together(teams[launcher, 2], job(launcher, sync, 2), case, tmp_path / "together")
+    got = teams.together(job(launcher, variant, 2), case, tmp_path / "together")
     assert (got - expected).abs().max() < TOLERANCE
 
 
-@EVERY
+@RESUMED
 def test_resume_reaches_the_unbroken_runs_parameters_exactly(
-    teams: dict[tuple[str, int], Team], launcher: str, sync: str, tmp_path: Path
+    teams: Teams, launcher: str, variant: str, tmp_path: Path
 ) -> None:
-    """Broken after 7 of 12 steps, in the middle of an epoch; momentum is part of the state."""
-    case, team = tiny.case(), teams[launcher, 2]
-    unbroken = together(team, job(launcher, sync, 2), case, tmp_path / "unbroken")
-    first = together(team, job(launcher, sync, 2, steps=7), case, tmp_path / "broken")
+    """Broken after 7 of 12 steps, in the middle of an epoch and between two exchanges; momentum is state."""
+    case = tiny.case()
+    unbroken = teams.together(job(launcher, variant, 2), case, tmp_path / "unbroken")
+    first = teams.together(job(launcher, variant, 2, steps=7), case, tmp_path / "broken")
     assert not torch.equal(first, unbroken)
-    resumed = together(team, job(launcher, sync, 2), case, tmp_path / "broken", resume=True)
+    resumed = teams.together(job(launcher, variant, 2), case, tmp_path / "broken", resume=True)
     assert torch.equal(resumed, unbroken)
 
 
 @EVERY
 def test_running_statistics_are_the_mean_over_workers(
-    teams: dict[tuple[str, int], Team], launcher: str, sync: str, tmp_path: Path
+    teams: Teams, launcher: str, variant: str, tmp_path: Path
 ) -> None:
     """What is written must not be one rank's own statistics; ranks saw different samples, so theirs differ."""
     case = tiny.case(model=tiny.normalised_net, test=tiny.arrays(13))  # 7 and 6: unequally many batches of 6
     path = tmp_path / "c"
-    this = job(launcher, sync, 2).with_(per_worker_batch_size=6)
-    team = teams[launcher, 2]
-    traces = team.run(this, Site(use_case=case, checkpoint=str(path), evaluate=True))
+    this = job(launcher, variant, 2).with_(per_worker_batch_size=6)
+    traces = teams.run(this, case, path, evaluate=True)
     assert 0 <= traces[0].scores["test_accuracy"] <= 1
     assert traces[0].scores == traces[1].scores
-    assert team.call(_averaged) == [[1.0, 1.0], [1.0, 1.0]]
+    assert teams.of(launcher, 2).call(_averaged) == [[1.0, 1.0], [1.0, 1.0]]
 
 
 def _averaged(group: Group) -> list[float]:
@@ -142,11 +230,9 @@ def _averaged(group: Group) -> list[float]:
 
 
 @EVERY
-def test_every_rank_is_measured_in_every_step(
-    teams: dict[tuple[str, int], Team], launcher: str, sync: str, tmp_path: Path
-) -> None:
-    traces = teams[launcher, 2].run(job(launcher, sync, 2, steps=3, warmup_steps=2), Site(use_case=tiny.case()))
-    assert [trace.rank for trace in traces] == [0, 1]
+def test_every_rank_is_measured_in_every_step(teams: Teams, launcher: str, variant: str, tmp_path: Path) -> None:
+    traces = teams.run(job(launcher, variant, 2, steps=3, warmup_steps=2), tiny.case())
+    assert [trace.rank for trace in traces] == list(range(len(traces)))
     for trace in traces:
         assert len(trace.steps) == 3
         for times in trace.steps:
@@ -158,14 +244,14 @@ def test_every_rank_is_measured_in_every_step(
 def test_every_strategy_of_the_table_is_covered() -> None:
     """A new line in STRATEGIES can't slip past this suite."""
     for name, strategy in STRATEGIES.items():
-        pair = (strategy.fields["launcher"], strategy.fields["sync"])
-        assert pair in COMBINATIONS or not strategy.distributed, name
+        covered = (strategy.fields["launcher"], DEFAULTS.get(strategy.fields["sync"])) in combinations(VARIANTS, [])
+        assert covered or not strategy.distributed, name
 
 
-def test_parameters_stand_once_per_node(teams: dict[tuple[str, int], Team]) -> None:
+def test_parameters_stand_once_per_node(teams: Teams) -> None:
     """Ranks of one node write to each other's parameters: the very same memory, in both launchers."""
     for launcher in LAUNCHERS:
-        assert teams[launcher, 2].call(_write_and_read_shared) == [[10.0, 11.0], [10.0, 11.0]]
+        assert teams.of(launcher, 2).call(_write_and_read_shared) == [[10.0, 11.0], [10.0, 11.0]]
 
 
 def _write_and_read_shared(group: object) -> list[float]:
@@ -177,29 +263,31 @@ def _write_and_read_shared(group: object) -> list[float]:
     return [float(b[999]) for b in buffers]
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_adam_too(teams: dict[tuple[str, int], Team], launcher: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("variant", ["shared_memory", "parameter_server-1-server", "parameter_server-shards"])
+@pytest.mark.parametrize("launcher", LOCAL)
+def test_adam_too(teams: Teams, launcher: str, variant: str, tmp_path: Path) -> None:
     """Any optimiser that works element by element can be given a slice."""
     case = tiny.case(optimiser=functools.partial(torch.optim.Adam, lr=0.01))
     expected = alone(case, tmp_path / "alone")
-    got = together(teams[launcher, 2], job(launcher, "shared_memory", 2), case, tmp_path / "c")
+    got = teams.together(job(launcher, variant, 2), case, tmp_path / "c")
     # Adam divides by the root of tiny squares: rounding of a gradient is amplified up to the step itself.
     assert (got - expected).abs().max() < 2e-5
 
 
-@EVERY
-def test_a_run_gives_its_memory_back(teams: dict[tuple[str, int], Team], launcher: str, sync: str) -> None:
+@CLEANED
+def test_a_run_gives_its_memory_back(teams: Teams, launcher: str, variant: str) -> None:
     """Seen: hooks kept every replica alive, and ten jobs later the machine was out of memory."""
-    team = teams[launcher, 2]
+    this = job(launcher, variant, 2, steps=2)
     for _ in range(2):
-        team.run(job(launcher, sync, 2, steps=2), Site(use_case=tiny.case()))
-    assert team.call(_left_over) == [(0, 0), (0, 0)]
+        teams.run(this, tiny.case())
+    assert teams.of(launcher, this.ranks).call(_left_over) == [(0, 0, 0)] * this.ranks
 
 
-def _left_over(group: object) -> tuple[int, int]:
-    """Replicas of an earlier call in this process, and its shared memory (the board is the one that stays)."""
+def _left_over(group: object) -> tuple[int, int, int]:
+    """Replicas of an earlier call in this process, its shared memory (the board is the one that stays), its threads."""
     del group
     gc.collect()
     replicas = sum(isinstance(thing, TorchReplica) for thing in gc.get_objects())
     maps = Path("/proc/self/maps").read_text().splitlines() if Path("/proc/self/maps").exists() else [":lockstep"]
-    return replicas, sum(":lockstep" in line for line in maps) - 1
+    exchanging = sum(thread.name == "lockstep-exchange" for thread in threading.enumerate())
+    return replicas, sum(":lockstep" in line for line in maps) - 1, exchanging

@@ -1,53 +1,83 @@
-"""kill -9 of whoever launched a team leaves none of its workers, not even a stopped one."""
+"""kill -9 of whoever launched a team leaves none of its workers, not even a stopped one, and no emulated host."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
-import sys
+import tempfile
 import time
+from multiprocessing.connection import Connection
 
 import psutil
 import pytest
 
-PROGRAM = """
-import time
 from lockstep.launch import LAUNCHERS
-with LAUNCHERS[{launcher!r}](2) as team:
-    team.start()
-    print(*team.pids, flush=True)
-    time.sleep(600)
-"""
+from lockstep.launch.emulated import why_not
+from lockstep.launch.mpiexec import Mpiexec
+
 END_SECONDS = 10.0
 
 
+def launch(launcher: str, folder: str, told: Connection) -> None:
+    """A program that has a team, and waits. `emulated`: two hosts with a link."""
+    tempfile.tempdir = folder
+    made = Mpiexec(2, hosts=2, link_bits_per_second=1e9) if launcher == "emulated" else LAUNCHERS[launcher](2)
+    with made as team:
+        team.start()
+        told.send(team.pids)
+        time.sleep(600)
+
+
 @pytest.mark.linux
-@pytest.mark.parametrize(("launcher", "stopped"), [("processes", False), ("processes", True), ("threads", False)])
+@pytest.mark.parametrize(
+    ("launcher", "stopped"),
+    [
+        *[("processes", False), ("processes", True), ("threads", False)],
+        *[("mpiexec", True), ("engines", True), ("emulated", False), ("emulated", True)],
+    ],
+)
 def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> None:
-    """The workers are no longer children of this test by then, so they are looked for by id."""
-    program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(launcher=launcher)], stdout=subprocess.PIPE, text=True
-    )
-    assert program.stdout is not None
-    workers = [psutil.Process(int(pid)) for pid in program.stdout.readline().split()]
+    """The workers are no longer children of the program by then, so they are looked for by id."""
+    if launcher == "emulated" and why_not():
+        pytest.skip(why_not())
+    folder = tempfile.mkdtemp(prefix="orphans-")
+    context = multiprocessing.get_context("forkserver")  # it has loaded torch already
+    context.set_forkserver_preload(["lockstep.launch"])
+    here, there = context.Pipe()
+    network = interfaces()
+    program = context.Process(target=launch, args=(launcher, folder, there))
+    program.start()
+    there.close()
+    workers = [psutil.Process(pid) for pid in here.recv()]
     try:
-        assert len(workers) == (2 if launcher == "processes" else 1)
+        assert len(workers) == (1 if launcher == "threads" else 2)
         assert all(worker.is_running() for worker in workers)
+        workers += psutil.Process(program.pid).children(recursive=True)  # and mpiexec, ipcontroller, their guard
         if stopped:
             os.kill(workers[1].pid, signal.SIGSTOP)
         program.kill()
-        program.wait()
+        program.join()
         end = time.monotonic() + END_SECONDS
         while any(_alive(worker) for worker in workers) and time.monotonic() < end:
             time.sleep(0.1)
         assert [worker.pid for worker in workers if _alive(worker)] == []
+        assert os.listdir(folder) == []
+        assert interfaces() == network
+        os.rmdir(folder)
     finally:
         program.kill()
-        program.stdout.close()
+        here.close()
         for worker in workers:
             if _alive(worker):
                 worker.kill()
+
+
+def interfaces() -> tuple[list[str], str]:
+    """This machine's own network interfaces, and the names of network namespaces."""
+    spaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout if not why_not() else ""
+    return sorted(psutil.net_if_addrs()), spaces
 
 
 def _alive(process: psutil.Process) -> bool:

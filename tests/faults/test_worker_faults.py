@@ -111,6 +111,17 @@ def test_a_team_works_again_after_a_failure() -> None:
         assert [(r, n) for r, n, _ in team.call(tiny.say_rank)] == [(0, 2), (1, 2)]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_a_worker_that_leaves_before_it_has_read_a_word(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: its socket was reset, and the launcher raised ConnectionResetError that said nothing."""
+    program = f"import os, time\nos.write(2, b'no such library')\ntime.sleep({seconds})\nos._exit(7)"
+    monkeypatch.setattr("lockstep.launch.team._START", program)
+    with LAUNCHERS["processes"](2) as team, pytest.raises(WorkerFailed, match="left with exit code 7") as caught:
+        team.start()
+    assert "no such library" in caught.value.traceback
+    assert team.pids == []
+
+
 def test_workers_stay_warm_between_calls() -> None:
     with LAUNCHERS["processes"](2) as team:
         first = team.call(tiny.say_rank)

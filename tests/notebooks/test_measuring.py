@@ -15,6 +15,21 @@ pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 TINY = {
     "01": ["images=24", "batch_size={SimpleBig: 2}"],
+    "05": [
+        *[
+            "images=24",
+            "per_worker_batch_size={SimpleBig: 1}",
+            "batch_size=1",
+            "local_steps=1",
+            "message_bytes=[4096, 65536]",
+        ],
+        *[
+            "link_rates=[1.0e+10]",
+            "weak_syncs={SimpleBig: [allreduce, parameter_server]}",
+            "server_bytes=65536",
+            "strong_syncs={}",
+        ],
+    ],
     "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
 }
 

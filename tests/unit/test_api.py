@@ -52,7 +52,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"sync": "shared"}, "sync='shared' does not exist; there are: local, allreduce, shared_memory, ddp"),
+        ({"sync": "shared"}, "sync='shared' does not exist; there are: local, allreduce, shared_memory, local_sgd"),
         ({"sync": "ddp"}, "sync='ddp' needs a process per worker, not launcher='threads'; give launcher='processes'"),
         ({"resume": True}, "resume=True needs the file of an earlier run, and checkpoint=None is none"),
         ({"resume": True, "checkpoint": "no/such.pt"}, "checkpoint='no/such.pt': its folder does not exist; make it"),
@@ -69,6 +69,9 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"global_batch_size": 0}, "global_batch_size=0 is not possible"),
         ({"precision": "float16"}, "precision='float16' does not exist; there are: float32, bfloat16"),
         ({"seed": -1}, "seed=-1 is not possible"),
+        ({"buckets": "layer"}, "unknown option(s) ['buckets']; syncs read: bucket, overlap, transport, exchange_every"),
+        ({"bucket": "layer"}, "bucket='layer' does nothing with sync='shared_memory'; only allreduce reads it"),
+        ({"sync": "parameter_server", "servers": 2}, "shards=1 on servers=2: each server has one"),
     ],
 )
 def test_what_is_impossible_is_refused_before_anything_starts(wrong: dict[str, Any], message: str) -> None:
@@ -98,6 +101,9 @@ def test_data_that_does_not_fit(data: Any, message: str) -> None:
         ({"workers": len(usable_cores()) + 1}, "usable cores: workers share cores"),
         ({"workers": 38}, "38 workers for 37 training images: some have nothing to train on"),
         ({"workers": 3, "global_batch_size": 8}, "global batch 8 is not divisible by 3 workers"),
+        ({"sync": "local_sgd", "exchange_every": 5}, "not synchronous SGD: other parameters than one worker"),
+        ({"sync": "gossip", "workers": 4}, "not synchronous SGD"),
+        ({"sync": "allreduce", "compression": "topk", "density": 0.1}, "not synchronous SGD"),
     ],
 )
 def test_what_is_allowed_is_warned_about_once(changes: dict[str, Any], message: str) -> None:
@@ -120,8 +126,8 @@ class Here(Threads):
         return self
 
     def run(self, job: Job, site: Site) -> list[Trace]:
-        with ThreadPoolExecutor(job.workers) as pool:
-            calls = [pool.submit(run_job, job, group, site) for group in ThreadGroup.of(job.workers)]
+        with ThreadPoolExecutor(job.ranks) as pool:
+            calls = [pool.submit(run_job, job, group, site) for group in ThreadGroup.of(job.ranks)]
             return [call.result(60) for call in calls]
 
 
@@ -172,6 +178,34 @@ def test_one_worker_and_two_give_the_same_model(alone: Trained, both_epochs: Tra
     """Although two were broken off after an epoch and resumed: the conformance suite's tolerance."""
     assert (flat(alone) - flat(both_epochs)).abs().max() < 3e-7
     assert alone.scores == both_epochs.scores
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sync": "parameter_server", "servers": 1},
+        {"sync": "parameter_server", "shards": 2},
+        {"sync": "allreduce", "bucket": "layer", "overlap": True},
+        {"sync": "local_sgd"},
+    ],
+    ids=str,
+)
+def test_other_syncs_give_the_same_model(here: str, alone: Trained, options: dict[str, Any]) -> None:
+    with warnings.catch_warnings(action="ignore"):  # more ranks than cores
+        got = train(launcher=here, workers=2, epochs=2, test=TEST, **options)
+    assert (flat(alone) - flat(got)).abs().max() < 3e-7
+    assert got.losses == pytest.approx(alone.losses, rel=1e-5)
+    assert got.scores == alone.scores
+    assert len(got.traces) == 2 + options.get("servers", 0)
+
+
+def test_a_model_that_workers_do_not_share_is_their_mean(here: str) -> None:
+    """One epoch of five steps, averaged every four: the scores are those of the model that comes back."""
+    with warnings.catch_warnings(action="ignore"):  # not synchronous SGD
+        got = train(launcher=here, workers=2, test=TEST, sync="local_sgd", exchange_every=4)
+    with torch.no_grad():
+        guess = got.model(TEST[0]).argmax(dim=1)
+    assert got.scores["test_accuracy"] == pytest.approx(float((guess == TEST[1]).float().mean()))
 
 
 def test_a_loss_per_step_over_the_global_batch(alone: Trained, first_epoch: Trained, both_epochs: Trained) -> None:

@@ -96,6 +96,28 @@ def test_another_run_is_refused(tmp_path: Path, changes: dict[str, object], mess
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("compression", ["topk", "terngrad"])
+def test_compression_goes_on_with_the_same_bucket_only(tmp_path: Path, compression: str) -> None:
+    """TernGrad draws and top-k chooses per bucket: another one would train otherwise than the unbroken run."""
+    path = tmp_path / "c.pt"
+    options = {"compression": compression, "density": 0.1 if compression == "topk" else 1.0}
+    train(job(2, "allreduce", steps=3, bucket="layer", **options), path)
+    before = path.read_bytes()
+    with pytest.raises(checkpoint.CheckpointError, match="was written with bucket='layer', this run has 'whole'"):
+        train(job(2, "allreduce", **options), path, resume=True)
+    assert path.read_bytes() == before
+    train(job(2, "allreduce", bucket="layer", **options), path, resume=True)
+    train(job(2, "allreduce", bucket="layer", **options), tmp_path / "unbroken.pt")
+    assert torch.equal(parameters(path), parameters(tmp_path / "unbroken.pt"))
+
+
+def test_plain_all_reduce_may_change_the_bucket(tmp_path: Path) -> None:
+    train(job(2, "allreduce", steps=3), tmp_path / "c.pt")
+    train(job(2, "allreduce", bucket="layer"), tmp_path / "c.pt", resume=True)
+    train(job(2, "allreduce"), tmp_path / "unbroken.pt")
+    assert (parameters(tmp_path / "c.pt") - parameters(tmp_path / "unbroken.pt")).abs().max() < 3e-7
+
+
 def test_another_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.pt"
     train(job(steps=1), path)

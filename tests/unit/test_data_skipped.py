@@ -66,6 +66,7 @@ class TeamHere:
     """A team whose ranks are threads of this process."""
 
     pids = (os.getpid(),)
+    start_seconds = 0.0
 
     def start(self) -> None:
         pass

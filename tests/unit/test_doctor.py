@@ -60,7 +60,7 @@ def test_every_check_is_asked(monkeypatch: Patch) -> None:
     result = CliRunner().invoke(app, ["doctor"])
     names = [line[9:20].strip() for line in result.output.splitlines() if not line.startswith(" ")]
     expected = (
-        "python lock torch kernel git compiler cores load memory sharing huge_pages bfloat16 gpu disk results data"
+        "python lock torch mpi kernel git compiler cores load memory sharing huge_pages bfloat16 gpu disk results data"
     )
     assert "-".join(names).replace(" ", "_") == expected.replace(" ", "-")
     assert len(names) == len(CHECKS)

@@ -58,6 +58,26 @@ def test_a_row_holds_the_slowest_ranks_mean() -> None:
     make_row(job, got)
 
 
+def test_a_server_that_is_asked_less_often_than_workers_step() -> None:
+    """Two steps of the workers, one update of the server: its seconds are per step of the workers."""
+    job = Job.of("algorithm_1", workers=1)
+    worker = trace(0, {"step_seconds": 0.4, "images": 32}, {"step_seconds": 0.6, "images": 32})
+    server = trace(1, {"step_seconds": 1.0, "update_seconds": 0.2, "bytes_sent": 10})
+    got = grid.summarise(job, [worker, server])
+    assert (got["step_seconds"], got["update_seconds"], got["bytes_sent"]) == (0.5, 0.1, 5.0)
+    assert got["images_per_second"] == 64.0
+
+
+def test_every_step_of_every_rank_is_kept_where_it_is_asked_for() -> None:
+    traces = [trace(rank, {"step_seconds": 0.4}, {"step_seconds": 0.6}) for rank in range(2)]
+    job = Job.of("processes", workers=2, experiment="timeline", round=3, variant="b")  # resources: of "a" alone
+    steps = grid._tables(job, traces, None)["steps"]  # type: ignore[arg-type]
+    assert steps["rank"].tolist() == [0, 0, 1, 1]
+    assert steps["start_seconds"].tolist() == [0.0, 0.4, 0.0, 0.4]
+    assert (steps[["strategy", "launcher", "hosts", "round"]] == ["processes", "processes", 1, 3]).all(axis=None)
+    assert grid._tables(job.with_(experiment="speed"), traces, None) == {}  # type: ignore[arg-type]
+
+
 def test_reduce_and_update_alone_train_nothing() -> None:
     job = Job.of("processes", workers=2, experiment="exchange", input="none", images=100)
     got = grid.summarise(job, [trace(0, {"step_seconds": 0.5, "exchange_seconds": 0.25}), trace(1, {})])
@@ -73,9 +93,14 @@ class Team:
 
     def __init__(self, outcome: list[Trace] | Exception) -> None:
         self.outcome, self.pids, self.calls = outcome, [os.getpid()], []
+        self.starts, self.running, self.start_seconds = 0, False, 2.5
 
     def start(self) -> None:
-        pass
+        self.starts += not self.running
+        self.running = True
+
+    def close(self) -> None:
+        self.running = False
 
     def run(self, job: Job, site: object, function: object) -> list[Trace]:
         self.calls.append((job, site, function))
@@ -100,6 +125,35 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 STEP = {"step_seconds": 0.5, "train_loss": 1.0, "images": 32.0}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_start_is_measured_on_a_team_that_was_closed_before() -> None:
+    teams = OneTeam([trace(0, STEP)])
+    teams.only.start()
+    row, _, _ = grid.measure_job(Job.of("sequential", experiment="table1"), None, teams)
+    assert row["launch_seconds"] == 2.5 and teams.only.starts == 1, "a warm team stays"
+    grid.measure_job(Job.of("sequential", experiment="start"), None, teams)
+    assert teams.only.starts == 2
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_links_carry_is_counted_once_per_host() -> None:
+    job = Job.of("mpi_allreduce", workers=4, hosts=2, link_bits_per_second=1e9)
+    sent = [{"link_bytes_sent": 100.0, "link_bytes_received": 20.0, "images": 8, "step_seconds": 1.0}] * 2
+    sent += [{"link_bytes_sent": 30.0, "link_bytes_received": 110.0, "images": 8, "step_seconds": 1.0}] * 2
+    got = grid.summarise(job, [trace(rank, step) for rank, step in enumerate(sent)])
+    assert (got["link_bytes_sent"], got["link_bytes_busiest"]) == (130.0, 110.0)
+
+
+def test_what_a_server_is_still_sending_when_it_looks_at_its_link_is_counted_where_it_arrives() -> None:
+    """50 of its 200 bytes were under way, and missing from the row."""
+    job = Job.of("parameter_server", workers=2, hosts=3, launcher="mpiexec", link_bits_per_second=1e9)
+    assert job.ranks == 3
+    worker = {"link_bytes_sent": 90.0, "link_bytes_received": 100.0, "images": 8, "step_seconds": 1.0}
+    server = {"link_bytes_sent": 150.0, "link_bytes_received": 180.0, "step_seconds": 1.0}
+    got = grid.summarise(job, [trace(0, worker), trace(1, worker), trace(2, server)])
+    assert (got["link_bytes_sent"], got["link_bytes_busiest"]) == (380.0, 180.0)
 
 
 @pytest.mark.usefixtures("quiet")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.job import CHOICES, FIXED, IDENTITY, Job, JobError
+from lockstep.job import IDENTITY, Job, JobError
+from lockstep.options import CHOICES, FIXED
 from lockstep.strategies import STRATEGIES
 
 
@@ -25,7 +26,9 @@ def test_an_unknown_field_is_named_with_those_that_exist() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, "2", None])
-@pytest.mark.parametrize("name", ["workers", "threads_per_worker", "cores_per_worker", "global_batch_size", "steps"])
+@pytest.mark.parametrize(
+    "name", ["workers", "threads_per_worker", "cores_per_worker", "global_batch_size", "steps", "shards"]
+)
 def test_counts_are_whole_numbers_of_at_least_one(name: str, value: Any) -> None:
     with pytest.raises(JobError) as caught:
         Job(**{name: value})
@@ -33,9 +36,9 @@ def test_counts_are_whole_numbers_of_at_least_one(name: str, value: Any) -> None
 
 
 @pytest.mark.parametrize("value", [-1, False, 0.5])
-@pytest.mark.parametrize("name", ["warmup_steps", "servers", "round", "images", "seed"])
+@pytest.mark.parametrize("name", ["warmup_steps", "servers", "exchange_every", "round", "images", "seed"])
 def test_counts_that_may_be_zero(name: str, value: Any) -> None:
-    assert getattr(Job(**{name: 0}), name) == 0
+    assert getattr(Job(sync="local_sgd", **{name: 0}), name) == 0
     with pytest.raises(JobError, match=f"^{name}={value!r} is not possible; give a whole number of at least 0$"):
         Job(**{name: value})
 
@@ -78,6 +81,83 @@ def test_a_budget_of_cores_for_one_worker() -> None:
 def test_what_is_not_built_yet_can_not_be_claimed(name: str) -> None:
     with pytest.raises(JobError, match=f"^{name}=2 is not built yet; the only value now is {FIXED[name]!r}$"):
         Job(**{name: 2})
+
+
+SERVED: dict[str, Any] = {"sync": "parameter_server", "policy": "wait_for_all", "workers": 4}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"bucket": "layer"}, "bucket='layer' does nothing with sync='local'; only allreduce reads it"),
+        ({"overlap": True, "sync": "shared_memory"}, "overlap=True does nothing with sync='shared_memory'"),
+        ({"compression": "topk", "sync": "gossip"}, "only allreduce and parameter_server read it"),
+        ({"density": 0.5, "sync": "allreduce"}, "density=0.5 does nothing with compression='none'; give 'topk'"),
+        ({"density": 0.0}, "density=0.0 is no share of a gradient; give more than 0 and at most 1"),
+        ({"density": "1"}, "density='1' is no share of a gradient"),
+        ({"overlap": 1}, "overlap=1 is neither True nor False"),
+        ({"exchange_every": 2, "sync": "allreduce"}, "exchange_every=2 does nothing with sync='allreduce'"),
+        ({"servers": 1, "sync": "allreduce"}, "servers=1 does nothing with sync='allreduce'"),
+        ({"policy": "wait_for_all"}, "policy='wait_for_all' does nothing with sync='local'"),
+        ({"sync": "parameter_server"}, "sync='parameter_server' needs a policy; there are: wait_for_all"),
+        (SERVED | {"servers": 2}, "shards=1 on servers=2: each server has one; give shards=servers"),
+        (SERVED | {"shards": 5}, "shards=5 for 4 workers and no server: give at most one per worker"),
+        (SERVED | {"exchange_every": 5}, "exchange_every=5 with gradients, which are of one step"),
+        (SERVED | {"opt_weight": "mean", "compression": "topk"}, "compression='topk' is for gradients"),
+        ({"hosts": 2}, "hosts=2: launcher='threads' stays on this machine; give 'mpiexec'"),
+        ({"link_bits_per_second": 1e9}, "with hosts=1: no link; give hosts=2"),
+        (
+            {"link_bits_per_second": 1e9, "hosts": 2, "workers": 2, "launcher": "engines", "sync": "allreduce"},
+            "link_bits_per_second=1000000000.0 does nothing with launcher='engines'; only 'mpiexec' emulates links",
+        ),
+    ],
+)
+def test_a_record_can_not_claim_what_did_not_run(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        Job(**fields)
+    assert message in str(caught.value)
+
+
+def test_several_hosts() -> None:
+    job = Job(launcher="mpiexec", sync="shared_memory", workers=4, hosts=2, link_bits_per_second=1e9)
+    assert (job.hosts, job.link_bits_per_second) == (2, 1e9)
+
+
+def test_servers_are_ranks_too() -> None:
+    job = Job.of("parameter_server", workers=4)
+    assert (job.workers, job.servers, job.shards, job.ranks) == (4, 1, 1, 5), "the paper's five nodes"
+    assert Job.of("sharded_server", workers=4).shards == 4
+    assert job.cautions(usable_cores=4)[0].startswith("4 workers and 1 servers x 1 cores on 4 usable cores")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fields", "synchronous"),
+    [
+        ("allreduce", {}, True),
+        ("layerwise", {}, True),
+        ("node_aware", {}, True),
+        ("parameter_server", {}, True),
+        ("sharded_server", {}, True),
+        ("local_sgd", {}, False),
+        ("local_sgd", {"exchange_every": 1}, True),
+        ("epochwise", {}, False),
+        ("algorithm_1", {}, False),
+        ("algorithm_1", {"exchange_every": 1}, True),
+        ("algorithm_1_best", {"exchange_every": 1}, False),
+        ("topk", {}, False),
+        ("topk", {"density": 1.0}, True),
+        ("terngrad", {}, False),
+        ("gossip", {}, False),
+        ("gossip", {"workers": 3}, True),
+    ],
+)
+def test_rows_say_what_is_not_synchronous_sgd(strategy: str, fields: dict[str, Any], synchronous: bool) -> None:
+    job = Job.of(strategy, **({"workers": 4, "global_batch_size": 12} | fields))
+    notes = " ".join(job.cautions(usable_cores=8))
+    assert job.synchronous == synchronous
+    assert ("not synchronous SGD" in notes) != synchronous
+    averaged = strategy in ("local_sgd", "algorithm_1", "gossip")
+    assert ("averages parameters in every step" in notes) == (synchronous and averaged)
 
 
 def test_cores_follow_threads_unless_given() -> None:

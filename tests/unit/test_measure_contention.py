@@ -104,13 +104,13 @@ def test_our_own_child_still_running_is_not() -> None:
         child.communicate()
 
 
-def _seconds(monkeypatch: pytest.MonkeyPatch, start: CpuSeconds, end: CpuSeconds) -> Contention:
+def _seconds(monkeypatch: pytest.MonkeyPatch, start: CpuSeconds, end: CpuSeconds, network: bool = False) -> Contention:
     """A block over which the only core's counts go from `start` to `end`, and we use nothing."""
     counts = iter([{0: start, 7: CpuSeconds(0, 0)}, {0: end, 7: CpuSeconds(100, 100)}])
     monkeypatch.setattr(contention, "cpu_seconds_by_core", lambda: next(counts))
     monkeypatch.setattr(contention, "allowed_cores", lambda pids: {0})
     monkeypatch.setattr(contention.ProcessTree, "advance", lambda self: 1.0)
-    with Contention() as measured:
+    with Contention(network=network) as measured:
         pass
     return measured
 
@@ -119,6 +119,20 @@ def test_other_is_busy_without_ours_on_our_cores(monkeypatch: pytest.MonkeyPatch
     measured = _seconds(monkeypatch, CpuSeconds(10, 5), CpuSeconds(13.5, 5.25))
     assert (measured.own_cpu_seconds, measured.other_cpu_seconds, measured.steal_seconds) == (1.0, 2.5, 0.25)
     assert measured.usable_cores == 1
+
+
+def test_packets_of_a_cell_over_links_are_not_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells over emulated links counted as contended by what the kernel did for them, and were measured twice."""
+    counts = CpuSeconds(10, 5, 1), CpuSeconds(13.5, 5.25, 3)
+    assert _seconds(monkeypatch, *counts, network=True).other_cpu_seconds == 0.5
+    assert _seconds(monkeypatch, *counts).other_cpu_seconds == 2.5
+
+
+def test_interrupts_that_were_billed_to_us_can_hide_as_much_of_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of our second was interrupts: then 1.5 s of the 2.5 s are others', of which 0.5 s are seen."""
+    counts = CpuSeconds(10, 5, 1), CpuSeconds(12.5, 5.25, 2)
+    assert _seconds(monkeypatch, *counts, network=True).other_cpu_seconds == 0.5
+    assert _seconds(monkeypatch, *counts).other_cpu_seconds == 1.5
 
 
 def test_never_negative(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +174,7 @@ def test_parse_stat() -> None:
         "cpu12 1 2 3 4 5 6 7 8 0 0\n"
         "intr 1 2 3\n"
     )
-    assert parse_stat(text, 100) == {0: CpuSeconds(6.3, 0.5), 12: CpuSeconds(0.19, 0.08)}
+    assert parse_stat(text, 100) == {0: CpuSeconds(6.3, 0.5, 0.3), 12: CpuSeconds(0.19, 0.08, 0.13)}
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity here")

@@ -6,11 +6,13 @@ import pwd
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lockstep.job import Job
+from lockstep.launch.mpi_commands import Mpi, MpiError
 from lockstep.measure import environment
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -64,7 +66,8 @@ def test_capture_is_json_and_complete(repository: Path) -> None:
     assert 1 <= machine["cores"] <= machine["cores_total"]
     assert machine["memory_bytes"] > 2**28
     assert len(machine["gpu"]) == environment.cuda_devices()
-    assert set(captured["versions"]) == {"python", "torch", "numpy", "pillow", "pandas", "papermill", "glibc"}
+    packages = {"python", "torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel"}
+    assert set(captured["versions"]) == packages | {"mpiexec", "glibc"}
     for package in ("python", "torch", "numpy", "pandas"):
         assert re.match(r"\d+\.\d+", captured["versions"][package]), package
 
@@ -88,6 +91,30 @@ def test_kernel_keeps_its_numbers_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_package_that_is_absent_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "PACKAGES", ("torch", "no-such-package-at-all"))
     assert environment.versions()["no-such-package-at-all"] is None
+
+
+def test_versions_name_the_mpi_that_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where it is; and a run without MPI has none."""
+    found = environment.versions()
+    for package in ("mpi4py", "ipyparallel"):
+        assert re.match(r"\d+\.\d+", found[package] or ""), package
+    assert re.fullmatch(r"(mpich|openmpi|slurm) \d+(\.\d+)+", found["mpiexec"] or "")
+    monkeypatch.setattr(environment, "find_mpiexec", lambda: Mpi("openmpi", (5, 0, 11), "/somewhere/mpiexec"))
+    assert environment.versions()["mpiexec"] == "openmpi 5.0.11"
+
+    def none() -> Mpi:
+        raise MpiError("no mpiexec in this environment or on PATH")
+
+    monkeypatch.setattr(environment, "find_mpiexec", none)
+    assert environment.versions()["mpiexec"] is None
+
+
+def test_asking_for_versions_does_not_start_mpi() -> None:
+    """The launcher would be an MPI job of its own, with a file in /dev/shm."""
+    program = "from lockstep.measure.environment import versions\nassert versions()['mpiexec']\n"
+    program += "from lockstep.groups.library import MPI\nprint(MPI.Is_initialized())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @needs_git

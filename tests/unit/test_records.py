@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from lockstep.files import WriteError
 from lockstep.job import IDENTITY, Job
+from lockstep.launch import LAUNCHERS
+from lockstep.peers import PEERS
 from lockstep.records import (
     ADDED,
     COLUMNS,
@@ -31,6 +33,7 @@ from lockstep.records import (
     read_run,
     read_table,
 )
+from lockstep.sync import SYNCS
 
 INFO: dict[str, Any] = {
     "git": {"commit": "abc", "dirty": False},
@@ -56,6 +59,17 @@ def hidden(folder: Path) -> list[str]:
 
 
 # --- rows ---
+
+
+def test_every_launcher_and_sync_may_stand_in_a_row() -> None:
+    assert set(LAUNCHERS) <= set(COLUMNS["launcher"].allowed)
+    assert {*SYNCS, *PEERS} <= set(COLUMNS["sync"].allowed)
+
+
+def test_older_rows_ran_with_the_options_that_are_the_defaults() -> None:
+    new = ("bucket", "overlap", "exchange_every", "state_averaged", "density", "shards", "opt_weight")
+    assert set(new) <= set(ADDED)
+    assert [getattr(Job(), name) for name in new] == ["whole", False, 1, False, 1.0, 1, "none"]
 
 
 def test_a_row_has_every_column_in_order() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import tiny
 from lockstep.data.loader import Batch
 from lockstep.data.sampling import global_batch
-from lockstep.groups import Group, GroupError
+from lockstep.groups import Group
 from lockstep.groups.threads import ThreadGroup
-from lockstep.replica import TorchReplica
 from lockstep.strategies import STRATEGIES
 from lockstep.sync import SYNCS, Plan, Share
+from steps import replica
 
 PLANS = st.builds(
     Plan,
@@ -82,12 +82,6 @@ def test_weights_are_of_the_batch_that_there_is() -> None:
 # --- a sync hands the plan out ---
 
 
-def replica() -> TorchReplica:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return TorchReplica(tiny.net())
-
-
 def attached(name: str, plan: Plan, group: Group) -> object:
     sync = SYNCS[name](plan, tiny.SGD)
     sync.attach(replica(), group)
@@ -138,16 +132,6 @@ def test_optimiser_state_in_slices_needs_as_many_workers() -> None:
     state["optimiser"] = state["optimiser"] * 3
     with pytest.raises(ValueError, match=r"state in 3 slices, one per worker; resume it with workers=3, not 1"):
         sync.load_state_dict(state)
-
-
-def test_shared_memory_needs_one_node() -> None:
-    class TwoNodes(ThreadGroup):
-        @property
-        def node(self) -> Group:
-            return ThreadGroup.of(1)[0]
-
-    with pytest.raises(GroupError, match="sync='shared_memory' needs all 2 ranks on one node, 1 are"):
-        attached("shared_memory", Plan(8, 8, 1), TwoNodes.of(2)[0])
 
 
 @pytest.mark.parametrize("name", SYNCS)

@@ -13,6 +13,7 @@ from lockstep.job import Job
 from lockstep.records import COLUMNS, Row, make_row
 from lockstep.report import no_records, targets_table
 from lockstep.targets import TARGETS, TOO_FEW, target_table
+from lockstep.targets.rules import AT_LEAST, AT_MOST, WITHIN, Reading, Target
 from lockstep.verdicts import NOT_MEASURABLE, NOT_YET
 
 ROUNDS = 5
@@ -58,9 +59,10 @@ def table(*parts: list[Row], notebook: str = NOTEBOOK) -> dict[str, Any]:
 
 def test_every_target_of_the_issue_has_its_bar() -> None:
     bars = {target.name: target.bar for target in TARGETS[NOTEBOOK]}
-    assert list(bars.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95]
+    assert list(bars.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95, 0.95]
     found = table(rows("sequential", 10.0))
-    assert {name: row["bar"] for name, row in found.items()} == bars | {BUSY: 0.95}
+    assert {name: row["bar"] for name, row in found.items()} == bars
+    assert {row["aim"] for row in found.values()} == {"≥"}
 
 
 def test_a_ratio_is_paired_per_round() -> None:
@@ -163,9 +165,10 @@ def test_input_with_a_free_core_and_without() -> None:
     assert found[BUSY]["reached"] == "no"
 
 
-def test_bars_without_records_are_not_measured_yet() -> None:
-    table = targets_table(no_records(), NOTEBOOK)
-    assert len(table) == len(target_table(fake_records(), NOTEBOOK)) > 0
+@pytest.mark.parametrize("notebook", TARGETS)
+def test_bars_without_records_are_not_measured_yet(notebook: str) -> None:
+    table = targets_table(no_records(), notebook)
+    assert len(table) == len(TARGETS[notebook]) > 0
     assert set(table["reached"]) == {NOT_YET} and set(table["measured"]) == {""}
 
 
@@ -173,6 +176,19 @@ def test_bars_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
     table = targets_table(fake_records(rounds=1), NOTEBOOK)
     told = table.loc[table["measured"] != "", "reached"]
     assert len(told) and set(told) == {"too few rounds: 1 of at least 5"}
+
+
+@pytest.mark.parametrize(
+    ("aim", "bar", "inside", "outside"),
+    [
+        (AT_LEAST, 2.0, (2.0, 3.0), (1.99,)),
+        (AT_MOST, 2.0, (2.0, 0.5), (2.01,)),
+        (WITHIN, 0.1, (0.9, 1.1), (0.89, 1.11)),
+    ],
+)
+def test_an_aim_has_its_side(aim: str, bar: float, inside: tuple[float, ...], outside: tuple[float, ...]) -> None:
+    target = Target("x", bar, lambda records: Reading(), aim)
+    assert all(target.reached(value) for value in inside) and not any(target.reached(value) for value in outside)
 
 
 # --- one node ---

@@ -22,6 +22,7 @@ from lockstep.doctor.software import (
     check_git,
     check_kernel,
     check_lock,
+    check_mpi,
     check_python,
     check_torch,
 )
@@ -32,6 +33,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python,
     check_lock,
     check_torch,
+    check_mpi,
     check_kernel,
     check_git,
     check_compiler,

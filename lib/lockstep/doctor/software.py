@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import shutil
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -81,6 +83,27 @@ def check_git() -> Finding:
             "git", NOTE, detail, f"git config --global --add safe.directory {root}  # if git calls it dubious"
         )
     return Finding("git", NOTE, detail, "git init && git add -A && git commit -m 'as downloaded'")
+
+
+def check_mpi() -> Finding:
+    """The mpiexec that would be used, and whether mpi4py finds a library. Whether the two fit, a start tells."""
+    from lockstep.launch.mpi_commands import MpiError, find_mpiexec
+
+    fix = f"{shlex.quote(sys.executable)} -m pip install -r requirements.lock"
+    try:
+        found = find_mpiexec()
+        importing = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.get_vendor()[0])"
+        done = subprocess.run([sys.executable, "-c", importing], capture_output=True, text=True, timeout=60)
+    except (MpiError, OSError, subprocess.TimeoutExpired) as error:
+        return Finding("mpi", LACKING, str(error), fix)
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return Finding("mpi", LACKING, f"mpi4py can't be imported: {why}", fix)
+    named = {"mpich": "MPICH", "openmpi": "Open MPI"}.get(found.kind, found.kind)
+    text = f"mpiexec of {named} {'.'.join(map(str, found.version))}, mpi4py on {done.stdout.strip()}"
+    if done.stdout.strip() != named:
+        return Finding("mpi", LACKING, f"{text}: they would start separate jobs of one rank", fix)
+    return Finding("mpi", GOOD, text)
 
 
 def check_kernel() -> Finding:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lockstep import baselines, summaries
+from lockstep import alphabeta, baselines, distribution, summaries
+from lockstep.analysis import AnalysisError
 from lockstep.figures.bars import exchange_bars, input_bars, memory_bars, phase_stack, speedup_bars
+from lockstep.figures.clusters import link_lines, message_lines, network_bars, ranking_points
 from lockstep.figures.lines import resource_traces, scaling_lines
 from lockstep.figures.overview import published_beside_measured, verdict_bars
 from lockstep.figures.single_node import ladder_bars, operator_bars, roofline, step_stack
@@ -22,10 +24,14 @@ __all__ = [
     "exchange_bars",
     "input_bars",
     "ladder_bars",
+    "link_lines",
     "memory_bars",
+    "message_lines",
+    "network_bars",
     "operator_bars",
     "phase_stack",
     "published_beside_measured",
+    "ranking_points",
     "render_all",
     "resource_traces",
     "roofline",
@@ -105,6 +111,38 @@ def _operators(records: pd.DataFrame, tables: Tables) -> Figure:
     return operator_bars(operators, "Operators of a forward and backward pass")
 
 
+def _ranking(records: pd.DataFrame, _: Tables) -> Figure:
+    return ranking_points(distribution.ranking_table(records), "Does one host's ranking hold on two?")
+
+
+def _distributed(experiment: str, title: str) -> Drawing:
+    def draw(records: pd.DataFrame, _: Tables) -> Figure:
+        published = read_table("single-to-multi", "table3")
+        return speedup_bars(distribution.speedup_table(records, experiment), published, title)
+
+    return draw
+
+
+def _messages(records: pd.DataFrame, _: Tables) -> Figure:
+    try:
+        link = alphabeta.link_of(records)
+    except AnalysisError:  # no emulated cluster there
+        link = None
+    tables = {
+        "one host": alphabeta.message_table(records, "collective"),
+        "two hosts, emulated link": alphabeta.message_table(records, "wire", link),
+    }
+    return message_lines(tables, "Agreeing on a message", link)
+
+
+def _links(records: pd.DataFrame, _: Tables) -> Figure:
+    return link_lines(distribution.link_table(records), "Where does it pay?")
+
+
+def _network(records: pd.DataFrame, _: Tables) -> Figure:
+    return network_bars(distribution.network_table(records), "What a step puts on the network")
+
+
 FIGURES: Mapping[str, Mapping[str, Drawing]] = {
     "01_single_node_baselines": {
         "ladder": _ladder,
@@ -121,6 +159,15 @@ FIGURES: Mapping[str, Mapping[str, Drawing]] = {
         "phases": _phases,
         "exchange": _exchange,
         "resources": _traces("table1"),
+    },
+    "05_mpi_distribution": {
+        "ranking": _ranking,
+        "weak": _distributed("weak", "Every sync, the batch growing with the workers"),
+        "strong": _distributed("strong", "Every sync, the global batch staying"),
+        "messages": _messages,
+        "links": _links,
+        "network": _network,
+        "resources": _traces("timeline"),
     },
 }
 """Notebook -> file name -> drawing of its records and traced tables."""

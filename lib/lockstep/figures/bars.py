@@ -33,8 +33,10 @@ PUBLISHED_ROWS: Mapping[str, tuple[str, str]] = {
     "CPU single-process": ("threads", "cpu"),
     "CPU multi-process": ("processes", "cpu"),
     "GPU single-process": ("", "cuda"),
+    "MPI": ("allreduce", "any"),
 }
-"""A row of the paper's Table 1 -> our strategy ("": any but sequential) and device."""
+"""A row of the paper's Tables 1 and 3 -> our strategy ("": any but sequential) and device (any: that
+of the published row)."""
 
 ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
 
@@ -109,6 +111,7 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
         for given in published[published["use_case"] == row["use_case"]].itertuples():
             strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
             named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
+            device = given.device if device == "any" else device
             same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
             if named and same and np.isfinite(given.speedup):
                 axis.plot(given.speedup, y, **PUBLISHED)

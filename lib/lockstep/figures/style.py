@@ -28,8 +28,8 @@ PUBLISHED: dict[str, Any] = {
     "marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": GREY, "markeredgewidth": 1.6,
     "markersize": 8, "zorder": 5,
 }  # fmt: skip
-SIMULATED = {"linestyle": ":", "marker": "none"}
-MEASURED = {"linestyle": "-", "marker": "o"}
+SIMULATED: dict[str, Any] = {"linestyle": ":", "marker": "none"}
+MEASURED: dict[str, Any] = {"linestyle": "-", "marker": "o"}
 
 GIB = 2.0**30
 ROW_INCHES = 0.42
@@ -40,6 +40,25 @@ SHORT = {
     "processes": "processes, shared memory",
     "processes_allreduce": "processes, all-reduce",
     "ddp": "processes, DDP",
+    "mpi_allreduce": "MPI, all-reduce",
+    "mpi_shared_memory": "MPI, shared memory",
+    "engines_shared_memory": "engines, shared memory",
+    "host_threads": "MPI, a process of threads per host",
+    "allreduce": "all-reduce",
+    "layerwise": "all-reduce per layer, overlapped",
+    "bucketed": "all-reduce in 25 MiB, overlapped",
+    "rma": "one-sided MPI (RMA)",
+    "sockets": "TCP sockets",
+    "node_aware": "shared memory per node",
+    "local_sgd": "local SGD, every k steps",
+    "epochwise": "local SGD, once per epoch",
+    "parameter_server": "parameter server",
+    "sharded_server": "a shard on every worker",
+    "algorithm_1": "Algorithm 1, mean",
+    "algorithm_1_best": "Algorithm 1, lowest loss",
+    "topk": "top-k, 1 %",
+    "terngrad": "TernGrad",
+    "gossip": "gossip",
 }
 
 

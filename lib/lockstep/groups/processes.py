@@ -8,9 +8,6 @@ once. Bulk sums go through gloo; common memory is an anonymous file that all ran
 from __future__ import annotations
 
 import contextlib
-import datetime
-import mmap
-import os
 import pickle
 import selectors
 import socket
@@ -23,13 +20,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from lockstep.groups import memory
 from lockstep.groups.base import ANY, CanShare, Group, GroupAborted, GroupError
-from lockstep.groups.board import Board, anonymous_file
+from lockstep.groups.board import Board
+from lockstep.groups.gloo import make_gloo
 from lockstep.groups.mailbox import Mailbox
 
 _HEADER = struct.Struct("!IQ")  # bytes of the pickled (tag, dtype, shape), bytes of the tensor
 _ABORT = "abort"
-_HUGE_PAGE_BYTES = 2 << 20
 
 
 class ProcessGroup(Group, CanShare):
@@ -46,7 +44,7 @@ class ProcessGroup(Group, CanShare):
         self._locks = {other: threading.Lock() for other in peers}
         self._box = Mailbox()
         self._gloo: Any = None
-        self._gloo_timeout = datetime.timedelta(seconds=gloo_timeout_seconds)
+        self._gloo_timeout_seconds = gloo_timeout_seconds
         self._reader = threading.Thread(target=self._read_all, name="lockstep-messages", daemon=True)
         self._reader.start()
 
@@ -98,16 +96,7 @@ class ProcessGroup(Group, CanShare):
     def torch_group(self) -> Any:
         """The default gloo group, made at the first call. Collective then."""
         if self._gloo is None:
-            if self.rank == 0:
-                store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-            port = torch.tensor([store.port if self.rank == 0 else 0])
-            self.broadcast(port)
-            if self.rank != 0:
-                store = dist.TCPStore("127.0.0.1", int(port), is_master=False)
-            dist.init_process_group(
-                "gloo", store=store, rank=self.rank, world_size=self.size, timeout=self._gloo_timeout
-            )
-            self._gloo = dist.group.WORLD
+            self._gloo = make_gloo(self, "127.0.0.1", self._gloo_timeout_seconds)
         return self._gloo
 
     def allreduce(self, tensor: Tensor) -> None:
@@ -117,28 +106,7 @@ class ProcessGroup(Group, CanShare):
         return self.share_among(self, length)
 
     def share_among(self, group: Group, length: int) -> list[Tensor]:
-        """One anonymous file for all ranks of `group`: the first makes it, the others open it through /proc."""
-        stride = -(-length * 4 // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-        place = torch.zeros(2, dtype=torch.int64)
-        if group.rank == 0:
-            handle = anonymous_file(stride * group.size)
-            place = torch.tensor([os.getpid(), handle])
-        group.broadcast(place)
-        if group.rank != 0:
-            try:
-                handle = os.open(f"/proc/{int(place[0])}/fd/{int(place[1])}", os.O_RDWR)
-            except OSError as error:
-                raise GroupError(
-                    f"rank {self.rank} can't map memory of process {int(place[0])}: {error}; shared memory between "
-                    f"processes needs Linux's /proc and one user; use sync='allreduce' instead"
-                ) from error
-        memory = mmap.mmap(handle, stride * group.size)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        group.barrier()  # all have it open
-        os.close(handle)
-        whole = torch.frombuffer(memory, dtype=torch.float32)
-        return [whole[r * stride // 4 : r * stride // 4 + length] for r in range(group.size)]
+        return memory.share_among(group, length)
 
     def enter(self, phase: str) -> None:
         self._board.enter(self.rank, phase)

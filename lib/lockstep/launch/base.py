@@ -24,6 +24,13 @@ def cores_of(rank: int, cores_per_worker: int, usable: list[int]) -> list[int]:
     return sorted({usable[(rank * cores_per_worker + i) % count] for i in range(min(cores_per_worker, count))})
 
 
+def check_counts(**values: object) -> None:
+    """Raises ValueError for one that is no whole number of at least 1."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r} is not possible; give a whole number of at least 1")
+
+
 class Launcher(ABC):
     """`with launcher as team: team.run(job)`; workers end with the block.
 
@@ -38,9 +45,7 @@ class Launcher(ABC):
         cores_per_worker: int | None = None,
         environment: str = "tuned",
     ) -> None:
-        for name, value in (("workers", workers), ("threads_per_worker", threads_per_worker)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r} is not possible; give a whole number of at least 1")
+        check_counts(workers=workers, threads_per_worker=threads_per_worker)
         per_worker = cores_per_worker or threads_per_worker
         usable = usable_cores()
         if workers * per_worker > len(usable):
@@ -49,17 +54,21 @@ class Launcher(ABC):
                 stacklevel=2,
             )
         cores = [cores_of(rank, per_worker, usable) for rank in range(workers)]
-        self.team = Team(self.seats(workers), cores, threads_per_worker, environment)
+        self.team = self.make_team(cores, threads_per_worker, environment)
 
     @classmethod
     def of(cls, job: Job) -> Launcher:
         """The launcher with the workers, threads, cores and environment that `job` asks for."""
-        return cls(job.workers, job.threads_per_worker, job.cores_per_worker, job.environment)
+        return cls(job.ranks, job.threads_per_worker, job.cores_per_worker, job.environment)
 
     @staticmethod
     @abstractmethod
     def seats(workers: int) -> list[list[int]]:
         """The ranks of each process."""
+
+    def make_team(self, cores: list[list[int]], threads_per_worker: int, environment: str) -> Team:
+        """The team, not started yet: `cores` of each rank."""
+        return Team(self.seats(len(cores)), cores, threads_per_worker, environment)
 
     def __enter__(self) -> Team:
         return self.team

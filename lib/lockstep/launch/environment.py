@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 
 import psutil
@@ -40,6 +41,14 @@ def worker_environment(profile: str, threads_per_worker: int) -> dict[str, str]:
     # gloo otherwise looks the host's name up, which many containers can't.
     environment.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     return environment
+
+
+def interface_problem(name: str) -> str:
+    """What is wrong with the network interface `name` on this host; empty if nothing is, or if none is named."""
+    known = psutil.net_if_addrs()
+    if not name or name in known:
+        return ""
+    return f"network interface {name!r} does not exist on {socket.gethostname()}; there are: {', '.join(sorted(known))}"
 
 
 def _loopback() -> str:

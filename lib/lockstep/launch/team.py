@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import cloudpickle
 
@@ -30,11 +31,27 @@ _START = "from lockstep.launch.worker import main; main()"
 _GRACE_SECONDS = 2.0  # for the other ranks to say what happened to them, once one has failed
 
 
+class Process(Protocol):
+    """What a team needs of a worker's process: Popen has it, and so has `rendezvous.Foreign`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int | None: ...
+
+
 @dataclass
 class Worker:
     """A worker process, seen from the launcher."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     control: Connection
     ranks: list[int]
     output: IO[bytes]  # its stdout and stderr: an unnamed file, read when it fails
@@ -54,6 +71,7 @@ class Team:
         self.threads_per_worker, self.environment = threads_per_worker, environment
         self.size = sum(len(ranks) for ranks in seats)
         self.workers: list[Worker] = []
+        self.start_seconds = 0.0  # what the last start took, until the last worker was ready
         self.board: Board | None = None
         self._calls = itertools.count()
 
@@ -87,20 +105,23 @@ class Team:
         self.start()
         number = next(self._calls)
         try:
-            for worker in self.workers:
-                try:
-                    worker.control.send((number, payload))
-                except OSError:
-                    continue  # it has gone since the last call: the watch below says how
+            self._dispatch(number, payload)
             return self._collect(number, stall_seconds)
         except BaseException:
             self.kill()
             raise
 
+    def _dispatch(self, number: int, payload: bytes) -> None:
+        """Tell every worker what to call."""
+        for worker in self.workers:
+            with contextlib.suppress(OSError):  # it has gone since the last call: the watch says how
+                worker.control.send((number, payload))
+
     def start(self) -> None:
         """Start the workers unless they run. Raises WorkerFailed if one can't start."""
         if self.workers:
             return
+        began = time.monotonic()
         self.board = Board.create(self.size)
         ends = _socket_pairs(self.seats)
         try:
@@ -113,8 +134,9 @@ class Team:
                     worker = waiting.pop(control)
                     try:
                         control.recv()
-                    except EOFError:
+                    except (EOFError, OSError):  # reset: it left without having read its settings
                         raise watch.gone(worker) from None
+            self.start_seconds = time.monotonic() - began
         except BaseException:
             self.kill()
             raise
@@ -140,9 +162,9 @@ class Team:
         ranks = self.seats[index]
         control = Connection(ours.detach())
         cores = [self.cores[rank] for rank in ranks]
-        control.send(
-            Settings(ranks, self.size, cores, self.threads_per_worker, self.board.handle, handles, list(sys.path))
-        )
+        told = Settings(ranks, self.size, cores, self.threads_per_worker, self.board.handle, handles, list(sys.path))
+        with contextlib.suppress(OSError):  # it has gone already: the watch says how
+            control.send(told)
         return Worker(process, control, ranks, output)
 
     def _collect(self, number: int, stall_seconds: float) -> list[Any]:
@@ -156,13 +178,15 @@ class Team:
                 readable = watch.readable([worker.control for worker in self.workers])
             except WorkerFailed as stopped:
                 raise (first or stopped) from None
+            if not readable:
+                self._look()
             for control in readable:
                 worker = next(worker for worker in self.workers if worker.control is control)
                 try:
                     message = control.recv()
                 except (EOFError, OSError):
                     # Ranks whose peer has gone raise as well, but the peer that went is the cause.
-                    raise watch.gone(worker) from None
+                    raise self._gone(watch, worker) from None
                 if message[1] != number:
                     continue  # of a call that was given up
                 if message[0] == "result":
@@ -175,6 +199,13 @@ class Team:
         if first is not None:
             raise first
         return [results[rank] for rank in range(self.size)]
+
+    def _look(self) -> None:
+        """Twice a second while waiting: raises WorkerFailed for what only this kind of team can see."""
+
+    def _gone(self, watch: Watch, worker: Worker) -> WorkerFailed:
+        """The failure that the closed connection of `worker` tells of."""
+        return watch.gone(worker)
 
     def kill(self) -> None:
         """End all workers now."""

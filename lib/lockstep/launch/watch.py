@@ -35,9 +35,11 @@ class WorkerFailed(RuntimeError):
     """
 
     def __init__(self, rank: int, where: str, reason: str, traceback: str, *, follows: bool = False) -> None:
+        # `rank` is -1 where the team as a whole could not start.
         self.rank, self.where, self.reason, self.traceback, self.follows = rank, where, reason, traceback, follows
-        detail = f"\n\n--- rank {rank} ---\n{traceback.rstrip()}" if traceback.strip() else ""
-        super().__init__(f"rank {rank} {reason} ({where}){detail}")
+        name = f"rank {rank}" if rank >= 0 else "the team"
+        detail = f"\n\n--- {name} ---\n{traceback.rstrip()}" if traceback.strip() else ""
+        super().__init__(f"{name} {reason} ({where}){detail}")
 
 
 class Watch:
@@ -93,7 +95,9 @@ class Watch:
             worker.process.wait(2)
         code = worker.process.returncode
         reason = f"left with exit code {code}"
-        if code is not None and code < 0:
+        if code is None:
+            reason = "left, and nobody saw how"
+        elif code < 0:
             reason = f"was killed by {signal.Signals(-code).name}"
         return WorkerFailed(worker.ranks[0], where, reason, tail(worker.output))
 

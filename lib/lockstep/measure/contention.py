@@ -31,6 +31,12 @@ class CpuSeconds(NamedTuple):
 
     busy: float
     steal: float
+    interrupts: float = 0.0
+    """Of busy: interrupts and what they leave to do, such as moving packets.
+
+    A kernel with CONFIG_IRQ_TIME_ACCOUNTING bills it to no process (but ksoftirqd's to that); one without bills each
+    tick to the process that was interrupted as well.
+    """
 
 
 class Contention:
@@ -40,11 +46,16 @@ class Contention:
     MPI ranks); children that ended within the block too. Only the cores that our own threads may run on are looked at,
     where the system tells: on a large shared machine, work on others' cores is no contention.
 
+    `network`: what we measure speaks over (emulated) links, so the kernel's work on packets is ours, not others', and
+    interrupts are taken off too. On a kernel that bills them to the interrupted process as well (see
+    `CpuSeconds.interrupts`), those that met one of ours are taken off twice. So others' work may be told too small, by
+    at most the interrupts' time, and that much of it can pass unseen.
+
     After the block: `wall_seconds`, `own_cpu_seconds`, `other_cpu_seconds`, `steal_seconds`, `usable_cores`.
     """
 
-    def __init__(self, pids: Iterable[int] = ()) -> None:
-        self._roots = {os.getpid(), *pids}
+    def __init__(self, pids: Iterable[int] = (), network: bool = False) -> None:
+        self._roots, self._network = {os.getpid(), *pids}, network
         self._measured = False
         self.wall_seconds = 0.0
         self.own_cpu_seconds = 0.0
@@ -69,6 +80,8 @@ class Contention:
         self.usable_cores = len(allowed) or os.cpu_count() or 1
         cores = [core for core in end if core in self._start and (core in allowed or core == ALL_CORES)]
         busy = sum(end[core].busy - self._start[core].busy for core in cores)
+        if self._network:
+            busy -= sum(end[core].interrupts - self._start[core].interrupts for core in cores)
         self.steal_seconds = max(0.0, sum(end[core].steal - self._start[core].steal for core in cores))
         self.other_cpu_seconds = max(0.0, busy - self.own_cpu_seconds)
         self._measured = True
@@ -100,7 +113,8 @@ def parse_stat(text: str, ticks_per_second: int) -> dict[int, CpuSeconds]:
         if name := re.match(r"cpu(\d+) ", line):
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
             busy = user + nice + system + irq + softirq
-            found[int(name.group(1))] = CpuSeconds(busy / ticks_per_second, steal / ticks_per_second)
+            counts = (busy, steal, irq + softirq)
+            found[int(name.group(1))] = CpuSeconds(*(ticks / ticks_per_second for ticks in counts))
     return found
 
 

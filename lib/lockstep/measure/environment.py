@@ -19,8 +19,10 @@ from typing import Any
 import psutil
 
 from lockstep.job import Job
+from lockstep.launch.emulated import why_not
+from lockstep.launch.mpi_commands import MpiError, find_mpiexec
 
-PACKAGES = ("torch", "numpy", "pillow", "pandas", "papermill")
+PACKAGES = ("torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel")
 NO_CUDA = "no CUDA device"
 NO_BFLOAT16 = "this CPU has no bfloat16 matrix or vector units"
 NO_BFLOAT16_GPU = "this GPU has no bfloat16 units"
@@ -63,13 +65,17 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python, of the packages that numbers depend on, and of glibc (None elsewhere)."""
+    """Versions of Python, of the packages that numbers depend on, of mpiexec (its kind too) and of glibc.
+
+    None for what is not there. MPI is not started: its library is known by its mpiexec.
+    """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
+    found["mpiexec"] = _mpiexec()
     found["glibc"] = _glibc()
     return found
 
@@ -119,6 +125,8 @@ def cuda_devices() -> int:
 
 def missing(job: Job) -> str | None:
     """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
+    if job.link_bits_per_second and (lacking := why_not()):
+        return lacking
     if job.device.startswith("cuda"):
         if not cuda_devices():
             return NO_CUDA
@@ -153,6 +161,15 @@ def _cpu_model() -> str:
     if sys.platform == "darwin" and (brand := _output("sysctl", "-n", "machdep.cpu.brand_string")):
         return brand
     return platform.processor() or platform.machine()
+
+
+def _mpiexec() -> str | None:
+    """Such as "mpich 5.0.2"; not where it is. None if there is none that is known."""
+    try:
+        found = find_mpiexec()
+    except MpiError:
+        return None
+    return f"{found.kind} {'.'.join(map(str, found.version))}"
 
 
 def _glibc() -> str | None:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.groups import Group
+from lockstep.groups.links import LinkMeter
 from lockstep.job import Job
-from lockstep.loop import STEP_COLUMNS, Site, Trace
+from lockstep.loop import STEP_COLUMNS, Site, Trace, serve
 from lockstep.measure.bandwidth import copy_bandwidth, reduce_update_bytes
 from lockstep.replica.torch import TorchReplica
-from lockstep.sync import SYNCS, Plan
+from lockstep.sync import Plan, make_sync
 from lockstep.usecases import use_case
 
 
@@ -38,18 +39,24 @@ def run_exchange(job: Job, group: Group, site: Site | None = None) -> Trace:
     del site
     if job.sync == "copy_bound":
         return _bound(job, group)
+    if job.sync == "ping_pong":
+        return _ping_pong(job, group)
     case = use_case(job.use_case)
-    replica = TorchReplica(Vector(parameter_count(job.use_case)))
+    if group.rank >= job.workers:
+        return serve(job, group, case, time.perf_counter())
+    replica = TorchReplica(Vector(job.message_bytes // 4 or parameter_count(job.use_case)))
     steps = job.warmup_steps + job.steps
-    sync = SYNCS[job.sync](Plan(steps, 1, steps), case.optimiser)
+    sync = make_sync(job, Plan(steps, 1, steps), case.optimiser)
     sync.attach(replica, group)
-    trace = Trace(group.rank)
+    group = sync.group  # those with a replica
+    trace, link = Trace(group.rank), LinkMeter()
     for step in range(steps):
         replica.gradients.fill_(1e-3)  # every gradient page of this rank is touched, as a backward pass does
         group.barrier()
         start = time.perf_counter()
         cost = sync.step()
-        times = dict.fromkeys(STEP_COLUMNS, 0.0) | vars(cost) | {"step_seconds": time.perf_counter() - start}
+        seconds = time.perf_counter() - start
+        times = dict.fromkeys(STEP_COLUMNS, 0.0) | vars(cost) | link.read() | {"step_seconds": seconds}
         if step >= job.warmup_steps:
             trace.steps.append(times)
     sync.close()
@@ -64,3 +71,22 @@ def _bound(job: Job, group: Group) -> Trace:
     seconds = reduce_update_bytes(parameter_count(job.use_case), group.size) / bandwidth
     times = dict.fromkeys(STEP_COLUMNS, 0.0) | {"step_seconds": seconds, "exchange_seconds": seconds}
     return Trace(group.rank, steps=[times], scores={"bandwidth_bytes_per_second": bandwidth})
+
+
+def _ping_pong(job: Job, group: Group) -> Trace:
+    """Half the time of a message of `message_bytes` from the first rank to the last and back: one way of one link."""
+    message = torch.ones(job.message_bytes // 4)
+    last, trace, link = group.size - 1, Trace(group.rank), LinkMeter()
+    for step in range(job.warmup_steps + job.steps):
+        group.barrier()
+        start = time.perf_counter()
+        if group.rank == 0:
+            group.send(message, last, "ping")
+            group.receive(last, "pong")
+        elif group.rank == last:
+            group.send(group.receive(0, "ping")[1], 0, "pong")
+        seconds = (time.perf_counter() - start) / 2 if group.rank == 0 else 0.0
+        times = dict.fromkeys(STEP_COLUMNS, 0.0) | link.read()
+        if step >= job.warmup_steps:
+            trace.steps.append(times | {"step_seconds": seconds, "exchange_seconds": seconds})
+    return trace

@@ -13,13 +13,25 @@ from lockstep.measure.roofs import run_decode, run_machine
 
 EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
     "exchange": run_exchange,
+    "collective": run_exchange,
+    "wire": run_exchange,
+    "servers_wire": run_exchange,
+    "between_hosts": run_exchange,
+    "traffic": run_exchange,
+    "start": run_exchange,
     "profile": run_profile,
     "machine": run_machine,
     "decode": run_decode,
 }
 """Experiment -> what its cells run instead of `run_job`."""
 
-TRACED = ("table1", "ladder")
+RESTARTED = ("start",)
+"""Experiments whose team is started anew in every round, so that `launch_seconds` is measured as often."""
+
+STEPS_TRACED = ("timeline",)
+"""Experiments of which every step of every rank is kept, in `steps.csv`."""
+
+TRACED = ("table1", "ladder", "timeline")
 """Experiments whose float32 cells are sampled (CPU, memory, threads, I/O wait) while they train."""
 
 

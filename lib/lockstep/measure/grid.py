@@ -18,11 +18,12 @@ import pandas as pd
 from lockstep.job import NO_USE_CASE, Job, JobError
 from lockstep.launch import WorkerFailed, usable_cores
 from lockstep.launch.environment import PROFILES
-from lockstep.loop import Site, Trace
+from lockstep.loop import STEP_COLUMNS, Site, Trace
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import capture, missing
-from lockstep.measure.experiments import EXPERIMENTS, is_traced
+from lockstep.measure.experiments import EXPERIMENTS, RESTARTED, STEPS_TRACED, is_traced
 from lockstep.measure.resources import ResourceSampler
+from lockstep.measure.steps import step_table
 from lockstep.measure.teams import Teams
 from lockstep.published import repository_root
 from lockstep.records import Row, RunFolder, make_row
@@ -41,6 +42,7 @@ _SLOWEST = (
     "update_seconds",
 )
 _CELL_OF_TABLES = ("experiment", "use_case", "strategy", "round", "workers", "device")
+_ALSO_OF_STEPS = ("launcher", "hosts", "variant")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
 
@@ -128,8 +130,11 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     site = Site(data_root=source.root, skipped=source.skipped) if source else Site()
     function = EXPERIMENTS.get(job.experiment)
     try:
+        if job.experiment in RESTARTED:
+            team.close()
         team.start()
-        with Contention() as contention, ResourceSampler(team.pids) as sampler:
+        network = job.link_bits_per_second > 0
+        with Contention(network=network) as contention, ResourceSampler(team.pids) as sampler:
             traces = team.run(job, site, function)
     except WorkerFailed as failure:
         _say(str(failure))
@@ -139,6 +144,7 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
         peak_pss_bytes=float(sampler.peak_pss_bytes),
         other_cpu_seconds=contention.other_cpu_seconds,
         steal_seconds=contention.steal_seconds,
+        launch_seconds=team.start_seconds,
     )
     if source is not None and source.kind == "real":  # the stand-in is not looked at
         measured["skipped_images"] = len(source.skipped)
@@ -154,6 +160,10 @@ def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> dict
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items()}
     if is_traced(job):
         found["resources"] = _samples(traces, sampler)
+    if job.experiment in STEPS_TRACED:
+        found["steps"] = step_table(traces)
+        for name in _ALSO_OF_STEPS:
+            found["steps"].insert(0, name, getattr(job, name))
     for frame in found.values():
         for name in _CELL_OF_TABLES:
             frame.insert(0, name, getattr(job, name))
@@ -173,8 +183,12 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     """The measurements of a row from the traces of all ranks: means over steps, then the slowest rank."""
     if not any(trace.steps for trace in traces):  # a profile: its table holds what was measured
         return dict(traces[0].scores)
-    means = pd.DataFrame([pd.DataFrame(trace.steps).mean() for trace in traces])
+    # Per step of the workers: a server that is asked less often has fewer rows.
+    count = len(traces[0].steps)
+    sums = [pd.DataFrame(trace.steps, columns=list(STEP_COLUMNS)).sum(min_count=1) for trace in traces]
+    means = pd.DataFrame(sums) / count
     measured = {name: float(means[name].max()) for name in (*_SLOWEST, *_LARGEST)}
+    measured |= _of_links(job, means)
     measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
     if means["images"].sum():
         # Losses are sums over a rank's share, weighted by 1 / global batch.
@@ -183,6 +197,20 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
         if job.images:
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
     return measured | traces[0].scores
+
+
+def _of_links(job: Job, means: pd.DataFrame) -> dict[str, float]:
+    """What the emulated links carried per step, counted once per host; nothing where there are none.
+
+    What one host sends another receives. Of the two sums the larger one counts: a server's last messages may still be
+    under way when it looks at its link, while a receiver looks when it has them.
+    """
+    if not job.link_bits_per_second:
+        return {}
+    hosts = means.groupby([rank * job.hosts // job.ranks for rank in range(job.ranks)])  # equal blocks of ranks
+    sent, received = hosts["link_bytes_sent"].max(), hosts["link_bytes_received"].max()
+    total = max(sent.sum(), received.sum())
+    return {"link_bytes_sent": float(total), "link_bytes_busiest": float(max(sent.max(), received.max()))}
 
 
 def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) -> tuple[list[Job], dict[str, Source]]:

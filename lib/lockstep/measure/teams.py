@@ -7,7 +7,7 @@ from types import TracebackType
 from lockstep.job import Job
 from lockstep.launch import LAUNCHERS, Launcher, Team
 
-_Key = tuple[str, int, int, int, str]
+_Key = tuple[str, int, int, int, str, int, str, float]
 
 
 class Teams:
@@ -17,7 +17,8 @@ class Teams:
         self._launchers: dict[_Key, Launcher] = {}
 
     def team(self, job: Job) -> Team:
-        key = (job.launcher, job.workers, job.threads_per_worker, job.cores_per_worker, job.environment)
+        size = (job.launcher, job.ranks, job.threads_per_worker, job.cores_per_worker)
+        key = (*size, job.environment, job.hosts, job.host_workers, job.link_bits_per_second)
         if key not in self._launchers:
             if job.launcher not in LAUNCHERS:
                 raise ValueError(f"launcher={job.launcher!r} does not exist; there are: {', '.join(LAUNCHERS)}")
@@ -32,9 +33,12 @@ class Teams:
                 "workers": workers,
                 "threads_per_worker": threads,
                 "environment": environment,
+                "hosts": hosts,
+                "host_workers": each,
+                "link_bits_per_second": link,
                 "cores_of_rank": launcher.team.cores,
             }
-            for (name, workers, threads, _, environment), launcher in sorted(self._launchers.items())
+            for (name, workers, threads, _, environment, hosts, each, link), launcher in sorted(self._launchers.items())
         ]
 
     def __enter__(self) -> Teams:

@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lockstep.data.sampling import global_batch, share_of, steps_per_epoch
-from lockstep.groups import Group
+from lockstep.groups import Group, GroupError, allgather_object
+from lockstep.job import Job
 from lockstep.replica import Replica
+from lockstep.sync.codecs import Codec
 
 OptimiserFactory = Callable[[Iterable[Tensor]], Optimizer]
 
@@ -25,8 +27,9 @@ class Share:
     step: int
     epoch: int
     sample_ids: np.ndarray  # int64 [samples], may be empty
-    weights: np.ndarray  # float32 [samples]; over all workers of a step they sum to 1
+    weights: np.ndarray  # float32 [samples]; over all workers of a step they sum to `scale`
     last: bool = True  # of this worker's micro-batches in this step
+    scale: float = 1.0  # the loss is a sum with these weights, divided by it
 
 
 @dataclass
@@ -79,12 +82,23 @@ class Sync(ABC):
     One training step, as `lockstep.loop` drives it:
 
         next() -> Share ... backward(share, on_ready=part_ready) ... after the last micro-batch: step()
+
+    `group` are the ranks with a replica; a server is none of them.
     """
+
+    codec: Codec | None = None  # of the gradients that are sent
+
+    @classmethod
+    def of(cls, job: Job, plan: Plan, optimiser: OptimiserFactory) -> Sync:
+        """The sync with the options that `job` gives."""
+        del job
+        return cls(plan, optimiser)
 
     def __init__(self, plan: Plan, optimiser: OptimiserFactory) -> None:
         self.plan, self.make_optimiser = plan, optimiser
         self._position = 0  # the step whose shares are handed out next
         self._waiting: list[Share] = []
+        self.done = 0  # calls of `step`, those before the checkpoint included
 
     @abstractmethod
     def attach(self, replica: Replica, group: Group) -> None:
@@ -100,9 +114,16 @@ class Sync(ABC):
     def preview(self) -> Share | None:
         """What `next` will return, as far as that is known: a hint for the loader."""
         if not self._waiting and self._position < self.plan.steps:
-            self._waiting = self.plan.shares(self._position, self.group.rank, self.group.size)
+            self._waiting = self.shares(self._position)
             self._position += 1
         return self._waiting[0] if self._waiting else None
+
+    def shares(self, step: int) -> list[Share]:
+        """This rank's micro-batches of `step`."""
+        return self.plan.shares(step, self.group.rank, self.group.size)
+
+    def observe(self, loss: float, weight: float) -> None:  # noqa: B027 - most syncs don't look at the loss
+        """A micro-batch had this loss: the sum over its samples of weight x loss, and of the weights alone."""
 
     def part_ready(self, part: int) -> None:  # noqa: B027 - a sync that does not overlap has nothing to do
         """Part `part` of this replica's gradient stands, for the last micro-batch of the step."""
@@ -115,8 +136,17 @@ class Sync(ABC):
     def step(self) -> StepCost:
         """Wait for the others, exchange, update. Collective."""
 
-    def serve(self) -> None:  # noqa: B027 - only policies with servers serve
-        """The loop of a rank without a replica."""
+    def model(self) -> Tensor:
+        """The parameters that this training has reached, float32 [length], the same on every rank. Collective."""
+        return self.replica.parameters
+
+    def attach_server(self, group: Group) -> None:
+        """`attach`, for a rank without a replica. Collective with the others' `attach`."""
+        raise GroupError(f"{type(self).__name__} has no servers; give servers=0 or sync='parameter_server'")
+
+    def serve(self) -> tuple[int, StepCost] | None:
+        """On a rank without a replica, again and again: one update, of which step; None when training has ended."""
+        raise GroupError(f"{type(self).__name__} has no servers; give servers=0 or sync='parameter_server'")
 
     @abstractmethod
     def optimiser_state(self) -> Any:
@@ -129,14 +159,36 @@ class Sync(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Optimiser state and position, the same on every rank. Collective; call it between steps."""
         step = self._position - (1 if self._waiting else 0)
-        return {"step": step, "optimiser": self.optimiser_state()}
+        state = {"step": step, "optimiser": self.optimiser_state()}
+        if self.codec is not None:
+            state["codec"] = allgather_object(self.group, self.codec.state())
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._position, self._waiting = int(state["step"]), []
+        """Raises ValueError if `state` is of another number of workers, where each holds a part of it."""
+        self.done = self._position = int(state["step"])
+        self._waiting = []
         self.load_optimiser_state(state["optimiser"])
+        if self.codec is not None:
+            self.codec.load(of_worker(state["codec"], self.group, "what compression held back"))
 
     def close(self) -> None:  # noqa: B027
         """Let go of what `attach` took."""
 
     replica: Replica
     group: Group
+
+
+def of_worker(states: list[Any], group: Group, what: str) -> Any:
+    """This worker's of `states`, one per worker. Raises ValueError if there are more or fewer workers now."""
+    if len(states) != group.size:
+        raise ValueError(
+            f"this checkpoint holds {what} of {len(states)} workers; resume it with workers={len(states)}, "
+            f"not {group.size}"
+        )
+    return states[group.rank]
+
+
+def cut(length: int, pieces: int) -> list[slice]:
+    """`length` numbers in `pieces` slices, as equal as can be; some are empty if there are more pieces."""
+    return [slice(length * i // pieces, length * (i + 1) // pieces) for i in range(pieces)]

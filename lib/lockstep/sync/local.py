@@ -23,6 +23,7 @@ class LocalSync(Sync):
         start = time.perf_counter()
         self.optimiser.step()
         self.replica.clear_gradients()
+        self.done += 1
         return StepCost(update_seconds=time.perf_counter() - start)
 
     def optimiser_state(self) -> Any:

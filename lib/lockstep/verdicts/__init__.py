@@ -1,6 +1,9 @@
 """From records to verdicts: one function per kind of claim, named in `data/published/claims.csv`."""
 
 from lockstep.verdicts import baselines as _baselines
+from lockstep.verdicts import cited as _cited
+from lockstep.verdicts import distribution as _distribution
+from lockstep.verdicts import network as _network
 from lockstep.verdicts import resources as _resources
 from lockstep.verdicts import speed as _speed
 from lockstep.verdicts.rules import (
@@ -27,4 +30,4 @@ __all__ = [
     "judge",
 ]
 
-_ = (_baselines, _speed, _resources)  # imported for what they register
+_ = (_baselines, _cited, _distribution, _network, _resources, _speed)  # imported for what they register

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -77,12 +78,8 @@ def judge(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = 
 
     Raises KeyError for a verdict function that does not exist (`lockstep.published.read_claims` refuses such rows).
     """
-    try:
-        return VERDICTS[claim["verdict"]](claim, records, resources)
-    except NotNow as stop:
-        return stop.verdict
-    except AnalysisError as error:
-        return Verdict(NOT_YET, "", str(error))
+    function = VERDICTS[claim["verdict"]]
+    return settle(lambda: function(claim, records, resources))
 
 
 # Choosing rows
@@ -100,10 +97,27 @@ def table1(records: pd.DataFrame, **conditions: Any) -> Conditions:
     for name, value in TABLE1_PREFERRED.items():
         if name not in wanted and len(rows) and (rows[name] == value).any():
             rows, wanted[name] = rows[rows[name] == value], value
+    good = ran(rows, " ".join(str(value) for value in conditions.values()))
+    return {**wanted, "workers": int(good["workers"].max())}
+
+
+def cell(records: pd.DataFrame, **conditions: Any) -> dict[str, Any]:
+    """Conditions of the rows that fit, on the CPU, in float32 and the first of an A/A pair unless they say otherwise.
+
+    Raises NotNow if none of them is ok, as `table1` does.
+    """
+    wanted = {"variant": "a", "device": "cpu", "precision": "float32", **conditions}
+    about = " ".join(f"{value:g}" if isinstance(value, float) else str(value)
+                     for value in conditions.values() if not isinstance(value, list))  # fmt: skip
+    ran(select(records, wanted, status=None), about)
+    return wanted
+
+
+def ran(rows: pd.DataFrame, about: str) -> pd.DataFrame:
+    """The ok rows. Raises NotNow where there are none, with the reason of skipped or failed rows."""
     good = rows[rows["status"] == "ok"] if len(rows) else rows
     if len(good):
-        return {**wanted, "workers": int(good["workers"].max())}
-    about = " ".join(str(value) for value in conditions.values())
+        return good
     if not len(rows):
         raise NotNow(NOT_YET, f"no records of {about}")
     reasons = "; ".join(dict.fromkeys(rows["reason"].astype(str)))
@@ -118,21 +132,26 @@ def use_cases(claim: Claim) -> tuple[str, ...]:
 
 def each(claim: Claim, one: Callable[[str], Verdict]) -> Verdict:
     """The verdict over all use cases of a claim: the weakest of theirs."""
-    parts: list[tuple[str, Verdict]] = []
-    for use_case in use_cases(claim):
-        try:
-            parts.append((use_case, one(use_case)))
-        except NotNow as stop:
-            parts.append((use_case, stop.verdict))
-        except AnalysisError as error:
-            parts.append((use_case, Verdict(NOT_YET, "", str(error))))
-    return join(parts)
+    return join([(use_case, settle(partial(one, use_case))) for use_case in use_cases(claim)])
+
+
+def settle(compute: Callable[[], Verdict]) -> Verdict:
+    """What `compute` gives, or the verdict on data that it lacks."""
+    try:
+        return compute()
+    except NotNow as stop:
+        return stop.verdict
+    except AnalysisError as error:
+        return Verdict(NOT_YET, "", str(error))
 
 
 def join(parts: list[tuple[str, Verdict]]) -> Verdict:
+    """Of a claim that all parts must bear out: one that contradicts it settles it, whatever is still to be measured."""
     words = [part.verdict for _, part in parts]
-    # One use case that contradicts the claim settles it, whatever is still to be measured.
-    word = NOT_REPRODUCED if NOT_REPRODUCED in words else min(words, key=ORDER.index)
+    return _joined(NOT_REPRODUCED if NOT_REPRODUCED in words else min(words, key=ORDER.index), parts)
+
+
+def _joined(word: str, parts: list[tuple[str, Verdict]]) -> Verdict:
     if len(parts) == 1:
         return parts[0][1]
     measured = "; ".join(f"{name}: {part.measured}" for name, part in parts if part.measured)
@@ -154,12 +173,30 @@ def above_one(ratio: Ratio, aa: Ratio | None, text: str) -> Verdict:
     """Reproduced if a ratio is a difference, and above 1."""
     enough(ratio.rounds)
     measured = f"{ratio} {text}"
+    if ratio.low <= 1 <= ratio.high:
+        return Verdict(NOT_REPRODUCED, measured, "no difference: the interval holds 1")
     if not is_difference(ratio, aa):
-        return Verdict(NOT_REPRODUCED, measured, "no difference: 1, or the A/A pair's interval, holds it")
+        return Verdict(NOT_REPRODUCED, measured, "no difference: the median lies within the A/A pair's interval")
     if ratio.median < 1:
         return Verdict(NOT_REPRODUCED, measured, "the difference is the other way round")
     beyond = " and the median lies outside the A/A pair's interval" if aa else ""
     return Verdict(REPRODUCED, measured, f"the interval excludes 1{beyond}")
+
+
+def within(published: float, ratio: Ratio, measured: str) -> Verdict:
+    """Reproduced if a ratio's interval, widened by TOLERANCE, holds the published figure."""
+    enough(ratio.rounds)
+    inside = ratio.low * (1 - TOLERANCE) <= published <= ratio.high * (1 + TOLERANCE)
+    why = f"the interval ± {TOLERANCE:.0%} {'holds' if inside else 'does not hold'} {published:g}"
+    return Verdict(REPRODUCED if inside else NOT_REPRODUCED, measured, why, (("", ratio),))
+
+
+def below(share: Ratio, limit: float, unit: str, of: str) -> Verdict:
+    """Reproduced if an interval lies wholly below `limit`, both in `unit`."""
+    enough(share.rounds)
+    under = share.high < limit
+    why = f"the interval is {'below' if under else 'not below'} {limit:g} {unit}"
+    return Verdict(REPRODUCED if under else NOT_REPRODUCED, f"{share} {unit} {of}", why)
 
 
 def noise(records: pd.DataFrame, like: Conditions, measure: str = "images_per_second") -> Ratio | None:

@@ -21,7 +21,6 @@ from lockstep.verdicts.rules import (
     NOT_REPRODUCED,
     NOT_YET,
     REPRODUCED,
-    TOLERANCE,
     Claim,
     NotNow,
     Verdict,
@@ -36,6 +35,7 @@ from lockstep.verdicts.rules import (
     sequential,
     table1,
     use_cases,
+    within,
 )
 
 
@@ -62,11 +62,7 @@ def near(published: float, ratio: Ratio, cores: int | None, batch: int, base_bat
     if cores is not None and published > cores:
         why = f"{cores} cores can't give {published:g} times one core; the paper does not state its cores"
         return Verdict(NOT_MEASURABLE, measured, why, numbers)
-    enough(ratio.rounds)
-    rule = f"the interval ± {TOLERANCE:.0%}"
-    if ratio.low * (1 - TOLERANCE) <= published <= ratio.high * (1 + TOLERANCE):
-        return Verdict(REPRODUCED, measured, f"{rule} holds {published:g}", numbers)
-    return Verdict(NOT_REPRODUCED, measured, f"{rule} does not hold {published:g}", numbers)
+    return within(published, ratio, measured)
 
 
 @register

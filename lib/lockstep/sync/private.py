@@ -1,0 +1,112 @@
+"""Every worker steps on parameters of its own; now and then the workers' parameters are brought together.
+
+worker 0   step step step | mix | step step step | mix |        every=3
+worker 1   step step step | mix | step step step | mix |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lockstep.groups import Group, allgather_object
+from lockstep.replica import Replica
+from lockstep.sync.base import OptimiserFactory, Plan, Share, StepCost, Sync, of_worker
+
+
+class PrivateSync(Sync):
+    """`every`: local steps between two exchanges; 0: one exchange at the end of each epoch.
+
+    The shares are those of the global plan. A worker's own gradient is its share's, times the number of workers: where
+    shares are equal, the mean over its own batch. With every=1, averaging the stepped parameters is then the same
+    as stepping once with the sum of all gradients, for uneven and empty shares too, if the optimiser is linear in
+    the gradient (SGD, with or without momentum and weight decay; not Adam).
+    """
+
+    def __init__(self, plan: Plan, optimiser: OptimiserFactory, every: int = 1) -> None:
+        super().__init__(plan, optimiser)
+        self.every = every or plan.steps_per_epoch
+
+    def attach(self, replica: Replica, group: Group) -> None:
+        self.replica, self.group = replica, group
+        group.broadcast(replica.parameters)
+        if replica.buffers.numel():
+            group.broadcast(replica.buffers)
+        gradients = torch.zeros_like(replica.parameters)
+        replica.rebind(gradients=gradients)
+        leaf = torch.nn.Parameter(replica.parameters)
+        leaf.grad = gradients
+        self.optimiser = self.make_optimiser([leaf])
+        replica.clear_gradients()
+
+    def shares(self, step: int) -> list[Share]:
+        workers = self.group.size
+        return [
+            dataclasses.replace(share, weights=share.weights * np.float32(workers), scale=float(workers))
+            for share in super().shares(step)
+        ]
+
+    def step(self) -> StepCost:
+        self.group.enter("update")
+        start = time.perf_counter()
+        self.optimiser.step()
+        self.replica.clear_gradients()
+        self.done += 1
+        cost = StepCost(update_seconds=time.perf_counter() - start)
+        if self.done % self.every == 0:
+            mixed = self.mix()
+            cost = dataclasses.replace(mixed, update_seconds=mixed.update_seconds + cost.update_seconds)
+        return cost
+
+    @abstractmethod
+    def mix(self) -> StepCost:
+        """Bring the parameters together. Collective."""
+
+    def meet(self) -> float:
+        """Wait for all workers: seconds."""
+        self.group.enter("wait")
+        start = time.perf_counter()
+        self.group.barrier()
+        self.group.enter("exchange")
+        return time.perf_counter() - start
+
+    @property
+    def agreed(self) -> bool:
+        """Do all workers hold the same parameters now?"""
+        return self.done % self.every == 0
+
+    def model(self) -> Tensor:
+        """The mean over workers, where they differ."""
+        if self.agreed:
+            return self.replica.parameters
+        return self.mean_of(self.replica.parameters)
+
+    def mean_of(self, tensor: Tensor) -> Tensor:
+        """A new tensor: the mean over workers, the same bits on all of them. Collective."""
+        mean = tensor.detach().clone()
+        if self.group.size > 1:
+            self.group.allreduce(mean)
+            mean /= self.group.size
+        return mean
+
+    def optimiser_state(self) -> Any:
+        return allgather_object(self.group, self.optimiser.state_dict())
+
+    def load_optimiser_state(self, state: Any) -> None:
+        self.optimiser.load_state_dict(of_worker(state, self.group, "the optimiser's state"))
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        state["parameters"] = [] if self.agreed else [p.clone() for p in self.group.allgather(self.replica.parameters)]
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        if state["parameters"]:
+            self.replica.parameters.copy_(of_worker(state["parameters"], self.group, "the parameters"))

@@ -1,0 +1,286 @@
+"""MPI jobs whose ranks or helpers raise, stop or are killed: they end in time, say who and where, and leave nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import tiny
+from lockstep.groups import Group
+from lockstep.job import NO_USE_CASE, Job
+from lockstep.launch import LAUNCHERS, Team, WorkerFailed, guard, mpi_team
+from lockstep.launch.engines import EnginesTeam
+from lockstep.launch.mpi_team import MpiTeam
+from lockstep.loop import Site, Trace
+from lockstep.measure.experiments import EXPERIMENTS
+from lockstep.measure.grid import measure_job
+from lockstep.measure.teams import Teams
+
+pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
+END_SECONDS = 10.0
+REASONS = {
+    "raise": "raised RuntimeError: a tyre burst",
+    "leave": "left with exit code 4",
+    "kill": "was killed by SIGKILL",
+    "stop": "was stopped (SIGSTOP)",
+    "segfault": "was killed by SIGSEGV",
+}
+
+
+@pytest.fixture
+def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing of MPI's in /dev/shm or /tmp, none of our folders; other jobs here may come and go meanwhile."""
+    folder = tempfile.mkdtemp(prefix="faults-")
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    before = library_files()
+    yield
+    assert os.listdir(folder) == []
+    os.rmdir(folder)
+    assert library_files() - before == set()
+
+
+def library_files() -> set[str]:
+    """What MPI libraries have left behind: no process uses it."""
+    memory = {name for name in os.listdir("/dev/shm") if name.startswith(("mpich_", "ucx_", "sm_segment", "vader"))}
+    if any(process.name().startswith("hydra_") for process in psutil.process_iter()):
+        return memory - guard._in_use()  # of its files in /tmp nobody can say whose they are
+    return (memory - guard._in_use()) | {name for name in os.listdir("/tmp") if name.startswith("hydra_")}
+
+
+LAYERS = {"sync": "allreduce", "bucket": "layer", "overlap": True}
+LOCAL_SGD = {"sync": "local_sgd", "exchange_every": 3}
+SERVED = {"sync": "parameter_server", "policy": "wait_for_all", "servers": 1}
+
+
+def job(launcher: str, how: dict[str, Any] | str) -> Job:
+    """Of `how`: a sync, or a sync with options."""
+    options = {"sync": how} if isinstance(how, str) else how
+    values: dict[str, Any] = {"workers": 2, "global_batch_size": 8, "steps": 6, "warmup_steps": 0}
+    return Job(use_case="own", strategy="own", launcher=launcher, **(values | options))
+
+
+def fail(team: Team, *call: object, **options: float) -> WorkerFailed:
+    team.start()
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed) as caught:
+        team.call(*call, **options) if callable(call[0]) else team.run(*call, **options)  # type: ignore[arg-type]
+    assert time.monotonic() - began < END_SECONDS
+    assert team.pids == []
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("launcher", "sync", "phase", "how"),
+    [
+        pytest.param("mpiexec", "shared_memory", "start", "kill", id="shared_memory-start-kill"),
+        pytest.param("mpiexec", "shared_memory", "compute", "segfault", id="shared_memory-compute-segfault"),
+        pytest.param("mpiexec", LAYERS, "compute", "kill", id="overlapped-compute-kill"),
+        pytest.param("mpiexec", "allreduce", "update", "stop", id="allreduce-update-stop"),
+        pytest.param("mpiexec", LOCAL_SGD, "update", "raise", id="local_sgd-update-raise"),
+        pytest.param("mpiexec", SERVED, "compute", "kill", id="parameter_server-worker-kill"),
+        # Of one worker and one server the server is rank 1, and alone updates.
+        pytest.param("mpiexec", SERVED | {"workers": 1}, "update", "kill", id="parameter_server-server-kill"),
+        pytest.param("mpiexec", "gossip", "compute", "stop", id="gossip-compute-stop"),
+        pytest.param("mpiexec", "ddp", "compute", "leave", id="ddp-compute-leave"),
+        pytest.param("engines", "allreduce", "compute", "kill", id="engines-allreduce-compute-kill"),
+        pytest.param("engines", "allreduce", "update", "stop", id="engines-allreduce-update-stop"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:3 workers")
+def test_in_a_step(launcher: str, sync: dict[str, Any] | str, phase: str, how: str) -> None:
+    this = job(launcher, sync)
+    with LAUNCHERS[launcher](this.ranks) as team:
+        failure = fail(team, this, Site(use_case=tiny.faulty_in(phase, how)))
+        assert failure.rank == 1
+        assert REASONS[how] in str(failure)
+        assert f"phase {phase}" in failure.where
+        assert "misbehave" in failure.traceback or how in ("kill", "leave")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "phase", "how"),
+    [
+        ("mpiexec", "exchange", "stop"),
+        ("engines", "exchange", "leave"),
+    ],
+)
+def test_while_the_others_wait_in_mpi(launcher: str, phase: str, how: str) -> None:
+    with LAUNCHERS[launcher](2) as team:
+        failure = fail(team, tiny.fault_in_phase, phase, how)
+        assert (failure.rank, failure.where) == (1, f"step 3, phase {phase}")
+        assert REASONS[how] in str(failure)
+
+
+def abort_alone(group: Group) -> str:
+    """Rank 1 gives up while the others wait for it in a barrier that it never reaches."""
+    if group.rank == 1:
+        time.sleep(0.2)
+        group.abort("rank 1 has had enough")
+        return ""
+    try:
+        group.barrier()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "passed"
+
+
+@pytest.mark.filterwarnings("ignore:3 workers")
+def test_of_three_ranks_the_first_to_die_is_named_and_not_those_that_mpiexec_then_kills() -> None:
+    """The next call starts all of them anew; there an abort reaches those who wait."""
+    with LAUNCHERS["mpiexec"](3) as team:
+        failure = fail(team, tiny.fault_in_phase, "exchange", "kill")
+        assert (failure.rank, failure.where) == (1, "step 3, phase exchange")
+        assert REASONS["kill"] in str(failure)
+        told = "GroupAborted: rank 1 has had enough"
+        assert team.call(abort_alone) == [told, "", told]
+
+
+def test_a_rank_that_stalls_is_named_with_its_stack() -> None:
+    with LAUNCHERS["mpiexec"](2) as team:
+        failure = fail(team, tiny.fault_in_phase, "compute", "hang", stall_seconds=1)
+        assert failure.rank == 1
+        assert "has not moved for 1 s" in str(failure)
+        assert "misbehave" in failure.traceback
+
+
+def fault(job: Job, group: Group, site: Site) -> Trace:
+    """An experiment: rank 1 raises in an engine, and is killed under mpiexec."""
+    tiny.fault_in_phase(group, "exchange", "raise" if job.launcher == "engines" else "kill")
+    return Trace(group.rank)
+
+
+@pytest.mark.parametrize(("launcher", "how"), [("mpiexec", "kill"), ("engines", "raise")])
+def test_a_grid_has_a_row_that_says_failed(launcher: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "faulty", fault)
+    this = job(launcher, "allreduce").with_(experiment="faulty", use_case=NO_USE_CASE)
+    with Teams() as teams:
+        row, tables, disturbed = measure_job(this, None, teams)
+        assert teams.team(this).pids == []
+    assert (row["status"], row["reason"]) == ("failed", f"rank 1 {REASONS[how]} (step 3, phase exchange)")
+    assert (tables, disturbed) == ({}, False)
+
+
+def soon(kill: Callable[[], None]) -> None:
+    threading.Timer(0.5, kill).start()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "name", "told"),
+    [
+        ("mpiexec", "mpiexec", "mpiexec was killed by SIGKILL"),
+        ("mpiexec", "hydra_pmi_proxy", "left"),
+        ("engines", "ipyparallel.controller", "ipcontroller was killed by SIGKILL"),
+    ],
+)
+def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: str) -> None:
+    with LAUNCHERS[launcher](2) as team:
+        team.start()
+        keeper = next(child for child in psutil.Process().children() if "guard.py" in " ".join(child.cmdline()))
+        helpers = [
+            child
+            for child in keeper.children(recursive=True)
+            if name in (child.name(), *child.cmdline()) or child.name().startswith(name[:15])
+        ]
+        soon(helpers[0].kill)
+        failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
+        assert told in str(failure)
+
+
+def test_what_is_left_when_even_the_guard_is_killed() -> None:
+    """Nothing that runs; Hydra's file in /tmp is the guard's to remove."""
+    before = library_files()
+    with LAUNCHERS["mpiexec"](2) as team:
+        team.start()
+        pids = [psutil.Process(pid) for pid in team.pids]
+        keeper = next(child for child in psutil.Process().children() if "guard.py" in " ".join(child.cmdline()))
+        soon(keeper.kill)
+        failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
+        assert "its guard was killed by SIGKILL" in str(failure)
+    _, alive = psutil.wait_procs(pids, END_SECONDS)
+    assert alive == []
+    for name in library_files() - before:
+        assert name.startswith("hydra_")
+        Path("/tmp", name).unlink()
+
+
+# --- a start that fails ---
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "mpiexec"
+    path.write_text(f"#!{sys.executable}\n{text}")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+VERSION = (
+    "import sys\nif '--version' in sys.argv:\n    print('HYDRA build details:\\n    Version: 4.2')\n    sys.exit()\n"
+)
+
+
+def start_with(program: str, kind: type[MpiTeam] = MpiTeam) -> WorkerFailed:
+    team = kind([[0], [0]], 1, "tuned", program=program)
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed) as caught:
+        team.start()
+    assert time.monotonic() - began < 60
+    assert team.pids == []
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [MpiTeam, EnginesTeam])
+def test_an_mpiexec_that_fails_is_shown_with_what_it_said(tmp_path: Path, kind: type[MpiTeam]) -> None:
+    failure = start_with(script(tmp_path, VERSION + "sys.exit('no slots left')"), kind)
+    assert "could not start" in str(failure) and str(tmp_path / "mpiexec") in str(failure)
+    assert "no slots left" in failure.traceback
+
+
+def test_a_process_that_ends_before_it_comes_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpiexec waits for ever for one that never called MPI: the launcher did so too, for two minutes."""
+    program = "import os, time\nif os.environ['PMI_RANK'] == '0':\n    raise SystemExit\ntime.sleep(100)"
+    monkeypatch.setattr(mpi_team, "_RANK", program)
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed) as caught:
+        MpiTeam([[0], [0]], 1, "tuned").start()
+    assert time.monotonic() - began < 30
+    assert "lost a process, which ended with 0 before all had come" in str(caught.value)
+
+
+def test_an_mpiexec_that_is_none(tmp_path: Path) -> None:
+    assert "neither MPICH nor Open MPI" in str(start_with(script(tmp_path, "print('hello')")))
+    assert "can't be run" in str(start_with(str(tmp_path / "missing")))
+
+
+def test_ranks_that_are_jobs_of_their_own(tmp_path: Path) -> None:
+    """What happens when mpiexec and the library that mpi4py uses belong to different MPIs."""
+    starts = "import subprocess\nat = sys.argv.index(sys.executable)\n"
+    starts += "ranks = [subprocess.Popen(sys.argv[at:]) for _ in range(int(sys.argv[sys.argv.index('-n') + 1]))]\n"
+    failure = start_with(script(tmp_path, VERSION + starts + "[rank.wait() for rank in ranks]"))
+    assert "MPI started 2 separate jobs of one rank instead of one job of 2" in str(failure)
+    assert "pip install mpich" in str(failure)
+
+
+def test_ctrl_c_during_a_start_leaves_nothing() -> None:
+    program = "from lockstep.launch import LAUNCHERS\nprint('on', flush=True)\nLAUNCHERS['engines'](2).team.start()\n"
+    run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "on\n"
+    end = time.monotonic() + 60
+    while not (below := psutil.Process(run.pid).children(recursive=True)) and time.monotonic() < end:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=END_SECONDS)
+    _, alive = psutil.wait_procs(below, END_SECONDS)
+    assert alive == []
