@@ -76,26 +76,26 @@ def stream_key(seed: int, epoch: int, stream: int) -> int:
     return key
 
 
-def keyed_words(key: int, sample_ids: ArrayLike, length: int) -> NDArray[np.uint64]:
-    """The 64-bit words of samples [n] at positions 0 … length-1: uint64 [n, length]."""
+def keyed_words(key: int, sample_ids: ArrayLike, length: int, first: int = 0) -> NDArray[np.uint64]:
+    """The 64-bit words of samples [n] at positions first … first + length - 1: uint64 [n, length]."""
     ids = np.asarray(sample_ids, dtype=np.int64).astype(np.uint64)
     golden = np.uint64(GOLDEN)
     of_sample = mix64(np.uint64(key) + golden * (ids + np.uint64(1)))
-    positions = golden * np.arange(1, length + 1, dtype=np.uint64)
+    positions = golden * np.arange(first + 1, first + length + 1, dtype=np.uint64)
     return mix64(of_sample[:, None] + positions[None, :])
 
 
 def keyed_uniform(
-    seed: int, epoch: int, sample_ids: ArrayLike, stream: int, length: int | None = None
+    seed: int, epoch: int, sample_ids: ArrayLike, stream: int, length: int | None = None, first: int = 0
 ) -> NDArray[np.float32]:
     """Uniform numbers in [0, 1), float32: one per sample id [n], or [n, length] of them.
 
-    Number [i, j] depends on (seed, epoch, stream, sample_ids[i], j) alone; without `length`, j is 0.
+    Number [i, j] depends on (seed, epoch, stream, sample_ids[i], first + j) alone; without `length`, j is 0.
     Raises ValueError for a negative seed, epoch, stream or length.
     """
     if length is not None and length < 0:
         raise ValueError(f"length={length!r} draws per sample is not possible; give at least 0")
-    words = keyed_words(stream_key(seed, epoch, stream), sample_ids, 1 if length is None else length)
+    words = keyed_words(stream_key(seed, epoch, stream), sample_ids, 1 if length is None else length, first)
     uniform = (words >> np.uint64(UNIFORM_SHIFT)).astype(np.float32)
     uniform *= np.float32(UNIFORM_SCALE)
     return uniform[:, 0] if length is None else uniform

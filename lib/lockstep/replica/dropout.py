@@ -25,11 +25,14 @@ class SampleKeys:
 
 
 class KeyedDropout(nn.Module):
-    """`nn.Dropout` with probability `p` for input [samples, ...], keyed by sample."""
+    """`nn.Dropout` with probability `p` for input [samples, ...], keyed by sample.
 
-    def __init__(self, p: float, keys: SampleKeys, stream: int) -> None:
+    `first`: where the input's rows begin in those of the whole layer, if they are a part of them.
+    """
+
+    def __init__(self, p: float, keys: SampleKeys, stream: int, first: int = 0) -> None:
         super().__init__()
-        self.p, self.keys, self.stream = p, keys, stream
+        self.p, self.keys, self.stream, self.first = p, keys, stream, first
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
@@ -40,7 +43,7 @@ class KeyedDropout(nn.Module):
                 f"dropout got {x.shape[0]} rows for {len(keys.sample_ids)} samples; "
                 f"keep the sample dimension first, so that every sample has its own mask"
             )
-        draws = keyed_uniform(keys.seed, keys.epoch, keys.sample_ids, self.stream, x[0].numel())
+        draws = keyed_uniform(keys.seed, keys.epoch, keys.sample_ids, self.stream, x[0].numel(), self.first)
         kept = torch.from_numpy(np.asarray(draws) >= self.p).view(x.shape).to(x.device)
         return x * kept * (1.0 / (1.0 - self.p))
 

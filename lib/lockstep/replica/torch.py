@@ -88,7 +88,7 @@ class TorchReplica(Replica):
         self._on_ready = on_ready
         self._pending = [len(layer) for layer in self._layers]
         loss = 0.0
-        if len(batch.labels):
+        if len(batch.labels) or not self.skips_empty:
             self.keys.epoch, self.keys.sample_ids = batch.epoch, batch.sample_ids
             loss = self._backward(batch, torch.from_numpy(np.asarray(weights, np.float32)).to(self.device))
         if self._gradients is not None:

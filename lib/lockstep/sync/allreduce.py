@@ -30,7 +30,8 @@ class AllreduceSync(Sync):
     `bucket`: gradients are summed whole, layer by layer, or in pieces of a size, the last layer first. `overlap`: a
     piece is summed by another thread as soon as its layers' gradients stand. The pieces and their order are the same
     on every rank, so the result does not depend on timing. `codec`: each rank sends its encoded gradient to
-    all others, and all add up the same messages in rank order.
+    all others, and all add up the same messages in rank order. Of a replica with parameters of its own
+    (`Replica.common`) only the common ones are exchanged, and all are updated.
     """
 
     @classmethod
@@ -52,8 +53,8 @@ class AllreduceSync(Sync):
     def attach(self, replica: Replica, group: Group) -> None:
         if self.overlap and replica.parameters.device.type != "cpu":
             raise GroupError(f"overlap=True can't follow gradients on {replica.parameters.device}; give overlap=False")
-        self.replica, self.group = replica, group
-        group.broadcast(replica.parameters)
+        self.replica, self.group, common = replica, group, replica.common.stop
+        group.broadcast(replica.parameters[:common])
         if replica.buffers.numel():
             group.broadcast(replica.buffers)
         self._transport = transport_of(self.transport, group)
@@ -63,11 +64,11 @@ class AllreduceSync(Sync):
         leaf.grad = self.gradients
         self.optimiser = self.make_optimiser([leaf])
         replica.clear_gradients()
-        self.buckets = buckets(replica.parts, replica.length, self.bucket)
+        self.buckets = buckets([part for part in replica.parts if part.stop <= common], common, self.bucket)
         self._missing = [_overlapping(bucket, replica.parts) for bucket in self.buckets]
         self._background = Background()
         if self.codec is not None:
-            self.codec.attach(replica.length, group.rank)
+            self.codec.attach(common, group.rank)
         self._begin_step()
 
     def _begin_step(self) -> None:

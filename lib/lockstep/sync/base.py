@@ -104,6 +104,15 @@ class Sync(ABC):
     def attach(self, replica: Replica, group: Group) -> None:
         """Same start everywhere (rank 0's parameters), memory, optimiser. Collective."""
 
+    def _check_all_common(self, replica: Replica) -> None:
+        """Raises GroupError for a replica with parameters of its own: this sync would take them for common ones."""
+        own = replica.length - replica.common.stop
+        if own:
+            raise GroupError(
+                f"{type(self).__name__} needs the same parameters on every rank, and {own} of this replica's "
+                f"{replica.length} are its own (model_parallel='head'); use sync='allreduce'"
+            )
+
     def next(self) -> Share | None:
         """The next micro-batch of this rank; None when the plan has ended."""
         share = self.preview()

@@ -14,6 +14,8 @@ class LocalSync(Sync):
     """The plain optimiser on the replica's own tensors: the sequential baseline."""
 
     def attach(self, replica: Replica, group: Group) -> None:
+        if group.size > 1:
+            self._check_all_common(replica)
         self.replica, self.group = replica, group
         self.optimiser = self.make_optimiser(replica.leaves)
         replica.clear_gradients()

@@ -54,6 +54,7 @@ class ParameterServerSync(Sync):
         self.policy, self.servers, self.shards, self.codec = policy, servers, shards, codec
 
     def attach(self, replica: Replica, group: Group) -> None:
+        self._check_all_common(replica)
         self.client = Client(group, self.servers, self.shards)
         self.replica, self.group = replica, self.client.workers
         self.group.broadcast(replica.parameters)

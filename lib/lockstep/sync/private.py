@@ -34,6 +34,7 @@ class PrivateSync(Sync):
         self.every = every or plan.steps_per_epoch
 
     def attach(self, replica: Replica, group: Group) -> None:
+        self._check_all_common(replica)
         self.replica, self.group = replica, group
         group.broadcast(replica.parameters)
         if replica.buffers.numel():

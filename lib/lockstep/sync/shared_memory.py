@@ -42,6 +42,7 @@ class SharedMemorySync(Sync):
     """
 
     def attach(self, replica: Replica, group: Group) -> None:
+        self._check_all_common(replica)
         if replica.parameters.device.type != "cpu":
             raise GroupError(
                 f"sync='shared_memory' shares the CPU's memory, and this replica is on {replica.parameters.device}; "
