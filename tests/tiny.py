@@ -30,6 +30,15 @@ def net() -> nn.Module:
     )
 
 
+def deep_net(p: float = 0.3) -> nn.Module:
+    """Six layers with parameters, 1,146 in all: enough for a stage more than two ranks have; dropout with `p`."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 5, 3), nn.ReLU(inplace=True), nn.Conv2d(5, 4, 2), nn.ReLU(inplace=True), nn.Flatten()),
+        *(nn.Dropout(p), nn.Linear(4 * 4 * 3, 7), nn.ReLU(inplace=True), nn.Dropout(p)),
+        *(nn.Linear(7, 6), nn.ReLU(inplace=True), nn.Linear(6, 5), nn.Linear(5, 3)),
+    )
+
+
 def normalised_net() -> nn.Module:
     """With running statistics, which differ between ranks until they are averaged."""
     return nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 5 * 4, 3))

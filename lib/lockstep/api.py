@@ -23,7 +23,7 @@ from lockstep.data.sources import Arrays, ImageData
 from lockstep.job import Job, JobError
 from lockstep.launch import LAUNCHERS, usable_cores
 from lockstep.loop import Site, Trace
-from lockstep.options import READ_BY
+from lockstep.options import OF_PIPELINES, READ_BY
 from lockstep.peers import PEERS
 from lockstep.replica.torch import Loss, cross_entropy, load_flat
 from lockstep.sync import SYNCS
@@ -72,7 +72,10 @@ def train(
     can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
     `options` are what the sync reads (`lockstep.options.READ_BY`): bucket="layer", overlap=True, compression="topk",
     density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for `parameter_server`. A
-    warning says when they make the parameters others than one worker would reach.
+    warning says when they make the parameters others than one worker would reach. For a model that is an
+    `nn.Sequential` also model_parallel="pipeline" with stages=2, micro_batches=4, schedule="1f1b",
+    partition="balanced" (`lockstep.options.OF_PIPELINES`), with sync="local" for one copy of it and "allreduce" for
+    workers = copies x stages.
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -80,7 +83,7 @@ def train(
     for name, value, known in (("sync", sync, [*SYNCS, *PEERS]), ("launcher", launcher, [*LAUNCHERS])):
         if value not in known:
             raise JobError(f"{name}={value!r} does not exist; there are: {', '.join(known)}")
-    if sync == "local" and workers != 1:
+    if sync == "local" and workers != 1 and options.get("model_parallel") != "pipeline":
         raise JobError(f"sync='local' can't train {workers} workers together; give workers=1 or another sync")
     if sync in PEERS and launcher == "threads":
         raise JobError(f"sync={sync!r} needs a process per worker, not launcher='threads'; give launcher='processes'")
@@ -90,9 +93,10 @@ def train(
         raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
-    unknown = sorted(set(options) - set(READ_BY))
+    known_options = [*READ_BY, "model_parallel", *OF_PIPELINES]
+    unknown = sorted(set(options) - set(known_options))
     if unknown:
-        raise JobError(f"unknown option(s) {unknown}; syncs read: {', '.join(READ_BY)}")
+        raise JobError(f"unknown option(s) {unknown}; there are: {', '.join(known_options)}")
     if sync == "parameter_server":
         options = {"policy": "wait_for_all"} | options
     train_data, test_data = _halves(data, test, strict)

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from lockstep.files import write_atomically
-from lockstep.groups import Group
+from lockstep.groups import Group, allgather_object
 from lockstep.job import Job
 from lockstep.replica import Replica
 from lockstep.sync import Sync
+from lockstep.sync.base import of_worker
 
 # What must be the same for a resumed run to reach the unbroken run's parameters.
 _SAME = (
@@ -28,6 +29,9 @@ _SAME = (
     "density",
     "policy",
     "opt_weight",
+    "model_parallel",
+    "stages",
+    "stages_per_rank",
 )
 # With compression this too: entries are drawn and chosen bucket by bucket. Without, only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)
@@ -41,19 +45,25 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
     """Rank 0 writes parameters, buffers (averaged over ranks), optimiser state and position. Collective."""
     group.enter("checkpoint")
     average_buffers(replica, group)
-    state, parameters = sync.state_dict(), sync.model()
-    if group.rank == 0:
+    state, parameters = sync.state_dict(), replica.whole(sync.model())
+    buffers = replica.whole_buffers()
+    if replica.sharers is not None:
+        state = {"step": state["step"], "parts": allgather_object(replica.sharers, state)}
+    if group.rank == 0 and (replica.sharers is None or replica.sharers.rank == 0):
         stream = io.BytesIO()
         torch.save(
             {
                 "job": {name: getattr(job, name) for name in _SAME + _SAME_IF_COMPRESSED},
                 "parameters": parameters.detach().cpu(),
-                "buffers": replica.buffers.detach().cpu(),
+                "buffers": buffers.detach().cpu(),
+                "cuts": replica.cuts,
                 "sync": state,
             },
             stream,
         )
         write_atomically(Path(path), stream.getvalue())
+    if replica.sharers is not None:
+        replica.sharers.barrier()
     group.barrier()
 
 
@@ -86,19 +96,32 @@ def read_for(path: str, job: Job) -> dict[str, Any]:
 def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
     """Put replica and sync where the checkpoint's run was. Raises CheckpointError."""
     content = read_for(path, job)
-    if content["parameters"].numel() != replica.length:
+    try:
+        parameters, buffers = replica.part_of(content["parameters"]), replica.buffers_of(content["buffers"])
+    except ValueError as error:
+        raise CheckpointError(f"checkpoint {path}: {error}") from error
+    if parameters.numel() != replica.length:
         raise CheckpointError(
             f"checkpoint {path} holds {content['parameters'].numel()} parameters, the model has {replica.length}; "
             f"it was written for another model"
         )
     sync.group.barrier()  # parameters may be common memory: nobody trains while another still writes the same values
-    replica.parameters.copy_(content["parameters"])
-    replica.buffers.copy_(content["buffers"])
+    replica.parameters.copy_(parameters)
+    replica.buffers.copy_(buffers)
+    state = content["sync"]
     try:
-        sync.load_state_dict(content["sync"])
+        if replica.sharers is not None:
+            state = of_worker(state["parts"], replica.sharers, "a part of the model for each")
+        sync.load_state_dict(state)
     except ValueError as error:
         raise CheckpointError(f"checkpoint {path}: {error}") from error
     sync.group.barrier()
+
+
+def cuts_of(path: str, job: Job) -> list[int] | None:
+    """Where the run that `job` resumes had cut the model into stages; None if it had not. Raises CheckpointError."""
+    cuts: list[int] | None = read_for(path, job).get("cuts")
+    return cuts
 
 
 def average_buffers(replica: Replica, group: Group) -> None:

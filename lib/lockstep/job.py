@@ -49,9 +49,14 @@ class Job:
     servers: int = 0
     threads_per_worker: int = 1
     cores_per_worker: int = 1  # affinity: computing and decoding share these cores
-    stages: int = 1
-    micro_batches: int = 1
-    schedule: str = "none"
+    model_parallel: str = "none"  # what of the model is split over ranks: none | pipeline | head
+    stages: int = 1  # of the whole model
+    stages_per_rank: int = 1
+    schedule: str = "none"  # the order of micro-batches in a pipeline; naive: the whole batch, one stage after another
+    micro_batches: int = 1  # of each replica's share of a step
+    partition: str = "none"  # where the model is cut: balanced (by measured times) | equal_layers | equal_parameters
+    activations: str = "kept"  # for the backward pass: kept | recomputed (activation checkpointing)
+    stage_memory_bytes: int = 0  # no stage of partition='balanced' may need more; 0: no bound
     global_batch_size: int = 32
     per_worker_batch_size: int = 32
     precision: str = "float32"  # float32 | bfloat16
@@ -78,6 +83,16 @@ class Job:
         return self.workers + self.servers
 
     @property
+    def pipeline_ranks(self) -> int:
+        """Ranks that one pipeline is spread over; rank = replica * pipeline_ranks + place in the pipeline."""
+        return self.stages // self.stages_per_rank
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the whole model: those that share out the global batch."""
+        return self.workers // self.pipeline_ranks
+
+    @property
     def synchronous(self) -> bool:
         """Does this train as one worker would: the same parameters up to rounding, whatever the workers?
 
@@ -99,13 +114,13 @@ class Job:
             served = f" and {self.servers} servers" if self.servers else ""
             asked = f"{self.workers} workers{served} x {self.cores_per_worker} cores"
             found.append(f"{asked} on {usable_cores} usable cores: workers share cores")
-        if self.images and self.workers > self.images:
-            found.append(f"{self.workers} workers for {self.images} training images: some have nothing to train on")
-        if self.global_batch_size % self.workers:
-            large = -(-self.global_batch_size // self.workers)
+        if self.images and self.replicas > self.images:
+            found.append(f"{self.replicas} workers for {self.images} training images: some have nothing to train on")
+        if self.global_batch_size % self.replicas:
+            large = -(-self.global_batch_size // self.replicas)
             found.append(
-                f"global batch {self.global_batch_size} is not divisible by {self.workers} workers: shares of {large} "
-                f"and {self.global_batch_size // self.workers}, the largest decides the step"
+                f"global batch {self.global_batch_size} is not divisible by {self.replicas} workers: shares of {large} "
+                f"and {self.global_batch_size // self.replicas}, the largest decides the step"
             )
         found += self._missing_exchange()
         if not self.synchronous:
@@ -168,6 +183,8 @@ class Job:
     def label(self) -> str:
         """Short name for progress and errors."""
         size = f"{self.workers}x{self.threads_per_worker}"
+        if self.model_parallel == "pipeline":
+            size += f" {self.stages} stages, {self.micro_batches} micro-batches,"
         return f"{self.use_case} {self.strategy} {size} {self.precision} {self.input} batch {self.global_batch_size}"
 
 

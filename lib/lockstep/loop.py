@@ -15,6 +15,7 @@ from lockstep.evaluate import evaluate
 from lockstep.groups import Group, GroupError
 from lockstep.groups.links import LinkMeter
 from lockstep.job import Job
+from lockstep.parts import gather_tables, make_part, state_bytes
 from lockstep.replica import Batch, Replica, TorchReplica, bfloat16_kind
 from lockstep.sync import Plan, Share, Sync, make_sync
 from lockstep.usecases import UseCase, use_case
@@ -25,6 +26,7 @@ STEP_COLUMNS = (
     "compute_seconds",
     "forward_seconds",
     "backward_seconds",
+    "idle_seconds",
     "wait_seconds",
     "exchange_seconds",
     "update_seconds",
@@ -35,6 +37,8 @@ STEP_COLUMNS = (
     "train_loss",
     "images",
 )
+_PASSES = ("forward_seconds", "backward_seconds")
+_WITHIN = ("idle_seconds", "exchange_seconds", "bytes_sent")  # what a replica does besides, in its passes
 
 
 @dataclass(frozen=True)
@@ -103,15 +107,19 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         return serve(job, group, case, began)
     data = case.open("train", site.data_root, job.images, site.skipped)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed)
-    replica = make_replica(case, job, group)
+    if job.model_parallel == "none":
+        replica = make_replica(case, job, group)
+    else:
+        cuts = checkpoint.cuts_of(site.checkpoint, job) if site.resume and site.checkpoint else None
+        replica = make_part(case, job, group, data.shape, cuts)
     sync = make_sync(job, plan, case.optimiser_of(job.optimiser))
-    sync.attach(replica, group)
-    group = sync.group  # those with a replica
+    sync.attach(replica, replica.peers(group))
+    everybody, group = group, sync.group  # those with a replica; of a model in parts: with the same part
     if site.resume and site.checkpoint:
         checkpoint.load(site.checkpoint, job, replica, sync)
     # As many decoding threads as the worker has cores; they share those cores with the computation.
     with Loader(data, job.seed, threads=job.cores_per_worker, memory=job.input == "memory") as loader:
-        if job.input == "memory":
+        if job.input == "memory" and replica.reads_images:
             for step in range(plan.steps):
                 group.enter("start")  # decoding all of it may take long: it has not stalled
                 for share in plan.shares(step, group.rank, group.size):
@@ -125,6 +133,9 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
                 trace.scores = evaluate(replica, group, test, job.per_worker_batch_size)
         finally:
             sync.close()
+    last = trace.steps[-1] if trace.steps else dict.fromkeys(STEP_COLUMNS, 0.0)
+    if job.model_parallel == "pipeline":
+        trace.tables = gather_tables(everybody, replica.traced(state_bytes(sync)), last)
     group.enter("idle")
     return trace
 
@@ -132,14 +143,17 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
 def _compute(share: Share, batch: Batch, replica: Replica, sync: Sync, times: dict[str, float]) -> None:
     """Forward and backward pass of one micro-batch, added to `times`."""
     start = time.perf_counter()
-    forward, backward = replica.forward_seconds, replica.backward_seconds
+    before = {name: getattr(replica, name) for name in (*_PASSES, *_WITHIN)}
     loss = replica.backward(batch, share.weights, sync.part_ready if share.last else None) / share.scale
     sync.observe(loss, float(share.weights.sum()) / share.scale)
     times["train_loss"] += loss
-    times["images"] += len(share.sample_ids)
-    times["compute_seconds"] += time.perf_counter() - start
-    times["forward_seconds"] += replica.forward_seconds - forward
-    times["backward_seconds"] += replica.backward_seconds - backward
+    times["images"] += len(share.sample_ids) if replica.reads_images else 0  # each image counts once
+    elapsed = time.perf_counter() - start
+    for name, value in before.items():
+        times[name] += getattr(replica, name) - value
+    # A part of a model waits for the others and sends them activations while it computes.
+    others = replica.idle_seconds - before["idle_seconds"] + replica.exchange_seconds - before["exchange_seconds"]
+    times["compute_seconds"] += elapsed - others
 
 
 def serve(job: Job, group: Group, case: UseCase, began: float) -> Trace:
@@ -174,12 +188,13 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
         group.at_step(share.step)
         group.enter("input")
         start = time.perf_counter()
-        batch = loader.take(share.epoch, share.sample_ids)
+        take = loader.take if replica.reads_images else loader.labels
+        batch = take(share.epoch, share.sample_ids)
         upcoming = sync.preview()
         if upcoming is None and measuring:
             # Every measured step pays for decoding the next batch, the last one too.
             upcoming = sync.plan.shares(share.step + 1, group.rank, group.size)[0]
-        if upcoming is not None:
+        if upcoming is not None and replica.reads_images:
             loader.prefetch(upcoming.epoch, upcoming.sample_ids)
         group.enter("compute")
         times["input_seconds"] += time.perf_counter() - start
@@ -187,9 +202,11 @@ def _train(job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loa
         if not share.last:
             continue
         cost = sync.step()
+        replica.stepped(cost.exchange_seconds, cost.update_seconds)
         now, decoding = time.perf_counter(), loader.decode_seconds
-        times.update(vars(cost), step_seconds=now - began, decode_seconds=decoding - decoded)
-        times.update(link.read())
+        for name, value in vars(cost).items():
+            times[name] += value
+        times.update(link.read(), step_seconds=now - began, decode_seconds=decoding - decoded)
         if share.step >= job.warmup_steps:
             trace.began, trace.ended = trace.began or began, now
             trace.steps.append(times)

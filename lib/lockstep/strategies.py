@@ -37,6 +37,16 @@ def _served(label: str, **options: Any) -> Strategy:
     return _with("parameter_server", label, policy="wait_for_all", **options)
 
 
+def _pipeline(schedule: str, label: str, **options: Any) -> Strategy:
+    """A row of one replica, cut into two stages by default; with sync="allreduce" and more workers a hybrid."""
+    fields = {"launcher": SYNC_LAUNCHER, "sync": "local", "model_parallel": "pipeline", "schedule": schedule}
+    return Strategy(fields | {"stages": 2, "micro_batches": 4, "partition": "balanced"} | options, label)
+
+
+def _two_per_rank(schedule: str, label: str) -> Strategy:
+    return _pipeline(schedule, label, stages=4, stages_per_rank=2)
+
+
 LAUNCHER_NAMES = ("threads", "processes", "engines", "mpiexec")
 SYNC_LAUNCHER = "processes"
 PER_WORKER = 0  # of `shards`, in this table: as many as there are workers
@@ -71,6 +81,13 @@ STRATEGIES: dict[str, Strategy] = {
     "topk": _with("allreduce", "1 % of the gradient (top-k, error feedback)", compression="topk", density=0.01),
     "terngrad": _with("allreduce", "TernGrad, layer by layer", compression="terngrad", bucket="layer"),
     "gossip": _with("gossip", "gossip with the neighbours in a ring"),
+    "naive_pipeline": _pipeline("naive", "model parallel, one stage at a time", micro_batches=1),
+    "gpipe": _pipeline("gpipe", "pipeline: GPipe"),
+    "1f1b": _pipeline("1f1b", "pipeline: 1F1B"),
+    "interleaved_1f1b": _two_per_rank("interleaved_1f1b", "pipeline: interleaved 1F1B"),
+    "zero_bubble": _pipeline("zero_bubble", "pipeline: zero bubble"),
+    "zero_bubble_v": _two_per_rank("zero_bubble_v", "pipeline: zero bubble, V-shaped"),
+    "head_parallel": _with("allreduce", "convolutions data parallel, head model parallel", model_parallel="head"),
 }
 
 YARDSTICKS: dict[str, str] = {

@@ -69,7 +69,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"global_batch_size": 0}, "global_batch_size=0 is not possible"),
         ({"precision": "float16"}, "precision='float16' does not exist; there are: float32, bfloat16"),
         ({"seed": -1}, "seed=-1 is not possible"),
-        ({"buckets": "layer"}, "unknown option(s) ['buckets']; syncs read: bucket, overlap, transport, exchange_every"),
+        ({"buckets": "layer"}, "unknown option(s) ['buckets']; there are: bucket, overlap, transport, exchange_every"),
         ({"bucket": "layer"}, "bucket='layer' does nothing with sync='shared_memory'; only allreduce reads it"),
         ({"sync": "parameter_server", "servers": 2}, "shards=1 on servers=2: each server has one"),
     ],

@@ -150,5 +150,5 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
 def test_plain_data_only(tmp_path: Path) -> None:
     train(job(steps=1), tmp_path / "c.pt")
     content = torch.load(tmp_path / "c.pt", weights_only=True)
-    assert sorted(content) == ["buffers", "job", "parameters", "sync"]
+    assert sorted(content) == ["buffers", "cuts", "job", "parameters", "sync"]
     assert content["sync"]["step"] == 1

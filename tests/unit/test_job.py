@@ -118,6 +118,75 @@ def test_a_record_can_not_claim_what_did_not_run(fields: dict[str, Any], message
     assert message in str(caught.value)
 
 
+PIPELINE: dict[str, Any] = {
+    "model_parallel": "pipeline", "schedule": "gpipe", "stages": 2, "micro_batches": 4, "partition": "balanced",
+    "workers": 2, "launcher": "processes",
+}  # fmt: skip
+ZERO_BUBBLE = PIPELINE | {"schedule": "zero_bubble"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model_parallel": "none"},
+            "stages=2 does nothing with model_parallel='none'; give",
+        ),
+        ({"model_parallel": "head"}, "stages=2 does nothing with model_parallel='head'"),
+        ({"schedule": "none"}, "schedule='none', partition='balanced': give one of naive, gpipe, 1f1b,"),
+        ({"partition": "none"}, "and one of balanced, equal_layers, equal_parameters"),
+        ({"launcher": "threads"}, "torch.distributed needs a process per rank; give 'processes'"),
+        ({"stages": 1}, "stages=1 with stages_per_rank=1: give a multiple of it, so that there are two ranks or more"),
+        ({"stages": 3, "stages_per_rank": 2}, "stages=3 with stages_per_rank=2: give a multiple of it"),
+        (
+            {"workers": 5, "stages": 2, "sync": "allreduce"},
+            "workers=5 can't be split into pipelines of 2 ranks (stages=2, stages_per_rank=1): 1 would be left over",
+        ),
+        (
+            {"global_batch_size": 30},
+            "global_batch_size=30 can't be split over 1 replica(s) x 4 micro-batches; give a multiple of 4",
+        ),
+        ({"workers": 4, "sync": "allreduce", "global_batch_size": 36}, "over 2 replica(s) x 4 micro-batches"),
+        ({"sync": "allreduce"}, "sync='allreduce' has nobody to agree with: one replica of 2 stages; give 'local'"),
+        ({"workers": 4}, "sync='local' can't agree 2 replicas of a pipeline; give one of allreduce, shared_memory"),
+        ({"schedule": "naive"}, "naive means the whole batch at once; give 1"),
+        ({"schedule": "1f1b", "micro_batches": 1}, "micro_batches=1 for stages=2: give at least 2"),
+        ({"stages": 4, "stages_per_rank": 2}, "schedule='gpipe' with stages_per_rank=2: it has one stage on each rank"),
+        ({"schedule": "interleaved_1f1b"}, "stages_per_rank=1 is '1f1b'; give stages_per_rank=2 or more"),
+        ({"schedule": "zero_bubble_v"}, "its V has two stages per rank; give 2"),
+        (
+            ZERO_BUBBLE | {"micro_batches": 5, "global_batch_size": 40},
+            "micro_batches=5: not a multiple of its 2 rounds",
+        ),
+        (ZERO_BUBBLE | {"activations": "recomputed"}, "its backward pass is in two halves"),
+        (
+            {"partition": "equal_layers", "stage_memory_bytes": 1},
+            "stage_memory_bytes=1 does nothing with partition='equal_layers'; give partition='balanced'",
+        ),
+        ({"stage_memory_bytes": -1}, "stage_memory_bytes=-1 is not possible"),
+        ({"copies": "avoided", "precision": "bfloat16"}, "copies='avoided': only servers=0"),
+    ],
+)
+def test_a_pipeline_that_can_not_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        Job(**(PIPELINE | changes))
+    assert message in str(caught.value)
+
+
+def test_replicas_of_a_pipeline_share_out_the_batch() -> None:
+    alone, hybrid = Job.of("1f1b", workers=2), Job.of("1f1b", workers=6, sync="allreduce", global_batch_size=96)
+    assert (alone.pipeline_ranks, alone.replicas, hybrid.pipeline_ranks, hybrid.replicas) == (2, 1, 2, 3)
+    assert Job.of("interleaved_1f1b", workers=2).pipeline_ranks == 2, "four stages, two on each rank"
+    odd = Job.of("1f1b", workers=2, global_batch_size=12).cautions(usable_cores=2)
+    assert odd == [], "two ranks of one replica share a batch whole: nothing is uneven"
+
+
+def test_a_head_in_parts_needs_the_sync_that_knows_parts() -> None:
+    assert Job.of("head_parallel", workers=2).sync == "allreduce"
+    with pytest.raises(JobError, match="only sync='allreduce' sums the common ones"):
+        Job.of("head_parallel", workers=2, sync="gossip")
+
+
 def test_several_hosts() -> None:
     job = Job(launcher="mpiexec", sync="shared_memory", workers=4, hosts=2, link_bits_per_second=1e9)
     assert (job.hosts, job.link_bits_per_second) == (2, 1e9)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 ANY = -1
+_WORTH_A_GROUP_BYTES = 1 << 16  # less than this is summed sooner by a few messages
 
 
 class GroupError(RuntimeError):
@@ -37,6 +38,7 @@ class Group(ABC):
 
     rank: int
     size: int
+    sums_with_torch = False  # whether `allreduce` is best left to `torch_group()`, for parts of this group too
 
     @property
     def node(self) -> Group:
@@ -122,6 +124,7 @@ class SubGroup(Group):
     def __init__(self, whole: Group, ranks: list[int], name: str) -> None:
         self.whole, self.ranks, self.name = whole, ranks, name
         self.rank, self.size = ranks.index(whole.rank), len(ranks)
+        self._torch: Any = None
 
     def send(self, tensor: Tensor, destination: int, tag: str = "") -> None:
         self.whole.send(tensor, self.ranks[destination], f"{self.name}/{tag}")
@@ -136,9 +139,18 @@ class SubGroup(Group):
             raise GroupError(f"group {self.name!r} of {type(self.whole).__name__} can't share memory: no common node")
         return self.whole.share_among(self, length)
 
+    def allreduce(self, tensor: Tensor) -> None:
+        if self.whole.sums_with_torch and self.size > 1 and tensor.nbytes >= _WORTH_A_GROUP_BYTES:
+            torch.distributed.all_reduce(tensor, group=self.torch_group())
+        else:
+            super().allreduce(tensor)
+
     def torch_group(self) -> Any:
-        self.whole.torch_group()
-        return torch.distributed.new_group(self.ranks, use_local_synchronization=True)
+        """Made at the first call, collective over the whole group then."""
+        if self._torch is None:
+            self.whole.torch_group()
+            self._torch = torch.distributed.new_group(self.ranks, use_local_synchronization=True)
+        return self._torch
 
     def abort(self, reason: str) -> None:
         self.whole.abort(reason)

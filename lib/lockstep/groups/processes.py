@@ -36,6 +36,8 @@ class ProcessGroup(Group, CanShare):
     `gloo_timeout_seconds`: a gloo collective that takes longer raises; the launcher's watch is quicker.
     """
 
+    sums_with_torch = True
+
     def __init__(
         self, rank: int, size: int, peers: dict[int, socket.socket], board: Board, gloo_timeout_seconds: float = 1800
     ) -> None:

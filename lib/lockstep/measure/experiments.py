@@ -10,6 +10,7 @@ from lockstep.loop import Site, Trace
 from lockstep.measure.exchange import run_exchange
 from lockstep.measure.operators import run_profile
 from lockstep.measure.roofs import run_decode, run_machine
+from lockstep.measure.stages import run_layers, run_stage_times
 
 EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
     "exchange": run_exchange,
@@ -22,6 +23,8 @@ EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
     "profile": run_profile,
     "machine": run_machine,
     "decode": run_decode,
+    "layers": run_layers,
+    "stage_times": run_stage_times,
 }
 """Experiment -> what its cells run instead of `run_job`."""
 
@@ -31,9 +34,13 @@ RESTARTED = ("start",)
 STEPS_TRACED = ("timeline",)
 """Experiments of which every step of every rank is kept, in `steps.csv`."""
 
-TRACED = ("table1", "ladder", "timeline")
+TRACED = ("table1", "ladder", "timeline", "speedup")
 """Experiments whose float32 cells are sampled (CPU, memory, threads, I/O wait) while they train."""
 
 
 def is_traced(job: Job) -> bool:
-    return job.experiment in TRACED and job.variant == "a" and job.precision == "float32"
+    if job.variant != "a" or job.precision != "float32":
+        return False
+    # Samples are told apart by strategy alone; of `hybrid`, where one has several cells, those of the paper's figure.
+    combined = job.replicas > 1 and job.pipeline_ranks > 1
+    return job.experiment in TRACED or (job.experiment == "hybrid" and (combined or job.ranks == 1))
