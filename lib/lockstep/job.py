@@ -52,8 +52,8 @@ class Job:
     model_parallel: str = "none"  # what of the model is split over ranks: none | pipeline | head
     stages: int = 1  # of the whole model
     stages_per_rank: int = 1
-    schedule: str = "none"  # the order of micro-batches in a pipeline; naive: the whole batch, one stage after another
     micro_batches: int = 1  # of each replica's share of a step
+    schedule: str = "none"  # the order of micro-batches in a pipeline; naive: the whole batch, one stage after another
     partition: str = "none"  # where the model is cut: balanced (by measured times) | equal_layers | equal_parameters
     activations: str = "kept"  # for the backward pass: kept | recomputed (activation checkpointing)
     stage_memory_bytes: int = 0  # no stage of partition='balanced' may need more; 0: no bound

@@ -137,7 +137,8 @@ class Overview:
         for stored in self.stored:
             if TARGETS.get(stored.notebook.name):
                 title = self.link(stored, f"{stored.notebook.number} · {stored.notebook.subject}")
-                parts.append(f"### {title}\n\n{markdown_table(targets_table(stored.records, stored.notebook.name))}")
+                bars = targets_table(stored.records, stored.notebook.name, stored.tables)
+                parts.append(f"### {title}\n\n{markdown_table(bars)}")
         return "\n\n".join(parts)
 
 

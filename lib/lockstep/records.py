@@ -61,6 +61,11 @@ MEASUREMENTS: dict[str, Column] = {
     "update_seconds": Column("number", "s", meaning="per step: the optimiser, slowest rank"),
     "forward_seconds": Column("number", "s", meaning="per step: forward pass and loss, slowest rank; part of compute"),
     "backward_seconds": Column("number", "s", meaning="per step: backward pass, slowest rank; part of compute"),
+    "idle_seconds": Column(
+        "number",
+        "s",
+        meaning="per step, mean over a pipeline's ranks: waiting for an activation, a gradient or the others to begin",
+    ),
     "decode_seconds": Column("number", "s", meaning="per step and worker: CPU time of decoding"),
     "epoch_seconds": Column("number", "s", meaning="derived: images / images_per_second"),
     "startup_seconds": Column("number", "s", meaning="building replica and sync, not in step_seconds"),
@@ -119,12 +124,19 @@ ADDED = (
     "link_bytes_sent",
     "link_bytes_busiest",
     "launch_seconds",
+    "model_parallel",
+    "stages_per_rank",
+    "partition",
+    "activations",
+    "stage_memory_bytes",
+    "idle_seconds",
 )
 """Columns that older files of this schema may lack."""
 
-TABLES = ("resources", "operators", "steps")
+TABLES = ("resources", "operators", "steps", "stages", "actions", "layers")
 """Traced tables that may stand beside `records.csv`."""
-TEXTS_OF_TABLES = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
+TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
+TEXTS_OF_TABLES += ("schedule", "partition", "activations", "action", "name")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 _HEADER = ",".join(COLUMNS) + "\n"

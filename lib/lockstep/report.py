@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from lockstep.catalogue import PAPERS, Notebook, catalogue
 from lockstep.files import write_atomically
 from lockstep.job import NO_USE_CASE
 from lockstep.published import read_claims
-from lockstep.records import COLUMNS, read_records, read_table
+from lockstep.records import COLUMNS, read_records, read_tables
 from lockstep.targets import TARGETS, target_table
 from lockstep.verdicts import NOT_REPRODUCED, NOT_YET, REPRODUCED, WORDS, Verdict, judge
 
@@ -27,6 +27,9 @@ HEADLINES = (
     "s2m-processes-beat-threads",
     "s2m-table1-cpu-multi-simplebig",
     "s2m-ram-lower",
+    "s2m-pipelining-pays",
+    "s2m-cpu-model-parallel-overhead",
+    "s2m-table2-gpu-hybrid-simplebig",
     "s2m-local-decides",
     "s2m-table3-mpi-cpu-simplebig",
     "s2m-network-no-bottleneck",
@@ -49,6 +52,7 @@ class Stored:
     notebook: Notebook
     records: pd.DataFrame  # no rows where none are stored
     judged: list[Judged]
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # what was traced, by name
 
     @property
     def title(self) -> str:
@@ -143,9 +147,10 @@ def read_all(results_root: str | Path) -> list[Stored]:
         folder = Path(results_root) / notebook.name
         there = bool(notebook.name) and (folder / "records.csv").is_file()
         records = read_records(folder) if there else no_records()
-        resources = read_table(folder, "resources") if there else None
+        tables = read_tables(folder) if there else {}
         own = claims[claims["notebook"] == notebook.name].to_dict("records")
-        found.append(Stored(notebook, records, [(claim, judge(claim, records, resources)) for claim in own]))
+        judged = [(claim, judge(claim, records, tables.get("resources"))) for claim in own]
+        found.append(Stored(notebook, records, judged, tables))
     return found
 
 
@@ -196,10 +201,12 @@ def fill_file(path: Path, results_root: str | Path) -> None:
         raise ReportError(f"{path}: {error}") from error
 
 
-def targets_table(records: pd.DataFrame, notebook: str) -> pd.DataFrame:
+def targets_table(
+    records: pd.DataFrame, notebook: str, tables: Mapping[str, pd.DataFrame] | None = None
+) -> pd.DataFrame:
     """Our own bars of a notebook as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
-    for row in target_table(records, notebook).to_dict("records"):
+    for row in target_table(records, notebook, tables).to_dict("records"):
         missing = pd.isna(row["ratio"])
         measured = "" if missing else f"{row['ratio']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
@@ -232,7 +239,7 @@ def _headline_rows(stored: Stored) -> list[dict[str, str]]:
             why = "" if found.verdict in (REPRODUCED, NOT_REPRODUCED) else f": {found.reason}"
             rows.append((f"{said}: **{figure}**" if figure else said, found.measured, found.verdict + why))
     if TARGETS.get(name):
-        aims = targets_table(stored.records, name)
+        aims = targets_table(stored.records, name, stored.tables)
         first = (aims[aims["measured"] != ""] if aims["measured"].any() else aims).iloc[0]
         reached = {"yes": "reached", "no": "not reached"}.get(first["reached"], first["reached"])
         rows.append((f"nothing; our own aim: {first['what']} {first['aim']}", first["measured"], reached))

@@ -7,11 +7,17 @@
 A step of a rank is one row: `rank`, `step`, `start_seconds` since that rank's first measured step began, and the
 seconds of each phase. Only times of one rank are ever subtracted from each other, so ranks may be on hosts whose
 clocks differ: synchronous ranks end a step together, and each is drawn from its own beginning.
+
+Of a pipeline there is more to see (`actions.csv`): the last measured step of every rank, an action per micro-batch.
+
+    rank 0   | F0 | F1 |         | B0 | B1 | update |
+    rank 1        | F0 | B0 | F1 | B1 | update |
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +97,8 @@ def slowest(steps: pd.DataFrame) -> Slowest:
 
 
 CELL = ("experiment", "use_case", "strategy", "hosts", "workers", "variant")
+CELL_OF_ACTIONS: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "workers", "stages")
+CELL_OF_ACTIONS += ("stages_per_rank", "micro_batches", "partition", "activations", "global_batch_size", "variant")
 
 
 def slowest_table(steps: pd.DataFrame) -> pd.DataFrame:
@@ -114,11 +122,24 @@ def slowest_table(steps: pd.DataFrame) -> pd.DataFrame:
 
 def write_traces(steps: pd.DataFrame, folder: str | Path) -> list[Path]:
     """A Chrome trace of the first round of every traced cell; returns the paths. Raises WriteError."""
+    return _write_each(steps, CELL, chrome_trace, folder)
+
+
+def write_action_traces(actions: pd.DataFrame, folder: str | Path) -> list[Path]:
+    """A Chrome trace (`action_trace`) of the first round of every cell of a pipeline; returns the paths.
+
+    Raises WriteError."""
+    return _write_each(actions, CELL_OF_ACTIONS, action_trace, folder)
+
+
+def _write_each(
+    table: pd.DataFrame, cell: Sequence[str], trace: Callable[[pd.DataFrame], dict[str, Any]], folder: str | Path
+) -> list[Path]:
     paths = []
-    for key, own in steps.groupby(list(CELL), sort=False):
+    for key, own in table.groupby(list(cell), sort=False):
         path = Path(folder) / ("-".join(str(part) for part in key) + ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_chrome_trace(own[own["round"] == own["round"].min()], path)
+        _write(trace(own[own["round"] == own["round"].min()]), path)
         paths.append(path)
     return paths
 
@@ -131,10 +152,7 @@ def chrome_trace(steps: pd.DataFrame) -> dict[str, Any]:
     """
     if steps.duplicated(["rank", "step"]).any():
         raise ValueError("a rank has several rows for one step: give the rows of one cell and one round")
-    ranks = sorted(int(rank) for rank in steps["rank"].unique())
-    events: list[dict[str, Any]] = [
-        {"name": "thread_name", "ph": "M", "pid": 0, "tid": rank, "args": {"name": f"rank {rank}"}} for rank in ranks
-    ]
+    events = _rank_names(steps)
     for row in steps.sort_values(["rank", "step"]).to_dict("records"):
         at = float(row["start_seconds"])
         for phase in ("input", "compute", *SHARED):
@@ -147,6 +165,31 @@ def chrome_trace(steps: pd.DataFrame) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
+def action_trace(actions: pd.DataFrame) -> dict[str, Any]:
+    """A step of a pipeline as a Chrome trace: a thread per rank, an event per action, which says its stage and
+    micro-batch. Raises ValueError for rows of several cells or rounds."""
+    told = [name for name in (*CELL_OF_ACTIONS, "round") if name in actions and actions[name].nunique() > 1]
+    if told:
+        raise ValueError(f"these actions differ in {', '.join(told)}: give the rows of one cell and one round")
+    events = _rank_names(actions)
+    for row in actions.sort_values(["rank", "start_seconds"]).to_dict("records"):
+        arguments = {name: int(row[name]) for name in ("stage", "micro_batch", "replica") if pd.notna(row[name])}
+        where = {"pid": 0, "tid": int(row["rank"]), "args": arguments}
+        when = {"ts": row["start_seconds"] * _MICROSECONDS, "dur": row["seconds"] * _MICROSECONDS}
+        events.append({"name": str(row["action"]), "ph": "X"} | where | when)
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _rank_names(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    named = {"name": "thread_name", "ph": "M", "pid": 0}
+    ranks = sorted(int(rank) for rank in rows["rank"].unique())
+    return [named | {"tid": rank, "args": {"name": f"rank {rank}"}} for rank in ranks]
+
+
 def write_chrome_trace(steps: pd.DataFrame, path: str | Path) -> None:
     """Raises ValueError as `chrome_trace` does, WriteError if the file can't be written."""
-    write_atomically(Path(path), json.dumps(chrome_trace(steps)) + "\n")
+    _write(chrome_trace(steps), Path(path))
+
+
+def _write(trace: dict[str, Any], path: Path) -> None:
+    write_atomically(path, json.dumps(trace) + "\n")

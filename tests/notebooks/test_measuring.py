@@ -30,6 +30,24 @@ TINY = {
             "strong_syncs={}",
         ],
     ],
+    "03": [
+        "images=24",
+        "global_batch_size={SimpleBig: 4}",
+        "micro_batches={SimpleBig: 2}",
+        "pipelined={SimpleBig: [1f1b]}",
+        "schedules=[1f1b, zero_bubble]",
+        "schedule_micro_batches=[2]",
+        "schedule_batch_size=4",
+        "stage_counts=[2]",
+    ],
+    "04": [
+        "images=24",
+        "global_batch_size={SimpleBig: 4}",
+        "micro_batches={SimpleBig: 2}",
+        "worker_counts={SimpleBig: [2]}",
+        "layer_sizes={SimpleBig: [1, 2]}",
+        "message_bytes=[4096, 65536]",
+    ],
     "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
 }
 

@@ -18,8 +18,10 @@ from lockstep.measure import grid
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import NO_CUDA
 from lockstep.measure.exchange import run_exchange
+from lockstep.measure.experiments import is_traced
 from lockstep.measure.operators import run_profile
 from lockstep.measure.teams import Teams
+from lockstep.pipelines.tables import TABLE_CELL
 from lockstep.records import RecordError, make_row, read_records, read_run, read_table
 from lockstep.usecases import Source
 
@@ -76,6 +78,46 @@ def test_every_step_of_every_rank_is_kept_where_it_is_asked_for() -> None:
     assert steps["start_seconds"].tolist() == [0.0, 0.4, 0.0, 0.4]
     assert (steps[["strategy", "launcher", "hosts", "round"]] == ["processes", "processes", 1, 3]).all(axis=None)
     assert grid._tables(job.with_(experiment="speed"), traces, None) == {}  # type: ignore[arg-type]
+
+
+def test_what_a_pipeline_traced_says_which_cell_it_is_of() -> None:
+    rows: list[dict[str, float | str]] = [
+        {"rank": 0, "stage": 0, "seconds": 0.1},
+        {"rank": 1, "stage": 1, "seconds": 0.2},
+    ]
+    job = Job.of("1f1b", workers=2, experiment="schedules", global_batch_size=64, round=3)
+    traced = Trace(0, tables={"actions": rows, "operators": [{"calls": 1.0}]})
+    found = grid._tables(job, [traced, Trace(1)], None)  # type: ignore[arg-type]
+    own = found["actions"]
+    assert own["seconds"].tolist() == [0.1, 0.2] and own["stages"].tolist() == [2, 2]
+    names = [*TABLE_CELL, "round"]
+    assert own.iloc[0][names].tolist() == [getattr(job, name) for name in names]
+    assert "stages" not in found["operators"], "a table of another kind stays as it is"
+
+
+def test_idle_time_is_the_mean_over_the_ranks_of_a_pipeline() -> None:
+    steps = [trace(rank, {"step_seconds": 0.5, "idle_seconds": idle}) for rank, idle in enumerate((0.1, 0.3))]
+    job = Job.of("1f1b", workers=2, global_batch_size=64)
+    assert grid.summarise(job, steps)["idle_seconds"] == pytest.approx(0.2)
+    assert "idle_seconds" not in grid.summarise(Job.of("processes", workers=2), steps)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "sampled"),
+    [
+        ("sequential", {}, True),
+        ("processes_allreduce", {"workers": 4}, False),
+        ("1f1b", {"workers": 2}, False),
+        ("1f1b", {"workers": 4, "sync": "allreduce"}, True),
+    ],
+)
+def test_of_the_hybrids_cells_those_of_the_papers_figure_are_sampled(
+    strategy: str, more: dict[str, Any], sampled: bool
+) -> None:
+    """Samples are told apart by strategy, and 1F1B has several cells there."""
+    job = Job.of(strategy, experiment="hybrid", global_batch_size=64, **more)
+    assert is_traced(job) == sampled
+    assert is_traced(job.with_(experiment="speedup")) and not is_traced(job.with_(experiment="schedules"))
 
 
 def test_reduce_and_update_alone_train_nothing() -> None:

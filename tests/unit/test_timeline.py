@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from fake_pipelines import pipelines, tables
 
 from lockstep.loop import STEP_COLUMNS, Trace
 from lockstep.measure.steps import step_table
-from lockstep.timeline import chrome_trace, rank_table, slowest, write_chrome_trace
+from lockstep.timeline import action_trace, chrome_trace, rank_table, slowest, write_action_traces, write_chrome_trace
 
 
 def step(compute: float, wait: float, input: float = 0.01, whole: float = 0.5) -> dict[str, float]:
@@ -99,3 +100,24 @@ def test_the_chrome_trace(tmp_path: Path) -> None:
     total = sum(event["dur"] for event in drawn) / 1e6
     phases = [f"{name}_seconds" for name in ("input", "compute", "wait", "exchange", "update")]
     assert total == pytest.approx(three()[phases].to_numpy().sum())
+
+
+def test_a_pipeline_as_a_chrome_trace_has_an_event_for_every_action(tmp_path: Path) -> None:
+    actions = tables(rounds=2)["actions"]
+    paths = write_action_traces(actions, tmp_path / "traces")
+    assert len(paths) == len(set(paths)) == len(pipelines()), "a file per cell, of its first round"
+    (path,) = [path for path in paths if "equal_layers" in path.name]
+    own = actions[(actions["partition"] == "equal_layers") & (actions["round"] == 0)]
+    events = json.loads(path.read_text())["traceEvents"]
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert len(drawn) == len(own) and {event["tid"] for event in drawn} == {0, 1}
+    first = own[own["rank"] == 1].sort_values("start_seconds").iloc[0]
+    event = next(event for event in drawn if event["tid"] == 1)
+    assert (event["name"], event["args"]["stage"], event["args"]["micro_batch"]) == ("forward", 1, 0)
+    assert (event["ts"], event["dur"]) == pytest.approx((1e6 * first["start_seconds"], 1e6 * first["seconds"]))
+    assert [event["args"]["name"] for event in events if event["ph"] == "M"] == ["rank 0", "rank 1"]
+
+
+def test_actions_of_two_cells_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"differ in experiment, .*round: give the rows of one cell and one round"):
+        action_trace(tables(rounds=2)["actions"])

@@ -14,14 +14,19 @@ from lockstep.figures.bars import exchange_bars, input_bars, memory_bars, phase_
 from lockstep.figures.clusters import link_lines, message_lines, network_bars, ranking_points
 from lockstep.figures.lines import resource_traces, scaling_lines
 from lockstep.figures.overview import published_beside_measured, verdict_bars
+from lockstep.figures.pipelines import pipeline_diagram, prediction_bars, schedule_lines
 from lockstep.figures.single_node import ladder_bars, operator_bars, roofline, step_stack
+from lockstep.figures.stages import hybrid_map, partition_bars, stage_memory_bars
 from lockstep.figures.style import data_label, save_figure
+from lockstep.pipelines import forecasts, hybrids
+from lockstep.pipelines import tables as pipelines
 from lockstep.published import read_table
 
 __all__ = [
     "FIGURES",
     "data_label",
     "exchange_bars",
+    "hybrid_map",
     "input_bars",
     "ladder_bars",
     "link_lines",
@@ -29,7 +34,10 @@ __all__ = [
     "message_lines",
     "network_bars",
     "operator_bars",
+    "partition_bars",
     "phase_stack",
+    "pipeline_diagram",
+    "prediction_bars",
     "published_beside_measured",
     "ranking_points",
     "render_all",
@@ -37,7 +45,9 @@ __all__ = [
     "roofline",
     "save_figure",
     "scaling_lines",
+    "schedule_lines",
     "speedup_bars",
+    "stage_memory_bars",
     "step_stack",
     "verdict_bars",
 ]
@@ -143,6 +153,46 @@ def _network(records: pd.DataFrame, _: Tables) -> Figure:
     return network_bars(distribution.network_table(records), "What a step puts on the network")
 
 
+def _split(experiment: str, title: str) -> Drawing:
+    def draw(records: pd.DataFrame, _: Tables) -> Figure:
+        published = read_table("single-to-multi", "table2")
+        return speedup_bars(pipelines.speedup_table(records, experiment), published, title)
+
+    return draw
+
+
+def _schedules(records: pd.DataFrame, _: Tables) -> Figure:
+    table = pipelines.speedup_table(records, "schedules", pipelines.NAIVE)
+    return schedule_lines(table, "Schedules and micro-batches")
+
+
+def _diagram(_: pd.DataFrame, tables: Tables) -> Figure:
+    shown = pipelines.shown_cells(_table(tables, "actions"))
+    return pipeline_diagram(shown, "What each rank does in a step")
+
+
+def _predicted(records: pd.DataFrame, tables: Tables) -> Figure:
+    return prediction_bars(forecasts.prediction_table(records, tables), "Predicted from stages that were timed alone")
+
+
+def _stage_memory(_: pd.DataFrame, tables: Tables) -> Figure:
+    memory = pipelines.memory_table(_table(tables, "stages"))
+    return stage_memory_bars(pipelines.shown_memory(memory), "What a rank holds")
+
+
+def _partition(records: pd.DataFrame, tables: Tables) -> Figure:
+    return partition_bars(forecasts.partition_table(records, tables), "Where to cut")
+
+
+def _costs(records: pd.DataFrame, tables: Tables) -> Figure:
+    table = hybrids.cost_table(records, _table(tables, "layers"))
+    return prediction_bars(table, "What the cost model says of this machine", hybrids.way_names(table))
+
+
+def _map(records: pd.DataFrame, tables: Tables) -> Figure:
+    return hybrid_map(hybrids.whole_map(records, _table(tables, "layers")), "When should a hybrid pay?")
+
+
 FIGURES: Mapping[str, Mapping[str, Drawing]] = {
     "01_single_node_baselines": {
         "ladder": _ladder,
@@ -159,6 +209,21 @@ FIGURES: Mapping[str, Mapping[str, Drawing]] = {
         "phases": _phases,
         "exchange": _exchange,
         "resources": _traces("table1"),
+    },
+    "03_pipelined_model_parallelism": {
+        "speedup": _split("speedup", "Model parallelism on one machine"),
+        "schedules": _schedules,
+        "diagram": _diagram,
+        "predicted": _predicted,
+        "memory": _stage_memory,
+        "partition": _partition,
+        "resources": _traces("speedup"),
+    },
+    "04_hybrid_parallelism": {
+        "speedup": _split("hybrid", "Data, model, or both"),
+        "predicted": _costs,
+        "map": _map,
+        "resources": _traces("hybrid"),
     },
     "05_mpi_distribution": {
         "ranking": _ranking,

@@ -34,9 +34,13 @@ PUBLISHED_ROWS: Mapping[str, tuple[str, str]] = {
     "CPU multi-process": ("processes", "cpu"),
     "GPU single-process": ("", "cuda"),
     "MPI": ("allreduce", "any"),
+    "model": ("gpipe", "cuda"),
+    "data and model": ("gpipe", "cuda"),
 }
-"""A row of the paper's Tables 1 and 3 -> our strategy ("": any but sequential) and device (any: that
+"""A row of the paper's Tables 1 to 3 -> our strategy ("": any but sequential) and device (any: that
 of the published row)."""
+COMBINED = "data and model"
+"""The published row that is of several replicas of a model in stages; "model" is of one."""
 
 ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
 
@@ -111,6 +115,7 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
         for given in published[published["use_case"] == row["use_case"]].itertuples():
             strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
             named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
+            named = named and (strategy != "gpipe" or (row["replicas"] > 1) == (given.row == COMBINED))
             device = given.device if device == "any" else device
             same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
             if named and same and np.isfinite(given.speedup):

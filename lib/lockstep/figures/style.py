@@ -59,7 +59,15 @@ SHORT = {
     "topk": "top-k, 1 %",
     "terngrad": "TernGrad",
     "gossip": "gossip",
+    "naive_pipeline": "naive model parallel",
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved_1f1b": "interleaved 1F1B",
+    "zero_bubble": "zero bubble",
+    "zero_bubble_v": "zero bubble, V-shaped",
+    "head_parallel": "head model parallel",
 }
+OWN_COLOURS = {"1f1b": 2, "interleaved_1f1b": 3}  # by their place in the table: grey, as published is, and pale
 
 
 class StoredFigure(Figure):
@@ -118,6 +126,8 @@ def save_figure(figure: Figure, folder: str | Path, name: str) -> list[Path]:
 
 def colour(strategy: str) -> Any:
     """The same colour for a strategy in every figure."""
+    if strategy in OWN_COLOURS:
+        return PALETTE[OWN_COLOURS[strategy]]
     names = list(STRATEGIES)
     if strategy not in names and strategy in RUNGS:
         names = list(RUNGS)
@@ -131,7 +141,10 @@ def label(strategy: str) -> str:
     return known.label if known else strategy.replace("_", " ")
 
 
-def row_labels(table: pd.DataFrame, also: Sequence[str] = ("workers", "precision", "input")) -> list[str]:
+TOLD_APART = ("workers", "precision", "input", "replicas")
+
+
+def row_labels(table: pd.DataFrame, also: Sequence[str] = TOLD_APART) -> list[str]:
     """A label per row: its strategy, and whatever else tells it from the other rows of its strategy."""
     labels = []
     for _, row in table.iterrows():
@@ -140,10 +153,22 @@ def row_labels(table: pd.DataFrame, also: Sequence[str] = ("workers", "precision
         parts += ["GPU"] if row["device"] == "cuda" else []
         parts += ["again (A/A)"] if row["variant"] == "b" else []
         for name in also:
-            if same[name].nunique() > 1:
-                parts.append(f"{row[name]} workers" if name == "workers" else str(row[name]))
+            if _differ(same, name):
+                parts.append(_told(name, row[name]))
         labels.append(", ".join(parts))
     return labels
+
+
+def _differ(same: pd.DataFrame, name: str) -> bool:
+    if name == "replicas" and name in same and (same[name] == same["workers"]).all():
+        return False  # of one rank each: the number of workers says it all
+    return name in same and same[name].nunique() > 1
+
+
+def _told(name: str, value: object) -> str:
+    if name == "replicas":
+        return f"{value} replica{'' if value == 1 else 's'}"
+    return f"{value} workers" if name == "workers" else str(value)
 
 
 def data_label(table: pd.DataFrame) -> str:

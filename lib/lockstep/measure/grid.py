@@ -43,6 +43,9 @@ _SLOWEST = (
 )
 _CELL_OF_TABLES = ("experiment", "use_case", "strategy", "round", "workers", "device")
 _ALSO_OF_STEPS = ("launcher", "hosts", "variant")
+_OF_PIPELINES = ("stages", "actions", "layers")
+_ALSO_OF_PIPELINES: tuple[str, ...] = ("schedule", "stages", "stages_per_rank", "micro_batches")
+_ALSO_OF_PIPELINES += ("partition", "activations", "global_batch_size", "variant")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
 
@@ -158,6 +161,9 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
 def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> dict[str, pd.DataFrame]:
     """The cell's rows of the traced tables, each told from the other cells' by its first columns."""
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items()}
+    for name in set(found).intersection(_OF_PIPELINES):
+        for place, column in enumerate(_ALSO_OF_PIPELINES):
+            found[name].insert(place, column, getattr(job, column))
     if is_traced(job):
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
@@ -189,6 +195,8 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     means = pd.DataFrame(sums) / count
     measured = {name: float(means[name].max()) for name in (*_SLOWEST, *_LARGEST)}
     measured |= _of_links(job, means)
+    if job.model_parallel == "pipeline":
+        measured["idle_seconds"] = float(means["idle_seconds"].mean())
     measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
     if means["images"].sum():
         # Losses are sums over a rank's share, weighted by 1 / global batch.
@@ -232,6 +240,8 @@ def _told(row: Row) -> str:
         return f"{row['images_per_second']:.1f} images/s, {row['step_seconds']:.3f} s a step"
     parts = [f"{row['flops_per_second'] / 1e9:.0f} GFLOP/s"] if row["flops_per_second"] else []
     parts += [f"{row['bandwidth_bytes_per_second'] / 1e9:.1f} GB/s"] if row["bandwidth_bytes_per_second"] else []
+    if not parts and row["step_seconds"] is None:
+        return "measured, in a table of its own"
     return ", ".join(parts) or f"{row['step_seconds']:.4f} s"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,14 +40,19 @@ class Reading:
 Read = Callable[[pd.DataFrame], Reading]
 
 
+Tables = Mapping[str, pd.DataFrame]
+"""Traced tables of a run, by name."""
+
+
 @dataclass(frozen=True)
 class Target:
     """What `read` measures should be at least `bar`, at most `bar`, or within 1 ± `bar`."""
 
     name: str
     bar: float
-    read: Read
+    read: Read | Callable[[pd.DataFrame, Tables], Reading]
     aim: str = AT_LEAST
+    traced: bool = False  # `read` wants the traced tables, too
 
     def reached(self, value: float) -> bool:
         low = {AT_LEAST: self.bar, AT_MOST: float("-inf"), WITHIN: 1 - self.bar}[self.aim]
@@ -55,9 +60,10 @@ class Target:
         return low <= value <= high
 
 
-def row(target: Target, records: pd.DataFrame) -> dict[str, Any]:
+def row(target: Target, records: pd.DataFrame, tables: Tables) -> dict[str, Any]:
     """A target's row of `lockstep.targets.target_table`."""
-    found = target.read(records)
+    given = (records, tables) if target.traced else (records,)
+    found = target.read(*given)
     ratio, reached, reason = found.ratio, found.word, found.reason
     if ratio is not None and ratio.rounds < MIN_ROUNDS:
         reached, reason = TOO_FEW, f"{ratio.rounds} of at least {MIN_ROUNDS}"

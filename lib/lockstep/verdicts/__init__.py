@@ -3,6 +3,8 @@
 from lockstep.verdicts import baselines as _baselines
 from lockstep.verdicts import cited as _cited
 from lockstep.verdicts import distribution as _distribution
+from lockstep.verdicts import gpu_hosts as _gpu_hosts
+from lockstep.verdicts import model_parallel as _model_parallel
 from lockstep.verdicts import network as _network
 from lockstep.verdicts import resources as _resources
 from lockstep.verdicts import speed as _speed
@@ -30,4 +32,5 @@ __all__ = [
     "judge",
 ]
 
-_ = (_baselines, _cited, _distribution, _network, _resources, _speed)  # imported for what they register
+# Imported for what they register.
+_ = (_baselines, _cited, _distribution, _gpu_hosts, _model_parallel, _network, _resources, _speed)

@@ -1,0 +1,183 @@
+"""Tables of notebooks 03 and 04, from records and traced tables alone: speedups, bubbles, predictions, memory, cuts.
+
+Everything is paired per round: what was measured in a round is held against what was measured in the same round.
+A cell that failed or was skipped stays a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analysis import BASELINE, Conditions, interval_of, median_or_nan, per_round
+from lockstep.pipelines.predict import ideal_bubble, ideal_speedup
+from lockstep.summaries import PHASES, cells, median_of, ratio_columns, summary_table
+
+NAIVE: Conditions = {"strategy": "naive_pipeline", "variant": "a"}
+"""Model parallelism without micro-batches: one stage works at a time."""
+OPTIONS = ("model_parallel", "schedule", "stages", "stages_per_rank", "micro_batches", "partition", "activations")
+TABLE_CELL: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "workers", *OPTIONS[1:])
+TABLE_CELL += ("global_batch_size", "variant")
+"""What tells a cell's rows in `stages.csv`, `actions.csv` and `layers.csv` from another cell's."""
+STAGE_TIMES = "stage_times"
+"""The experiment in which stages ran alone; all others trained."""
+_MEASURED = ("idle_seconds", *PHASES, "peak_pss_bytes")
+
+
+# Speed and bubbles
+
+
+def speedup_table(records: pd.DataFrame, experiment: str, base: Conditions = BASELINE) -> pd.DataFrame:
+    """`summary_table` with how the model is split, and what a pipeline's ranks wait.
+
+    Added columns: OPTIONS, pipeline_ranks, replicas, idle_seconds and each phase (medians, s), peak_pss_bytes, bubble
+    with bubble_low and bubble_high (idle time / (ranks x step time), paired per round), ideal_bubble (see
+    `ideal_bubble_of`). Of rows that are no pipeline the last four are NaN.
+    """
+    table = summary_table(records, experiment, base)
+    if table.empty:
+        return table
+    found = cells(records, experiment)
+    for name in OPTIONS:
+        table[name] = [cell[name] for cell, _ in found]
+    for name in _MEASURED:
+        table[name] = [median_of(rows, name) for _, rows in found]
+    table["pipeline_ranks"] = table["stages"] // table["stages_per_rank"]
+    table["replicas"] = table["workers"] // table["pipeline_ranks"]
+    bubbles = [_bubble(rows) for _, rows in found]
+    for name in ("bubble", "bubble_low", "bubble_high"):
+        table[name] = [each[name] for each in bubbles]
+    table["ideal_bubble"] = [ideal_bubble_of(cell) for cell, _ in found]
+    return table
+
+
+def _bubble(rows: pd.DataFrame) -> dict[str, float]:
+    ok = rows[(rows["status"] == "ok") & rows["idle_seconds"].notna()]
+    found = interval_of(ok["idle_seconds"] / ok["step_seconds"]) if len(ok) else None
+    values = (found.median, found.low, found.high) if found else (np.nan,) * 3
+    return dict(zip(("bubble", "bubble_low", "bubble_high"), values, strict=True))
+
+
+def ideal_bubble_of(cell: Mapping[str, Any]) -> float:
+    """(S-1)/(M+S-1) of S ranks and M micro-batches. With v stages on each rank a stage takes a v-th of the time, so M
+    counts v times (Narayanan et al. 2021, section 2.2.2). NaN for what is no pipeline, and where the backward pass is
+    split (zero bubble), which has no such formula."""
+    if cell["schedule"] not in ("naive", "gpipe", "1f1b", "interleaved_1f1b"):
+        return float("nan")
+    ranks = cell["stages"] // cell["stages_per_rank"]
+    return ideal_bubble(ranks, cell["micro_batches"] * cell["stages_per_rank"])
+
+
+def of_ideal(records: pd.DataFrame, stages: pd.DataFrame, cell: Mapping[str, Any], naive: Conditions) -> pd.Series:
+    """A pipeline's speedup over naive model parallelism / the ideal one for its bubble and its partition, per round.
+
+        ideal = S (1 - bubble) / imbalance        imbalance = slowest rank's computing / the mean over ranks
+
+    `cell`: conditions of one cell with its options. Raises AnalysisError as `per_round` does.
+    """
+    gain = per_round(records, naive, "step_seconds") / per_round(records, cell, "step_seconds")
+    own = stages[_fits(stages, {name: cell[name] for name in TABLE_CELL if name in cell})]
+    busy = own.assign(busy=own["forward_seconds"] + own["backward_seconds"])
+    busy = busy[busy["replica"] == 0].groupby(["round", "rank"])["busy"].sum().unstack()
+    ideal = pd.Series({number: _ideal_speedup(cell, row.max() / row.mean()) for number, row in busy.iterrows()})
+    return (gain / ideal).dropna()
+
+
+def _ideal_speedup(cell: Mapping[str, Any], imbalance: float) -> float:
+    ranks = cell["stages"] // cell["stages_per_rank"]
+    return ideal_speedup(ranks, cell["micro_batches"] * cell["stages_per_rank"], imbalance)
+
+
+def _fits(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> pd.Series:
+    keep = pd.Series(True, index=frame.index)
+    for name, value in conditions.items():
+        keep &= frame[name] == value
+    return keep
+
+
+def table_cells(frame: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Every cell of a traced table in its order: what it is, and its rows of all rounds."""
+    found = []
+    for key, rows in frame.groupby(list(TABLE_CELL), sort=False) if len(frame) else ():
+        found.append((dict(zip(TABLE_CELL, key, strict=True)), rows))
+    return found
+
+
+def micro_batch_size(cell: Mapping[str, Any]) -> int:
+    """Images of one micro-batch: the global batch over replicas and micro-batches."""
+    replicas = cell["workers"] * cell["stages_per_rank"] // cell["stages"]
+    return int(cell["global_batch_size"] // (replicas * cell["micro_batches"]))
+
+
+# Memory
+
+
+def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
+    """A row per cell and rank of what trained in stages: what it should hold at most, and what it held.
+
+    Columns: TABLE_CELL, rank, parameters (count), share (of the model's), parameter_bytes (parameters, gradients and
+    optimiser state), in_flight (of its first stage), activation_bytes (of all micro-batches in flight), bound_bytes
+    (their sum), peak_bytes (measured), ratio, low, high (peak / bound, per round), rss_bytes, rounds, pipeline_ranks.
+    Medians, bytes.
+    """
+    table = []
+    for cell, rows in table_cells(stages[stages["experiment"] != STAGE_TIMES] if len(stages) else stages):
+        held = rows.assign(held=rows["in_flight"] * rows["activation_bytes"])
+        whole = held[held["replica"] == 0].groupby("round")["parameters"].sum().median()
+        for rank, own in held[held["replica"] == 0].groupby("rank"):
+            sums = own.groupby("round")[["parameters", "parameter_bytes", "held"]].sum()
+            once = own.groupby("round")[["in_flight", "peak_bytes", "rss_bytes"]].first()
+            bound = sums["parameter_bytes"] + sums["held"]
+            known = (once["peak_bytes"] / bound).dropna()
+            ratio = interval_of(known) if len(known) else None
+            row: dict[str, Any] = {"rank": int(str(rank)), "parameters": int(sums["parameters"].median())}
+            row |= {"share": row["parameters"] / whole, "parameter_bytes": sums["parameter_bytes"].median()}
+            row |= {"in_flight": int(once["in_flight"].median()), "activation_bytes": sums["held"].median()}
+            row |= {"bound_bytes": bound.median(), "peak_bytes": median_or_nan(once["peak_bytes"])}
+            row |= {"pipeline_ranks": cell["stages"] // cell["stages_per_rank"]}
+            row |= ratio_columns(ratio, "ratio") | {"rss_bytes": median_or_nan(once["rss_bytes"])}
+            table.append(cell | row | {"rounds": ratio.rounds if ratio else 0})
+    return pd.DataFrame(table)
+
+
+def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
+    """A row per cell: what the whole model would hold on one device, what its fullest rank must hold here, and how many
+    times as large a model would fit where the whole one just fits: one_device_bytes / largest_rank_bytes.
+
+    One device trains the whole batch at once: all parameters, and the activations of all micro-batches.
+    """
+    memory = memory_table(stages)
+    table = []
+    for cell, rows in table_cells(stages[stages["experiment"] != STAGE_TIMES] if len(stages) else stages):
+        first = rows[rows["replica"] == 0]
+        whole = first["parameter_bytes"] + first["activation_bytes"] * cell["micro_batches"]
+        one_device = float(whole.groupby(first["round"]).sum().median())
+        largest = float(memory[_fits(memory, cell)]["bound_bytes"].max())
+        told = {"one_device_bytes": one_device, "largest_rank_bytes": largest, "times": one_device / largest}
+        table.append(cell | {"pipeline_ranks": cell["stages"] // cell["stages_per_rank"]} | told)
+    return pd.DataFrame(table)
+
+
+# What figures show of them
+
+
+def shown_cells(frame: pd.DataFrame, experiment: str = "schedules") -> pd.DataFrame:
+    """Of a table with TABLE_CELL a cell per schedule: naive, and the others with the middle number of micro-batches."""
+    own = frame[frame["experiment"] == experiment] if len(frame) else frame
+    counts = sorted(own.loc[own["schedule"] != "naive", "micro_batches"].unique()) if len(own) else []
+    if not counts:
+        return own
+    middle = counts[len(counts) // 2]
+    return own[((own["schedule"] == "naive") | (own["micro_batches"] == middle)) & (own["variant"] == "a")]
+
+
+def shown_memory(memory: pd.DataFrame) -> pd.DataFrame:
+    """Of `memory_table`: `shown_cells`, more stages, and activations that are recomputed."""
+    if memory.empty:
+        return memory
+    others = memory[(memory["experiment"] == "stages") & (memory["stages"] > memory["stages"].min())]
+    again = memory[(memory["experiment"] == "partition") & (memory["activations"] == "recomputed")]
+    return pd.concat([shown_cells(memory), others, again], ignore_index=True)

@@ -1,0 +1,157 @@
+"""The bars of notebook 03: pipelines of two stages on two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis import AnalysisError, Ratio, best_strategy, interval_of, select
+from lockstep.pipelines.forecasts import cut_table, prediction_table
+from lockstep.pipelines.tables import NAIVE, OPTIONS, TABLE_CELL, memory_table, of_ideal
+from lockstep.targets.rules import AT_MOST, MISSING, WITHIN, Reading, Target, compared, lacking
+from lockstep.verdicts import NOT_YET
+
+PIPELINED = ("gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zero_bubble_v")
+_WITH_FORMULA = list(PIPELINED[:3])  # (S-1)/(M+S-1) speaks of whole backward passes
+_SPEEDUP: dict[str, Any] = {"experiment": "speedup", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def _best(records: pd.DataFrame, strategies: list[str]) -> dict[str, Any]:
+    """Conditions of the fastest of some strategies; of all of them where none ran."""
+    shared = _SPEEDUP | {"strategy": strategies}
+    best = best_strategy(records, shared)
+    return shared if best is None else _SPEEDUP | {"strategy": best}
+
+
+def _over_naive(records: pd.DataFrame) -> Reading:
+    """The fastest schedule's images/s over naive model parallelism's: the rounds that choose it judge it, too."""
+    best = _best(records, list(PIPELINED))
+    found = compared(best, {**_SPEEDUP, **NAIVE})(records)
+    return found if found.ratio is None else Reading(found.ratio, reason=_named(records, best))
+
+
+def _named(records: pd.DataFrame, best: dict[str, Any]) -> str:
+    rows = select(records, best)
+    count = select(records, _SPEEDUP | {"strategy": list(PIPELINED)})["strategy"].nunique()
+    among = f"the fastest of {count} schedules: " if count > 1 else ""
+    row = rows.iloc[0]
+    return f"{among}{row['strategy']}, {row['micro_batches']} micro-batches, batch {row['global_batch_size']}"
+
+
+def _of_ideal(records: pd.DataFrame, tables: Tables) -> Reading:
+    """Of the fastest schedule for which (S-1)/(M+S-1) holds."""
+    best, naive = _best(records, _WITH_FORMULA), {**_SPEEDUP, **NAIVE}
+    rows, stages = select(records, best), tables.get("stages", pd.DataFrame())
+    sides = [select(records, each, status=None) for each in (best, naive)]
+    if rows.empty or stages.empty:
+        return lacking(sides, "the stages of this run were not stored")
+    cell = best | {name: rows[name].iloc[0] for name in (*OPTIONS, "workers", "global_batch_size")}
+    try:
+        shares = of_ideal(records, stages, cell, naive)
+    except AnalysisError as error:
+        return lacking(sides, str(error))
+    if shares.empty:
+        return lacking(sides, "no round holds a pipeline, its stages and naive model parallelism")
+    return Reading(interval_of(shares), reason=_named(records, best))
+
+
+def _rows_of(records: pd.DataFrame, experiment: str) -> list[pd.DataFrame]:
+    return [select(records, {"experiment": experiment, "use_case": "SimpleBig"}, status=None)]
+
+
+def _worst_prediction(records: pd.DataFrame, tables: Tables) -> Reading:
+    """Predicted over measured step time of the schedule and number of micro-batches that is predicted worst.
+
+    No number while one that ran lacks its prediction: the worst could be that one.
+    """
+    rows = _rows_of(records, "schedules")
+    table = prediction_table(records, tables, ["schedules"])
+    judged = table[(table["variant"] == "a") & (table["status"] == "ok")] if len(table) else table
+    if judged.empty:
+        return lacking(rows, MISSING)
+    missing = judged[judged["ratio"].isna()]
+    if len(missing):
+        return Reading(None, NOT_YET, f"{_cell(missing.iloc[0])}: {missing.iloc[0]['reason']}")
+    worst = judged.loc[(judged["ratio"] - 1).abs().idxmax()]
+    count = f"{int(judged['within'].sum())} of {len(judged)} within; the worst: {_cell(worst)}"
+    return Reading(_ratio(worst), reason=count)
+
+
+def _worst_cut(records: pd.DataFrame, tables: Tables) -> Reading:
+    """The slowest stage of a balanced partition over that of the best contiguous split, where it is largest."""
+    table = _balanced(tables)
+    if table.empty:
+        return lacking(_rows_of(records, "schedules"), "no layers or no stages were stored")
+    worst = table.loc[table["ratio"].idxmax()]
+    return Reading(_ratio(worst), reason=_worst_of(table, worst))
+
+
+def _over_simple(records: pd.DataFrame, tables: Tables) -> Reading:
+    """The same over the better one of the two simple rules."""
+    table = _balanced(tables)
+    if table.empty:
+        return lacking(_rows_of(records, "schedules"), "no layers or no stages were stored")
+    over = table["over_simple"]
+    worst = table.loc[over.idxmax()]
+    share = worst["over_simple"] / worst["ratio"]  # from "over the best" to "over the simple one", interval and all
+    ratio = Ratio(worst["over_simple"], worst["low"] * share, worst["high"] * share, int(worst["rounds"]))
+    return Reading(ratio, reason=_worst_of(table, worst))
+
+
+def _balanced(tables: Tables) -> pd.DataFrame:
+    table = cut_table(tables.get("stages", pd.DataFrame()), tables.get("layers", pd.DataFrame()))
+    return table[table["partition"] == "balanced"] if len(table) else table
+
+
+def _worst_of(table: pd.DataFrame, worst: pd.Series) -> str:
+    told = f"{worst['use_case']}, {worst['stages']} stages, micro-batches of {worst['micro_batch_size']}"
+    return f"the worst of {len(table)}: {told}" if len(table) > 1 else told
+
+
+def _worst_memory(records: pd.DataFrame, tables: Tables) -> Reading:
+    """Peak bytes of a rank over parameters and activations in flight, where that is largest."""
+    table = memory_table(tables.get("stages", pd.DataFrame()))
+    known = table[table["ratio"].notna()] if len(table) else table
+    if known.empty:
+        return lacking(_rows_of(records, "schedules"), "no peak memory of a stage was stored")
+    worst = known.loc[known["ratio"].idxmax()]
+    told = f"the worst of {len(known)}: rank {worst['rank']}, {worst['use_case']}, {_cell(worst)}"
+    return Reading(_ratio(worst), reason=told)
+
+
+def _cell(row: pd.Series) -> str:
+    assert set(TABLE_CELL) <= set(row.index)
+    told = f"{row['strategy']}, {row['micro_batches']} micro-batches"
+    told += f", {row['stages']} stages" if row["stages"] != 2 else ""
+    told += f", {row['partition']}" if row["partition"] != "balanced" else ""
+    return told + (", recomputed" if row["activations"] == "recomputed" else "")
+
+
+def _ratio(row: pd.Series) -> Ratio:
+    return Ratio(float(row["ratio"]), float(row["low"]), float(row["high"]), int(row["rounds"]))
+
+
+MODEL_PARALLEL: tuple[Target, ...] = (
+    Target("pipelined over naive model parallelism, 2 stages on 2 cores", 1.50, _over_naive),
+    Target("pipelined over the ideal for its bubble and its partition", 0.85, _of_ideal, traced=True),
+    Target(
+        "predicted over measured step time, every schedule and number of micro-batches",
+        0.10,
+        _worst_prediction,
+        WITHIN,
+        traced=True,
+    ),
+    Target("slowest stage of the balanced partition over the best split", 1.10, _worst_cut, AT_MOST, traced=True),
+    Target("the same over the better of the simple rules", 1.00, _over_simple, AT_MOST, traced=True),
+    Target(
+        "peak memory of a stage over its parameters and activations in flight",
+        1.00,
+        _worst_memory,
+        AT_MOST,
+        traced=True,
+    ),
+)
