@@ -122,6 +122,15 @@ def pipelines() -> list[Job]:
     return [*found, Job.of("1f1b", experiment="partition", activations="recomputed", **shared)]
 
 
+def held() -> list[Job]:
+    """The cells of `stage_memory`."""
+    shared: dict[str, Any] = {"experiment": "stage_memory", "use_case": "SimpleBig", "workers": 2}
+    shared |= {"global_batch_size": BATCH, "input": "memory"}
+    found = [Job.of(name, **shared) for name in ("naive_pipeline", "gpipe", "1f1b", "interleaved_1f1b", "zero_bubble")]
+    found.append(Job.of("1f1b", **shared | {"workers": 4, "stages": 4}))
+    return [*found, Job.of("1f1b", **shared, activations="recomputed")]
+
+
 def _timed() -> list[Job]:
     """The cells of `stage_times`: one for each kind of stage and size of micro-batch."""
     found: dict[tuple[Any, ...], Job] = {}
@@ -139,7 +148,7 @@ def records(rounds: int = 5) -> pd.DataFrame:
         pace = 1 + 0.1 * number
         for use_case in SPEED:
             rows += _speedups(use_case, number, pace)
-        for job in pipelines():
+        for job in pipelines() + held():
             rows.append(_pipeline_row(job.with_(round=number, images=1008), pace))
         rows += [make_row(job.with_(round=number), {}) for job in _timed()]
         rows.append(make_row(Job.of("gpipe", experiment="layers", workers=2, round=number), {}))
@@ -245,7 +254,7 @@ def tables(rounds: int = 5) -> dict[str, pd.DataFrame]:
     actions: list[dict[str, Any]] = []
     for number in range(rounds):
         pace = 1 + 0.1 * number
-        for job in pipelines():
+        for job in pipelines() + held():
             stages += _stage_rows(job.with_(round=number), pace)
             actions += _action_rows(job.with_(round=number), pace)
         for job in _timed():
@@ -259,22 +268,20 @@ def tables(rounds: int = 5) -> dict[str, pd.DataFrame]:
 def _stage_rows(job: Job, pace: float) -> list[dict[str, Any]]:
     """What `prediction` says each stage spent, and memory: 12 bytes a parameter, 1000 bytes an image in flight."""
     size, factor, step = micro_batch_size(vars(job)), ERROR[job.strategy] * pace, prediction(job)
-    held = {stage: min(job.micro_batches, job.stages - stage) for stage in range(job.stages)}
+    ahead = {stage: min(job.micro_batches, job.stages - stage) for stage in range(job.stages)}
     rows = []
     for stage, (first, end) in enumerate(spans(job)):
         seconds = job.micro_batches * size * seconds_of(first, end) * factor
-        flying = job.micro_batches if job.schedule in ("naive", "gpipe") else held[stage]
+        flying = job.micro_batches if job.schedule in ("naive", "gpipe") else ahead[stage]
         own = sum(layer[1] for layer in LAYERS[first:end])
-        bytes_held = 12 * own + flying * 1000 * size
         rank = rank_of(job, stage)
-        others = [s for s in range(job.stages) if rank_of(job, s) == rank and s != stage]
         row = {"rank": rank, "replica": 0, "stage": stage, "first_layer": first, "last_layer": end - 1}
         row |= {"parameters": own, "forward_seconds": seconds, "backward_seconds": 2 * seconds}
         row |= {"idle_seconds": step.idle_seconds[rank] * factor, "update_seconds": UPDATE, "exchange_seconds": 0.0}
         row |= {"step_seconds": step.step_seconds * factor, "in_flight": flying, "parameter_bytes": 12 * own}
-        row |= {"activation_bytes": 1000 * size, "peak_bytes": PEAK * bytes_held if not others else None}
-        rows.append(_cell(job) | row | {"rss_bytes": 1e9})
-    for row in rows:  # of the rank: the same on each of its stages
+        row |= {"activation_bytes": 1000 * size, "peak_bytes": None, "rss_bytes": 1e9}
+        rows.append(_cell(job) | row)
+    for row in rows if job.experiment == "stage_memory" else ():  # of the rank: the same on each of its stages
         same = [each for each in rows if each["rank"] == row["rank"]]
         whole = sum(each["parameter_bytes"] + each["in_flight"] * each["activation_bytes"] for each in same)
         row["peak_bytes"] = PEAK * whole
@@ -291,7 +298,7 @@ def _busy(use_case: str, number: int) -> list[dict[str, Any]]:
             first, end = spans(job)[stage]
             row = {"rank": stage, "replica": 0, "stage": stage, "first_layer": first, "last_layer": end - 1}
             row |= {"parameters": 1, "forward_seconds": busy / 3, "backward_seconds": 2 * busy / 3, "in_flight": 1}
-            row |= {"parameter_bytes": 100, "activation_bytes": 100, "peak_bytes": 100.0, "rss_bytes": 1e9}
+            row |= {"parameter_bytes": 100, "activation_bytes": 100, "peak_bytes": None, "rss_bytes": 1e9}
             rows.append(_cell(job) | row)
     return rows
 

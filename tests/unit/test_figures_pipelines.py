@@ -130,8 +130,8 @@ def test_the_diagram_has_a_box_for_every_action_with_its_micro_batch(traced: Tab
 
 
 def test_the_second_stage_of_a_rank_is_paler(traced: Tables) -> None:
-    own = traced["actions"][traced["actions"]["strategy"] == "interleaved_1f1b"]
-    figure = figures.pipeline_diagram(own[own["micro_batches"] == 4], "title")
+    own = told.shown_cells(traced["actions"])
+    figure = figures.pipeline_diagram(own[own["strategy"] == "interleaved_1f1b"], "title")
     alphas = [box.get_alpha() for box in figure.axes[0].patches]
     assert alphas.count(0.5) == 16 and alphas.count(1.0) == 16 + 2, "half of the passes, and never the updates"
 
@@ -171,7 +171,7 @@ def test_what_was_not_predicted_says_why(frame: pd.DataFrame) -> None:
 
 
 def test_a_bound_is_an_outline_below_the_filled_peak(traced: Tables) -> None:
-    memory = told.shown_memory(told.memory_table(traced["stages"]))
+    memory = told.memory_table(traced["stages"])
     figure = figures.stage_memory_bars(memory, "title")
     (axis,) = figure.axes
     filled = [bar for bar in axis.patches if to_hex(bar.get_facecolor()) != "#ffffff"]

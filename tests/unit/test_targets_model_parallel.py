@@ -69,7 +69,7 @@ def test_a_bar_of_records_can_be_missed(
 
 def test_a_bar_of_tables_can_be_missed(frame: pd.DataFrame, traced: Tables) -> None:
     stages = traced["stages"]
-    own = (stages["experiment"] == "stages") & (stages["stages"] == 4) & (stages["rank"] == 2)
+    own = (stages["experiment"] == "stage_memory") & (stages["stages"] == 4) & (stages["rank"] == 2)
     full = stages.assign(peak_bytes=stages["peak_bytes"].where(~own, stages["peak_bytes"] * 1.2))
     row = found(frame, traced | {"stages": full})[MEMORY]
     assert row["reached"] == "no" and row["ratio"] == pytest.approx(1.2 * PEAK)

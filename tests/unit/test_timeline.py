@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from fake_pipelines import pipelines, tables
+from fake_pipelines import held, pipelines, tables
 
 from lockstep.loop import STEP_COLUMNS, Trace
 from lockstep.measure.steps import step_table
@@ -105,7 +105,7 @@ def test_the_chrome_trace(tmp_path: Path) -> None:
 def test_a_pipeline_as_a_chrome_trace_has_an_event_for_every_action(tmp_path: Path) -> None:
     actions = tables(rounds=2)["actions"]
     paths = write_action_traces(actions, tmp_path / "traces")
-    assert len(paths) == len(set(paths)) == len(pipelines()), "a file per cell, of its first round"
+    assert len(paths) == len(set(paths)) == len(pipelines() + held()), "a file per cell, of its first round"
     (path,) = [path for path in paths if "equal_layers" in path.name]
     own = actions[(actions["partition"] == "equal_layers") & (actions["round"] == 0)]
     events = json.loads(path.read_text())["traceEvents"]

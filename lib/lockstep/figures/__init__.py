@@ -176,8 +176,7 @@ def _predicted(records: pd.DataFrame, tables: Tables) -> Figure:
 
 
 def _stage_memory(_: pd.DataFrame, tables: Tables) -> Figure:
-    memory = pipelines.memory_table(_table(tables, "stages"))
-    return stage_memory_bars(pipelines.shown_memory(memory), "What a rank holds")
+    return stage_memory_bars(pipelines.memory_table(_table(tables, "stages")), "What a rank holds")
 
 
 def _partition(records: pd.DataFrame, tables: Tables) -> Figure:

@@ -27,6 +27,7 @@ from lockstep.figures.style import (
     note,
     panels,
 )
+from lockstep.pipelines.tables import table_cells
 from lockstep.strategies import STRATEGIES
 
 ACTION_COLOURS = {
@@ -106,19 +107,17 @@ def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:
     if shown.empty:
         return empty(title, "no actions of a pipeline are stored")
     shown = shown[shown["round"] == shown["round"].min()]
-    keys = ["use_case", "strategy", "workers", "stages", "micro_batches", "partition", "activations"]
-    keys += ["global_batch_size"]
+    groups = table_cells(shown)
     with look():
-        groups = list(shown.groupby(keys, sort=False))
         rows = sum(own["rank"].nunique() for _, own in groups)
         figure = new_figure(11.0, 1.5 + 0.36 * rows + 0.62 * len(groups))
         heights = [own["rank"].nunique() + 0.4 for _, own in groups]
         axes = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=heights)
         figure.suptitle(f"{title}\n(round {int(shown['round'].iloc[0])}; numbers are micro-batches; blank: waiting)")
         longest = float((shown["start_seconds"] + shown["seconds"]).max())
-        for (axis,), (key, own) in zip(axes, groups, strict=True):
+        for (axis,), (cell, own) in zip(axes, groups, strict=True):
             _diagram_panel(axis, own, longest)
-            axis.set_title(_diagram_title(dict(zip(keys, key, strict=True))), loc="left", fontsize=9)
+            axis.set_title(_diagram_title(cell), loc="left", fontsize=9)
         axes[-1][0].set_xlabel("seconds since the first rank began the step (measured)")
         handles = [
             Patch(facecolor=ACTION_COLOURS[name], label=text)

@@ -78,7 +78,7 @@ def cut_table(stages: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame()
     trained = trained.assign(micro_batch_size=[micro_batch_size(row) for row in trained.to_dict("records")])
     keys = ["use_case", "stages", "partition", "micro_batch_size"]
-    for key, rows in trained.groupby(keys, sort=False):
+    for key, rows in trained.groupby(keys):
         cell = dict(zip(keys, key, strict=True))
         costs = layer_costs(layers, str(cell["use_case"]), int(cell["micro_batch_size"]))
         if costs:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis import BASELINE, Conditions, interval_of, median_or_nan, per_round
+from lockstep.options import CHOICES
 from lockstep.pipelines.predict import ideal_bubble, ideal_speedup
 from lockstep.summaries import PHASES, cells, median_of, ratio_columns, summary_table
 
@@ -22,8 +23,9 @@ OPTIONS = ("model_parallel", "schedule", "stages", "stages_per_rank", "micro_bat
 TABLE_CELL: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "workers", *OPTIONS[1:])
 TABLE_CELL += ("global_batch_size", "variant")
 """What tells a cell's rows in `stages.csv`, `actions.csv` and `layers.csv` from another cell's."""
-STAGE_TIMES = "stage_times"
-"""The experiment in which stages ran alone; all others trained."""
+STAGE_TIMES, STAGE_MEMORY = "stage_times", "stage_memory"
+"""The experiment in which stages ran alone, all others trained; and the one in which their tensors were counted, which
+takes time."""
 _MEASURED = ("idle_seconds", *PHASES, "peak_pss_bytes")
 
 
@@ -99,11 +101,17 @@ def _fits(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> pd.Series:
 
 
 def table_cells(frame: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Every cell of a traced table in its order: what it is, and its rows of all rounds."""
+    """Every cell of a traced table, what it is and its rows of all rounds; in the order of schedules, then of ranks and
+    micro-batches: a round measures its cells in an order of its own."""
     found = []
     for key, rows in frame.groupby(list(TABLE_CELL), sort=False) if len(frame) else ():
         found.append((dict(zip(TABLE_CELL, key, strict=True)), rows))
-    return found
+    return sorted(found, key=lambda pair: _place(pair[0]))
+
+
+def _place(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = ("use_case", "workers", "stages", "micro_batches", "partition", "activations", "experiment", "variant")
+    return (CHOICES["schedule"].index(cell["schedule"]), *(cell[name] for name in names))
 
 
 def micro_batch_size(cell: Mapping[str, Any]) -> int:
@@ -116,7 +124,7 @@ def micro_batch_size(cell: Mapping[str, Any]) -> int:
 
 
 def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
-    """A row per cell and rank of what trained in stages: what it should hold at most, and what it held.
+    """A row per cell of STAGE_MEMORY and rank: what it should hold at most, and what it held.
 
     Columns: TABLE_CELL, rank, parameters (count), share (of the model's), parameter_bytes (parameters, gradients and
     optimiser state), in_flight (of its first stage), activation_bytes (of all micro-batches in flight), bound_bytes
@@ -124,7 +132,7 @@ def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
     Medians, bytes.
     """
     table = []
-    for cell, rows in table_cells(stages[stages["experiment"] != STAGE_TIMES] if len(stages) else stages):
+    for cell, rows in table_cells(stages[stages["experiment"] == STAGE_MEMORY] if len(stages) else stages):
         held = rows.assign(held=rows["in_flight"] * rows["activation_bytes"])
         whole = held[held["replica"] == 0].groupby("round")["parameters"].sum().median()
         for rank, own in held[held["replica"] == 0].groupby("rank"):
@@ -144,14 +152,15 @@ def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
-    """A row per cell: what the whole model would hold on one device, what its fullest rank must hold here, and how many
-    times as large a model would fit where the whole one just fits: one_device_bytes / largest_rank_bytes.
+    """A row per cell of STAGE_MEMORY: what the whole model would hold on one device, what its fullest rank must hold
+    here, and how many times as large a model would fit where the whole one just fits: one_device_bytes /
+    largest_rank_bytes.
 
     One device trains the whole batch at once: all parameters, and the activations of all micro-batches.
     """
     memory = memory_table(stages)
     table = []
-    for cell, rows in table_cells(stages[stages["experiment"] != STAGE_TIMES] if len(stages) else stages):
+    for cell, rows in table_cells(stages[stages["experiment"] == STAGE_MEMORY] if len(stages) else stages):
         first = rows[rows["replica"] == 0]
         whole = first["parameter_bytes"] + first["activation_bytes"] * cell["micro_batches"]
         one_device = float(whole.groupby(first["round"]).sum().median())
@@ -161,7 +170,7 @@ def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-# What figures show of them
+# What the diagram shows
 
 
 def shown_cells(frame: pd.DataFrame, experiment: str = "schedules") -> pd.DataFrame:
@@ -172,12 +181,3 @@ def shown_cells(frame: pd.DataFrame, experiment: str = "schedules") -> pd.DataFr
         return own
     middle = counts[len(counts) // 2]
     return own[((own["schedule"] == "naive") | (own["micro_batches"] == middle)) & (own["variant"] == "a")]
-
-
-def shown_memory(memory: pd.DataFrame) -> pd.DataFrame:
-    """Of `memory_table`: `shown_cells`, more stages, and activations that are recomputed."""
-    if memory.empty:
-        return memory
-    others = memory[(memory["experiment"] == "stages") & (memory["stages"] > memory["stages"].min())]
-    again = memory[(memory["experiment"] == "partition") & (memory["activations"] == "recomputed")]
-    return pd.concat([shown_cells(memory), others, again], ignore_index=True)

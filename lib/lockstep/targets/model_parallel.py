@@ -9,7 +9,7 @@ import pandas as pd
 
 from lockstep.analysis import AnalysisError, Ratio, best_strategy, interval_of, select
 from lockstep.pipelines.forecasts import cut_table, prediction_table
-from lockstep.pipelines.tables import NAIVE, OPTIONS, TABLE_CELL, memory_table, of_ideal
+from lockstep.pipelines.tables import NAIVE, OPTIONS, STAGE_MEMORY, TABLE_CELL, memory_table, of_ideal
 from lockstep.targets.rules import AT_MOST, MISSING, WITHIN, Reading, Target, compared, lacking
 from lockstep.verdicts import NOT_YET
 
@@ -117,7 +117,7 @@ def _worst_memory(records: pd.DataFrame, tables: Tables) -> Reading:
     table = memory_table(tables.get("stages", pd.DataFrame()))
     known = table[table["ratio"].notna()] if len(table) else table
     if known.empty:
-        return lacking(_rows_of(records, "schedules"), "no peak memory of a stage was stored")
+        return lacking(_rows_of(records, STAGE_MEMORY), "no peak memory of a stage was stored")
     worst = known.loc[known["ratio"].idxmax()]
     told = f"the worst of {len(known)}: rank {worst['rank']}, {worst['use_case']}, {_cell(worst)}"
     return Reading(_ratio(worst), reason=told)
