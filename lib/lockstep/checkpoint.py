@@ -32,6 +32,8 @@ _SAME = (
     "model_parallel",
     "stages",
     "stages_per_rank",
+    "partition",
+    "stage_memory_bytes",
 )
 # With compression this too: entries are drawn and chosen bucket by bucket. Without, only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)

@@ -38,7 +38,7 @@ class Group(ABC):
 
     rank: int
     size: int
-    sums_with_torch = False  # whether `allreduce` is best left to `torch_group()`, for parts of this group too
+    sums_with_torch = False  # whether large sums are best left to `torch_group()`
 
     @property
     def node(self) -> Group:
@@ -109,6 +109,9 @@ class Group(ABC):
             self.send(tensor, 0, "reduce")
         self.broadcast(tensor)
 
+    def prepare_sums(self) -> None:  # noqa: B027 - most groups need nothing
+        """Make later sums over these ranks quick. Collective over the group that this one is a part of."""
+
     def split(self, color: int) -> Group:
         """The group of the ranks that gave the same color, in rank order. Collective."""
         colors = torch.cat(self.allgather(torch.tensor([color])))
@@ -125,6 +128,7 @@ class SubGroup(Group):
         self.whole, self.ranks, self.name = whole, ranks, name
         self.rank, self.size = ranks.index(whole.rank), len(ranks)
         self._torch: Any = None
+        self._prepared = False
 
     def send(self, tensor: Tensor, destination: int, tag: str = "") -> None:
         self.whole.send(tensor, self.ranks[destination], f"{self.name}/{tag}")
@@ -140,10 +144,15 @@ class SubGroup(Group):
         return self.whole.share_among(self, length)
 
     def allreduce(self, tensor: Tensor) -> None:
-        if self.whole.sums_with_torch and self.size > 1 and tensor.nbytes >= _WORTH_A_GROUP_BYTES:
+        if self._prepared and self.size > 1 and tensor.nbytes >= _WORTH_A_GROUP_BYTES:
             torch.distributed.all_reduce(tensor, group=self.torch_group())
         else:
             super().allreduce(tensor)
+
+    def prepare_sums(self) -> None:
+        if self.whole.sums_with_torch:
+            self.whole.torch_group()  # collective: where some ranks serve meanwhile, nobody may make it in passing
+            self._prepared = True
 
     def torch_group(self) -> Any:
         """Made at the first call, collective over the whole group then."""

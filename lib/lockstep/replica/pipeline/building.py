@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from lockstep.replica.dropout import SampleKeys, key_dropout
 from lockstep.replica.pipeline.cut import check_cuts, flatten, stage_module
 from lockstep.replica.pipeline.mesh import Mesh, mesh_of
 from lockstep.replica.pipeline.profile import counted, profile
+from lockstep.replica.torch import MEMORY_FORMATS
 
 if TYPE_CHECKING:
     from lockstep.usecases import UseCase
@@ -30,6 +32,7 @@ BYTES_PER_PARAMETER = 12.0
 _BUILDING = threading.Lock()
 # Cuts that were found by measuring, by all that they depend on: a warm team finds them once, and keeps to them.
 _FOUND: dict[tuple[Any, ...], list[int]] = {}
+_NCCL: weakref.WeakKeyDictionary[Group, dist.ProcessGroup] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,13 @@ def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
         return partition.equal_parameters(counted(layers), job.stages)
     size = micro_batch_size(job)
     asked = (job.stages, job.stages_per_rank, job.stage_memory_bytes, job.schedule, job.micro_batches, job.activations)
-    key = (str(layers), size, image_shape, job.precision, *asked)
+    where = (job.device, job.precision, job.memory_format, torch.get_num_threads())
+    key = (str(layers), tuple(map(_numbers, layers)), size, image_shape, *where, *asked)
     if key not in _FOUND:
         keys.sample_ids = torch.arange(size).numpy()
-        images = torch.randn(size, *image_shape, generator=torch.Generator().manual_seed(job.seed))
+        images = torch.randn(size, *image_shape, generator=torch.Generator().manual_seed(job.seed)).to(job.device)
+        images = images.contiguous(memory_format=MEMORY_FORMATS[job.memory_format])
+        layers = [layer.to(job.device) for layer in layers]
         costs = profile(layers, images, case.loss, PROFILE_REPEATS, precision=job.precision)
         _FOUND[key] = partition.balanced(costs, job.stages, _bound(job, images) if job.stage_memory_bytes else None)
     return _FOUND[key]
@@ -162,6 +168,9 @@ def _like(one: Tensor, size: int, requires_grad: bool) -> Tensor:
 def group_of(mesh: Mesh, device: str) -> dist.ProcessGroup:
     """The torch group of a pipeline: gloo, or NCCL for GPUs. Collective over it."""
     group: dist.ProcessGroup = mesh.pipeline.torch_group()
-    if device.startswith("cuda"):
-        group = dist.new_group(dist.get_process_group_ranks(group), backend="nccl", use_local_synchronization=True)
-    return group
+    if not device.startswith("cuda"):
+        return group
+    if mesh.pipeline not in _NCCL:
+        ranks = dist.get_process_group_ranks(group)
+        _NCCL[mesh.pipeline] = dist.new_group(ranks, backend="nccl", use_local_synchronization=True)
+    return _NCCL[mesh.pipeline]

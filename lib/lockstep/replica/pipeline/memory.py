@@ -14,7 +14,10 @@ _RESET_PEAK = "5"  # proc(5), /proc/pid/clear_refs
 
 
 class Held:
-    """Bytes of the distinct memory behind tensors, without that of `module`'s own parameters and buffers."""
+    """Bytes of the distinct memory behind tensors, without that of `module`'s own parameters and buffers.
+
+    Of memory that tensors see a part of, such as one micro-batch of a batch of images, that part counts.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         own = [*module.parameters(), *module.buffers()]
@@ -23,8 +26,9 @@ class Held:
 
     def add(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._own:
-            self._found[storage.data_ptr()] = storage.nbytes()
+        address, seen = storage.data_ptr(), min(tensor.numel() * tensor.element_size(), storage.nbytes())
+        if address not in self._own:
+            self._found[address] = max(seen, self._found.get(address, 0))
 
     @property
     def bytes(self) -> int:
@@ -36,7 +40,8 @@ class Held:
 
         def pack(tensor: Tensor) -> Tensor:
             self.add(tensor)
-            return tensor
+            # Not the tensor itself: it may hold the graph that holds this hook, a circle that nobody would collect.
+            return tensor.detach()
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield

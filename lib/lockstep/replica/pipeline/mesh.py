@@ -55,5 +55,7 @@ def mesh_of(job: Job, group: Group) -> Mesh:
     places = job.pipeline_ranks
     if places not in made:
         pipeline = group.split(group.rank // places)
-        made[places] = Mesh(pipeline, group.split(group.rank % places))
+        peers = group.split(group.rank % places)
+        peers.prepare_sums()
+        made[places] = Mesh(pipeline, peers)
     return made[places]

@@ -146,8 +146,9 @@ def _seen(layers: Sequence[nn.Module], images: Tensor, precision: str) -> list[_
         def note(tensor: Tensor, index: int = index) -> Tensor:
             owner = maker.setdefault(_address(tensor), index)
             if owner is not None:
-                saved[owner][_address(tensor)] = tensor
-            return tensor
+                saved[owner][_address(tensor)] = tensor.detach()
+            # Not the tensor itself: it may hold the graph that holds this hook, a circle that nobody would collect.
+            return tensor.detach()
 
         given, before = _tensors(x), [each._version for each in _tensors(x)]
         with saved_tensors_hooks(note, lambda tensor: tensor), _precision(images, precision):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import schedules as torch_schedules
 
@@ -35,6 +36,7 @@ class Recorder:
     While `listening`, those two note how long this rank was blocked; the stage says before what it asks for.
     """
 
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     actions: list[Done] = field(default_factory=list)
     _asked: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # of the tensors that are to be moved
     _posted: list[tuple[list[Any], tuple[int, int, str]]] = field(default_factory=list)
@@ -44,9 +46,15 @@ class Recorder:
 
     @contextlib.contextmanager
     def timing(self, stage: int, micro_batch: int, action: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began = self.now()
         yield
-        self.actions.append(Done(stage, micro_batch, action, began, time.perf_counter()))
+        self.actions.append(Done(stage, micro_batch, action, began, self.now()))
+
+    def now(self) -> float:
+        """Seconds; a GPU has done what it was told by then."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
 
     def asks(self, stage: int, micro_batch: int, action: str, operations: Iterable[dist.P2POp]) -> None:
         """The next messages are for this micro-batch."""

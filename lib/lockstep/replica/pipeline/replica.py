@@ -59,7 +59,8 @@ class PipelineReplica(TorchReplica):
         self.sharers, self.reads_images = built.mesh.pipeline, 0 in built.modules
         self.keys = keys  # of the whole model's dropout layers, numbered as the sequential model's
         self.share, self.micro_batches = job.global_batch_size // job.replicas, job.micro_batches
-        self.recorder, self.idle_seconds = Recorder(), 0.0
+        self.recorder, self.idle_seconds = Recorder(place), 0.0
+        self._loss_seconds, self.images_bytes = 0.0, 0
         self.rise = Rise() if job.experiment == MEMORY_EXPERIMENT else None
         group = group_of(built.mesh, device)
         self.stages = [
@@ -98,23 +99,24 @@ class PipelineReplica(TorchReplica):
         self._cleared = False
 
     def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
-        began = time.perf_counter()
         reset_peak_rss()
         self.recorder.clear()
-        # Nobody waits longer for it: the first stage, which begins, is also the last to end the step before.
-        self.mesh.pipeline.barrier()
         losses: list[Tensor] = []
         images, target = self._prepare(batch, weights)
         self._begin()
+        began = self.recorder.now()
+        # So that a step has one beginning, and its idle time is the bubble. As a rule it costs nothing: the first
+        # stage, which begins, is the last to end its backward passes; with long updates elsewhere it waits for those.
+        self.mesh.pipeline.barrier()
         with self.recorder.listening(), self.rise.measuring() if self.rise else contextlib.nullcontext():
             if self.reads_images:
                 self.schedule.step(images, target=target, losses=losses, return_outputs=False)
             else:
                 self.schedule.step(target=target, losses=losses, return_outputs=False)
+        self._account(self.recorder.now() - began)
         if on_ready is not None:
             for part in reversed(range(len(self.parts))):
                 on_ready(part)
-        self._account(time.perf_counter() - began)
         return float(sum(float(loss.detach()) for loss in losses))
 
     def _prepare(self, batch: Batch, weights: np.ndarray) -> tuple[Tensor, Tensor | None]:
@@ -132,6 +134,7 @@ class PipelineReplica(TorchReplica):
             given = torch.from_numpy(batch.images)
             images = torch.cat([given, torch.zeros(missing, *given.shape[1:])]) if missing else given
             images = images.to(self.device).contiguous(memory_format=self.memory_format)
+            self.images_bytes = images.nbytes
         if not self.stages[-1].is_last:
             return images, None
         rows = np.stack([batch.labels.astype(np.float64), np.asarray(weights, np.float64)], axis=1)
@@ -139,13 +142,17 @@ class PipelineReplica(TorchReplica):
 
     def _weighted_loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Of one micro-batch: the sum over its samples of weight x loss."""
-        return (self.loss(output, target[:, 0].long()) * target[:, 1].float()).sum()
+        began = self.recorder.now()
+        total = (self.loss(output, target[:, 0].long()) * target[:, 1].float()).sum()
+        self._loss_seconds += self.recorder.now() - began
+        return total
 
     def _account(self, elapsed: float) -> None:
-        self.forward_seconds += self.recorder.seconds("forward")
+        self.forward_seconds += self.recorder.seconds("forward") + self._loss_seconds
         self.backward_seconds += self.recorder.seconds(*KINDS[1:])
         # All that is neither: waiting for an activation, a gradient, or for the others to begin.
-        self.idle_seconds += elapsed - self.recorder.seconds(*KINDS)
+        self.idle_seconds += elapsed - self.recorder.seconds(*KINDS) - self._loss_seconds
+        self._loss_seconds = 0.0
 
     def stepped(self, exchange_seconds: float, update_seconds: float) -> None:
         ended = time.perf_counter()
@@ -177,7 +184,7 @@ class PipelineReplica(TorchReplica):
             if index in own:
                 output = own[index].submod(output)
                 if goal != source:
-                    pipeline.send(output.cpu(), goal, f"predict {index}")
+                    pipeline.send(output.float().cpu(), goal, f"predict {index}")
             if goal != source and pipeline.rank == goal:
                 output = pipeline.receive(source, f"predict {index}")[1].to(self.device)
         scores = allgather_object(pipeline, output.float().cpu().numpy() if count - 1 in own else None)

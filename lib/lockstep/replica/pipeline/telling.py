@@ -53,6 +53,7 @@ def _peak_bytes(replica: PipelineReplica, held_bytes: int) -> float:
     if replica.rise is None:
         return math.nan
     standing = replica.parameters.nbytes + replica.buffers.nbytes + held_bytes + _received_bytes(replica)
+    standing += replica.images_bytes
     if replica.bound_gradients is not None:
         standing += replica.bound_gradients.nbytes
     return standing + replica.rise.most_bytes
