@@ -23,8 +23,11 @@ from lockstep.data.sources import Arrays, ImageData
 from lockstep.job import Job, JobError
 from lockstep.launch import LAUNCHERS, usable_cores
 from lockstep.loop import Site, Trace
-from lockstep.options import OF_PIPELINES, READ_BY
+from lockstep.options import OF_PIPELINES, READ_BY, at_least
 from lockstep.peers import PEERS
+from lockstep.pipelines import partition
+from lockstep.replica.pipeline.cut import CutError, flatten
+from lockstep.replica.pipeline.profile import counted
 from lockstep.replica.torch import Loss, cross_entropy, load_flat
 from lockstep.sync import SYNCS
 from lockstep.usecases import PAPER_SGD, UseCase
@@ -73,9 +76,9 @@ def train(
     `options` are what the sync reads (`lockstep.options.READ_BY`): bucket="layer", overlap=True, compression="topk",
     density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for `parameter_server`. A
     warning says when they make the parameters others than one worker would reach. For a model that is an
-    `nn.Sequential` also model_parallel="pipeline" with stages=2, micro_batches=4, schedule="1f1b",
-    partition="balanced" (`lockstep.options.OF_PIPELINES`), with sync="local" for one copy of it and "allreduce" for
-    workers = copies x stages.
+    `nn.Sequential` also model_parallel="pipeline" with stages (as many as workers: one copy of the model, else
+    workers = copies x stages), micro_batches (4), schedule ("1f1b") and partition ("balanced"); see
+    `lockstep.options.OF_PIPELINES`.
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -99,6 +102,8 @@ def train(
         raise JobError(f"unknown option(s) {unknown}; there are: {', '.join(known_options)}")
     if sync == "parameter_server":
         options = {"policy": "wait_for_all"} | options
+    if options.get("model_parallel") == "pipeline":
+        sync, options = _pipelined(sync, workers, options)
     train_data, test_data = _halves(data, test, strict)
     case = UseCase("own", model_factory, optimiser, loss, train=train_data, test=test_data)
     per_epoch = -(-len(train_data) // max(global_batch_size, 1))
@@ -109,6 +114,8 @@ def train(
         per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
         steps=per_epoch * epochs, warmup_steps=0, seed=seed, **options,
     )  # fmt: skip
+    if job.model_parallel == "pipeline":
+        _check_stages(model_factory(), job.stages)
     if resume:
         # A peer's workers run under `local`, and say so in the checkpoint.
         checkpoints.read_for(str(checkpoint), job.with_(sync="local") if sync in PEERS else job)
@@ -129,6 +136,24 @@ def train(
         model = model_factory()
     load_flat(model, final["parameters"], final["buffers"])
     return _trained(model.eval(), traces, job.workers)
+
+
+def _pipelined(sync: str, workers: int, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Sync and options with what a reader left out. Raises JobError for values that are no numbers."""
+    per_rank, schedule = options.get("stages_per_rank", 1), options.get("schedule", "1f1b")
+    at_least("stages_per_rank", per_rank, 1)
+    defaults = {"stages": workers * per_rank, "schedule": schedule, "partition": "balanced"}
+    chosen = defaults | {"micro_batches": 1 if schedule == "naive" else max(4, workers)} | options
+    at_least("stages", chosen["stages"], 1)
+    return ("local" if workers == chosen["stages"] // per_rank else sync), chosen
+
+
+def _check_stages(model: nn.Module, stages: int) -> None:
+    """Raises JobError for a model that can't be cut into so many."""
+    try:
+        partition.equal_layers(counted(flatten(model)), stages)
+    except (CutError, partition.PartitionError) as error:
+        raise JobError(str(error)) from error
 
 
 def _trained(model: nn.Module, traces: list[Trace], workers: int) -> Trained:

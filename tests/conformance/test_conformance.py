@@ -179,6 +179,18 @@ def test_running_statistics_are_the_mean_over_workers(
     assert teams.of(launcher, 2).call(_averaged) == [[1.0, 1.0], [1.0, 1.0]]
 
 
+def test_large_running_statistics_beside_a_server(teams: Teams, tmp_path: Path) -> None:
+    """Seen: workers made a torch group to sum them, which all ranks must join, and the server was serving."""
+    model = functools.partial(_wide, 20_000)
+    this = job("processes", "parameter_server-1-server", 2, steps=2)
+    teams.run(this, tiny.case(model=model), tmp_path / "c")
+    assert checkpoint.read(str(tmp_path / "c"))["buffers"].numel() == 40_000
+
+
+def _wide(features: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(126, features), nn.BatchNorm1d(features), nn.Linear(features, 3))
+
+
 def _averaged(group: Group) -> list[float]:
     replica = TorchReplica(nn.Sequential(nn.Flatten(), nn.Linear(2, 2), nn.BatchNorm1d(1, affine=False)))
     replica.buffers.fill_(2.0 * group.rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.launch import WorkerFailed
 from lockstep.loop import Site, run_job
+from lockstep.measure.experiments import EXPERIMENTS
+from lockstep.replica.pipeline import PipelineReplica
 from lockstep.strategies import STRATEGIES
 from together import TOLERANCE, Teams, alone, small_job
 
@@ -125,6 +128,14 @@ def test_resume_reaches_the_unbroken_runs_parameters_exactly(teams: Teams, varia
     assert torch.equal(resumed, unbroken)
 
 
+def test_a_checkpoint_of_another_partition_is_refused(teams: Teams, tmp_path: Path) -> None:
+    """Its cuts are kept: the record would name a rule by which the model was not cut."""
+    case = tiny.case(model=tiny.deep_net)
+    teams.together(staged("1f1b"), case, tmp_path / "c")
+    with pytest.raises(WorkerFailed, match=r"written with partition='equal_layers', this run has 'equal_parameters'"):
+        teams.together(staged("equal_parameters"), case, tmp_path / "c", resume=True)
+
+
 def test_a_checkpoint_of_other_stages_is_refused(teams: Teams, tmp_path: Path) -> None:
     case = tiny.case(model=tiny.deep_net)
     teams.together(staged("1f1b"), case, tmp_path / "c")
@@ -210,6 +221,56 @@ def test_memory_is_counted_where_asked_for(teams: Teams) -> None:
             counted = float(row["peak_bytes"])
             assert (counted > float(row["parameter_bytes"]) / 3) == (experiment == "stage_memory")
             assert float(row["rss_bytes"]) > 1e6
+
+
+def test_a_micro_batch_holds_its_own_images_only(teams: Teams) -> None:
+    """Seen: torch gives each micro-batch a view of the whole batch, which was counted once for each of them."""
+    counted = []
+    for size in (8, 16):
+        this = staged("gpipe", micro_batches=size // 2, global_batch_size=size)
+        rows = teams.run(this, tiny.case(model=tiny.deep_net))[0].tables["stages"]
+        counted.append([row["activation_bytes"] for row in rows])
+    assert counted[0] == counted[1], "two samples in each micro-batch, whatever the batch"
+
+
+@EVERY
+def test_a_run_gives_its_memory_back(teams: Teams, variant: str) -> None:
+    """Seen: hooks on saved tensors returned them as they were, and their graph, with all it held, stayed."""
+    this = staged(variant, steps=2)
+    for _ in range(2):
+        teams.run(this, tiny.case(model=tiny.deep_net))
+    left = teams.of("processes", this.ranks).call(_left_over)
+    teams.run(this, tiny.case(model=tiny.deep_net))
+    assert teams.of("processes", this.ranks).call(_left_over) == left
+    assert all(replicas == 0 for replicas, _ in left)
+
+
+@pytest.mark.parametrize("experiment", ["layers", "stage_times"])
+def test_measuring_gives_its_memory_back(teams: Teams, experiment: str) -> None:
+    this = staged("1f1b", experiment=experiment, steps=1, warmup_steps=1)
+    function, site = EXPERIMENTS[experiment], Site(use_case=tiny.case(model=tiny.deep_net))
+    team = teams.of("processes", 2)
+    team.run(this, site, function)
+    left = team.call(_left_over)
+    team.run(this, site, function)
+    assert team.call(_left_over) == left
+
+
+def _left_over(group: Group) -> tuple[int, int]:
+    """Replicas of earlier calls in this process, and bytes of tensors."""
+    del group
+    gc.collect()
+    tensors = [each for each in gc.get_objects() if isinstance(each, torch.Tensor) and not each.is_meta]
+    replicas = sum(isinstance(each, PipelineReplica) for each in gc.get_objects())
+    return replicas, sum(each.numel() * each.element_size() for each in tensors)
+
+
+def test_evaluation_in_bfloat16(teams: Teams, tmp_path: Path) -> None:
+    """Seen: activations between stages are bfloat16 then, which numpy does not know."""
+    case = tiny.case(model=tiny.deep_net)
+    traces = teams.run(staged("1f1b", precision="bfloat16", steps=2), case, tmp_path / "c", evaluate=True)
+    assert 0 <= traces[0].scores["test_accuracy"] <= 1
+    assert traces[0].scores == traces[1].scores
 
 
 def test_jobs_of_a_warm_team_leave_no_connections_behind(teams: Teams) -> None:

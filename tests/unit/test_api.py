@@ -71,6 +71,9 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"seed": -1}, "seed=-1 is not possible"),
         ({"buckets": "layer"}, "unknown option(s) ['buckets']; there are: bucket, overlap, transport, exchange_every"),
         ({"bucket": "layer"}, "bucket='layer' does nothing with sync='shared_memory'; only allreduce reads it"),
+        ({"model_parallel": "pipeline", "stages": "2"}, "stages='2' is not possible"),
+        ({"model_parallel": "pipeline", "stages_per_rank": 0}, "stages_per_rank=0 is not possible"),
+        ({"model_parallel": "pipeline", "workers": 9, "global_batch_size": 36}, "stages=9 for a model with"),
         ({"sync": "parameter_server", "servers": 2}, "shards=1 on servers=2: each server has one"),
     ],
 )

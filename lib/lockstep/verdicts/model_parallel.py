@@ -137,9 +137,8 @@ def no_gradient_sync(claim: Claim, records: pd.DataFrame, resources: pd.DataFram
         shares = (100 * per_round(records, ours, "exchange_seconds") / step).dropna()
         idle = (100 * per_round(records, ours, "idle_seconds") / step).dropna()
         enough(min(len(shares), len(idle)))
-        return below(
-            interval_of(shares), EXCHANGE_PERCENT, "%", f"of a step in exchange; {interval_of(idle)} % waiting"
-        )
+        told = f"of a step in exchange: one replica has nobody to exchange with; {interval_of(idle)} % waiting"
+        return below(interval_of(shares), EXCHANGE_PERCENT, "%", told)
 
     return each(claim, one)
 
