@@ -241,7 +241,7 @@ def test_a_run_gives_its_memory_back(teams: Teams, variant: str) -> None:
         teams.run(this, tiny.case(model=tiny.deep_net))
     left = teams.of("processes", this.ranks).call(_left_over)
     teams.run(this, tiny.case(model=tiny.deep_net))
-    assert teams.of("processes", this.ranks).call(_left_over) == left
+    _assert_no_more(teams.of("processes", this.ranks).call(_left_over), left)
     assert all(replicas == 0 for replicas, _ in left)
 
 
@@ -253,7 +253,13 @@ def test_measuring_gives_its_memory_back(teams: Teams, experiment: str) -> None:
     team.run(this, site, function)
     left = team.call(_left_over)
     team.run(this, site, function)
-    assert team.call(_left_over) == left
+    _assert_no_more(team.call(_left_over), left)
+
+
+def _assert_no_more(now: list[tuple[int, int]], before: list[tuple[int, int]]) -> None:
+    """A last message may be some bytes longer; a replica's parameters alone are 1,146 x 4 bytes."""
+    for (replicas, held), (replicas_before, held_before) in zip(now, before, strict=True):
+        assert replicas == replicas_before and held < held_before + 200
 
 
 def _left_over(group: Group) -> tuple[int, int]:

@@ -5,6 +5,7 @@ What was measured is filled, what was predicted is dotted, and a bound that was 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from lockstep.figures.style import (
 )
 
 _KINDS = {"data": (0, "data parallel"), "model": (1, "model parallel"), "hybrid": (2, "hybrid: stages x replicas")}
+_ROOM = 0.08  # of an axis, that the name of a line needs
 
 
 def stage_memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -116,8 +118,9 @@ def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
         axes = figure.subplots(len(use_cases), len(counts), squeeze=False, sharex=True, sharey="row")
         figure.suptitle(f"{title}\n(all of it predicted; {_batches(table)}, a core of its own for each rank)")
         for across, name in zip(axes, use_cases, strict=True):
+            own = table[table["use_case"] == name]
             for axis, ranks in zip(across, counts, strict=True):
-                _map_panel(axis, table[(table["use_case"] == name) & (table["ranks"] == ranks)])
+                _map_panel(axis, own[own["ranks"] == ranks], float(own["predicted_speedup"].max()))
                 axis.set_title(f"{name}, {ranks} ranks", loc="left", fontsize=9)
             across[0].set_ylabel("predicted speedup over one device")
             across[0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
@@ -132,11 +135,14 @@ def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-def _map_panel(axis: Axes, own: pd.DataFrame) -> None:
+def _map_panel(axis: Axes, own: pd.DataFrame, top: float) -> None:
     speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
-    for kind, (index, _) in _KINDS.items():
-        if kind in speeds:
-            axis.plot(speeds.index, speeds[kind], color=PALETTE[index], linewidth=2, **SIMULATED)
+    told = [kind for kind in _KINDS if kind in speeds]
+    for kind in told:
+        axis.plot(speeds.index, speeds[kind], color=PALETTE[_KINDS[kind][0]], linewidth=2, **SIMULATED)
+    ends = sorted(float(speeds[kind].iloc[-1]) for kind in told)
+    if all(after - before > _ROOM * top for before, after in pairwise(ends)):  # else names would lie on each other
+        for kind in told:
             last = (speeds.index[-1], speeds[kind].iloc[-1])
             axis.annotate(kind, last, xytext=(0, 2), textcoords="offset points", ha="right", va="bottom", fontsize=7)
     if "hybrid" in speeds:
