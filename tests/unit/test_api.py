@@ -48,6 +48,9 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.launch.team.Team.start", start)
 
 
+NINE_STAGES = {"model_parallel": "pipeline", "launcher": "processes", "workers": 9, "global_batch_size": 36}
+
+
 @pytest.mark.usefixtures("no_workers")
 @pytest.mark.parametrize(
     ("wrong", "message"),
@@ -73,7 +76,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"bucket": "layer"}, "bucket='layer' does nothing with sync='shared_memory'; only allreduce reads it"),
         ({"model_parallel": "pipeline", "stages": "2"}, "stages='2' is not possible"),
         ({"model_parallel": "pipeline", "stages_per_rank": 0}, "stages_per_rank=0 is not possible"),
-        ({"model_parallel": "pipeline", "workers": 9, "global_batch_size": 36}, "stages=9 for a model with"),
+        (NINE_STAGES, "stages=9 for a model with"),
         ({"sync": "parameter_server", "servers": 2}, "shards=1 on servers=2: each server has one"),
     ],
 )
