@@ -205,6 +205,16 @@ def test_other_syncs_give_the_same_model(here: str, alone: Trained, options: dic
     assert len(got.traces) == 2 + options.get("servers", 0)
 
 
+@pytest.mark.parametrize("options", [{}, {"schedule": "naive"}, {"workers": 4, "stages": 2}], ids=str)
+def test_a_model_in_stages_is_the_same_model(alone: Trained, options: dict[str, Any]) -> None:
+    with warnings.catch_warnings(action="ignore"):  # more ranks than cores
+        asked = {"workers": 2, "launcher": "processes", "epochs": 2, "test": TEST, "model_parallel": "pipeline"}
+        got = train(**(asked | options))
+    assert (flat(alone) - flat(got)).abs().max() < 3e-7
+    assert got.losses == pytest.approx(alone.losses, rel=1e-5)
+    assert got.scores == alone.scores
+
+
 def test_a_model_that_workers_do_not_share_is_their_mean(here: str) -> None:
     """One epoch of five steps, averaged every four: the scores are those of the model that comes back."""
     with warnings.catch_warnings(action="ignore"):  # not synchronous SGD
