@@ -45,7 +45,8 @@ class Mesh:
         return list(range(self.place, count, self.places))
 
 
-# A warm team runs many jobs with the same group: its parts, and their connections, are made once.
+# A warm team runs many jobs with the same group: its parts, and their connections, are made once and kept as long as
+# the process, since a part holds its whole.
 _MADE: weakref.WeakKeyDictionary[Group, dict[int, Mesh]] = weakref.WeakKeyDictionary()
 
 
