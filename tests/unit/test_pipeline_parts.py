@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +15,13 @@ from torch.distributed.pipelining import schedules as torch_schedules
 import tiny
 from lockstep.data.loader import Loader
 from lockstep.groups.threads import ThreadGroup
+from lockstep.job import Job
+from lockstep.pipelines.partition import LayerCost
+from lockstep.replica.pipeline import building
+from lockstep.replica.pipeline.cut import check_cuts, flatten
 from lockstep.replica.pipeline.memory import Held, Rise, peak_rss_bytes, reset_peak_rss
 from lockstep.replica.pipeline.mesh import Mesh
+from lockstep.replica.pipeline.profile import counted
 from lockstep.replica.pipeline.recording import Recorder
 from lockstep.replica.pipeline.stage import Layers
 
@@ -32,6 +39,37 @@ MEBIBYTE = 1 << 20
 def test_stages_are_dealt_out(schedule: str, stages: int, expected: list[list[int]]) -> None:
     group = ThreadGroup.of(1)[0]
     assert [Mesh(rank, group).stages(stages, schedule) for rank in ThreadGroup.of(2)] == expected
+
+
+def test_cuts_found_for_a_model_are_not_used_for_another_that_cannot_be_cut_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bug: a warm team that had trained with dropout reused the cut after it for dropout of 0, a view's other name."""
+
+    def costs(layers: list[nn.Module], *_: Any, **__: Any) -> list[LayerCost]:
+        seconds = [0.0] * len(layers)
+        seconds[5] = seconds[6] = 1.0  # the Dropout and the Linear after it: best cut between them, if that is possible
+        return [replace(cost, seconds=each) for cost, each in zip(counted(layers), seconds, strict=True)]
+
+    monkeypatch.setattr(building, "profile", costs)
+    monkeypatch.setattr(building, "_FOUND", {})
+    job = Job(
+        "tiny",
+        workers=2,
+        launcher="processes",
+        model_parallel="pipeline",
+        stages=2,
+        schedule="1f1b",
+        micro_batches=4,
+        partition="balanced",
+        global_batch_size=8,
+    )
+    cuts = {}
+    for p in (0.3, 0.0):
+        case = tiny.case(model=functools.partial(tiny.deep_net, p))
+        cuts[p] = building.agree_on_cuts(case, job, ThreadGroup.of(1)[0], (3, 7, 6))
+        check_cuts(flatten(case.model()), cuts[p])
+    assert cuts[0.3] == [0, 6] and cuts[0.0] != [0, 6]
 
 
 def test_actions_are_timed_in_order() -> None:

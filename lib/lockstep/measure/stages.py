@@ -35,6 +35,8 @@ Rows = list[dict[str, float | str]]
 
 # Small, so that many updates with the same gradient change the parameters little.
 _GRADIENT = 1e-6
+# The first update makes the optimiser's state, so memory has its lasting shape only from the second turn on.
+_WARMUP_TURNS = 2
 
 
 def run_layers(job: Job, group: Group, site: Site | None = None) -> Trace:
@@ -93,7 +95,7 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
     device = torch.device(f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device)
     rank = _Rank(job, case, [_Alone(job, case, built, index, module, device) for index, module in own])
     turn_seconds = 0.0
-    for _ in range(max(job.warmup_steps, 1)):
+    for _ in range(max(job.warmup_steps, _WARMUP_TURNS)):
         turn_seconds = rank.turn()
     rank.forget()
     # A rank with short stages takes more turns: the others are to be measured beside one that computes, to the end.

@@ -34,6 +34,9 @@ class KeyedDropout(nn.Module):
         super().__init__()
         self.p, self.keys, self.stream, self.first = p, keys, stream, first
 
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
             return x

@@ -16,7 +16,7 @@ from lockstep.job import Job
 from lockstep.pipelines import partition
 from lockstep.pipelines.order import in_flight, order
 from lockstep.replica.dropout import SampleKeys, key_dropout
-from lockstep.replica.pipeline.cut import check_cuts, flatten, stage_module
+from lockstep.replica.pipeline.cut import check_cuts, flatten, stage_module, uncuttable
 from lockstep.replica.pipeline.mesh import Mesh, mesh_of
 from lockstep.replica.pipeline.profile import counted, profile
 from lockstep.replica.torch import MEMORY_FORMATS
@@ -113,7 +113,9 @@ def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
     size = micro_batch_size(job)
     asked = (job.stages, job.stages_per_rank, job.stage_memory_bytes, job.schedule, job.micro_batches, job.activations)
     where = (job.device, job.precision, job.memory_format, torch.get_num_threads())
-    key = (str(layers), tuple(map(_numbers, layers)), size, image_shape, *where, *asked)
+    # A layer's name need not say all: one that drops nothing can't end a stage where one that drops can.
+    model = (str(layers), tuple(map(_numbers, layers)), tuple(uncuttable(layers)))
+    key = (*model, size, image_shape, *where, *asked)
     if key not in _FOUND:
         keys.sample_ids = torch.arange(size).numpy()
         images = torch.randn(size, *image_shape, generator=torch.Generator().manual_seed(job.seed)).to(job.device)
