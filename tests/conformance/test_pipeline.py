@@ -223,6 +223,18 @@ def test_memory_is_counted_where_asked_for(teams: Teams) -> None:
             assert float(row["rss_bytes"]) > 1e6
 
 
+def test_what_a_rank_needs_besides_is_known(teams: Teams) -> None:
+    this = staged("1f1b", experiment="stage_memory", steps=1, warmup_steps=1, global_batch_size=8)
+    first, second = sorted(
+        teams.run(this, tiny.case(model=tiny.deep_net))[0].tables["stages"], key=lambda row: float(row["stage"])
+    )
+    image, cut = 4 * 2 * 3 * 7 * 6, 4 * 2 * 7  # bytes of two samples; three layers with parameters in each stage
+    outputs, weights = (4 * 2 * 5 * 5 * 4, 4 * 2 * 6), (4 * 48 * 7, 4 * 7 * 6)  # the largest of each stage
+    ahead = (4 - int(first["in_flight"]), 4 - int(second["in_flight"]))
+    assert first["working_bytes"] == ahead[0] * image + 4 * cut + 2 * outputs[0] + weights[0]
+    assert second["working_bytes"] == ahead[1] * cut + 2 * outputs[1] + weights[1]
+
+
 def test_a_micro_batch_holds_its_own_images_only(teams: Teams) -> None:
     """Seen: torch gives each micro-batch a view of the whole batch, which was counted once for each of them."""
     counted = []

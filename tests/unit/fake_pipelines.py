@@ -35,6 +35,7 @@ SEND, UPDATE = 1e-3, 1e-2  # seconds: of an activation, and of every rank
 ERROR = {"naive_pipeline": 1.02, "gpipe": 1.04, "1f1b": 1.05, "interleaved_1f1b": 1.06, "zero_bubble": 1.08}
 """Measured over predicted step."""
 PEAK = 0.9  # of its bound
+WORKING = 500  # bytes of a rank besides
 MICRO_BATCHES = (2, 4, 8)
 BATCH = 64
 
@@ -279,7 +280,7 @@ def _stage_rows(job: Job, pace: float) -> list[dict[str, Any]]:
         row |= {"parameters": own, "forward_seconds": seconds, "backward_seconds": 2 * seconds}
         row |= {"idle_seconds": step.idle_seconds[rank] * factor, "update_seconds": UPDATE, "exchange_seconds": 0.0}
         row |= {"step_seconds": step.step_seconds * factor, "in_flight": flying, "parameter_bytes": 12 * own}
-        row |= {"activation_bytes": 1000 * size, "peak_bytes": None, "rss_bytes": 1e9}
+        row |= {"activation_bytes": 1000 * size, "working_bytes": WORKING, "peak_bytes": None, "rss_bytes": 1e9}
         rows.append(_cell(job) | row)
     for row in rows if job.experiment == "stage_memory" else ():  # of the rank: the same on each of its stages
         same = [each for each in rows if each["rank"] == row["rank"]]
@@ -298,7 +299,13 @@ def _busy(use_case: str, number: int) -> list[dict[str, Any]]:
             first, end = spans(job)[stage]
             row = {"rank": stage, "replica": 0, "stage": stage, "first_layer": first, "last_layer": end - 1}
             row |= {"parameters": 1, "forward_seconds": busy / 3, "backward_seconds": 2 * busy / 3, "in_flight": 1}
-            row |= {"parameter_bytes": 100, "activation_bytes": 100, "peak_bytes": None, "rss_bytes": 1e9}
+            row |= {
+                "parameter_bytes": 100,
+                "activation_bytes": 100,
+                "working_bytes": 0,
+                "peak_bytes": None,
+                "rss_bytes": 1e9,
+            }
             rows.append(_cell(job) | row)
     return rows
 

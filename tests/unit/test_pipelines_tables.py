@@ -19,6 +19,7 @@ from fake_pipelines import (
     PEAK,
     SLOWEST,
     SPEEDUP,
+    WORKING,
     layers,
     pipelines,
     prediction,
@@ -115,7 +116,9 @@ def test_a_rank_holds_its_parameters_and_what_is_in_flight(traced: Tables) -> No
     for rank, in_flight in enumerate((2, 1)):  # 1F1B holds no more than stages from there on
         row = own.loc[("1f1b", rank)]
         assert row["share"] == pytest.approx(half[rank] / PARAMETERS) and row["in_flight"] == in_flight
-        assert row["bound_bytes"] == 12 * half[rank] + in_flight * 1000 * BATCH / 4
+        bound = 12 * half[rank] + in_flight * 1000 * BATCH / 4
+        assert (row["bound_bytes"], row["working_bytes"]) == (bound, WORKING)
+        assert row["of_all"] == pytest.approx(PEAK * bound / (bound + WORKING))
     assert own.loc[("gpipe", 0), "in_flight"] == 4, "all of them"
     assert table["ratio"].tolist() == pytest.approx([PEAK] * (2 * 6 + 4))
     assert set(table["experiment"]) == {"stage_memory"}, "elsewhere tensors are not counted"

@@ -128,8 +128,9 @@ def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
 
     Columns: TABLE_CELL, rank, parameters (count), share (of the model's), parameter_bytes (parameters, gradients and
     optimiser state), in_flight (of its first stage), activation_bytes (of all micro-batches in flight), bound_bytes
-    (their sum), peak_bytes (measured), ratio, low, high (peak / bound, per round), rss_bytes, rounds, pipeline_ranks.
-    Medians, bytes.
+    (their sum), working_bytes (besides: buffers of micro-batches not in flight, and what a backward pass takes for a
+    moment), peak_bytes (measured), ratio, low, high (peak / bound, per round), of_all (peak / bound and working bytes),
+    rss_bytes, rounds, pipeline_ranks. Medians, bytes.
     """
     table = []
     for cell, rows in table_cells(stages[stages["experiment"] == STAGE_MEMORY] if len(stages) else stages):
@@ -137,7 +138,7 @@ def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
         whole = held[held["replica"] == 0].groupby("round")["parameters"].sum().median()
         for rank, own in held[held["replica"] == 0].groupby("rank"):
             sums = own.groupby("round")[["parameters", "parameter_bytes", "held"]].sum()
-            once = own.groupby("round")[["in_flight", "peak_bytes", "rss_bytes"]].first()
+            once = own.groupby("round")[["in_flight", "working_bytes", "peak_bytes", "rss_bytes"]].first()
             bound = sums["parameter_bytes"] + sums["held"]
             known = (once["peak_bytes"] / bound).dropna()
             ratio = interval_of(known) if len(known) else None
@@ -146,6 +147,8 @@ def memory_table(stages: pd.DataFrame) -> pd.DataFrame:
             row |= {"in_flight": int(once["in_flight"].median()), "activation_bytes": sums["held"].median()}
             row |= {"bound_bytes": bound.median(), "peak_bytes": median_or_nan(once["peak_bytes"])}
             row |= {"pipeline_ranks": cell["stages"] // cell["stages_per_rank"]}
+            working = once["working_bytes"]
+            row |= {"working_bytes": working.median(), "of_all": median_or_nan(once["peak_bytes"] / (bound + working))}
             row |= ratio_columns(ratio, "ratio") | {"rss_bytes": median_or_nan(once["rss_bytes"])}
             table.append(cell | row | {"rounds": ratio.rounds if ratio else 0})
     return pd.DataFrame(table)

@@ -120,6 +120,7 @@ def _worst_memory(records: pd.DataFrame, tables: Tables) -> Reading:
         return lacking(_rows_of(records, STAGE_MEMORY), "no peak memory of a stage was stored")
     worst = known.loc[known["ratio"].idxmax()]
     told = f"the worst of {len(known)}: rank {worst['rank']}, {worst['use_case']}, {_cell(worst)}"
+    told += f"; with what a backward pass takes for a moment at most {known['of_all'].max():.2f}"
     return Reading(_ratio(worst), reason=told)
 
 

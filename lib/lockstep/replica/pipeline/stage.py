@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from lockstep.replica.dropout import SampleKeys
@@ -55,9 +56,10 @@ class TimedStage(PipelineStage):
         keys: SampleKeys,
     ) -> None:
         super().__init__(layers, index, count, layers.device, input_args=shapes[0], output_args=shapes[1], group=group)
-        self.recorder, self.keys = recorder, keys
+        self.layers, self.recorder, self.keys = layers.layers, recorder, keys
         self.sample_ids: Sequence[np.ndarray] = ()  # of each micro-batch
         self.activation_bytes = 0  # held for one micro-batch's backward pass; known after the first
+        self.output_bytes: list[int] = []  # of each layer, of one micro-batch; known then, too
 
     def forward_one_chunk(self, fwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
         self.keys.sample_ids = self.sample_ids[fwd_chunk_id]
@@ -68,13 +70,19 @@ class TimedStage(PipelineStage):
 
     def _measured(self, fwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
         held = Held(self.submod)
+        hooks = [layer.register_forward_hook(self._note_output) for layer in self.layers]
         with self.recorder.timing(self.stage_index, fwd_chunk_id, "forward"), held.saving():
             output = super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
+        for hook in hooks:
+            hook.remove()
         outputs, inputs = self.fwd_cache[fwd_chunk_id]
         for tensor in (*outputs, *inputs):
             held.add(tensor)
         self.activation_bytes = held.bytes
         return output
+
+    def _note_output(self, _layer: nn.Module, _given: Any, output: Any) -> None:
+        self.output_bytes.append(sum(each.nbytes for each in tree_leaves(output) if isinstance(each, Tensor)))
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False

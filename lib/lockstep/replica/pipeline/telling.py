@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -12,6 +13,7 @@ from lockstep.replica.pipeline.memory import peak_rss_bytes
 
 if TYPE_CHECKING:
     from lockstep.replica.pipeline.replica import PipelineReplica
+    from lockstep.replica.pipeline.stage import TimedStage
 
 Rows = list[dict[str, float | str]]
 BACKWARD = KINDS[1:]
@@ -41,6 +43,7 @@ def stage_rows(replica: PipelineReplica, held_bytes: int) -> Rows:
                 "in_flight": held.get(index, 0),
                 "parameter_bytes": 2 * 4 * count + held_bytes * count / replica.length,
                 "activation_bytes": stage.activation_bytes,
+                "working_bytes": _working_bytes(replica, held),
                 "peak_bytes": _peak_bytes(replica, held_bytes),
                 "rss_bytes": rss,
             }
@@ -57,6 +60,24 @@ def _peak_bytes(replica: PipelineReplica, held_bytes: int) -> float:
     if replica.bound_gradients is not None:
         standing += replica.bound_gradients.nbytes
     return standing + replica.rise.most_bytes
+
+
+def _working_bytes(replica: PipelineReplica, held: Mapping[int, int]) -> int:
+    """What a rank needs besides parameters and activations in flight: buffers that stand for all micro-batches, and
+    what one backward pass takes for a moment."""
+    inputs = {index: given.nbytes for index, (given, _) in replica.built.shapes.items()}
+    standing = _received_bytes(replica) + replica.images_bytes
+    standing -= sum(held.get(index, 0) * size for index, size in inputs.items())  # those are activations in flight
+    return max(standing, 0) + max(_momentary_bytes(replica, stage) for stage in replica.stages)
+
+
+def _momentary_bytes(replica: PipelineReplica, stage: TimedStage) -> int:
+    """Of one micro-batch's backward pass: the gradients of a layer's output and input, and of a parameter that has
+    one of the micro-batch before; where activations are recomputed, all of them."""
+    momentary = 2 * max(stage.output_bytes, default=0)
+    if len(stage.sample_ids) > 1 or replica.bound_gradients is not None:
+        momentary += max(parameter.nbytes for parameter in stage.submod.parameters())
+    return momentary + (sum(stage.output_bytes) if stage.submod.recomputed else 0)
 
 
 def _received_bytes(replica: PipelineReplica) -> int:
