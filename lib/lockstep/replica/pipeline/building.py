@@ -24,7 +24,7 @@ from lockstep.replica.torch import MEMORY_FORMATS
 if TYPE_CHECKING:
     from lockstep.usecases import UseCase
 
-PROFILE_REPEATS = 3
+PROFILE_REPEATS, PROFILE_WARMUP = 5, 2
 BYTES_PER_PARAMETER = 12.0
 """float32: itself, its gradient, and as much again for the state of an optimiser with momentum."""
 
@@ -121,7 +121,10 @@ def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
         images = torch.randn(size, *image_shape, generator=torch.Generator().manual_seed(job.seed)).to(job.device)
         images = images.contiguous(memory_format=MEMORY_FORMATS[job.memory_format])
         layers = [layer.to(job.device) for layer in layers]
-        costs = profile(layers, images, case.loss, PROFILE_REPEATS, precision=job.precision)
+        # The quickest: a team keeps to these cuts, and fresh memory had made a layer look several times as slow.
+        costs = profile(
+            layers, images, case.loss, PROFILE_REPEATS, warmup=PROFILE_WARMUP, precision=job.precision, typical=min
+        )
         _FOUND[key] = partition.balanced(costs, job.stages, _bound(job, images) if job.stage_memory_bytes else None)
     return _FOUND[key]
 

@@ -48,10 +48,11 @@ def profile(
     warmup: int = 1,
     accumulated: bool = True,
     precision: str = "float32",
+    typical: Callable[[Sequence[float]], float] = statistics.median,
 ) -> list[LayerCost]:
     """The cost of every layer for `images` [samples, channels, height, width], on their device and in their format.
 
-    Seconds are medians over `repeats`, after `warmup` repetitions that don't count. `loss(output, labels)`, one value
+    Seconds are the `typical` ones of `repeats`, after `warmup` repetitions that don't count. `loss(output, labels)`, one value
     per sample, belongs to the last layer; None: the backward pass starts from a random gradient. `accumulated`: add
     gradients of parameters to those of the micro-batch before, as every one but a step's first does. Layers whose
     output turns out to be more than one tensor are not `cuttable`.
@@ -73,11 +74,13 @@ def profile(
             chain.run()
             if repetition < warmup:
                 chain.forward, chain.backward = [[] for _ in layers], [[] for _ in layers]
-    return [_timed(*each) for each in zip(costs, chain.forward, chain.backward, strict=True)]
+    return [_timed(*each, typical) for each in zip(costs, chain.forward, chain.backward, strict=True)]
 
 
-def _timed(cost: LayerCost, forward: list[float], backward: list[float]) -> LayerCost:
-    there, back = statistics.median(forward), statistics.median(backward)
+def _timed(
+    cost: LayerCost, forward: list[float], backward: list[float], typical: Callable[[Sequence[float]], float]
+) -> LayerCost:
+    there, back = typical(forward), typical(backward)
     return replace(cost, seconds=there + back, forward_seconds=there, backward_seconds=back)
 
 
