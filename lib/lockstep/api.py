@@ -74,11 +74,12 @@ def train(
     sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
     can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
     `options` are what the sync reads (`lockstep.options.READ_BY`): bucket="layer", overlap=True, compression="topk",
-    density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for `parameter_server`. A
-    warning says when they make the parameters others than one worker would reach. For a model that is an
-    `nn.Sequential` also model_parallel="pipeline" with stages (as many as workers: one copy of the model, else
-    workers = copies x stages), micro_batches (4), schedule ("1f1b") and partition ("balanced"); see
-    `lockstep.options.OF_PIPELINES`.
+    density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for `parameter_server`.
+    launcher="spark" runs any of them in Spark's barrier mode; launcher="spark_driver" with sync="sparknet" leaves the
+    loop to Spark's driver (executor_data="rdd", opt_weight="mean" with exchange_every=10). A warning says when they
+    make the parameters others than one worker would reach. For a model that is an `nn.Sequential` also
+    model_parallel="pipeline" with stages (as many as workers: one copy of the model, else workers = copies x stages),
+    micro_batches (4), schedule ("1f1b") and partition ("balanced"); see `lockstep.options.OF_PIPELINES`.
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -102,6 +103,8 @@ def train(
         raise JobError(f"unknown option(s) {unknown}; there are: {', '.join(known_options)}")
     if sync == "parameter_server":
         options = {"policy": "wait_for_all"} | options
+    if sync == "sparknet":
+        options = {"executor_data": "files"} | options
     if options.get("model_parallel") == "pipeline":
         sync, options = _pipelined(sync, workers, options)
     train_data, test_data = _halves(data, test, strict)
@@ -117,8 +120,8 @@ def train(
     if job.model_parallel == "pipeline":
         _check_stages(model_factory(), job.stages)
     if resume:
-        # A peer's workers run under `local`, and say so in the checkpoint.
-        checkpoints.read_for(str(checkpoint), job.with_(sync="local") if sync in PEERS else job)
+        # DDP's workers run under `local`, and say so in the checkpoint.
+        checkpoints.read_for(str(checkpoint), job.with_(sync="local") if sync == "ddp" else job)
     for caution in job.cautions(len(usable_cores())):
         warnings.warn(caution, stacklevel=2)
     with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:

@@ -40,6 +40,7 @@ class Job:
     policy: str = "none"
     shards: int = 1  # ranks that each look after a slice of the parameters: the servers, or the first workers
     opt_weight: str = "none"  # none: workers send gradients | mean, best: they send weights (Algorithm 1)
+    executor_data: str = "none"  # of SparkNet: executors get images as a cached RDD (rdd) | read them as files (files)
     delays: str = "none"
     framework: str = "torch"
     device: str = "cpu"

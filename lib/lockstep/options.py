@@ -18,19 +18,22 @@ class JobError(ValueError):
 FIXED: dict[str, object] = {"delays": "none"}
 ONE_HOST = ("threads", "processes")
 """Launchers of one machine."""
+ON_SPARK = ("spark", "spark_driver")
+"""Launchers on a Spark cluster."""
 
 READ_BY: dict[str, tuple[str, ...]] = {
     "bucket": ("allreduce",),
     "overlap": ("allreduce",),
     "transport": ("allreduce",),
-    "exchange_every": ("local_sgd", "gossip", "parameter_server"),
-    "state_averaged": ("local_sgd",),
+    "exchange_every": ("local_sgd", "gossip", "parameter_server", "sparknet"),
+    "state_averaged": ("local_sgd", "sparknet"),
     "compression": ("allreduce", "parameter_server"),
     "density": ("allreduce", "parameter_server"),
     "policy": ("parameter_server",),
     "servers": ("parameter_server",),
     "shards": ("parameter_server",),
-    "opt_weight": ("parameter_server",),
+    "opt_weight": ("parameter_server", "sparknet"),
+    "executor_data": ("sparknet",),
 }
 """The syncs that read an option; with any other it must stand at its default."""
 
@@ -58,6 +61,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "partition": ("none", "balanced", "equal_layers", "equal_parameters"),
     "activations": ("kept", "recomputed"),
     "opt_weight": ("none", "mean", "best"),
+    "executor_data": ("none", "rdd", "files"),
     "precision": ("float32", "bfloat16"),
     "input": ("jpeg", "memory", "none"),
     "optimiser": ("plain", "fused"),
@@ -87,6 +91,7 @@ def check(job: Job) -> None:
     _check_options(job)
     _check_servers(job)
     _check_hosts(job)
+    _check_spark(job)
     _check_model_parallel(job)
 
 
@@ -172,6 +177,46 @@ def _check_hosts(job: Job) -> None:
         raise JobError(
             f"link_bits_per_second={job.link_bits_per_second!r} does nothing with launcher={job.launcher!r}; only "
             "'mpiexec' emulates links"
+        )
+
+
+def _check_spark(job: Job) -> None:
+    if job.launcher in ON_SPARK:
+        if job.hosts > 1:
+            raise JobError(
+                f"hosts={job.hosts} with launcher={job.launcher!r}: the hosts are the cluster's, which a master's URL "
+                "names (LOCKSTEP_SPARK_MASTER); give hosts=1"
+            )
+        if job.device != "cpu":
+            raise JobError(f"device={job.device!r} with launcher={job.launcher!r}: ranks get no GPU; give 'cpu'")
+        if job.transport == "rma":
+            raise JobError(f"transport='rma' is one-sided MPI, which launcher={job.launcher!r} has not; give 'sockets'")
+    only_driver = job.launcher == "spark_driver"
+    if (job.sync == "sparknet") != only_driver and not (only_driver and job.sync == "local"):  # local: a yardstick
+        raise JobError(
+            f"sync={job.sync!r} with launcher={job.launcher!r}: 'sparknet' runs on 'spark_driver', and nothing else "
+            "does; on Spark others run with launcher='spark'"
+        )
+    if job.sync == "sparknet":
+        _check_sparknet(job)
+
+
+def _check_sparknet(job: Job) -> None:
+    if job.executor_data == "none":
+        raise JobError("sync='sparknet' with executor_data='none': say where images are read; give 'rdd' or 'files'")
+    if job.input != "jpeg":
+        raise JobError(f"input={job.input!r} with sync='sparknet': executors decode as they go; give 'jpeg'")
+    if job.opt_weight == "best":
+        raise JobError("opt_weight='best' is Algorithm 1's; with sync='sparknet' give 'none' or 'mean'")
+    if job.opt_weight == "none" and (job.exchange_every != 1 or job.state_averaged):
+        raise JobError(
+            f"exchange_every={job.exchange_every}, state_averaged={job.state_averaged} with gradients, which are of "
+            "one step, and whose optimiser is the driver's; to average parameters give opt_weight='mean'"
+        )
+    if job.model_parallel != "none" or job.copies != "kept":
+        raise JobError(
+            f"model_parallel={job.model_parallel!r}, copies={job.copies!r} with sync='sparknet': only 'none' and "
+            "'kept' are possible"
         )
 
 

@@ -130,13 +130,14 @@ ADDED = (
     "activations",
     "stage_memory_bytes",
     "idle_seconds",
+    "executor_data",
 )
 """Columns that older files of this schema may lack."""
 
-TABLES = ("resources", "operators", "steps", "stages", "actions", "layers")
+TABLES = ("resources", "operators", "steps", "stages", "actions", "layers", "spark")
 """Traced tables that may stand beside `records.csv`."""
 TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
-TEXTS_OF_TABLES += ("schedule", "partition", "activations", "action", "name")
+TEXTS_OF_TABLES += ("schedule", "partition", "activations", "action", "name", "executor_data")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 _HEADER = ",".join(COLUMNS) + "\n"

@@ -23,6 +23,10 @@ def _of(launcher: str, sync: str, label: str, **others: Any) -> Strategy:
     return Strategy({"launcher": launcher, "sync": sync}, label, **others)
 
 
+def _spark(launcher: str, sync: str, label: str, **options: Any) -> Strategy:
+    return Strategy({"launcher": launcher, "sync": sync, **options}, label)
+
+
 def _with(sync: str, label: str, **options: Any) -> Strategy:
     """A row that compares ways to agree; a notebook names another launcher where it compares launchers too."""
     return Strategy({"launcher": SYNC_LAUNCHER, "sync": sync, **options}, label)
@@ -37,6 +41,10 @@ def _served(label: str, **options: Any) -> Strategy:
     return _with("parameter_server", label, policy="wait_for_all", **options)
 
 
+def _sparknet(label: str, **options: Any) -> Strategy:
+    return _spark("spark_driver", "sparknet", label, **options)
+
+
 def _pipeline(schedule: str, label: str, **options: Any) -> Strategy:
     """A row of one replica, cut into two stages by default; with sync="allreduce" and more workers a hybrid."""
     fields = {"launcher": SYNC_LAUNCHER, "sync": "local", "model_parallel": "pipeline", "schedule": schedule}
@@ -47,7 +55,7 @@ def _two_per_rank(schedule: str, label: str) -> Strategy:
     return _pipeline(schedule, label, stages=4, stages_per_rank=2)
 
 
-LAUNCHER_NAMES = ("threads", "processes", "engines", "mpiexec")
+LAUNCHER_NAMES = ("threads", "processes", "engines", "mpiexec", "spark", "spark_driver")
 SYNC_LAUNCHER = "processes"
 PER_WORKER = 0  # of `shards`, in this table: as many as there are workers
 
@@ -87,6 +95,13 @@ STRATEGIES: dict[str, Strategy] = {
     "interleaved_1f1b": _two_per_rank("interleaved_1f1b", "pipeline: interleaved 1F1B"),
     "zero_bubble": _pipeline("zero_bubble", "pipeline: zero bubble"),
     "zero_bubble_v": _two_per_rank("zero_bubble_v", "pipeline: zero bubble, V-shaped"),
+    "spark_allreduce": _spark("spark", "allreduce", "Spark barrier mode, all-reduce (gloo)"),
+    "spark_shared_memory": _spark("spark", "shared_memory", "Spark barrier mode, shared memory"),
+    "sparknet": _sparknet("SparkNet: gradients every step, images as RDD", executor_data="rdd"),
+    "sparknet_files": _sparknet("SparkNet: gradients every step, images as files", executor_data="files"),
+    "sparknet_tau": _sparknet(
+        "SparkNet: parameters every tau steps", executor_data="files", opt_weight="mean", exchange_every=10
+    ),
     "head_parallel": _with("allreduce", "convolutions data parallel, head model parallel", model_parallel="head"),
 }
 
@@ -96,5 +111,10 @@ YARDSTICKS: dict[str, str] = {
     "roof": "matrix products and copies on all cores",
     "decode": "decoding alone",
     "ping_pong": "a message there and back",
+    "spark_schedule": "Spark: an empty job",
+    "spark_broadcast": "Spark: a broadcast",
+    "spark_aggregate": "Spark: treeAggregate",
+    "parquet_write": "Spark: files to Parquet",
+    "parquet_read": "Spark: Parquet to decoded images",
 }
 """Rows that are measured to be compared with, and train nothing."""

@@ -24,6 +24,7 @@ from lockstep.strategies import STRATEGIES
 from together import TOLERANCE, Teams, alone, small_job
 
 LOCAL = ("threads", "processes")
+LAUNCHED = tuple(name for name in LAUNCHERS if name != "spark_driver")  # its peers have tests/spark
 # Fields of `Job`. The first variant of each sync has its defaults and runs with every launcher.
 SERVED: dict[str, Any] = {"sync": "parameter_server", "policy": "wait_for_all"}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -72,7 +73,7 @@ DEFAULTS = {fields["sync"]: name for name, fields in reversed(VARIANTS.items())}
 
 
 def combinations(
-    variants: dict[str, dict[str, Any]], whole: Collection[str], launchers: Collection[str] = tuple(LAUNCHERS)
+    variants: dict[str, dict[str, Any]], whole: Collection[str], launchers: Collection[str] = LAUNCHED
 ) -> list[tuple[str, str]]:
     """Each of `launchers` with each sync's defaults, those of `whole` with all variants.
 
@@ -85,7 +86,7 @@ def combinations(
         for name, fields in variants.items()
         if (launcher in whole or name in DEFAULTS.values() or _one_sided(fields))
         and not (launcher == "threads" and fields["sync"] in PEERS)
-        and not (launcher in LOCAL and _one_sided(fields))
+        and not (launcher in (*LOCAL, "spark") and _one_sided(fields))
     ]
 
 
@@ -97,7 +98,7 @@ TWO = ("launcher", "variant")
 # An engine is a rank like mpiexec's, only called another way: two of them, where that could matter, are enough.
 OWN_RANKS = ("threads", "processes", "mpiexec")
 EVERY = pytest.mark.parametrize(TWO, combinations(VARIANTS, ["threads"], OWN_RANKS))
-WORKERS = {2: tuple(LAUNCHERS), 3: OWN_RANKS}
+WORKERS = {2: LAUNCHED, 3: OWN_RANKS}
 EVERY_SIZE = pytest.mark.parametrize(
     ("workers", *TWO), [(count, *two) for count in WORKERS for two in combinations(VARIANTS, LOCAL, WORKERS[count])]
 )
@@ -215,13 +216,15 @@ def test_every_strategy_of_the_table_is_covered() -> None:
     for name, strategy in STRATEGIES.items():
         if "model_parallel" in strategy.fields:
             continue  # test_pipeline and test_split_head have these
+        if strategy.fields["launcher"] == "spark_driver":
+            continue  # tests/spark has these
         covered = (strategy.fields["launcher"], DEFAULTS.get(strategy.fields["sync"])) in combinations(VARIANTS, [])
         assert covered or not strategy.distributed, name
 
 
 def test_parameters_stand_once_per_node(teams: Teams) -> None:
     """Ranks of one node write to each other's parameters: the very same memory, in both launchers."""
-    for launcher in LAUNCHERS:
+    for launcher in LAUNCHED:
         assert teams.of(launcher, 2).call(_write_and_read_shared) == [[10.0, 11.0], [10.0, 11.0]]
 
 

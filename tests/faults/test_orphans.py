@@ -36,6 +36,7 @@ def launch(launcher: str, folder: str, told: Connection) -> None:
     [
         *[("processes", False), ("processes", True), ("threads", False)],
         *[("mpiexec", True), ("engines", True), ("emulated", False), ("emulated", True)],
+        *[("spark", True), ("spark_driver", False)],
     ],
 )
 def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> None:
@@ -52,7 +53,7 @@ def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> Non
     there.close()
     workers = [psutil.Process(pid) for pid in here.recv()]
     try:
-        assert len(workers) == (1 if launcher == "threads" else 2)
+        assert len(workers) == (1 if launcher == "threads" else 2)  # of Spark: the guards of driver and cluster
         assert all(worker.is_running() for worker in workers)
         workers += psutil.Process(program.pid).children(recursive=True)  # and mpiexec, ipcontroller, their guard
         if stopped:

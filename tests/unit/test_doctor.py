@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from lockstep.cli import app
 from lockstep.doctor import CHECKS, GOOD, LACKING, NOTE, Finding, cgroups, machine, show, software
+from lockstep.launch.spark import java
 from small_notebooks import small_repository
 
 Patch = pytest.MonkeyPatch
@@ -60,7 +61,8 @@ def test_every_check_is_asked(monkeypatch: Patch) -> None:
     result = CliRunner().invoke(app, ["doctor"])
     names = [line[9:20].strip() for line in result.output.splitlines() if not line.startswith(" ")]
     expected = (
-        "python lock torch mpi kernel git compiler cores load memory sharing huge_pages bfloat16 gpu disk results data"
+        "python lock torch mpi spark kernel git compiler cores load memory sharing huge_pages bfloat16 gpu disk "
+        "results data"
     )
     assert "-".join(names).replace(" ", "_") == expected.replace(" ", "-")
     assert len(names) == len(CHECKS)
@@ -104,6 +106,14 @@ def test_torch_missing_or_without_gloo(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     found = software.check_torch()
     assert found.state == LACKING and "can't be imported" in found.detail and "grep '^torch=='" in found.fix
+
+
+def test_spark_and_its_java(monkeypatch: Patch, tmp_path: Path) -> None:
+    found = software.check_spark()
+    assert found.state == GOOD and "pyspark 3.5" in found.detail and "Java 17" in found.detail
+    monkeypatch.setenv(java.VARIABLE, str(tmp_path))
+    found = software.check_spark()
+    assert found.state == LACKING and "there is no bin/java in it" in found.detail and "pip install" in found.fix
 
 
 def test_compiler(monkeypatch: Patch) -> None:

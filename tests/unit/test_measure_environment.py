@@ -67,7 +67,8 @@ def test_capture_is_json_and_complete(repository: Path) -> None:
     assert machine["memory_bytes"] > 2**28
     assert len(machine["gpu"]) == environment.cuda_devices()
     packages = {"python", "torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel"}
-    assert set(captured["versions"]) == packages | {"mpiexec", "glibc"}
+    packages |= {"pyspark", "pyarrow"}
+    assert set(captured["versions"]) == packages | {"mpiexec", "java", "glibc"}
     for package in ("python", "torch", "numpy", "pandas"):
         assert re.match(r"\d+\.\d+", captured["versions"][package]), package
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import struct
 from collections.abc import Iterator
@@ -51,16 +52,21 @@ Image.preinit()
 
 
 def decode_photo(
-    path: str | os.PathLike[str], flip: bool, size: int = SIZE, out: NDArray[np.float32] | None = None
+    path: str | os.PathLike[str],
+    flip: bool,
+    size: int = SIZE,
+    out: NDArray[np.float32] | None = None,
+    content: bytes | None = None,
 ) -> NDArray[np.float32]:
     """The centre square of a photo, scaled to `size` pixels, float32 [3, size, size], C-contiguous.
 
     Red, green, blue, normalised by ImageNet's mean and deviation; mirrored left to right if `flip`. Grey, palette and
     CMYK become RGB, 16-bit grey becomes 8-bit, transparent parts become white, an EXIF orientation is obeyed. `out`
-    (float32 [3, size, size]) is written and returned if given. The global interpreter lock is free during decoding
+    (float32 [3, size, size]) is written and returned if given. `content`: what the file holds, if it has been read
+    already; `path` is then its name in errors alone. The global interpreter lock is free during decoding
     and scaling. Raises DataError for a file that can't be read.
     """
-    with _opened(path) as image:
+    with _opened(path, content) as image:
         square = _square(image, size)
     if flip:
         square = square.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -98,10 +104,10 @@ def look_at_photo(path: str | os.PathLike[str]) -> Look:
 
 
 @contextlib.contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[ImageFile.ImageFile]:
+def _opened(path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
     """The photo, its pixels not decoded yet. Whatever is raised inside becomes a DataError that names the file."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") if content is None else io.BytesIO(content) as file:
             image = _identified(file, os.fspath(path))
             pixels = image.width * image.height
             if pixels > MOST_PIXELS:

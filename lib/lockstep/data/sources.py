@@ -96,8 +96,11 @@ class Photos:
         ids, out = _prepare(ids, len(self), self.shape, out)
         flips = (keyed_uniform(seed, epoch, ids, STREAM_FLIP) < 0.5).tolist() if self.augment else [False] * len(ids)
         for place, (sample_id, flip) in enumerate(zip(ids.tolist(), flips, strict=True)):
-            decode_photo(self.path(sample_id), flip, self.size, out[place])
+            self._decode(sample_id, flip, out[place])
         return out
+
+    def _decode(self, sample_id: int, flip: bool, out: Images) -> None:
+        decode_photo(self.path(sample_id), flip, self.size, out)
 
     def subset(self, count: int) -> Photos:
         """`count` of the photos, each class in proportion (at least one of each), chosen by a hash of the file name.

@@ -24,6 +24,7 @@ from lockstep.doctor.software import (
     check_lock,
     check_mpi,
     check_python,
+    check_spark,
     check_torch,
 )
 
@@ -34,6 +35,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_lock,
     check_torch,
     check_mpi,
+    check_spark,
     check_kernel,
     check_git,
     check_compiler,

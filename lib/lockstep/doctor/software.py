@@ -106,6 +106,16 @@ def check_mpi() -> Finding:
     return Finding("mpi", GOOD, text)
 
 
+def check_spark() -> Finding:
+    """The Java that Spark would start, and the packages that its Python workers need; notebook 06 alone uses them."""
+    from lockstep.launch.spark.java import find_java, problem
+
+    if why := problem():
+        return Finding("spark", LACKING, why, f"{shlex.quote(sys.executable)} -m pip install -r requirements.lock")
+    java = find_java()
+    return Finding("spark", GOOD, f"pyspark {_version('pyspark')} on Java {java.version} in {java.home}")
+
+
 def check_kernel() -> Finding:
     """`lockstep run` brings its own kernel; `make lab` and an editor take Jupyter's python3."""
     install = f"{sys.executable} -m ipykernel install --sys-prefix --name python3"

@@ -3,6 +3,7 @@
 from lockstep.launch.base import Launcher, Processes, Threads, usable_cores
 from lockstep.launch.engines import Engines
 from lockstep.launch.mpiexec import Mpiexec
+from lockstep.launch.spark import Spark, SparkDriver
 from lockstep.launch.team import Team
 from lockstep.launch.watch import WorkerFailed
 
@@ -11,6 +12,8 @@ LAUNCHERS: dict[str, type[Launcher]] = {
     "processes": Processes,
     "mpiexec": Mpiexec,
     "engines": Engines,
+    "spark": Spark,
+    "spark_driver": SparkDriver,
 }
 
 __all__ = [
@@ -19,6 +22,8 @@ __all__ = [
     "Launcher",
     "Mpiexec",
     "Processes",
+    "Spark",
+    "SparkDriver",
     "Team",
     "Threads",
     "WorkerFailed",

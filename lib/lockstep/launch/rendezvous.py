@@ -110,3 +110,22 @@ class Foreign:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+class Remote:
+    """A process on another host, with what Popen offers as far as that goes: it ends when its connection closes."""
+
+    pid = 0  # no process of this host
+    returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        """It can't be reached."""
+
+    def kill(self) -> None:
+        """The connection's end is its own."""
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is held."""

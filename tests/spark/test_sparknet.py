@@ -1,0 +1,129 @@
+"""SparkNet computes what one worker does, and with tau > 1 what local SGD does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tiny
+from lockstep import checkpoint
+from lockstep.data import Arrays
+from lockstep.groups.threads import ThreadGroup
+from lockstep.job import Job
+from lockstep.loop import Site, run_job
+from together import TOLERANCE, Teams, alone, small_job
+
+AVERAGED = {"opt_weight": "mean", "state_averaged": True}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "rdd": {"executor_data": "rdd"},
+    "files": {"executor_data": "files"},
+    "rdd-weights": {"executor_data": "rdd"} | AVERAGED,
+    "files-weights": {"executor_data": "files"} | AVERAGED,
+}
+SYNCHRONOUS = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def job(workers: int = 2, **options: Any) -> Job:
+    return small_job(launcher="spark_driver", sync="sparknet", workers=workers, **options)
+
+
+def run(teams: Teams, this: Job, case: Any, path: Path, **site: object) -> torch.Tensor:
+    """Parameters that it reaches. The driver is the only rank, whatever the workers."""
+    team = teams.of("spark_driver", this.workers)
+    team.run(this, Site(use_case=case, checkpoint=str(path), **site))  # type: ignore[arg-type]
+    return checkpoint.read(str(path))["parameters"]
+
+
+@SYNCHRONOUS
+def test_the_parameters_are_those_of_one_worker(teams: Teams, variant: str, tmp_path: Path) -> None:
+    """Three epochs of 37 samples in batches of 8: every epoch ends with an uneven batch of 5, dropout is on."""
+    case = tiny.case()
+    expected = alone(case, tmp_path / "alone")
+    got = run(teams, job(**VARIANTS[variant]), case, tmp_path / "c")
+    assert (got - expected).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("variant", ["rdd", "files-weights"])
+def test_a_last_batch_smaller_than_the_workers(teams: Teams, variant: str, tmp_path: Path) -> None:
+    """37 samples in batches of 36 leave 1 for two workers: one of them has an empty share."""
+    case = tiny.case()
+    expected = alone(case, tmp_path / "alone", global_batch_size=36, steps=4)
+    got = run(teams, job(global_batch_size=36, steps=4, **VARIANTS[variant]), case, tmp_path / "c")
+    assert (got - expected).abs().max() < TOLERANCE
+
+
+def test_tau_steps_are_local_sgd(teams: Teams, tmp_path: Path) -> None:
+    case = tiny.case()
+    options = {"exchange_every": 5, "state_averaged": True}
+    expected = teams.together(
+        small_job(launcher="threads", sync="local_sgd", workers=2, **options), case, tmp_path / "l"
+    )
+    got = run(teams, job(executor_data="files", opt_weight="mean", **options), case, tmp_path / "c")
+    assert (got - expected).abs().max() < TOLERANCE
+    assert (got - alone(case, tmp_path / "alone")).abs().max() > 1e-4, "which is not what one worker comes to"
+
+
+def test_resume_reaches_the_unbroken_runs_parameters_exactly(teams: Teams, tmp_path: Path) -> None:
+    case, variant = tiny.case(), VARIANTS["files-weights"]
+    unbroken = run(teams, job(**variant), case, tmp_path / "unbroken")
+    first = run(teams, job(steps=7, **variant), case, tmp_path / "broken")
+    assert not torch.equal(first, unbroken)
+    assert torch.equal(run(teams, job(**variant), case, tmp_path / "broken", resume=True), unbroken)
+
+
+def test_running_statistics_are_the_mean_over_executors(teams: Teams, tmp_path: Path) -> None:
+    case = tiny.case(model=tiny.normalised_net, test=tiny.arrays(13))
+    path = tmp_path / "c"
+    trace = teams.of("spark_driver", 2).run(job(steps=1, **VARIANTS["rdd"]), _site(case, path))[0]
+    assert 0 <= trace.scores["test_accuracy"] <= 1
+    buffers = checkpoint.read(str(path))["buffers"]
+    assert buffers.numel() == 10 and (buffers[:5].abs() > 1e-6).all()
+
+
+def _site(case: Any, path: Path) -> Any:
+    return Site(use_case=case, checkpoint=str(path), evaluate=True)
+
+
+def test_every_step_and_every_window_is_measured(teams: Teams) -> None:
+    this = job(executor_data="files", opt_weight="mean", exchange_every=3, steps=6, warmup_steps=3)
+    trace = teams.of("spark_driver", 2).run(this, Site(use_case=tiny.case()))[0]
+    assert len(trace.steps) == 6
+    for times in trace.steps:
+        parts = [times[f"{name}_seconds"] for name in ("input", "compute", "wait", "exchange", "update")]
+        assert all(part >= 0 for part in parts) and sum(parts) == pytest.approx(times["step_seconds"])
+    rows = trace.tables["spark"]
+    assert [(row["window"], row["partition"]) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert all(0 < float(row["task_seconds"]) < float(row["job_seconds"]) for row in rows)
+
+
+@pytest.mark.parametrize("data", ["rdd", "files"])
+def test_python_workers_are_used_again(teams: Teams, data: str, tmp_path: Path) -> None:
+    """Seen: a window that left records unread cost its Python worker, and each one after it the import of torch."""
+    case = tiny.case(train=Noting(str(tmp_path)))
+    teams.of("spark_driver", 2).run(job(executor_data=data, steps=4), Site(use_case=case))
+    assert len(list(tmp_path.iterdir())) <= 2
+
+
+class Noting(Arrays):
+    """Leaves a file named by each process that loads images."""
+
+    def __init__(self, folder: str) -> None:
+        whole = tiny.arrays()
+        super().__init__(whole.images, whole.labels)
+        self.folder = folder
+
+    def load(self, ids: Any, epoch: int, seed: int, out: Any = None) -> Any:
+        Path(self.folder, str(os.getpid())).touch()
+        return super().load(ids, epoch, seed, out)
+
+
+def test_losses_are_those_of_one_worker(teams: Teams) -> None:
+    case = tiny.case()
+    expected = run_job(small_job(), ThreadGroup.of(1)[0], Site(use_case=case))
+    got = teams.of("spark_driver", 2).run(job(**VARIANTS["rdd"]), Site(use_case=case))[0]
+    losses = [[step["train_loss"] for step in trace.steps] for trace in (got, expected)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
