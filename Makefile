@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PROFILE ?= quick
-NOTEBOOK ?= 00 01 02 03 04 05
+NOTEBOOK ?= 00 01 02 03 04 05 06
 DATA_DIR ?=
 RESULTS ?= results/reference
 

@@ -157,8 +157,9 @@ def how_to_read() -> str:
         REPRODUCED: "our records say the same. A published figure counts as reproduced if the measured 95 % interval, "
         f"widened by {TOLERANCE:.0%}, holds it; a comparison, if its interval excludes 1. Where one cell "
         "ran twice per round (the sequential one for speed and peak memory, the all-reduce on as many hosts for the "
-        "rankings of 05), the median must also lie outside what those two identical runs differ by; ratios of traces, "
-        "of bytes, of two use cases' speedups and of GPU over CPU have no such pair",
+        "rankings of 05, Spark's all-reduce for SimpleBig in 06), the median must also lie outside what those two "
+        "identical runs differ by; ratios of traces, of bytes, of two use cases' speedups, of sizes of a data set and "
+        "of GPU over CPU have no such pair",
         NOT_REPRODUCED: "our records say otherwise, or show no difference where one was claimed",
         NOT_MEASURABLE: "this machine or the paper's text can't settle it; the reason stands beside it",
         NOT_YET: f"no records, or fewer than {MIN_ROUNDS} paired rounds",

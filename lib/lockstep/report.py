@@ -33,6 +33,8 @@ HEADLINES = (
     "s2m-local-decides",
     "s2m-table3-mpi-cpu-simplebig",
     "s2m-network-no-bottleneck",
+    "s2m-table3-spark-cpu-simplebig",
+    "s2m-spark-slower-than-node",
 )
 """The claims that the README shows, of the notebooks that are built."""
 

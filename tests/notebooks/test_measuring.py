@@ -49,6 +49,14 @@ TINY = {
         "message_bytes=[4096, 65536]",
     ],
     "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
+    "06": [
+        "images=24",
+        "per_worker_batch_size={SimpleBig: 1}",
+        "variants={SimpleBig: [mpi_allreduce, spark_allreduce, sparknet, sparknet_tau]}",
+        "data_sizes=[6, 12]",
+        "prepared_images=12",
+        "message_bytes=65536",
+    ],
 }
 
 

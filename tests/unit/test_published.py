@@ -70,7 +70,7 @@ def test_the_headline_contradiction_quotes_both_numbers() -> None:
 
 def test_every_claim_has_a_verdict_function_and_every_function_a_claim() -> None:
     used = set(read_claims()["verdict"])
-    assert used == set(VERDICTS)
+    assert used | {"pending"} == set(VERDICTS), "pending is for claims of notebooks to come, and there may be none"
 
 
 def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another() -> None:
@@ -78,7 +78,7 @@ def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another(
     open_ones = {"pending", "omission", "contradiction", "survey"}
     judged = claims[~claims["verdict"].isin(open_ones)]
     built = {"01_single_node_baselines", "02_threads_vs_processes", "05_mpi_distribution"}
-    built |= {"03_pipelined_model_parallelism", "04_hybrid_parallelism"}
+    built |= {"03_pipelined_model_parallelism", "04_hybrid_parallelism", "06_spark_distribution"}
     assert set(judged["notebook"]) == built and len(judged) >= 20
     pending = claims[claims["verdict"] == "pending"]
     assert not built & set(pending["notebook"])

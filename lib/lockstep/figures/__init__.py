@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lockstep import alphabeta, baselines, distribution, summaries
+from lockstep import alphabeta, baselines, distribution, spark_tables, summaries
 from lockstep.analysis import AnalysisError
 from lockstep.figures.bars import exchange_bars, input_bars, memory_bars, phase_stack, speedup_bars
 from lockstep.figures.clusters import link_lines, message_lines, network_bars, ranking_points
@@ -16,6 +16,7 @@ from lockstep.figures.lines import resource_traces, scaling_lines
 from lockstep.figures.overview import published_beside_measured, verdict_bars
 from lockstep.figures.pipelines import pipeline_diagram, prediction_bars, schedule_lines
 from lockstep.figures.single_node import ladder_bars, operator_bars, roofline, step_stack
+from lockstep.figures.spark import data_lines, parts_stack, start_bars
 from lockstep.figures.stages import hybrid_map, partition_bars, stage_memory_bars
 from lockstep.figures.style import data_label, save_figure
 from lockstep.pipelines import forecasts, hybrids
@@ -25,6 +26,7 @@ from lockstep.published import read_table
 __all__ = [
     "FIGURES",
     "data_label",
+    "data_lines",
     "exchange_bars",
     "hybrid_map",
     "input_bars",
@@ -35,6 +37,7 @@ __all__ = [
     "network_bars",
     "operator_bars",
     "partition_bars",
+    "parts_stack",
     "phase_stack",
     "pipeline_diagram",
     "prediction_bars",
@@ -48,6 +51,7 @@ __all__ = [
     "schedule_lines",
     "speedup_bars",
     "stage_memory_bars",
+    "start_bars",
     "step_stack",
     "verdict_bars",
 ]
@@ -153,6 +157,27 @@ def _network(records: pd.DataFrame, _: Tables) -> Figure:
     return network_bars(distribution.network_table(records), "What a step puts on the network")
 
 
+def _spark_speedup(records: pd.DataFrame, _: Tables) -> Figure:
+    published = read_table("single-to-multi", "table3")
+    return speedup_bars(spark_tables.variant_table(records), published, "Spark, MPI and one core", fitted=True)
+
+
+def _spark_parts(records: pd.DataFrame, tables: Tables) -> Figure:
+    return parts_stack(spark_tables.parts_table(records, tables.get("spark")), "Where a step's time goes")
+
+
+def _spark_data(records: pd.DataFrame, _: Tables) -> Figure:
+    return data_lines(spark_tables.data_table(records), "Does more data make it slower?")
+
+
+def _starts(records: pd.DataFrame, _: Tables) -> Figure:
+    return start_bars(distribution.start_table(records), "Until training can begin")
+
+
+def _spark_traces(records: pd.DataFrame, tables: Tables) -> Figure:
+    return _traces(spark_tables.SPEEDUP)(records, {"resources": spark_tables.shown_traces(tables.get("resources"))})
+
+
 def _split(experiment: str, title: str) -> Drawing:
     def draw(records: pd.DataFrame, _: Tables) -> Figure:
         published = read_table("single-to-multi", "table2")
@@ -232,6 +257,13 @@ FIGURES: Mapping[str, Mapping[str, Drawing]] = {
         "links": _links,
         "network": _network,
         "resources": _traces("timeline"),
+    },
+    "06_spark_distribution": {
+        "speedup": _spark_speedup,
+        "parts": _spark_parts,
+        "data": _spark_data,
+        "start": _starts,
+        "resources": _spark_traces,
     },
 }
 """Notebook -> file name -> drawing of its records and traced tables."""

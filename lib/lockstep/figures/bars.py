@@ -34,6 +34,7 @@ PUBLISHED_ROWS: Mapping[str, tuple[str, str]] = {
     "CPU multi-process": ("processes", "cpu"),
     "GPU single-process": ("", "cuda"),
     "MPI": ("allreduce", "any"),
+    "Spark": ("sparknet", "any"),
     "model": ("gpipe", "cuda"),
     "data and model": ("gpipe", "cuda"),
 }
@@ -45,9 +46,12 @@ COMBINED = "data and model"
 ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
 
 
-def _by_use_case(table: pd.DataFrame, title: str) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
+def _by_use_case(
+    table: pd.DataFrame, title: str, fitted: bool = False
+) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
+    """A panel per use case; `fitted`: as high as it has rows, else all alike."""
     groups = [(str(name), rows.reset_index(drop=True)) for name, rows in table.groupby("use_case", sort=True)]
-    figure, axes = panels(len(groups), len(table))
+    figure, axes = panels(len(groups), len(table), heights=[len(rows) for _, rows in groups] if fitted else None)
     figure.suptitle(title)
 
     def each() -> Iterator[tuple[Axes, pd.DataFrame]]:
@@ -83,12 +87,13 @@ def side_texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
             axis.text(1.01, y, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
 
 
-def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str) -> StoredFigure:
-    """Speedups with intervals (`summary_table`) beside the published ones (`read_table`), on a log scale from 1."""
+def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitted: bool = False) -> StoredFigure:
+    """Speedups with intervals (`summary_table`) beside the published ones (`read_table`), on a log scale from 1.
+    `fitted`: a panel is as high as it has rows, which matters where use cases have many and few."""
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():
-        figure, each = _by_use_case(table, title)
+        figure, each = _by_use_case(table, title, fitted)
         drawn: list[float] = [1.0]
         axes = []
         for axis, rows in each:
@@ -116,13 +121,17 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
             strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
             named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
             named = named and (strategy != "gpipe" or (row["replicas"] > 1) == (given.row == COMBINED))
+            # Of several nodes, so where Spark's row stands for several numbers of workers: of the most.
+            named = named and (strategy != "sparknet" or row["workers"] == rows["workers"].max())
             device = given.device if device == "any" else device
             same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
             if named and same and np.isfinite(given.speedup):
                 axis.plot(given.speedup, y, **PUBLISHED)
-                at = (given.speedup, y)
-                axis.annotate(f"{given.speedup:g}", at, xytext=(9, 0), textcoords="offset points", va="center",
-                              color=GREY, fontsize=8)  # fmt: skip
+                at, below = (given.speedup, y), given.speedup < 1  # where a bar may lie between the mark and 1
+                beside: dict[str, Any] = {"xytext": (-9, 0), "ha": "right"} if below else {"xytext": (9, 0)}
+                beside |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8}} if below else {}
+                axis.annotate(f"{given.speedup:g}", at, textcoords="offset points", va="center", color=GREY, fontsize=8,
+                              **beside)  # fmt: skip
                 drawn.append(float(given.speedup))
     return drawn
 
@@ -186,16 +195,23 @@ def _cores(row: Mapping[Any, Any]) -> str:
     return f"{row['workers']} x {cores} core{'s' if cores > 1 else ''}, {spare}"
 
 
-def phase_stack(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Where a step's time goes (`phase_table`): each phase of its slowest rank, and the whole step as a mark."""
+def phase_stack(
+    table: pd.DataFrame,
+    title: str,
+    parts: Sequence[str] = PHASES,
+    names: Mapping[str, str] | None = None,
+    fitted: bool = False,
+) -> StoredFigure:
+    """Where a step's time goes (`phase_table`, or one with other `parts`): each part of its slowest rank, and the whole
+    step as a mark. `names`: of parts, in the legend; `fitted`: as `speedup_bars`."""
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():
-        figure, each = _by_use_case(table, title)
+        figure, each = _by_use_case(table, title, fitted)
         for axis, rows in each:
-            draw_stack(axis, rows, PHASES)
+            draw_stack(axis, rows, parts)
             axis.set_xlabel("seconds per step")
-        stack_legend(figure, PHASES)
+        stack_legend(figure, parts, names)
     return figure
 
 
@@ -212,12 +228,11 @@ def draw_stack(axis: Axes, rows: pd.DataFrame, parts: Sequence[str]) -> None:
     axis.set_xlim(0, max(float(left.max()), float(rows["step_seconds"].max(skipna=True) or 0), 1e-9) * 1.08)
 
 
-def stack_legend(figure: StoredFigure, parts: Sequence[str]) -> None:
-    handles: list[Any] = [
-        Patch(facecolor=PALETTE[index], label=part.removesuffix("_seconds")) for index, part in enumerate(parts)
-    ]
+def stack_legend(figure: StoredFigure, parts: Sequence[str], names: Mapping[str, str] | None = None) -> None:
+    texts = [(names or {}).get(part, part.removesuffix("_seconds")) for part in parts]
+    handles: list[Any] = [Patch(facecolor=PALETTE[index], label=text) for index, text in enumerate(texts)]
     handles.append(Line2D([], [], color="0.1", linewidth=2, label="whole step"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 if names else len(handles), frameon=False)
 
 
 def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:

@@ -65,6 +65,11 @@ SHORT = {
     "interleaved_1f1b": "interleaved 1F1B",
     "zero_bubble": "zero bubble",
     "zero_bubble_v": "zero bubble, V-shaped",
+    "spark_allreduce": "Spark barrier, all-reduce",
+    "spark_shared_memory": "Spark barrier, shared memory",
+    "sparknet": "SparkNet, images as RDD",
+    "sparknet_files": "SparkNet, images as files",
+    "sparknet_tau": "SparkNet, every tau steps",
     "head_parallel": "head model parallel",
 }
 OWN_COLOURS = {"1f1b": 2, "interleaved_1f1b": 3}  # by their place in the table: grey, as published is, and pale
@@ -92,10 +97,13 @@ def new_figure(width: float, height: float) -> StoredFigure:
     return figure
 
 
-def panels(count: int, rows: float, width: float = 9.0) -> tuple[StoredFigure, list[Axes]]:
-    """A figure of `count` panels, one above another, high enough for `rows` bars in all."""
+def panels(
+    count: int, rows: float, width: float = 9.0, heights: Sequence[float] | None = None
+) -> tuple[StoredFigure, list[Axes]]:
+    """A figure of `count` panels, one above another, high enough for `rows` bars in all; `heights` of the panels, as
+    parts of a whole, where they are not all alike."""
     figure = new_figure(width, 1.15 + ROW_INCHES * rows + 0.75 * count)
-    axes = figure.subplots(count, 1, squeeze=False)
+    axes = figure.subplots(count, 1, squeeze=False, height_ratios=heights)
     return figure, [axes[index][0] for index in range(count)]
 
 
@@ -168,7 +176,7 @@ def _differ(same: pd.DataFrame, name: str) -> bool:
 def _told(name: str, value: object) -> str:
     if name == "replicas":
         return f"{value} replica{'' if value == 1 else 's'}"
-    return f"{value} workers" if name == "workers" else str(value)
+    return f"{value} worker{'' if value == 1 else 's'}" if name == "workers" else str(value)
 
 
 def data_label(table: pd.DataFrame) -> str:

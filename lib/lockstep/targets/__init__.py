@@ -8,6 +8,7 @@ from lockstep.targets.distribution import DISTRIBUTION
 from lockstep.targets.model_parallel import MODEL_PARALLEL
 from lockstep.targets.rules import TOO_FEW, Tables, Target, row
 from lockstep.targets.single_node import BASELINES, LOCAL
+from lockstep.targets.spark import SPARK
 
 __all__ = ["TARGETS", "TOO_FEW", "Target", "target_table"]
 
@@ -16,6 +17,7 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "02_threads_vs_processes": LOCAL,
     "03_pipelined_model_parallelism": MODEL_PARALLEL,
     "05_mpi_distribution": DISTRIBUTION,
+    "06_spark_distribution": SPARK,
 }
 
 

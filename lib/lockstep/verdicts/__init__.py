@@ -7,6 +7,7 @@ from lockstep.verdicts import gpu_hosts as _gpu_hosts
 from lockstep.verdicts import model_parallel as _model_parallel
 from lockstep.verdicts import network as _network
 from lockstep.verdicts import resources as _resources
+from lockstep.verdicts import spark as _spark
 from lockstep.verdicts import speed as _speed
 from lockstep.verdicts.rules import (
     NOT_MEASURABLE,
@@ -33,4 +34,4 @@ __all__ = [
 ]
 
 # Imported for what they register.
-_ = (_baselines, _cited, _distribution, _gpu_hosts, _model_parallel, _network, _resources, _speed)
+_ = (_baselines, _cited, _distribution, _gpu_hosts, _model_parallel, _network, _resources, _spark, _speed)
