@@ -138,8 +138,8 @@ def overhead_table(records: pd.DataFrame, use_case: str = "SimpleBig", beside: s
         step = {"experiment": SPEEDUP, "use_case": use_case, "strategy": beside, "workers": cell["workers"]}
         try:
             ratio = ratio_with_interval(records, cell, step | {"variant": "a", "device": "cpu"}, "step_seconds")
-        except AnalysisError as error:
-            ratio, reason = None, reason or str(error)
+        except AnalysisError:
+            ratio, reason = None, reason or f"no round holds a step of {beside} with {cell['workers']} workers, too"
         row |= _named(ratio, "of_step")
         table.append(row | {"rounds": int((rows["status"] == "ok").sum()), "status": status, "reason": reason})
     return pd.DataFrame(table)
