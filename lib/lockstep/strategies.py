@@ -95,6 +95,7 @@ STRATEGIES: dict[str, Strategy] = {
     "interleaved_1f1b": _two_per_rank("interleaved_1f1b", "pipeline: interleaved 1F1B"),
     "zero_bubble": _pipeline("zero_bubble", "pipeline: zero bubble"),
     "zero_bubble_v": _two_per_rank("zero_bubble_v", "pipeline: zero bubble, V-shaped"),
+    "head_parallel": _with("allreduce", "convolutions data parallel, head model parallel", model_parallel="head"),
     "spark_allreduce": _spark("spark", "allreduce", "Spark barrier mode, all-reduce (gloo)"),
     "spark_shared_memory": _spark("spark", "shared_memory", "Spark barrier mode, shared memory"),
     "sparknet": _sparknet("SparkNet: gradients every step, images as RDD", executor_data="rdd"),
@@ -102,7 +103,6 @@ STRATEGIES: dict[str, Strategy] = {
     "sparknet_tau": _sparknet(
         "SparkNet: parameters every tau steps", executor_data="files", opt_weight="mean", exchange_every=10
     ),
-    "head_parallel": _with("allreduce", "convolutions data parallel, head model parallel", model_parallel="head"),
 }
 
 YARDSTICKS: dict[str, str] = {

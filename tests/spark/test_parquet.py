@@ -14,7 +14,7 @@ from lockstep.job import NO_USE_CASE, Job
 from lockstep.launch import WorkerFailed
 from lockstep.loop import Site
 from lockstep.measure.spark import run_overhead, run_preparation
-from photo_sets import photo_set
+from photo_sets import photo_set, picture
 from together import Teams
 
 
@@ -77,7 +77,10 @@ def test_the_yardsticks_measure(teams: Teams) -> None:
 
 
 def test_preparation_is_measured(teams: Teams, tmp_path: Path) -> None:
+    """Seen: Spark reads the larger file first, and the photos that came first were taken for the first photos."""
     photo_set(tmp_path / "fire-smoke", classes=("fire", "none", "smoke"))
+    for path in (tmp_path / "fire-smoke" / "train" / "smoke").iterdir():
+        picture(1, 900, 300).save(path)  # so the second half of the set is the larger one
     for name in ("parquet_write", "parquet_read"):
         this = Job(strategy=name, launcher="spark_driver", sync="local", workers=2, experiment="preparation")
         trace = teams.of("spark_driver", 2).run(this, Site(data_root=str(tmp_path)), run_preparation)[0]

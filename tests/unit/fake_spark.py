@@ -25,7 +25,7 @@ GAINS: dict[str, dict[str, dict[int, float]]] = {
         "mpi_allreduce": {1: 0.97, 2: 1.8},
         "mpi_shared_memory": {1: 0.98, 2: 1.9},
         "spark_allreduce": {1: 0.95, 2: 1.75},
-        "spark_shared_memory": {1: 0.96, 2: 1.85},
+        "spark_shared_memory": {1: 0.96, 2: 1.77},
         "sparknet": {1: 0.45, 2: 0.53},
         "sparknet_files": {1: 0.48, 2: 0.55},
         "sparknet_tau": {1: 0.9, 2: 1.7},

@@ -14,11 +14,13 @@ from lockstep.verdicts import NOT_MEASURABLE, NOT_YET
 
 SPARK = "06_spark_distribution"
 BARRIER = "Spark's barrier mode over MPI, all-reduce, 2 workers"
+SHARED = "the same with shared memory in Spark's ranks"
 WINDOWS = "SparkNet: exchanging every tau steps over every step, 2 workers"
 WRITE = "images per second from files to Parquet"
 READ = "images per second from Parquet to decoded images"
 CELLS: dict[str, dict[str, Any]] = {
     BARRIER: {"experiment": "speedup", "strategy": "spark_allreduce"},
+    SHARED: {"experiment": "speedup", "strategy": "spark_shared_memory"},
     WINDOWS: {"experiment": "speedup", "strategy": "sparknet_tau"},
     WRITE: {"experiment": "preparation", "strategy": "parquet_write"},
     READ: {"experiment": "preparation", "strategy": "parquet_read"},
@@ -35,12 +37,13 @@ def frame() -> pd.DataFrame:
 
 
 def test_the_bars_of_spark_are_those_of_the_issue() -> None:
-    assert [(target.aim, target.bar) for target in TARGETS[SPARK]] == [("≥", 0.9), ("≥", 3.0), ("≥", 300), ("≥", 300)]
+    bars = [(target.aim, target.bar) for target in TARGETS[SPARK]]
+    assert bars == [("≥", 0.9), ("≥", 0.9), ("≥", 3.0), ("≥", 300), ("≥", 300)]
 
 
 def test_every_bar_of_spark_reads_its_own_cells(frame: pd.DataFrame) -> None:
     found = bars(frame)
-    expected = {BARRIER: 1.75 / 1.8, WINDOWS: 1.7 / 0.55, WRITE: 332.0, READ: 312.0}
+    expected = {BARRIER: 1.75 / 1.8, SHARED: 1.77 / 1.8, WINDOWS: 1.7 / 0.55, WRITE: 332.0, READ: 312.0}
     assert {name: row["ratio"] for name, row in found.items()} == pytest.approx(expected)
     assert {name: row["reached"] for name, row in found.items()} == dict.fromkeys(expected, "yes")
 

@@ -118,7 +118,7 @@ def _train(job: Job, site: Site, group: Group, sync: DriverSync, spark: _Windows
         if steps.start >= job.warmup_steps:
             trace.began, trace.ended = trace.began or start, ended
             trace.steps += _step_rows(job, sync.plan, steps, result, ended - start, ended - middle)
-            update = {"window": len(rows) // job.workers, "steps": len(steps), "update_seconds": ended - middle}
+            update = {"window": len(rows) // job.workers, "steps": len(steps), "driver_update_seconds": ended - middle}
             rows += [phases | update | _numbers(each) for each in sorted(result[1], key=lambda each: each.partition)]
         if site.checkpoint and site.checkpoint_every_steps and sync.done % site.checkpoint_every_steps == 0:
             checkpoint.save(site.checkpoint, job, group, sync.replica, sync)

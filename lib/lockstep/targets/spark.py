@@ -20,6 +20,7 @@ def _prepared(strategy: str) -> Read:
 
 SPARK: tuple[Target, ...] = (
     Target("Spark's barrier mode over MPI, all-reduce, 2 workers", 0.90, _over(PAIRED, "mpi_allreduce")),
+    Target("the same with shared memory in Spark's ranks", 0.90, _over("spark_shared_memory", "mpi_allreduce")),
     Target(
         "SparkNet: exchanging every tau steps over every step, 2 workers",
         3.0,

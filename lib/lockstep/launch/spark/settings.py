@@ -38,6 +38,9 @@ def application_conf(
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "30",
+        # Parameters don't compress; both ends would only spend time on it.
+        "spark.broadcast.compress": "false",
+        "spark.broadcast.checksum": "false",
         # A partition stays with its executor, whose Python worker is warm.
         "spark.locality.wait": "60s",
         "spark.python.worker.reuse": "true",
