@@ -134,7 +134,7 @@ def test_a_team_that_is_closed_twice_leaves_no_jvm() -> None:
 def test_ranks_of_another_machines_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """A master by its URL, executors that say they are elsewhere: nothing of theirs can be seen but what they send."""
     monkeypatch.setenv("LOCKSTEP_HOST", "elsewhere")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["tests", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(tiny.__file__).parent))  # what would be installed there
     with StandaloneCluster(2) as cluster, Spark(2, master=cluster.url) as team:
         assert [(rank, size) for rank, size, _ in team.call(tiny.say_rank)] == [(0, 2), (1, 2)]
         with pytest.raises(WorkerFailed) as caught:

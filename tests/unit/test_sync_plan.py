@@ -13,6 +13,7 @@ from lockstep.data.loader import Batch
 from lockstep.data.sampling import global_batch
 from lockstep.groups import Group
 from lockstep.groups.threads import ThreadGroup
+from lockstep.peers import PEERS
 from lockstep.strategies import STRATEGIES
 from lockstep.sync import SYNCS, Plan, Share
 from steps import replica
@@ -154,4 +155,4 @@ def test_a_step_of_one_worker_is_plain_sgd(name: str) -> None:
 
 
 def test_every_sync_of_the_table_exists() -> None:
-    assert {line.fields["sync"] for line in STRATEGIES.values()} - {"ddp"} == set(SYNCS)
+    assert {line.fields["sync"] for line in STRATEGIES.values()} - {*PEERS} == set(SYNCS)
