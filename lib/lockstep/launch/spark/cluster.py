@@ -30,8 +30,12 @@ _TAKEN = ("BindException", "Address already in use")
 _NO_MEMORY = ("Could not reserve enough space", "insufficient memory", "Too small maximum heap", "Invalid maximum heap")
 # Their own settings would make this cluster another one.
 _FOREIGN = ("SPARK_CONF_DIR", "SPARK_MASTER_HOST", "SPARK_DAEMON_CLASSPATH", "PYSPARK_SUBMIT_ARGS", "SPARK_ENV_LOADED")
-# A collector thread per core would take the workers' cores, and the compiler's second stage pays after minutes only.
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:CICompilerCount=2 -XX:-UsePerfData"
+# Few collector threads, since the cores are the workers'. Parameters are few large objects, which this collector does
+# not move; and once idle, a JVM gives back what it holds no more, so that teams can stay warm beside each other.
+JVM_OPTIONS = (
+    "-XX:+UseG1GC -XX:ParallelGCThreads=1 -XX:ConcGCThreads=1 -XX:G1HeapRegionSize=16m -XX:G1PeriodicGCInterval=5000 "
+    "-XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10 -XX:CICompilerCount=2 -XX:-UsePerfData"
+)
 
 
 def spark_environment(environment: Mapping[str, str], local: bool = True) -> dict[str, str]:
