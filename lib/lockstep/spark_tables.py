@@ -145,6 +145,9 @@ def overhead_table(records: pd.DataFrame, use_case: str = "SimpleBig", beside: s
     return pd.DataFrame(table)
 
 
+UNEVEN = "not compared: fewer images than its steps take, so the last batch is smaller"
+
+
 def data_table(records: pd.DataFrame) -> pd.DataFrame:
     """Images/s against the number of images that are trained on (experiment DATA), median and 95 % interval.
 
@@ -159,6 +162,8 @@ def data_table(records: pd.DataFrame) -> pd.DataFrame:
         for images, cell in rows.groupby("images"):
             status, reason = outcome(cell)
             first = cell.iloc[0]
+            if status == "ok" and uneven(cell).all():
+                reason = UNEVEN
             row: dict[str, Any] = {"use_case": use_case, "strategy": strategy, "images": int(images)}
             row |= {name: first[name] for name in ("workers", "global_batch_size", "data_source")}
             row |= ratio_columns(_interval(cell, "images_per_second"), "images_per_second")
@@ -170,9 +175,15 @@ def data_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def size_rates(rows: pd.DataFrame) -> pd.DataFrame:
-    """Images/s by round (rows) and number of images (columns) of one strategy's ok rows."""
-    ok = rows[(rows["status"] == "ok") & rows["images_per_second"].notna()]
+    """Images/s by round (rows) and number of images (columns) of one strategy's ok rows that trained on whole batches:
+    a set smaller than them ends with a smaller batch, which is slower whatever the size of the set."""
+    ok = rows[(rows["status"] == "ok") & rows["images_per_second"].notna() & ~uneven(rows)]
     return ok.pivot_table(index="round", columns="images", values="images_per_second", aggfunc="median").astype(float)
+
+
+def uneven(rows: pd.DataFrame) -> pd.Series:
+    """Did a row's steps take more images than its set holds?"""
+    return rows["images"] < rows["global_batch_size"] * (rows["warmup_steps"] + rows["steps"])
 
 
 def times_smallest(rates: pd.DataFrame, images: int) -> Ratio | None:

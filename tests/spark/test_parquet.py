@@ -39,8 +39,8 @@ def there_and_back(group: Group, photos: str, folder: str) -> tuple[list[tuple[i
 def test_what_comes_back_is_what_training_would_decode(teams: Teams, tmp_path: Path) -> None:
     photos = photo_set(tmp_path / "photos")
     data = open_folder(photos, "train")
-    ((back, names),) = teams.of("spark_driver", 2).call(there_and_back, str(photos), str(tmp_path / "out" / "set"))
-    assert names == ["set"], "nothing half done stays"
+    ((back, names),) = teams.of("spark_driver", 2).call(there_and_back, str(photos), str(tmp_path / "out" / "a set"))
+    assert names == ["a set"], "nothing half done stays"
     assert sum(count for count, _ in back) == len(data)
     ids = np.arange(len(data))
     assert sum(used for _, used in back) == pytest.approx(_sum(ids, data.load(ids, 1, 3)), rel=1e-5)
@@ -59,6 +59,7 @@ def test_a_folder_that_is_none_is_left_alone(teams: Teams, tmp_path: Path) -> No
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("keep me")
+    (mine / "_SUCCESS").touch()  # of another program's Parquet
     with pytest.raises(WorkerFailed, match="is no Parquet data set of ours"):
         teams.of("spark_driver", 2).call(misplace, str(photos), str(mine))
     assert (mine / "thesis.txt").read_text() == "keep me"
@@ -73,7 +74,6 @@ def test_the_yardsticks_measure(teams: Teams) -> None:
         this = Job(**shared, strategy=name, message_bytes=1 << 20, steps=2)  # type: ignore[arg-type]
         seconds[name] = teams.of("spark_driver", 2).run(this, Site(), run_overhead)[0].scores["step_seconds"]
     assert all(0 < each < 60 for each in seconds.values())
-    assert seconds["spark_schedule"] < seconds["spark_aggregate"]
 
 
 def test_preparation_is_measured(teams: Teams, tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def fake_java(folder: Path, says: str, code: int = 0) -> str:
     return str(folder)
 
 
-def start_failure(**options: Any) -> str:
-    team = Spark(1, **options).team
+def start_failure(launcher: type[Spark] = Spark, **options: Any) -> str:
+    team = launcher(1, **options).team
     with pytest.raises(WorkerFailed) as caught:
         team.start()
     assert team.pids == []
@@ -70,9 +70,10 @@ def test_a_java_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "there is no bin/java in it" in start_failure()
 
 
-def test_java_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("launcher", [Spark, SparkDriver])
+def test_java_without_memory(launcher: type[Spark], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCKSTEP_SPARK_MEMORY", "900000g")
-    said = start_failure()
+    said = start_failure(launcher)
     assert "Java did not get the memory it asked for" in said and "LOCKSTEP_SPARK_MEMORY" in said
 
 
@@ -102,7 +103,7 @@ def test_a_master_that_is_not_there() -> None:
 
 
 def jvms() -> set[int]:
-    return {each.pid for each in psutil.process_iter(["name"]) if each.info["name"] == "java"}
+    return {each.pid for each in psutil.Process().children(recursive=True) if each.name() == "java"}
 
 
 def test_a_cluster_starts_and_stops_and_leaves_no_jvm() -> None:
@@ -210,15 +211,18 @@ def test_a_grid_has_a_row_that_says_failed(tmp_path: Path, monkeypatch: pytest.M
     assert len(os.listdir(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("name", ["deploy.master.Master", "SparkSubmit"])
-def test_a_part_of_spark_that_is_killed_ends_the_team(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("deploy.master.Master", "the Spark master was killed by SIGKILL"), ("SparkSubmit", "")],
+)
+def test_a_part_of_spark_that_is_killed_ends_the_team(name: str, told: str) -> None:
     with Spark(1) as team:
         team.start()
         parts = [part for pid in team.pids for part in psutil.Process(pid).children(recursive=True)]
         victim = next(part for part in parts if part.name() == "java" and name in " ".join(part.cmdline()))
         began = time.monotonic()
         victim.send_signal(signal.SIGKILL)
-        with pytest.raises(WorkerFailed):
+        with pytest.raises(WorkerFailed, match=told):
             team.call(time_out)
         assert time.monotonic() - began < END_SECONDS and team.pids == []
 

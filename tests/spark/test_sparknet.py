@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import torch
 
 import tiny
 from lockstep import checkpoint
-from lockstep.data import Arrays
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.loop import Site, run_job
+from lockstep.replica.torch import cross_entropy
 from together import TOLERANCE, Teams, alone, small_job
 
 AVERAGED = {"opt_weight": "mean", "state_averaged": True}
@@ -103,22 +104,15 @@ def test_every_step_and_every_window_is_measured(teams: Teams) -> None:
 @pytest.mark.parametrize("data", ["rdd", "files"])
 def test_python_workers_are_used_again(teams: Teams, data: str, tmp_path: Path) -> None:
     """Seen: a window that left records unread cost its Python worker, and each one after it the import of torch."""
-    case = tiny.case(train=Noting(str(tmp_path)))
+    case = tiny.case(loss=functools.partial(noting_loss, str(tmp_path)))
     teams.of("spark_driver", 2).run(job(executor_data=data, steps=4), Site(use_case=case))
-    assert len(list(tmp_path.iterdir())) <= 2
+    assert len(list(tmp_path.iterdir())) == 2, "a process per executor"
 
 
-class Noting(Arrays):
-    """Leaves a file named by each process that loads images."""
-
-    def __init__(self, folder: str) -> None:
-        whole = tiny.arrays()
-        super().__init__(whole.images, whole.labels)
-        self.folder = folder
-
-    def load(self, ids: Any, epoch: int, seed: int, out: Any = None) -> Any:
-        Path(self.folder, str(os.getpid())).touch()
-        return super().load(ids, epoch, seed, out)
+def noting_loss(folder: str, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Leaves a file named by each process that trains."""
+    Path(folder, str(os.getpid())).touch()
+    return cross_entropy(output, labels)
 
 
 def test_losses_are_those_of_one_worker(teams: Teams) -> None:

@@ -155,3 +155,12 @@ def test_traces_are_of_one_number_of_workers() -> None:
     shown = spark_tables.shown_traces(resources())
     assert set(shown["strategy"]) == set(spark_tables.TRACED) and set(shown["workers"]) == {2}
     assert spark_tables.shown_traces(None).empty and spark_tables.shown_traces(pd.DataFrame()).empty
+
+
+def test_a_set_that_is_smaller_than_its_steps_is_not_compared(frame: pd.DataFrame) -> None:
+    """Seen: 100 images in batches of 64 were trained on as 64 and 36, and looked slow for the smaller batch."""
+    fewest = frame["images"] == 300
+    table = spark_tables.data_table(frame.assign(global_batch_size=frame["global_batch_size"].mask(fewest, 200)))
+    small = table[table["images"] == 300]
+    assert set(small["reason"]) == {spark_tables.UNEVEN} and small["times_smallest"].isna().all()
+    assert table.loc[table["images"] == 1200, "times_smallest"].eq(1).all()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = "sample_id bigint, label bigint, content binary"
 BATCH = 64
 """Images that a task holds at once."""
-_DONE = "_SUCCESS"
+_OURS = "_lockstep"
 
 
 def write_parquet(session: SparkSession, data: ImageData, folder: str | os.PathLike[str], partitions: int) -> None:
@@ -37,7 +37,7 @@ def write_parquet(session: SparkSession, data: ImageData, folder: str | os.PathL
     and `folder` too. Raises DataError for a folder that holds something else, and what Spark raises.
     """
     target = Path(folder).absolute()
-    if target.exists() and not (target / _DONE).exists():
+    if target.exists() and not (target / _OURS).exists():
         raise DataError(f"{str(target)!r} exists and is no Parquet data set of ours; name another folder or remove it")
     shared = session.sparkContext.broadcast(data)
     unfinished = target.with_name(f".{target.name}.unfinished")
@@ -45,13 +45,14 @@ def write_parquet(session: SparkSession, data: ImageData, folder: str | os.PathL
     try:
         numbers = session.range(0, len(data), 1, partitions)
         written = numbers.mapInArrow(_encoder(shared), SCHEMA).write.option("compression", "uncompressed")
-        written.parquet(unfinished.as_uri())
+        written.parquet(f"file://{unfinished}")  # not as a URI: Hadoop would take %20 for the name
+        (unfinished / _OURS).touch()
         if target.exists():
             shutil.rmtree(target)
         unfinished.rename(target)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-        shared.unpersist()
+        shared.destroy()
 
 
 def decode_parquet(
@@ -69,15 +70,15 @@ def decode_parquet(
     DataError for a folder that is none of `write_parquet`'s.
     """
     source = Path(folder).absolute()
-    if not (source / _DONE).exists():
+    if not (source / _OURS).exists():
         raise DataError(f"{str(source)!r} is no finished Parquet data set; write it with write_parquet first")
     shared = session.sparkContext.broadcast(data)
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH))
     try:
-        table = session.read.schema(SCHEMA).parquet(source.as_uri())
+        table = session.read.schema(SCHEMA).parquet(f"file://{source}")
         rows = table.mapInArrow(_decoder(shared, use, epoch, seed), "samples bigint, used double").collect()
     finally:
-        shared.unpersist()
+        shared.destroy()
     return [(int(row.samples), float(row.used)) for row in rows]
 
 

@@ -61,9 +61,9 @@ class GuardedTeam(Team):
             return
         began = time.monotonic()
         self._prepare()
-        self.board = Board.create(self.size)
-        self._meeting = meeting = Meeting()
         try:
+            self.board = Board.create(self.size)
+            self._meeting = meeting = Meeting()
             self._guard = Guard(self._commands(meeting), self._environment(meeting), [meeting.folder])
             self._meet(meeting, time.monotonic() + START_SECONDS)
         except BaseException:
@@ -120,7 +120,8 @@ class GuardedTeam(Team):
             raise self._unable("lost a rank", come, worker.output) from None
         if kind == "ready":
             return said[0], said[1]
-        raise WorkerFailed(-1, "start", "could not start: a rank failed before it was ready", said[0])
+        said_last = tail(worker.output)  # what libraries and JVMs wrote
+        raise WorkerFailed(-1, "start", "could not start: a rank failed before it was ready", f"{said[0]}\n{said_last}")
 
     def _seat(self, told: list[tuple[Worker, int, int]]) -> None:
         """Give every worker its ranks. Raises WorkerFailed if the processes are not those of one job."""

@@ -11,15 +11,19 @@
 - `executor_data="rdd"`: encoded images are a cached RDD, sample i in partition i mod workers. Spark brings all of a
   partition to the Python worker in each window, whatever the window needs. `"files"`: executors read files themselves.
 
+A window is measured whole: one that begins within the warm-up does not count.
+
 A task that is lost with its executor is run again by Spark: windows need nothing that an executor kept.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
@@ -120,7 +124,8 @@ def _train(job: Job, site: Site, group: Group, sync: DriverSync, spark: _Windows
             trace.steps += _step_rows(job, sync.plan, steps, result, ended - start, ended - middle)
             update = {"window": len(rows) // job.workers, "steps": len(steps), "driver_update_seconds": ended - middle}
             rows += [phases | update | _numbers(each) for each in sorted(result[1], key=lambda each: each.partition)]
-        if site.checkpoint and site.checkpoint_every_steps and sync.done % site.checkpoint_every_steps == 0:
+        each = site.checkpoint_every_steps
+        if site.checkpoint and each and sync.done // each > steps.start // each:  # a window may end after it
             checkpoint.save(site.checkpoint, job, group, sync.replica, sync)
     trace.tables["spark"] = rows
 
@@ -174,6 +179,8 @@ class _Windows:
     """The partitions of a run: an RDD with one per worker, held by the executors."""
 
     def __init__(self, context: Any, assigned: Assignment) -> None:
+        from pyspark import StorageLevel
+
         self.context, self.workers, self.name = context, assigned.job.workers, assigned.run
         # Spark itself would pickle it, and a reader's model may be a lambda.
         self.assigned = context.broadcast(cloudpickle.dumps(assigned))
@@ -181,8 +188,12 @@ class _Windows:
         if assigned.job.executor_data == "rdd":
             numbers = numbers.flatMap(_reader(self.assigned, self.workers))
         # Held even where a partition is a number only: Spark then gives it to the same executor each time.
-        self.partitions = numbers.persist()
-        _done(self.partitions.count)
+        self.partitions = numbers.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            _done(self.partitions.count)
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, state: State, steps: range) -> tuple[Result, dict[str, float | str]]:
         """The sum over partitions, and the driver's seconds: until the state was handed to Spark, and of the job."""
@@ -190,24 +201,27 @@ class _Windows:
         broadcast = self.context.broadcast(state)
         middle = time.perf_counter()
         job = self.partitions.mapPartitionsWithIndex(_windower(self.name, self.assigned, broadcast, steps))
-        result: Result = _done(lambda: job.treeAggregate(None, add, add, depth=2))
-        end = time.perf_counter()
-        broadcast.destroy()
+        try:
+            result: Result = _done(lambda: job.treeAggregate(None, add, add, depth=2))
+        finally:
+            end = time.perf_counter()
+            broadcast.destroy()
         phases: dict[str, float | str] = {"broadcast_seconds": middle - start, "job_seconds": end - middle}
         return result, phases | {"state_bytes": float(state.nbytes), "result_bytes": float(result[0].nbytes)}
 
     def close(self) -> None:
-        """Let executors forget the run."""
-        self.partitions.unpersist()
-        self.assigned.unpersist()
+        """Give back what Spark holds of the run; an executor's replica goes with the next run, or after a minute."""
+        with contextlib.suppress(Exception):  # Spark itself may have gone
+            self.partitions.unpersist()
+            self.assigned.destroy()
 
 
 def _reader(assigned: Any, workers: int) -> Any:
     """For flatMap: the number of a partition -> its images, read by the executor that holds it."""
 
-    def read(number: int) -> list[Record]:
+    def read(number: int) -> Iterator[Record]:
         data: ImageData = cloudpickle.loads(assigned.value).data
-        return [(sample_id, encoded(data, sample_id)) for sample_id in range(number, len(data), workers)]
+        return ((sample_id, encoded(data, sample_id)) for sample_id in range(number, len(data), workers))
 
     return read
 
@@ -221,12 +235,14 @@ def _windower(name: str, assigned: Any, state: Any, steps: range) -> Any:
 
 def _done(action: Any) -> Any:
     """What `action` returns. Raises ExecutorFailed with the executor's words in place of the JVM's."""
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError
 
     try:
         return action()
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage())
+    except Py4JError as error:
+        raise ExecutorFailed(f"Spark's own process does not answer: {error}") from error
     found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", said)
-    reason = found[1] if found else said.splitlines()[0]
+    reason = found[1] if found else (said.splitlines() or ["Spark gives no reason"])[0]
     raise ExecutorFailed(f"{reason}\n\n--- executor ---\n{found[0] if found else said}")

@@ -146,7 +146,7 @@ class Worker:
         for _ in records:
             pass  # Spark ends a Python worker, and with it the replica, that leaves anything of its partition unread
         made = self._local_steps(given, work, told) if self.job.averages_parameters else self._gradient(work, told)
-        if not by_place and steps.stop < self.assigned.plan.steps:  # decoded while the driver adds up
+        if not by_place:  # decoded while the driver adds up; after the last step too, so that each pays for a batch
             following = shares(self.assigned.plan, steps.stop, partition, self.job.workers, False)
             self.loader.prefetch(following.epoch, following.sample_ids)
         told.task_seconds = time.perf_counter() - began

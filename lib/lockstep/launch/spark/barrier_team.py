@@ -8,6 +8,7 @@ launcher --- guard --- driver --- TorchDistributor: barrier stage, a task per ra
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.connection as connections
 import os
 import re
 import secrets
@@ -100,17 +101,13 @@ class SparkTeam(OnSpark):
                 self._still_starting(deadline, f"{len(come)} of {self.size} ranks have come")
             hellos = [come[rank][1] for rank in range(self.size)]
             for rank, (control, hello) in sorted(come.items()):
-                self.workers.append(_worker(rank, control, hello))
+                self.workers.append(self._worker(rank, control, hello))
                 control.send(self._settings(rank, hellos))
-            for worker in self.workers:
-                while not worker.control.poll(0.2):
-                    self._still_starting(deadline, "ranks have come, but not all can work together")
-                try:
-                    kind, *said = worker.control.recv()
-                except (EOFError, OSError):
-                    raise self._unable("lost a rank before it was ready", {}, worker.output) from None
-                if kind != "ready":
-                    raise WorkerFailed(-1, "start", "could not start: a rank failed before it was ready", said[0])
+            waiting: dict[Any, Worker] = {worker.control: worker for worker in self.workers}
+            while waiting:  # whoever speaks first: the others may wait for one that has failed
+                for found in connections.wait(list(waiting), 0.2):
+                    self._hear(waiting.pop(found), {})
+                self._still_starting(deadline, "ranks have come, but not all can work together")
         except BaseException:
             for control, _ in come.values():
                 if not any(worker.control is control for worker in self.workers):
@@ -118,12 +115,30 @@ class SparkTeam(OnSpark):
             raise
 
     def _first_word(self, control: Any, deadline: float) -> Hello:
-        while not control.poll(0.2):
-            self._still_starting(deadline, "a rank has come and says nothing")
-        hello = control.recv()
-        if isinstance(hello, Hello) and hello.size == self.size:
-            return hello
-        raise self._unable(f"started another job than asked for: {hello}", {})
+        """Who has come. Raises WorkerFailed for one that can't take part."""
+        try:
+            while not control.poll(0.2):
+                self._still_starting(deadline, "a rank has come and says nothing")
+            said = control.recv()
+        except (EOFError, OSError):
+            control.close()
+            raise self._unable("lost a rank that had just come", {}) from None
+        if isinstance(said, Hello) and said.size == self.size:
+            return said
+        control.close()
+        if isinstance(said, Hello):
+            raise self._unable(f"started {said.size} ranks instead of {self.size}", {})
+        raise WorkerFailed(-1, "start", "could not start: a rank failed before it was ready", said[1])
+
+    def _worker(self, rank: int, control: Any, hello: Hello) -> Worker:
+        if not _is_here(hello):
+            return Worker(Remote(), control, [rank], tempfile.TemporaryFile())
+        try:
+            # Its own unnamed file, which stays readable when it has gone.
+            output = open(f"/proc/{hello.pid}/fd/1", "rb")  # noqa: SIM115 - closed with the worker
+            return Worker(Foreign(hello.pid), control, [rank], output)
+        except OSError:
+            raise self._unable(f"lost rank {rank} before it was ready", {}) from None
 
     def _still_starting(self, deadline: float, what: str) -> None:
         assert self._guard is not None
@@ -158,6 +173,8 @@ class SparkTeam(OnSpark):
         where, rank = self._place_of(worker), worker.ranks[0]
         end = time.monotonic() + _VERDICT_SECONDS
         while time.monotonic() < end:
+            if self.cluster is not None and (why := self.cluster.problem()):  # its guard kills the ranks
+                return WorkerFailed(-1, where, why, "")
             said = tail(self._guard.output)
             if found := re.search(r"lockstep: rank (\d+) (was killed by \w+|left with exit code \d+)", said):
                 other = self.workers[int(found[1])]
@@ -168,8 +185,6 @@ class SparkTeam(OnSpark):
                 break
         if culprit := self._guard.culprit():
             return WorkerFailed(-1, where, culprit, tail(self._guard.output))
-        if self.cluster is not None and (why := self.cluster.problem()):
-            return WorkerFailed(-1, where, why, "")
         return watch.gone(worker)
 
     def _place_of(self, worker: Worker) -> str:
@@ -213,12 +228,13 @@ def _routed_address(master: str) -> str:
 
 
 def _is_here(hello: Hello) -> bool:
-    """Is that process on this host, where its memory can be seen?"""
-    return hello.host == socket.gethostname() and Path(f"/proc/{hello.pid}/fd").exists()
-
-
-def _worker(rank: int, control: Any, hello: Hello) -> Worker:
-    if not _is_here(hello):
-        return Worker(Remote(), control, [rank], tempfile.TemporaryFile())
-    # Its own unnamed file, which stays readable when it has gone.
-    return Worker(Foreign(hello.pid), control, [rank], open(f"/proc/{hello.pid}/fd/1", "rb"))
+    """Is that process a rank of this user on this host, where its memory can be seen? Hosts may share a name."""
+    process = Path(f"/proc/{hello.pid}")
+    if hello.host != socket.gethostname():
+        return False
+    try:
+        return (
+            process.stat().st_uid == os.getuid() and b"lockstep.launch.spark.rank" in (process / "cmdline").read_bytes()
+        )
+    except OSError:
+        return False

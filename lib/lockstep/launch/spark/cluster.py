@@ -28,21 +28,27 @@ _REGISTERED = "Successfully registered with master"
 _TRIES = 3  # a port that was free a moment ago may be taken
 _TAKEN = ("BindException", "Address already in use")
 _NO_MEMORY = ("Could not reserve enough space", "insufficient memory", "Too small maximum heap", "Invalid maximum heap")
-# Their own settings would make this cluster another one.
-_FOREIGN = ("SPARK_CONF_DIR", "SPARK_MASTER_HOST", "SPARK_DAEMON_CLASSPATH", "PYSPARK_SUBMIT_ARGS", "SPARK_ENV_LOADED")
+# Somebody's own settings would make this cluster another one.
+_FOREIGN = ("SPARK_", "PYSPARK_")
 # Few collector threads, since the cores are the workers'. Parameters are few large objects, which this collector does
 # not move; and once idle, a JVM gives back what it holds no more, so that teams can stay warm beside each other.
-JVM_OPTIONS = (
-    "-XX:+UseG1GC -XX:ParallelGCThreads=1 -XX:ConcGCThreads=1 -XX:G1HeapRegionSize=16m -XX:G1PeriodicGCInterval=5000 "
-    "-XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10 -XX:CICompilerCount=2 -XX:-UsePerfData"
+JVM_OPTIONS = (  # those of Java 17 are nothing to an older one
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseG1GC -XX:ParallelGCThreads=1 -XX:ConcGCThreads=1 "
+    "-XX:G1HeapRegionSize=16m -XX:G1PeriodicGCInterval=5000 -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10 "
+    "-XX:CICompilerCount=2 -XX:-UsePerfData"
 )
 
 
 def spark_environment(environment: Mapping[str, str], local: bool = True) -> dict[str, str]:
     """`environment` for a process that starts Spark's JVMs; `local`: they are this machine's alone. SparkError."""
-    own = {name: value for name, value in environment.items() if name not in (_FOREIGN if local else ())}
+    own = {name: value for name, value in environment.items() if not (local and name.startswith(_FOREIGN))}
     own |= {"JAVA_HOME": find_java().home, "SPARK_HOME": spark_home()}
     return own | ({"SPARK_LOCAL_IP": LOOPBACK} if local else {})
+
+
+def in_folder(folder: str) -> str:
+    """Options of a JVM that keeps its temporary files in `folder`."""
+    return f"{JVM_OPTIONS} -Djava.io.tmpdir={folder}"
 
 
 def free_port() -> int:
@@ -92,7 +98,8 @@ class StandaloneCluster:
         try:
             environment = spark_environment(os.environ) | {
                 "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_DAEMON_JAVA_OPTS": f"{JVM_OPTIONS} -Dspark.port.maxRetries=0",
+                "SPARK_DAEMON_JAVA_OPTS": f"{in_folder(self.folder)} -Dspark.port.maxRetries=0",
+                "TMPDIR": self.folder,  # of executors and ranks too: what a kill leaves there goes with the folder
                 "SPARK_LOCAL_DIRS": self.folder,
                 "SPARK_WORKER_DIR": self.folder,
             }
@@ -126,8 +133,8 @@ class StandaloneCluster:
         return [self._guard.process.pid] if self._guard is not None else []
 
     def problem(self) -> str:
-        """What became of a cluster that has ended; empty if it runs or was stopped."""
-        if self._guard is None or not self._guard.ended():
+        """What became of a cluster that ends or has ended; empty if it runs or was stopped."""
+        if self._guard is None or not (self._guard.culprit() or self._guard.ended()):
             return ""
         why = explained(tail(self._guard.output))
         return f"the Spark {self._guard.culprit() or 'cluster ended'}" + (f": {why}" if why else "")

@@ -73,11 +73,11 @@ def main() -> None:
 
 def _enter(control: Connection, key: bytes, report: Any) -> Any:
     """This process's rank, which works with the others; None, after saying why, if it can't."""
-    from lockstep.groups.tcp import TcpGroup, connect_all
-    from lockstep.launch.rank import check_sum
-    from lockstep.launch.worker import Rank, pin
-
     try:
+        from lockstep.groups.tcp import TcpGroup, connect_all
+        from lockstep.launch.rank import check_sum
+        from lockstep.launch.worker import Rank, pin
+
         here = _address_towards(control)
         listening = socket.create_server((here, 0), backlog=512)
         number, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

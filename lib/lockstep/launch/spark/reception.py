@@ -12,6 +12,7 @@ listens at address:port
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import shutil
 import socket
@@ -55,6 +56,7 @@ class Reception:
         self.folder = tempfile.mkdtemp(prefix="lockstep-")
         self._socket = socket.create_server((address, 0), backlog=512)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
+        self._closed = False
         self._come: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         threading.Thread(target=self._accept_all, name="lockstep-reception", daemon=True).start()
 
@@ -66,8 +68,8 @@ class Reception:
             return None
 
     def _accept_all(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
+        while not self._closed:
+            with contextlib.suppress(OSError):  # of one that has gone again
                 peer, _ = self._socket.accept()
                 threading.Thread(target=self._greet, args=(peer,), daemon=True).start()
 
@@ -76,7 +78,7 @@ class Reception:
         watch = threading.Timer(_GREETING_SECONDS, _hang_up, (peer,))
         watch.daemon = True
         watch.start()
-        control = Connection(peer.detach())
+        control = Connection(os.dup(peer.fileno()))  # a copy, so that the watch still has one to hang up
         try:
             deliver_challenge(control, self.key)
             answer_challenge(control, self.key)
@@ -86,8 +88,10 @@ class Reception:
             self._come.put(control)
         finally:
             watch.cancel()
+            peer.close()
 
     def close(self) -> None:
+        self._closed = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # which wakes the thread; a socket closed under it would not
         self._socket.close()

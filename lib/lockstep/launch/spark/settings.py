@@ -7,7 +7,7 @@ import os
 import sys
 
 from lockstep.launch.environment import PROFILES, worker_environment
-from lockstep.launch.spark.cluster import JVM_OPTIONS, LOOPBACK
+from lockstep.launch.spark.cluster import JVM_OPTIONS, LOOPBACK, in_folder
 from lockstep.peers.sparknet import CORES_SETTING
 
 MASTER_VARIABLE = "LOCKSTEP_SPARK_MASTER"
@@ -18,9 +18,19 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_B
 
 
 def application_conf(
-    url: str, executors: int, threads: int, environment: str, memory: str, cores: list[list[int]] | None
+    url: str,
+    executors: int,
+    threads: int,
+    environment: str,
+    memory: str,
+    cores: list[list[int]] | None,
+    folder: str,
+    cluster_folder: str,
 ) -> dict[str, str]:
-    """Spark's settings of a team's application; `cores` only where executors are on this machine."""
+    """Spark's settings of a team's application; `cores` only where executors are on this machine.
+
+    `folder`: for the driver's temporary files; `cluster_folder`: for those of executors on this machine.
+    """
     told = {
         "spark.master": url,
         "spark.app.name": "lockstep",
@@ -31,8 +41,12 @@ def application_conf(
         "spark.executor.memory": memory,
         "spark.driver.memory": memory,
         "spark.driver.maxResultSize": "0",
+        "spark.driver.extraJavaOptions": in_folder(folder),
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.local.dir": folder,
+        # As many executors as were asked for, from the first job to the last.
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
         # All slots are there before the first job, or a barrier stage would be refused or shared out unevenly.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
@@ -51,6 +65,7 @@ def application_conf(
     ours = worker_environment(environment, threads)
     told |= {f"spark.executorEnv.{name}": ours[name] for name in (*_THREADS, *PROFILES[environment])}
     told |= {"spark.executorEnv.PYTHONPATH": python_path(), CORES_SETTING: json.dumps(cores)}
+    told["spark.executor.extraJavaOptions"] = in_folder(cluster_folder)
     return told | {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 

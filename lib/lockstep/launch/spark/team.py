@@ -10,18 +10,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from lockstep.job import Job
 from lockstep.launch.environment import worker_environment
 from lockstep.launch.guarded_team import GuardedTeam
 from lockstep.launch.rendezvous import Meeting
 from lockstep.launch.spark.cluster import StandaloneCluster, check_reachable, explained, spark_environment
 from lockstep.launch.spark.java import SparkError, problem
 from lockstep.launch.spark.settings import MEMORY_VARIABLE, application_conf, python_path
+from lockstep.launch.team import Worker
 from lockstep.launch.watch import WorkerFailed
+from lockstep.loop import Site, Trace
 
+_EPOCH_STEPS = 100  # that a window of a whole epoch may be long
 _DRIVER = "from lockstep.launch.spark.driver import main; main()"
 
 
@@ -75,14 +79,16 @@ class OnSpark(GuardedTeam):
         url = self.cluster.url if self.cluster is not None else self.master
         memory = os.environ.get(MEMORY_VARIABLE) or self.memory
         cores = self.cores if self.local else None
-        conf = application_conf(url, self.executors, self.threads_per_worker, self.environment, memory, cores)
+        where = self.cluster.folder if self.cluster is not None else ""
+        threads, environment = self.threads_per_worker, self.environment
+        conf = application_conf(url, self.executors, threads, environment, memory, cores, folder, where)
         path = Path(folder, "driver.json")
-        path.write_text(json.dumps(told | {"conf": conf | {"spark.local.dir": folder, **self.more_conf}}))
+        path.write_text(json.dumps(told | {"conf": {**conf, **self.more_conf}}))
         return {"driver": [sys.executable, "-c", _DRIVER, str(path)]}
 
     def _environment(self, meeting: Any) -> dict[str, str]:
         environment = spark_environment(worker_environment(self.environment, self.threads_per_worker), self.local)
-        environment["PYTHONPATH"] = python_path()
+        environment |= {"PYTHONPATH": python_path(), "TMPDIR": meeting.folder}
         if self.local:
             environment["PYSPARK_PYTHON"] = sys.executable
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -93,8 +99,17 @@ class OnSpark(GuardedTeam):
         why = explained(failure.traceback)
         return WorkerFailed(-1, "start", f"{failure.reason}: {why}", failure.traceback) if why else failure
 
+    def _hear(self, worker: Worker, come: Mapping[Any, Worker]) -> tuple[int, int]:
+        try:
+            return super()._hear(worker, come)
+        except WorkerFailed as failure:
+            why = explained(failure.traceback)
+            raise WorkerFailed(
+                -1, "start", f"{failure.reason}: {why}" if why else failure.reason, failure.traceback
+            ) from None
+
     def _look(self) -> None:
-        """Raises WorkerFailed if the cluster or the driver has gone."""
+        """Raises WorkerFailed if the cluster has gone."""
         if self.cluster is not None and (why := self.cluster.problem()):
             raise WorkerFailed(-1, self._place(), why, "")
 
@@ -116,6 +131,17 @@ class SparkDriverTeam(OnSpark):
 
     def __init__(self, cores: list[list[int]], threads_per_worker: int, environment: str, master: str = "") -> None:
         super().__init__(cores, threads_per_worker, environment, 1, master)
+
+    def run(
+        self,
+        job: Job,
+        site: Site | None = None,
+        function: Callable[..., Trace] | None = None,
+        stall_seconds: float = 600,
+    ) -> list[Trace]:
+        """As `Team.run`; the driver says nothing during a window, so a longer one may take longer."""
+        window = (job.exchange_every or _EPOCH_STEPS) if job.sync == "sparknet" else 1
+        return super().run(job, site, function, stall_seconds * window)
 
     def _commands(self, meeting: Meeting) -> dict[str, list[str]]:
         return self._driver(meeting.folder, {"mode": "driver", "meeting": meeting.path})
