@@ -22,6 +22,7 @@ from lockstep.groups.gloo import interface_address, make_gloo
 from lockstep.groups.processes import ProcessGroup
 
 _CONNECT_SECONDS = 60.0
+_GREETING_SECONDS = 5.0  # a stranger who says nothing keeps the ranks waiting no longer
 
 
 class TcpGroup(ProcessGroup):
@@ -97,7 +98,7 @@ def connect_all(
 
 def _greeting(peer: socket.socket, proof: bytes) -> int | None:
     """The rank of who has connected; None for one who does not know the key."""
-    peer.settimeout(_CONNECT_SECONDS)
+    peer.settimeout(_GREETING_SECONDS)
     told = b""
     with contextlib.suppress(OSError):
         while len(told) < len(proof) + 4 and (more := peer.recv(len(proof) + 4 - len(told))):
