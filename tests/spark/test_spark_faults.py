@@ -27,7 +27,7 @@ from lockstep.measure.grid import measure_job
 from lockstep.measure.teams import Teams
 from together import small_job
 
-pytestmark = pytest.mark.usefixtures("no_leftovers")
+pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.timeout(600)]  # each starts JVMs, some twice
 
 END_SECONDS = 60.0  # of a failure, on a busy machine: a hang lasts for ever
 
