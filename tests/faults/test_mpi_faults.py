@@ -54,7 +54,7 @@ def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def library_files() -> set[str]:
     """What MPI libraries have left behind: no process uses it."""
     memory = {name for name in os.listdir("/dev/shm") if name.startswith(("mpich_", "ucx_", "sm_segment", "vader"))}
-    if any(process.name().startswith("hydra_") for process in psutil.process_iter()):
+    if any((process.info["name"] or "").startswith("hydra_") for process in psutil.process_iter(["name"])):
         return memory - guard._in_use()  # of its files in /tmp nobody can say whose they are
     return (memory - guard._in_use()) | {name for name in os.listdir("/tmp") if name.startswith("hydra_")}
 

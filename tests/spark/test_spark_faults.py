@@ -213,7 +213,7 @@ def test_a_grid_has_a_row_that_says_failed(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("deploy.master.Master", "the Spark master was killed by SIGKILL"), ("SparkSubmit", "")],
+    [("deploy.master.Master", "the Spark master was killed by SIGKILL"), ("SparkSubmit", "rank|driver|executor")],
 )
 def test_a_part_of_spark_that_is_killed_ends_the_team(name: str, told: str) -> None:
     with Spark(1) as team:
