@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import lockstep
 import tiny
 from lockstep import checkpoint
 from lockstep.groups.threads import ThreadGroup
@@ -78,11 +79,12 @@ def test_resume_reaches_the_unbroken_runs_parameters_exactly(teams: Teams, tmp_p
 
 def test_running_statistics_are_the_mean_over_executors(teams: Teams, tmp_path: Path) -> None:
     case = tiny.case(model=tiny.normalised_net, test=tiny.arrays(13))
-    path = tmp_path / "c"
-    trace = teams.of("spark_driver", 2).run(job(steps=1, **VARIANTS["rdd"]), _site(case, path))[0]
+    path, other = tmp_path / "c", tmp_path / "processes"
+    trace = teams.of("spark_driver", 2).run(job(steps=1, **VARIANTS["files"]), _site(case, path))[0]
     assert 0 <= trace.scores["test_accuracy"] <= 1
-    buffers = checkpoint.read(str(path))["buffers"]
-    assert buffers.numel() == 10 and (buffers[:5].abs() > 1e-6).all()
+    teams.run(small_job(launcher="processes", sync="allreduce", workers=2, steps=1), case, other)
+    buffers, expected = (checkpoint.read(str(each))["buffers"] for each in (path, other))
+    assert expected.numel() == 10 and (buffers - expected).abs().max() < 1e-6
 
 
 def _site(case: Any, path: Path) -> Any:
@@ -121,3 +123,18 @@ def test_losses_are_those_of_one_worker(teams: Teams) -> None:
     got = teams.of("spark_driver", 2).run(job(**VARIANTS["rdd"]), Site(use_case=case))[0]
     losses = [[step["train_loss"] for step in trace.steps] for trace in (got, expected)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+@pytest.mark.parametrize(("launcher", "sync"), [("spark_driver", "sparknet"), ("spark", "allreduce")])
+def test_a_readers_own_model(launcher: str, sync: str, tmp_path: Path) -> None:
+    """`lockstep.train` on Spark: the same model as from one process, with a checkpoint that can be resumed."""
+    data = tiny.arrays()
+    shared: dict[str, Any] = {"data": (data.images, data.labels), "global_batch_size": 8, "optimiser": tiny.SGD}
+    path, case = tmp_path / "c", {"sync": sync, "launcher": launcher, "workers": 2, "checkpoint": tmp_path / "c"}
+    lockstep.train(tiny.net, **shared, **case)
+    got = lockstep.train(tiny.net, **shared, **case, epochs=2, resume=True)
+    expected = lockstep.train(tiny.net, **shared, sync="local", workers=1, epochs=2)
+    assert path.exists() and len(expected.losses) == 10
+    assert got.losses == pytest.approx(expected.losses[5:], abs=1e-6)
+    for ours, theirs in zip(got.model.parameters(), expected.model.parameters(), strict=True):
+        assert (ours - theirs).abs().max() < TOLERANCE

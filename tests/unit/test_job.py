@@ -273,3 +273,29 @@ def test_every_caution_is_told() -> None:
 
 def test_the_label_tells_rows_apart() -> None:
     assert Job.of("threads", workers=2).label == "SimpleBig threads 2x1 float32 jpeg batch 64"
+
+
+DRIVER: dict[str, Any] = {"launcher": "spark_driver", "sync": "sparknet", "workers": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"launcher": "spark", "sync": "allreduce", "hosts": 2}, "hosts=2 with launcher='spark'"),
+        ({"launcher": "spark", "sync": "allreduce", "device": "cuda"}, "device='cuda' with launcher='spark'"),
+        ({"launcher": "spark", "sync": "allreduce", "transport": "rma"}, "transport='rma' is one-sided MPI"),
+        ({"launcher": "spark", "sync": "sparknet"}, "sync='sparknet' with launcher='spark'"),
+        ({"launcher": "spark_driver", "sync": "local"}, "sync='local' with launcher='spark_driver'"),
+        (DRIVER, "executor_data='none'"),
+        (DRIVER | {"executor_data": "rdd", "input": "memory"}, "input='memory' with sync='sparknet'"),
+        (DRIVER | {"executor_data": "rdd", "opt_weight": "best"}, "opt_weight='best' is Algorithm 1's"),
+        (DRIVER | {"executor_data": "rdd", "exchange_every": 10}, "exchange_every=10.*give opt_weight='mean'"),
+        (DRIVER | {"executor_data": "rdd", "state_averaged": True}, "state_averaged=True.*give opt_weight='mean'"),
+        ({"sync": "allreduce", "executor_data": "rdd"}, "executor_data='rdd' does nothing with sync='allreduce'"),
+    ],
+)
+def test_what_spark_can_not_do_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError, match=message):
+        Job(**fields)
+    for name in ("overhead", "preparation"):  # yardsticks on the driver alone
+        assert Job(launcher="spark_driver", sync="local", experiment=name).launcher == "spark_driver"

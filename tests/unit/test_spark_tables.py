@@ -29,6 +29,7 @@ from fake_spark import (
 )
 
 from lockstep import distribution, spark_tables
+from lockstep.figures.spark import data_lines
 from lockstep.spark_tables import PARTS
 
 
@@ -162,5 +163,7 @@ def test_a_set_that_is_smaller_than_its_steps_is_not_compared(frame: pd.DataFram
     fewest = frame["images"] == 300
     table = spark_tables.data_table(frame.assign(global_batch_size=frame["global_batch_size"].mask(fewest, 200)))
     small = table[table["images"] == 300]
+    (axis,) = data_lines(table, "Data").axes
+    assert all(min(line.get_xdata()) > 600 for line in axis.lines), "nor drawn"
     assert set(small["reason"]) == {spark_tables.UNEVEN} and small["times_smallest"].isna().all()
     assert table.loc[table["images"] == 1200, "times_smallest"].eq(1).all()

@@ -116,6 +116,7 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
         handles = [
             Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes.flat, line), label=name)
             for name, line in USE_CASE_LINES.items()
+            if name in set(traced["use_case"])
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure

@@ -20,7 +20,7 @@ from lockstep.figures.style import (
     look,
     new_figure,
 )
-from lockstep.spark_tables import PARTS
+from lockstep.spark_tables import PARTS, UNEVEN
 from lockstep.strategies import LAUNCHER_NAMES
 
 _NAMES: Mapping[str, str] = {
@@ -42,8 +42,9 @@ def parts_stack(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Images/s against the images that are trained on, a line per strategy (`spark_tables.data_table`)."""
-    ok = table[table["images_per_second"].notna()] if len(table) else table
+    """Images/s against the images that are trained on, a line per strategy (`spark_tables.data_table`). Sets that are
+    smaller than their steps are left out: a point would look like the effect of their size."""
+    ok = table[table["images_per_second"].notna() & (table["reason"] != UNEVEN)] if len(table) else table
     if ok.empty:
         return empty(title, "no records of this experiment")
     with look():

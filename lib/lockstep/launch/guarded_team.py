@@ -13,6 +13,7 @@ import multiprocessing.connection as connections
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -26,7 +27,7 @@ START_SECONDS = 120.0
 _VERDICT_SECONDS = 2.0  # for a seat to say which rank ended first, and how
 
 
-class GuardedTeam(Team):
+class GuardedTeam(Team, ABC):
     """`hosts`: the host of each process as its ranks are told, empty for one node.
 
     `start_seconds`: what the last start took.
@@ -38,23 +39,27 @@ class GuardedTeam(Team):
         super().__init__(seats, cores, threads_per_worker, environment)
         self.hosts: list[str] = []
         self._guard: Guard | None = None
-        self._meeting: Meeting | None = None
+        self._meeting: Any = None
 
     def _prepare(self) -> None:
         """Find what the start needs. Raises WorkerFailed if something is missing."""
 
+    def _open(self) -> Any:
+        """Where the processes meet: it has a `folder` of its own, and `close`."""
+        return Meeting()
+
     @property
+    @abstractmethod
     def _starter(self) -> str:
         """What starts the processes, for errors."""
-        raise NotImplementedError
 
-    def _commands(self, meeting: Meeting) -> dict[str, list[str]]:
+    @abstractmethod
+    def _commands(self, meeting: Any) -> dict[str, list[str]]:
         """What the guard runs, by name."""
-        raise NotImplementedError
 
-    def _environment(self, meeting: Meeting) -> dict[str, str]:
+    @abstractmethod
+    def _environment(self, meeting: Any) -> dict[str, str]:
         """Of what the guard runs."""
-        raise NotImplementedError
 
     def start(self) -> None:
         if self.workers:
@@ -63,7 +68,7 @@ class GuardedTeam(Team):
         self._prepare()
         try:
             self.board = Board.create(self.size)
-            self._meeting = meeting = Meeting()
+            self._meeting = meeting = self._open()
             self._guard = Guard(self._commands(meeting), self._environment(meeting), [meeting.folder])
             self._meet(meeting, time.monotonic() + START_SECONDS)
         except BaseException:
@@ -75,7 +80,7 @@ class GuardedTeam(Team):
         """The cores of each rank."""
         return self.cores
 
-    def _meet(self, meeting: Meeting, deadline: float) -> None:
+    def _meet(self, meeting: Any, deadline: float) -> None:
         """Wait until all processes have come and are ready. Raises WorkerFailed."""
         assert self.board is not None and self._guard is not None
         count = len(self.seats)
@@ -113,7 +118,7 @@ class GuardedTeam(Team):
         return control, Worker(Foreign(pid), control, [], output)
 
     def _hear(self, worker: Worker, come: Mapping[Any, Worker]) -> tuple[int, int]:
-        """MPI's (rank, size) that a process tells. Raises WorkerFailed."""
+        """(number, count) of the processes, as one of them tells. Raises WorkerFailed."""
         try:
             kind, *said = worker.control.recv()
         except (EOFError, OSError):

@@ -6,8 +6,8 @@
 
 - `opt_weight="none"`: executors send gradients, and the driver steps: the parameters of sequential training.
 - `opt_weight="mean"`: executors take `exchange_every` (tau) steps of their own and send parameters, whose mean goes
-  on (Moritz et al. 2015; the Spark of *Single-to-Multi*, section 3.3.2, averages on the driver, too). Their optimiser's
-  state is averaged with `state_averaged`, else it begins anew with each window.
+  on (Moritz et al. 2015; *Single-to-Multi*, section 3.3.2, says of its Spark only that it maps and reduces in memory).
+  Their optimiser's state is averaged with `state_averaged`, else it begins anew with each window.
 - `executor_data="rdd"`: encoded images are a cached RDD, sample i in partition i mod workers. Spark brings all of a
   partition to the Python worker in each window, whatever the window needs. `"files"`: executors read files themselves.
 

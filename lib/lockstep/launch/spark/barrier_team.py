@@ -21,8 +21,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.groups.board import Board
-from lockstep.launch.guarded import Guard
 from lockstep.launch.guarded_team import START_SECONDS
 from lockstep.launch.rendezvous import Foreign, Remote
 from lockstep.launch.spark.cluster import LOOPBACK
@@ -53,7 +51,6 @@ class SparkTeam(OnSpark):
 
     def __init__(self, cores: list[list[int]], threads_per_worker: int, environment: str, master: str = "") -> None:
         super().__init__(cores, threads_per_worker, environment, len(cores), master)
-        self._reception: Reception | None = None
 
     def call(self, function: Callable[..., Any], *arguments: Any, stall_seconds: float = 600) -> list[Any]:
         try:
@@ -62,39 +59,25 @@ class SparkTeam(OnSpark):
             warnings.warn(f"rank {lost.rank} {lost.reason}: the barrier stage is started once more", stacklevel=2)
             return super().call(function, *arguments, stall_seconds=stall_seconds)
 
-    def start(self) -> None:
-        if self.workers:
-            return
-        began = time.monotonic()
-        self._prepare()
-        self.board = Board.create(self.size)
-        try:
-            self._reception = reception = Reception(_own_address(self.master), secrets.token_bytes(32))
-            told = {
-                "mode": "ranks",
-                "ranks": self.size,
-                "told": {
-                    "address": reception.address,
-                    "key": reception.key.hex(),
-                    "environment": self.environment,
-                    "threads": self.threads_per_worker,
-                    "path": python_path() if self.local else "",
-                },
-            }
-            commands = self._driver(reception.folder, told)
-            self._guard = Guard(commands, self._environment(reception), [reception.folder])
-            self._meet_all(reception, time.monotonic() + START_SECONDS)
-        except BaseException:
-            self.kill()
-            raise
-        self.start_seconds = time.monotonic() - began
+    def _open(self) -> Reception:
+        return Reception(_own_address(self.master), secrets.token_bytes(32))
 
-    def _meet_all(self, reception: Reception, deadline: float) -> None:
+    def _commands(self, meeting: Reception) -> dict[str, list[str]]:
+        told = {
+            "address": meeting.address,
+            "key": meeting.key.hex(),
+            "environment": self.environment,
+            "threads": self.threads_per_worker,
+            "path": python_path() if self.local else "",
+        }
+        return self._driver(meeting.folder, {"mode": "ranks", "ranks": self.size, "told": told})
+
+    def _meet(self, meeting: Reception, deadline: float) -> None:
         """Wait until all ranks have come, tell them of each other, and wait until they are ready."""
         come: dict[int, tuple[Any, Hello]] = {}
         try:
             while len(come) < self.size:
-                control = reception.next(0.2)
+                control = meeting.next(0.2)
                 if control is not None:
                     hello = self._first_word(control, deadline)
                     come[hello.rank] = (control, hello)
@@ -202,9 +185,6 @@ class SparkTeam(OnSpark):
         for worker in self.workers:
             worker.control.close()  # which ends ranks on other hosts
         super()._forget()
-        if self._reception is not None:
-            self._reception.close()
-            self._reception = None
 
 
 def _own_address(master: str) -> str:

@@ -4,7 +4,8 @@
                     |----- worker   (JVM) --- executor 0 (JVM) --- Python worker ...
                                          |--- executor 1 (JVM) --- Python worker ...
 
-The guard ends all of them together, also after kill -9 of the launcher. Everything listens on 127.0.0.1 alone.
+The guard ends all of them together, also after kill -9 of the launcher. Spark itself listens on
+127.0.0.1 alone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lockstep.launch.watch import tail
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 90.0
 _REGISTERED = "Successfully registered with master"
+_NO_LIMIT = "1t"  # of what executors may take together: each is told how much it may
 _TRIES = 3  # a port that was free a moment ago may be taken
 _TAKEN = ("BindException", "Address already in use")
 _NO_MEMORY = ("Could not reserve enough space", "insufficient memory", "Too small maximum heap", "Invalid maximum heap")
@@ -69,12 +71,12 @@ def explained(output: str) -> str:
 class StandaloneCluster:
     """`with StandaloneCluster(cores=2) as cluster: ... cluster.url`. Starting and stopping can be repeated.
 
-    `cores`: of the one worker, a core per executor; `port`: of the master, 0 for any that is free. `memory_mib`: what
-    the worker may give executors. Raises SparkError, with what the JVMs said, if it does not start.
+    `cores`: of the one worker, a core per executor; `port`: of the master, 0 for any that is free. Raises SparkError,
+    with what the JVMs said, if it does not start.
     """
 
-    def __init__(self, cores: int, port: int = 0, memory_mib: int = 1 << 20) -> None:
-        self.cores, self.port, self.memory_mib = cores, port, memory_mib
+    def __init__(self, cores: int, port: int = 0) -> None:
+        self.cores, self.port = cores, port
         self.url, self.folder = "", ""
         self._guard: Guard | None = None
 
@@ -114,7 +116,7 @@ class StandaloneCluster:
         run = ["bash", os.path.join(spark_home(), "bin", "spark-class")]
         master = [*run, "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(port)]
         worker = [*run, "org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "--cores", str(self.cores)]
-        worker += ["--memory", f"{self.memory_mib}m", "--work-dir", self.folder, "--webui-port", "0", url]
+        worker += ["--memory", _NO_LIMIT, "--work-dir", self.folder, "--webui-port", "0", url]
         return {"master": [*master, "--webui-port", "0"], "worker": worker}
 
     def _wait(self) -> None:

@@ -95,18 +95,13 @@ class OnSpark(GuardedTeam):
         return environment | {"PYSPARK_DRIVER_PYTHON": sys.executable}
 
     def _unable(self, what: str, come: Any, output: IO[bytes] | None = None) -> WorkerFailed:
-        failure = super()._unable(what, come, output)
-        why = explained(failure.traceback)
-        return WorkerFailed(-1, "start", f"{failure.reason}: {why}", failure.traceback) if why else failure
+        return _with_cause(super()._unable(what, come, output))
 
     def _hear(self, worker: Worker, come: Mapping[Any, Worker]) -> tuple[int, int]:
         try:
             return super()._hear(worker, come)
         except WorkerFailed as failure:
-            why = explained(failure.traceback)
-            raise WorkerFailed(
-                -1, "start", f"{failure.reason}: {why}" if why else failure.reason, failure.traceback
-            ) from None
+            raise _with_cause(failure) from None
 
     def _look(self) -> None:
         """Raises WorkerFailed if the cluster has gone."""
@@ -124,6 +119,14 @@ class OnSpark(GuardedTeam):
         if self.cluster is not None:
             self.cluster.stop()
             self.cluster = None
+
+
+def _with_cause(failure: WorkerFailed) -> WorkerFailed:
+    """The same, with what the JVM's last words mean in its reason, once."""
+    why = explained(failure.traceback)
+    if not why or why in failure.reason:
+        return failure
+    return WorkerFailed(failure.rank, failure.where, f"{failure.reason}: {why}", failure.traceback)
 
 
 class SparkDriverTeam(OnSpark):
