@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from processes import command
+
 LEFTOVER_SECONDS = 10.0  # a stopped team or run has this long to end
 
 
@@ -57,7 +59,7 @@ def no_leftovers() -> Iterator[None]:
     deadline = time.monotonic() + LEFTOVER_SECONDS
     while (left := set(_children()) - before) and time.monotonic() < deadline:
         time.sleep(0.1)
-    named = [f"{process.pid}: {_command(process)}" for process in left]
+    named = [f"{process.pid}: {command(process)}" for process in left]
     for process in left:
         process.kill()
     assert not named, f"processes left behind: {named}"
@@ -67,7 +69,7 @@ def no_leftovers() -> Iterator[None]:
 def _children() -> list[psutil.Process]:
     # multiprocessing's resource tracker is one per process and stays until that process ends.
     living = [child for child in psutil.Process().children(recursive=True) if child.is_running()]
-    return [child for child in living if not _is_zombie(child) and "resource_tracker" not in _command(child)]
+    return [child for child in living if not _is_zombie(child) and "resource_tracker" not in command(child)]
 
 
 def _is_zombie(process: psutil.Process) -> bool:
@@ -75,13 +77,6 @@ def _is_zombie(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return "?"
 
 
 def _shared_memory() -> set[str]:

@@ -27,6 +27,7 @@ from lockstep.loop import Site, Trace
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.grid import measure_job
 from lockstep.measure.teams import Teams
+from processes import command
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
 END_SECONDS = 10.0
@@ -187,7 +188,7 @@ def soon(kill: Callable[[], None]) -> None:
 def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: str) -> None:
     with LAUNCHERS[launcher](2) as team:
         team.start()
-        keeper = next(child for child in psutil.Process().children() if "guard.py" in " ".join(child.cmdline()))
+        keeper = next(child for child in psutil.Process().children() if "guard.py" in command(child))
         helpers = [
             child
             for child in keeper.children(recursive=True)
@@ -204,7 +205,7 @@ def test_what_is_left_when_even_the_guard_is_killed() -> None:
     with LAUNCHERS["mpiexec"](2) as team:
         team.start()
         pids = [psutil.Process(pid) for pid in team.pids]
-        keeper = next(child for child in psutil.Process().children() if "guard.py" in " ".join(child.cmdline()))
+        keeper = next(child for child in psutil.Process().children() if "guard.py" in command(child))
         soon(keeper.kill)
         failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
         assert "its guard was killed by SIGKILL" in str(failure)

@@ -16,6 +16,7 @@ import pytest
 from lockstep.launch import LAUNCHERS
 from lockstep.launch.emulated import why_not
 from lockstep.launch.mpiexec import Mpiexec
+from processes import command
 
 END_SECONDS = 10.0
 
@@ -85,7 +86,7 @@ def _a_rank(launcher: str, workers: list[psutil.Process]) -> int:
     """Of Spark's team `workers` are guards, and ranks far below them."""
     if launcher != "spark":
         return workers[1].pid
-    return next(each.pid for each in workers if "lockstep.launch.spark.rank" in " ".join(each.cmdline()))
+    return next(each.pid for each in workers if "lockstep.launch.spark.rank" in command(each))
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -25,6 +25,7 @@ from lockstep.loop import Site, Trace
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.grid import measure_job
 from lockstep.measure.teams import Teams
+from processes import command
 from together import small_job
 
 pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.timeout(600)]  # each starts JVMs, some twice
@@ -173,7 +174,7 @@ def test_a_rank_that_fails(phase: str, how: str, told: str) -> None:
 def kill_executor() -> None:
     """The JVM that this process works for."""
     for parent in psutil.Process().parents():
-        if "CoarseGrainedExecutorBackend" in " ".join(parent.cmdline()):
+        if "CoarseGrainedExecutorBackend" in command(parent):
             parent.kill()
             time.sleep(60)
     raise AssertionError("no executor above this process")
@@ -219,7 +220,7 @@ def test_a_part_of_spark_that_is_killed_ends_the_team(name: str, told: str) -> N
     with Spark(1) as team:
         team.start()
         parts = [part for pid in team.pids for part in psutil.Process(pid).children(recursive=True)]
-        victim = next(part for part in parts if part.name() == "java" and name in " ".join(part.cmdline()))
+        victim = next(part for part in parts if part.name() == "java" and name in command(part))
         began = time.monotonic()
         victim.send_signal(signal.SIGKILL)
         with pytest.raises(WorkerFailed, match=told):

@@ -15,6 +15,8 @@ from lockstep.figures import FIGURES, render_all
 from lockstep.figures.clusters import size_text
 from lockstep.published import read_table
 
+pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+
 NOTEBOOK = "05_mpi_distribution"
 
 

@@ -14,6 +14,8 @@ from lockstep import baselines, figures
 from lockstep.figures import FIGURES, render_all
 from lockstep.records import RunFolder, read_records, read_tables
 
+pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+
 NOTEBOOK = "01_single_node_baselines"
 
 

@@ -15,6 +15,8 @@ from lockstep import distribution, figures, spark_tables
 from lockstep.figures import FIGURES, render_all
 from lockstep.published import read_table
 
+pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+
 NOTEBOOK = "06_spark_distribution"
 
 
@@ -77,6 +79,13 @@ def test_each_rate_is_a_point_with_its_interval() -> None:
     assert drawn == pytest.approx(sorted(table["images_per_second"]))
     assert [tick.get_text() for tick in axis.get_xticklabels()] == ["300", "1200", "4800"]
     assert axis.get_title(loc="left") == "title\n(SimpleBig, synthetic photos, 64 images per step, 2 workers)"
+
+
+def test_a_line_of_one_point_warns_of_nothing() -> None:
+    """matplotlib took the float of a Series with one row: the notebook's cell carried pandas's warning."""
+    table = spark_tables.data_table(records())
+    (axis,) = figures.data_lines(table[table["images"] == 300], "title").axes
+    assert [len(container.lines[0].get_xdata()) for container in axis.containers] == [1, 1, 1]
 
 
 def test_a_size_that_failed_has_no_point() -> None:

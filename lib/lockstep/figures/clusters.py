@@ -18,9 +18,11 @@ from lockstep.figures.style import (
     PUBLISHED,
     ROW_INCHES,
     SIMULATED,
+    SPEEDUP,
     StoredFigure,
     data_label,
     empty,
+    interval_points,
     label,
     look,
     new_figure,
@@ -28,6 +30,7 @@ from lockstep.figures.style import (
 )
 
 _MARKERS = "osD^vPX*<>"
+_SECONDS = ("seconds", "seconds_low", "seconds_high")
 _PAPER_BYTES = 35 * 1024  # single-to-multi §4.2
 
 
@@ -104,8 +107,7 @@ def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta |
 
 
 def _message_line(axis: Axes, own: pd.DataFrame, index: int) -> None:
-    error = [own["seconds"] - own["seconds_low"], own["seconds_high"] - own["seconds"]]
-    axis.errorbar(own["bytes"], own["seconds"], yerr=error, linestyle="-", capsize=2, **_line_style(index))
+    interval_points(axis, own["bytes"], own, _SECONDS, linestyle="-", capsize=2, **_line_style(index))
 
 
 def _predicted(axis: Axes, table: pd.DataFrame, link: AlphaBeta | None, handles: dict[str, Line2D]) -> None:
@@ -133,11 +135,10 @@ def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         for (_, name), values in predicted_speedups(ok, rates).items():
             axis.plot(rates, values, color=_line_style(names.index(name))["color"], linewidth=1.3, **SIMULATED)
         for name, own in ok.groupby("strategy", sort=False):
-            error = [own["speedup"] - own["low"], own["high"] - own["speedup"]]
             place = names.index(str(name))
             aside = 1 + 0.05 * (place - (len(names) - 1) / 2)  # side by side, never on top of each other
             rate = own["link_bits_per_second"] * aside
-            axis.errorbar(rate, own["speedup"], yerr=error, linestyle="none", capsize=3, **_line_style(place))
+            interval_points(axis, rate, own, SPEEDUP, linestyle="none", **_line_style(place))
         axis.axhline(1, color="0.2", linewidth=1)
         axis.set_xscale("log")
         axis.set_yscale("log", base=2)

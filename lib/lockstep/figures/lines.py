@@ -10,7 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from lockstep.analysis import amdahl, amdahl_fit
-from lockstep.figures.style import GIB, GREY, StoredFigure, colour, data_label, empty, label, look, new_figure
+from lockstep.figures.style import (
+    GIB,
+    GREY,
+    MEASURED,
+    SPEEDUP,
+    StoredFigure,
+    colour,
+    data_label,
+    empty,
+    interval_points,
+    label,
+    look,
+    new_figure,
+)
 from lockstep.ladder import EXPERIMENT as LADDER
 from lockstep.ladder import RUNGS
 from lockstep.strategies import STRATEGIES
@@ -52,18 +65,8 @@ def _scaling_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D]) -
     for index, name in enumerate(strategies):
         own = rows[rows["strategy"] == name].sort_values("workers")
         # Points of two strategies at one worker count stand side by side, never on top of each other.
-        x = own["workers"].to_numpy(dtype=float) * (1 + 0.03 * (index - (len(strategies) - 1) / 2))
-        low, middle, high = (own[column].to_numpy(dtype=float) for column in ("low", "speedup", "high"))
-        axis.errorbar(
-            x,
-            middle,
-            yerr=[middle - low, high - middle],
-            color=colour(name),
-            marker="o",
-            linestyle="-",
-            capsize=3,
-            zorder=3,
-        )
+        x = own["workers"] * (1 + 0.03 * (index - (len(strategies) - 1) / 2))
+        interval_points(axis, x, own, SPEEDUP, color=colour(name), zorder=3, **MEASURED)
         handles[name] = Line2D([], [], color=colour(name), marker="o", label=f"{label(name)} (measured)")
         _draw_amdahl(axis, own, name, handles)
     ideal = rows[rows["strategy"].isin(strategies)].groupby("workers")[["cores", "base_cores"]].max()

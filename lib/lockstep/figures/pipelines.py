@@ -17,10 +17,12 @@ from lockstep.figures.bars import side_texts
 from lockstep.figures.style import (
     PALETTE,
     SIMULATED,
+    SPEEDUP,
     StoredFigure,
     colour,
     data_label,
     empty,
+    interval_points,
     label,
     look,
     new_figure,
@@ -51,7 +53,7 @@ ACTION_NAMES = {
 _NUMBERED = ("forward", "backward", "input_backward", "weight_backward")
 _NARROWEST = 0.012  # share of the longest step below which a box has no room for its number
 _MARKERS = "osD^vPX*"
-_SPEEDUP, _BUBBLE = ("speedup", "low", "high"), ("bubble", "bubble_low", "bubble_high")
+_BUBBLE = ("bubble", "bubble_low", "bubble_high")
 _IDEAL: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 1.2}
 
 
@@ -75,7 +77,7 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         handles: dict[str, Line2D] = {}
         for index, (name, own) in enumerate(shown.groupby("strategy", sort=False)):
             aside = 1 + 0.035 * (index - (shown["strategy"].nunique() - 1) / 2)  # never on top of each other
-            for axis, columns in zip(axes, (_SPEEDUP, _BUBBLE), strict=True):
+            for axis, columns in zip(axes, (SPEEDUP, _BUBBLE), strict=True):
                 _points(axis, own.sort_values("micro_batches"), columns, aside, str(name))
             handles[str(name)] = Line2D([], [], **_marked(str(name)), label=f"{label(str(name))} (measured)")
         counted = np.array(counts, dtype=float)
@@ -95,9 +97,7 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def _points(axis: Axes, own: pd.DataFrame, columns: tuple[str, str, str], aside: float, name: str) -> None:
-    middle, low, high = (own[column].to_numpy(dtype=float) for column in columns)
-    error = [middle - low, high - middle]
-    axis.errorbar(own["micro_batches"] * aside, middle, yerr=error, linestyle="-", capsize=3, zorder=3, **_marked(name))
+    interval_points(axis, own["micro_batches"] * aside, own, columns, linestyle="-", zorder=3, **_marked(name))
 
 
 def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:

@@ -16,6 +16,7 @@ from lockstep.figures.style import (
     colour,
     data_label,
     empty,
+    interval_points,
     label,
     look,
     new_figure,
@@ -34,6 +35,7 @@ _NAMES: Mapping[str, str] = {
     "exchange_seconds": "exchange (SparkNet: schedule, add up)",
 }
 _MARKERS = "osD^vP"
+_RATE = ("images_per_second", "low", "high")
 
 
 def parts_stack(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -56,9 +58,7 @@ def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
             own = ok[ok["strategy"] == name].sort_values("images")
             style = {"color": colour(name), "marker": _MARKERS[index % len(_MARKERS)]}
             aside = 1 + 0.03 * (index - (len(names) - 1) / 2)  # side by side, never on top of each other
-            rate = own["images_per_second"]
-            error = [rate - own["low"], own["high"] - rate]
-            axis.errorbar(own["images"] * aside, rate, yerr=error, linestyle="-", capsize=3, **style)
+            interval_points(axis, own["images"] * aside, own, _RATE, linestyle="-", **style)
             handles.append(Line2D([], [], linestyle="-", label=label(name), **style))
         sizes = sorted(int(size) for size in ok["images"].unique())
         axis.set_xscale("log", base=2)

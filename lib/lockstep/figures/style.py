@@ -32,6 +32,7 @@ SIMULATED: dict[str, Any] = {"linestyle": ":", "marker": "none"}
 MEASURED: dict[str, Any] = {"linestyle": "-", "marker": "o"}
 
 GIB = 2.0**30
+SPEEDUP = ("speedup", "low", "high")
 ROW_INCHES = 0.42
 SHORT = {
     "sequential": "sequential",
@@ -187,6 +188,13 @@ def data_label(table: pd.DataFrame) -> str:
     batches = sorted(int(value) for value in ok["global_batch_size"].unique())
     text = str(batches[0]) if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
     return f"{source}, {text} images per step"
+
+
+def interval_points(axis: Axes, x: pd.Series, rows: pd.DataFrame, columns: tuple[str, str, str], **style: Any) -> None:
+    """Points of `rows` at `x`, each with its interval; `columns` name its middle, its lower and its upper end."""
+    # Arrays: of a Series with a single row matplotlib takes the float that pandas warns of.
+    middle, low, high = (rows[column].to_numpy(dtype=float) for column in columns)
+    axis.errorbar(x.to_numpy(dtype=float), middle, yerr=[middle - low, high - middle], **{"capsize": 3, **style})
 
 
 def note(axis: Axes, y: float, text: str, x: float = 0.01) -> None:
