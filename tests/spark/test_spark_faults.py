@@ -25,6 +25,7 @@ from lockstep.loop import Site, Trace
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.grid import measure_job
 from lockstep.measure.teams import Teams
+from lockstep.peers.sparknet import reason_of
 from processes import command
 from together import small_job
 
@@ -69,6 +70,20 @@ def test_a_java_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "libjvm.so: cannot open" in start_failure()
     monkeypatch.setenv(java.VARIABLE, str(tmp_path / "nowhere"))
     assert "there is no bin/java in it" in start_failure()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Lost task 0.4 in stage 1.0: ExecutorLostFailure (executor 2 exited) Reason: Command exited with code 52\nmore",
+        "Exception thrown: java.lang.OutOfMemoryError: Java heap space",
+    ],
+)
+def test_a_heap_that_is_too_small_for_the_parameters(said: str) -> None:
+    """VGG16 with 2g: the row said "exited with code 52" and nothing else."""
+    reason = reason_of(said)
+    assert "give LOCKSTEP_SPARK_MEMORY a larger value" in reason and said.splitlines()[0] in reason
+    assert reason_of("a node was lost\nat java.base") == "a node was lost"
 
 
 @pytest.mark.parametrize("launcher", [Spark, SparkDriver])
@@ -193,6 +208,8 @@ def lose_executors(group: Group, folder: str, times: int) -> int:
 def test_an_executor_that_is_killed_is_tried_once_more(tmp_path: Path) -> None:
     with Spark(2) as team, pytest.warns(UserWarning, match="rank . was lost with its executor: the barrier stage is"):
         assert team.call(lose_executors, str(tmp_path), 1) == [1, 1]
+        assert "an executor was lost" in team.repeated
+        assert team.call(lose_executors, str(tmp_path), 1) == [1, 1] and team.repeated == ""
 
 
 def losing(job: Job, group: Group, site: Site | None, folder: str) -> Trace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 
 from lockstep.job import Job, JobError
-from lockstep.launch import WorkerFailed, usable_cores
+from lockstep.launch import LAUNCHERS, WorkerFailed, usable_cores
 from lockstep.loop import STEP_COLUMNS, Trace
 from lockstep.measure import grid
 from lockstep.measure.contention import Contention
@@ -136,6 +137,7 @@ class Team:
     def __init__(self, outcome: list[Trace] | Exception) -> None:
         self.outcome, self.pids, self.calls = outcome, [os.getpid()], []
         self.starts, self.running, self.start_seconds = 0, False, 2.5
+        self.repeated = ""
 
     def start(self) -> None:
         self.starts += not self.running
@@ -247,6 +249,71 @@ def test_a_disturbed_cell_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contention, "contended", lambda self: True)
     row, _, disturbed = grid.measure_job(Job(), None, OneTeam([trace(0, STEP)]))
     assert (row["status"], row["reason"], disturbed) == ("ok", "contended", True)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cell_that_was_begun_again_says_why() -> None:
+    teams = OneTeam([trace(0, STEP)])
+    teams.only.repeated = "begun again after an executor was lost"
+    row, *_ = grid.measure_job(Job(), None, teams)
+    assert (row["status"], row["reason"]) == ("ok", "begun again after an executor was lost")
+
+
+# --- teams ---
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Launchers of teams that start nothing: the names of those that run, in the order of their starts."""
+    running: list[str] = []
+
+    class Noted(Team):
+        def __init__(self, name: str) -> None:
+            super().__init__([])
+            self.name, self.cores = name, []
+
+        def start(self) -> None:
+            if self.name not in running:
+                running.append(self.name)
+
+        def close(self) -> None:
+            if self.name in running:
+                running.remove(self.name)
+
+    for name, kind in LAUNCHERS.items():
+
+        def of(job: Job, crowds: bool = kind.crowds) -> Any:
+            return SimpleNamespace(team=Noted(f"{job.launcher} {job.workers}"), crowds=crowds)
+
+        monkeypatch.setitem(LAUNCHERS, name, SimpleNamespace(of=of, crowds=kind.crowds))
+    return running
+
+
+def test_of_teams_that_hold_gigabytes_one_stays_warm(warm: list[str]) -> None:
+    teams = Teams()
+    seen = []
+    for name, workers in (("processes", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1), ("sparknet", 1)):
+        job = Job.of(name, workers=workers)
+        team = teams.team(job)
+        teams.make_room(job)
+        team.start()
+        seen.append(list(warm))
+    assert seen == [
+        ["processes 2"],
+        ["processes 2", "spark 2"],
+        ["processes 2", "spark_driver 2"],
+        ["processes 2", "spark_driver 1"],
+        ["processes 2", "spark_driver 1"],
+    ]
+
+
+def test_cells_of_such_a_team_stand_in_a_row_and_all_others_where_they_fell(warm: list[str]) -> None:
+    names = ["sequential", "sparknet", "spark_allreduce", "processes", "sparknet_files", "spark_shared_memory", "ddp"]
+    jobs = [Job.of(name, workers=1 if name == "sequential" else 2) for name in names]
+    order = Teams().in_a_row(jobs, [3, 4, 0, 2, 6, 1, 5])
+    assert [names[index] for index in order] == [
+        "processes", "sparknet_files", "sparknet", "sequential", "spark_allreduce", "spark_shared_memory", "ddp"
+    ]  # fmt: skip
 
 
 def test_a_cell_that_fails_is_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:

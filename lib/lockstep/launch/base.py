@@ -38,6 +38,8 @@ class Launcher(ABC):
     machine has is allowed and warned about: workers then share cores.
     """
 
+    crowds = False  # do its teams hold gigabytes while they idle? Then one of them stays warm at a time, not all
+
     def __init__(
         self,
         workers: int,

@@ -72,6 +72,7 @@ class Team:
         self.size = sum(len(ranks) for ranks in seats)
         self.workers: list[Worker] = []
         self.start_seconds = 0.0  # what the last start took, until the last worker was ready
+        self.repeated = ""  # why the last call was begun again, if it was
         self.board: Board | None = None
         self._calls = itertools.count()
 

@@ -2,7 +2,8 @@
 
 round 0   ddp 2 | sequential a | processes 2 | sequential b | threads 2       -> written, whole
 round 1   sequential b | threads 2 | ddp 2 | processes 2 | sequential a       -> written, whole
-...       (a seeded order of its own for each round, so that no variant always follows the same one)
+...       (a seeded order of its own for each round, so that no variant always follows the same one; cells of a team
+           that is too large to stay warm beside others stand together)
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def _measure_round(
     redone = 0
     rows: list[tuple[int, Row]] = []
     traced: dict[str, list[pd.DataFrame]] = {}
-    order = [int(index) for index in np.random.default_rng([number, len(jobs)]).permutation(len(jobs))]
+    shuffled = np.random.default_rng([number, len(jobs)]).permutation(len(jobs))
+    order = teams.in_a_row(jobs, (int(index) for index in shuffled))
     for place, index in enumerate(order):
         job = jobs[index].with_(round=number)
         source = sources.get(job.use_case)
@@ -136,6 +138,7 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     try:
         if job.experiment in RESTARTED:
             team.close()
+        teams.make_room(job)
         team.start()
         network = job.link_bits_per_second > 0
         with Contention(network=network) as contention, ResourceSampler(team.pids) as sampler:
@@ -155,6 +158,8 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     notes = job.cautions(len(usable_cores()))
     if contention.contended():
         notes.append("contended")
+    if team.repeated:
+        notes.append(team.repeated)
     row = make_row(job, measured, reason="; ".join(notes))
     return row, _tables(job, traces, sampler), contention.contended()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from lockstep.job import Job
@@ -11,19 +12,35 @@ _Key = tuple[str, int, int, int, str, int, str, float]
 
 
 class Teams:
-    """A context manager: `team(job)` is the team that fits, started once; all end with the block."""
+    """A context manager: `team(job)` is the team that fits, started once; all end with the block.
+
+    Teams stay warm beside each other, but for those that crowd (`Launcher.crowds`): call `make_room` before one starts.
+    """
 
     def __init__(self) -> None:
         self._launchers: dict[_Key, Launcher] = {}
 
     def team(self, job: Job) -> Team:
-        size = (job.launcher, job.ranks, job.threads_per_worker, job.cores_per_worker)
-        key = (*size, job.environment, job.hosts, job.host_workers, job.link_bits_per_second)
+        key = _key(job)
         if key not in self._launchers:
             if job.launcher not in LAUNCHERS:
                 raise ValueError(f"launcher={job.launcher!r} does not exist; there are: {', '.join(LAUNCHERS)}")
             self._launchers[key] = LAUNCHERS[job.launcher].of(job)
         return self._launchers[key].team
+
+    def make_room(self, job: Job) -> None:
+        """Ends other teams that crowd if this job's does; the next job of theirs starts them anew."""
+        if not LAUNCHERS[job.launcher].crowds:
+            return
+        for key, launcher in self._launchers.items():
+            if launcher.crowds and key != _key(job):
+                launcher.team.close()
+
+    def in_a_row(self, jobs: Sequence[Job], order: Iterable[int]) -> list[int]:
+        """`order` (places in `jobs`) with the jobs of a team that crowds right after its first one: one start each."""
+        order = list(order)
+        turns = [_key(jobs[index]) if LAUNCHERS[jobs[index].launcher].crowds else index for index in order]
+        return [index for _, index in sorted(zip(turns, order, strict=True), key=lambda pair: turns.index(pair[0]))]
 
     def placements(self) -> list[dict[str, object]]:
         """Affinity and threads of every rank, for run.json."""
@@ -47,3 +64,8 @@ class Teams:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for launcher in self._launchers.values():
             launcher.__exit__(kind, error, at)
+
+
+def _key(job: Job) -> _Key:
+    size = (job.launcher, job.ranks, job.threads_per_worker, job.cores_per_worker)
+    return (*size, job.environment, job.hosts, job.host_workers, job.link_bits_per_second)

@@ -46,6 +46,9 @@ from lockstep.usecases import use_case
 CORES_SETTING = "spark.lockstep.cores"
 """Of the Spark application: JSON, the cores of each partition's worker; absent where executors are elsewhere."""
 
+_HEAP_FULL = ("exited with code 52", "OutOfMemoryError")
+"""How Spark says that an executor's heap was full (`SparkExitCode.OOM`), and a JVM that its own was."""
+
 
 class ExecutorFailed(RuntimeError):
     """Spark gave a job up; the message holds the executor's own traceback, as far as there is one."""
@@ -244,5 +247,13 @@ def _done(action: Any) -> Any:
     except Py4JError as error:
         raise ExecutorFailed(f"Spark's own process does not answer: {error}") from error
     found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", said)
-    reason = found[1] if found else (said.splitlines() or ["Spark gives no reason"])[0]
+    reason = found[1] if found else reason_of(said)
     raise ExecutorFailed(f"{reason}\n\n--- executor ---\n{found[0] if found else said}")
+
+
+def reason_of(said: str) -> str:
+    """The first line of a JVM's message, after what it means and what to do, where that is known."""
+    first = (said.splitlines() or ["Spark gives no reason"])[0]
+    if any(sign in said for sign in _HEAP_FULL):
+        return f"the parameters don't fit into a JVM's heap; give LOCKSTEP_SPARK_MEMORY a larger value ({first})"
+    return first

@@ -23,6 +23,8 @@ class Spark(Launcher):
     installed where the executors run, and executors must reach this host and each other.
     """
 
+    crowds = True  # JVMs, and the replicas in their Python workers
+
     def __init__(
         self,
         workers: int,

@@ -53,9 +53,11 @@ class SparkTeam(OnSpark):
         super().__init__(cores, threads_per_worker, environment, len(cores), master)
 
     def call(self, function: Callable[..., Any], *arguments: Any, stall_seconds: float = 600) -> list[Any]:
+        self.repeated = ""
         try:
             return super().call(function, *arguments, stall_seconds=stall_seconds)
         except ExecutorLost as lost:
+            self.repeated = "begun again after an executor was lost: resources are those of the first ranks"
             warnings.warn(f"rank {lost.rank} {lost.reason}: the barrier stage is started once more", stacklevel=2)
             return super().call(function, *arguments, stall_seconds=stall_seconds)
 

@@ -36,7 +36,7 @@ class OnSpark(GuardedTeam):
     """
 
     more_conf: Mapping[str, str] = {}  # of the application
-    memory = "2g"  # at most: a model's parameters pass through each JVM several times
+    memory = "3g"  # at most: parameters pass through each JVM several times, and VGG16's need more than 2g
 
     def __init__(
         self, cores: list[list[int]], threads_per_worker: int, environment: str, ranks: int, master: str
