@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import torch
+from torch import nn
 
 import tiny
 from lockstep.data.sources import Arrays, Ids, Images
@@ -21,6 +23,7 @@ from lockstep.job import NO_USE_CASE, Job
 from lockstep.launch import WorkerFailed
 from lockstep.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
 from lockstep.launch.spark.cluster import LOOPBACK, check_reachable
+from lockstep.launch.spark.team import SparkDriverTeam
 from lockstep.loop import Site, Trace
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.grid import measure_job
@@ -280,6 +283,20 @@ def test_a_python_worker_that_raises_is_quoted() -> None:
         team.run(sparknet(), Site(use_case=tiny.case(train=Fatal("raise"))))
     assert "ExecutorFailed: RuntimeError: a tyre burst" in caught.value.reason
     assert "test_spark_faults.py" in caught.value.traceback, "the executor's own traceback"
+
+
+def wide(parameters: int) -> nn.Module:
+    model = tiny.net()
+    model.register_parameter("spare", nn.Parameter(torch.zeros(parameters)))
+    return model
+
+
+def test_a_driver_whose_heap_is_full_fails_instead_of_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that fetched VGG16's gradients died of it, and the job they belonged to never ended."""
+    monkeypatch.setattr(SparkDriverTeam, "memory", ("2g", "450m"))
+    case = tiny.case(model=functools.partial(wide, 30_000_000))  # 120 MB come twice, and are unpacked there
+    with SparkDriver(2) as team, pytest.raises(WorkerFailed, match="give LOCKSTEP_SPARK_MEMORY a larger value"):
+        team.run(sparknet(), Site(use_case=case), stall_seconds=60)
 
 
 def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:

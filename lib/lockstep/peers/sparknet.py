@@ -208,7 +208,8 @@ class _Windows:
             result: Result = _done(lambda: job.treeAggregate(None, add, add, depth=2))
         finally:
             end = time.perf_counter()
-            broadcast.destroy()
+            with contextlib.suppress(Exception):  # Spark itself may have gone, which `_done` says better
+                broadcast.destroy(blocking=True)  # else the next one comes while executors still hold this one
         phases: dict[str, float | str] = {"broadcast_seconds": middle - start, "job_seconds": end - middle}
         return result, phases | {"state_bytes": float(state.nbytes), "result_bytes": float(result[0].nbytes)}
 
@@ -244,8 +245,11 @@ def _done(action: Any) -> Any:
         return action()
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage())
-    except Py4JError as error:
-        raise ExecutorFailed(f"Spark's own process does not answer: {error}") from error
+    except (Py4JError, OSError) as error:
+        raise ExecutorFailed(
+            "the driver's JVM does not answer; if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value: "
+            f"{error}"
+        ) from error
     found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", said)
     reason = found[1] if found else reason_of(said)
     raise ExecutorFailed(f"{reason}\n\n--- executor ---\n{found[0] if found else said}")

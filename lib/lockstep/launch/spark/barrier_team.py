@@ -47,7 +47,7 @@ class SparkTeam(OnSpark):
 
     # A retry of Spark's own would start ranks whose team has gone.
     more_conf: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
-    memory = "512m"  # executors only start ranks
+    memory = ("512m", "512m")  # they only start ranks
 
     def __init__(self, cores: list[list[int]], threads_per_worker: int, environment: str, master: str = "") -> None:
         super().__init__(cores, threads_per_worker, environment, len(cores), master)

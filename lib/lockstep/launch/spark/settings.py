@@ -13,7 +13,7 @@ from lockstep.peers.sparknet import CORES_SETTING
 MASTER_VARIABLE = "LOCKSTEP_SPARK_MASTER"
 """A master's URL; empty: each team brings a cluster of its own."""
 MEMORY_VARIABLE = "LOCKSTEP_SPARK_MEMORY"
-"""Of each executor and of the driver, such as 2g; empty: as the team needs."""
+"""Of the heap of each executor and of the driver, such as 2g; empty: as the team needs."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_BLOCKTIME", "OMP_WAIT_POLICY")
 
 
@@ -22,13 +22,14 @@ def application_conf(
     executors: int,
     threads: int,
     environment: str,
-    memory: str,
+    memory: tuple[str, str],
     cores: list[list[int]] | None,
     folder: str,
     cluster_folder: str,
 ) -> dict[str, str]:
     """Spark's settings of a team's application; `cores` only where executors are on this machine.
 
+    `memory`: of each executor's heap, and of the driver's.
     `folder`: for the driver's temporary files; `cluster_folder`: for those of executors on this machine.
     """
     told = {
@@ -38,10 +39,11 @@ def application_conf(
         "spark.cores.max": str(executors),
         "spark.executor.cores": "1",  # an executor per worker: JVMs and Python workers of their own
         "spark.executor.instances": str(executors),
-        "spark.executor.memory": memory,
-        "spark.driver.memory": memory,
+        "spark.executor.memory": memory[0],
+        "spark.driver.memory": memory[1],
         "spark.driver.maxResultSize": "0",
-        "spark.driver.extraJavaOptions": in_folder(folder),
+        # A full heap kills a thread that fetches results, and nothing else: the job would never end.
+        "spark.driver.extraJavaOptions": f"{in_folder(folder)} -XX:+ExitOnOutOfMemoryError",
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         "spark.local.dir": folder,
         # As many executors as were asked for, from the first job to the last.

@@ -36,7 +36,9 @@ class OnSpark(GuardedTeam):
     """
 
     more_conf: Mapping[str, str] = {}  # of the application
-    memory = "3g"  # at most: parameters pass through each JVM several times, and VGG16's need more than 2g
+    # At most, of an executor's heap and of the driver's: parameters pass through each several times, and the driver's
+    # holds what all executors send at once.
+    memory = ("3g", "4g")
 
     def __init__(
         self, cores: list[list[int]], threads_per_worker: int, environment: str, ranks: int, master: str
@@ -77,7 +79,8 @@ class OnSpark(GuardedTeam):
     def _driver(self, folder: str, told: dict[str, Any]) -> dict[str, list[str]]:
         """The guard's command for the driver, which is told `told` through a file in `folder`."""
         url = self.cluster.url if self.cluster is not None else self.master
-        memory = os.environ.get(MEMORY_VARIABLE) or self.memory
+        told_memory = os.environ.get(MEMORY_VARIABLE)
+        memory = (told_memory, told_memory) if told_memory else self.memory
         cores = self.cores if self.local else None
         where = self.cluster.folder if self.cluster is not None else ""
         threads, environment = self.threads_per_worker, self.environment
