@@ -11,3 +11,11 @@ def command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+def program(process: psutil.Process) -> str:
+    """Its program's name; empty once it has ended."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""

@@ -27,7 +27,7 @@ from lockstep.loop import Site, Trace
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.grid import measure_job
 from lockstep.measure.teams import Teams
-from processes import command
+from processes import command, program
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
 END_SECONDS = 10.0
@@ -192,7 +192,7 @@ def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: s
         helpers = [
             child
             for child in keeper.children(recursive=True)
-            if name in (child.name(), *child.cmdline()) or child.name().startswith(name[:15])
+            if name in (program(child), *command(child).split()) or program(child).startswith(name[:15])
         ]
         soon(helpers[0].kill)
         failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)

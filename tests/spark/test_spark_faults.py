@@ -23,13 +23,14 @@ from lockstep.job import NO_USE_CASE, Job
 from lockstep.launch import WorkerFailed
 from lockstep.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
 from lockstep.launch.spark.cluster import LOOPBACK, check_reachable
+from lockstep.launch.spark.settings import MEMORY_VARIABLE
 from lockstep.launch.spark.team import SparkDriverTeam
 from lockstep.loop import Site, Trace
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.grid import measure_job
 from lockstep.measure.teams import Teams
 from lockstep.peers.sparknet import reason_of
-from processes import command
+from processes import command, program
 from together import small_job
 
 pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.timeout(600)]  # each starts JVMs, some twice
@@ -86,6 +87,7 @@ def test_a_heap_that_is_too_small_for_the_parameters(said: str) -> None:
     """VGG16 with 2g: the row said "exited with code 52" and nothing else."""
     reason = reason_of(said)
     assert "give LOCKSTEP_SPARK_MEMORY a larger value" in reason and said.splitlines()[0] in reason
+    assert "a smaller value" in reason_of(said.replace("52", "137").replace("OutOfMemoryError", "exited with code 137"))
     assert reason_of("a node was lost\nat java.base") == "a node was lost"
 
 
@@ -122,7 +124,7 @@ def test_a_master_that_is_not_there() -> None:
 
 
 def jvms() -> set[int]:
-    return {each.pid for each in psutil.Process().children(recursive=True) if each.name() == "java"}
+    return {each.pid for each in psutil.Process().children(recursive=True) if program(each) == "java"}
 
 
 def test_a_cluster_starts_and_stops_and_leaves_no_jvm() -> None:
@@ -240,7 +242,7 @@ def test_a_part_of_spark_that_is_killed_ends_the_team(name: str, told: str) -> N
     with Spark(1) as team:
         team.start()
         parts = [part for pid in team.pids for part in psutil.Process(pid).children(recursive=True)]
-        victim = next(part for part in parts if part.name() == "java" and name in command(part))
+        victim = next(part for part in parts if program(part) == "java" and name in command(part))
         began = time.monotonic()
         victim.send_signal(signal.SIGKILL)
         with pytest.raises(WorkerFailed, match=told):
@@ -291,12 +293,15 @@ def wide(parameters: int) -> nn.Module:
     return model
 
 
+@pytest.mark.timeout(400)
 def test_a_driver_whose_heap_is_full_fails_instead_of_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that fetched VGG16's gradients died of it, and the job they belonged to never ended."""
-    monkeypatch.setattr(SparkDriverTeam, "memory", ("2g", "450m"))
+    monkeypatch.delenv(MEMORY_VARIABLE, raising=False)
+    monkeypatch.setattr(SparkDriverTeam, "executor_memory", "2g")
+    monkeypatch.setattr(SparkDriverTeam, "driver_memory", "450m")
     case = tiny.case(model=functools.partial(wide, 30_000_000))  # 120 MB come twice, and are unpacked there
     with SparkDriver(2) as team, pytest.raises(WorkerFailed, match="give LOCKSTEP_SPARK_MEMORY a larger value"):
-        team.run(sparknet(), Site(use_case=case), stall_seconds=60)
+        team.run(sparknet(), Site(use_case=case), stall_seconds=200)
 
 
 def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from lockstep.figures import FIGURES, render_all, save_figure
 from lockstep.figures.style import MEASURED, PUBLISHED, SIMULATED
 from lockstep.published import read_table
 
-pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
 
 NOTEBOOK = "02_threads_vs_processes"
 

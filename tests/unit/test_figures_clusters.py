@@ -15,7 +15,8 @@ from lockstep.figures import FIGURES, render_all
 from lockstep.figures.clusters import size_text
 from lockstep.published import read_table
 
-pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
 
 NOTEBOOK = "05_mpi_distribution"
 

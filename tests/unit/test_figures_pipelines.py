@@ -22,7 +22,8 @@ from lockstep.pipelines import forecasts, hybrids
 from lockstep.pipelines import tables as told
 from lockstep.published import read_table
 
-pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
 
 THREE, FOUR = "03_pipelined_model_parallelism", "04_hybrid_parallelism"
 Tables = dict[str, pd.DataFrame]

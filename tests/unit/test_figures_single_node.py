@@ -14,7 +14,8 @@ from lockstep import baselines, figures
 from lockstep.figures import FIGURES, render_all
 from lockstep.records import RunFolder, read_records, read_tables
 
-pytestmark = pytest.mark.filterwarnings("error")  # a notebook that warns is not committed
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
 
 NOTEBOOK = "01_single_node_baselines"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -269,7 +270,7 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     class Noted(Team):
         def __init__(self, name: str) -> None:
-            super().__init__([])
+            super().__init__([trace(0, STEP)])
             self.name, self.cores = name, []
 
         def start(self) -> None:
@@ -289,14 +290,14 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return running
 
 
-def test_of_teams_that_hold_gigabytes_one_stays_warm(warm: list[str]) -> None:
+@pytest.mark.usefixtures("quiet")
+def test_teams_that_hold_gigabytes_are_warm_alone_of_their_kind_and_beside_no_cell_of_others(warm: list[str]) -> None:
     teams = Teams()
     seen = []
-    for name, workers in (("processes", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1), ("sparknet", 1)):
-        job = Job.of(name, workers=workers)
-        team = teams.team(job)
-        teams.make_room(job)
-        team.start()
+    order = (("processes", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1), ("sparknet", 1), ("ddp", 2))
+    for name, workers in order:
+        row, *_ = grid.measure_job(Job.of(name, workers=workers), None, teams)
+        assert row["status"] == "ok"
         seen.append(list(warm))
     assert seen == [
         ["processes 2"],
@@ -304,6 +305,7 @@ def test_of_teams_that_hold_gigabytes_one_stays_warm(warm: list[str]) -> None:
         ["processes 2", "spark_driver 2"],
         ["processes 2", "spark_driver 1"],
         ["processes 2", "spark_driver 1"],
+        ["processes 2"],
     ]
 
 
@@ -498,6 +500,17 @@ def test_a_second_measurement_that_fails_does_not_count(
     frame = read_records(run(photos, rounds=1))
     assert len(recorder.measured) == 4
     assert frame["status"].tolist() == ["ok"] * 3
+
+
+def test_cells_of_a_team_that_holds_gigabytes_follow_one_another(recorder: Recorder, photos: Path) -> None:
+    names = ["sequential", "sparknet", "processes", "sparknet_files", "spark_allreduce", "ddp", "sparknet_tau"]
+    jobs = [Job.of(name, workers=1 if name == "sequential" else 2) for name in names]
+    with warnings.catch_warnings(action="ignore"):  # on one core
+        run(photos, rounds=4, jobs=jobs)
+    orders = [[name for number, name, _ in recorder.measured if number == wanted] for wanted in range(4)]
+    places = [[order.index(name) for name in names if name.startswith("sparknet")] for order in orders]
+    assert [max(each) - min(each) for each in places] == [2, 2, 2, 2]
+    assert len({tuple(order) for order in orders}) > 1, "the rest is in an order of its own in each round"
 
 
 def test_other_parameters_do_not_resume(recorder: Recorder, photos: Path) -> None:

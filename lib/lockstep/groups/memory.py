@@ -1,4 +1,4 @@
-"""Memory that all ranks of a node see: an anonymous file that each of them maps.
+"""A process's memory, and memory that all ranks of a node see: an anonymous file that each of them maps.
 
     rank 0   makes a file without a name          /proc/<pid of rank 0>/fd/<n>
     others   open it there                        then all close it: it lives as long as its last mapping
@@ -8,6 +8,9 @@ Nothing is left behind, whoever is killed, and it is as fast as an MPI window: b
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import mmap
 import os
 
@@ -18,6 +21,13 @@ from lockstep.groups.base import Group, GroupError
 from lockstep.groups.board import anonymous_file
 
 _HUGE_PAGE_BYTES = 2 << 20
+
+
+def release_memory() -> None:
+    """Give free heap back to the system, so that an idle process does not hold what it used last."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def common_file(group: Group, length_bytes: int) -> int:

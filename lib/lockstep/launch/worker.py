@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import gc
 import os
 import queue
 import signal
@@ -48,6 +47,8 @@ class Rank:
     def _serve(self) -> None:
         import torch
 
+        from lockstep.groups.memory import release_memory
+
         pin(self.cores)
         torch.set_num_threads(self.threads)
         # Per thread: denormal gradients slow a convolution's backward pass 100-fold.
@@ -81,13 +82,6 @@ def pin(cores: list[int]) -> None:
     """Bind this thread, and those it makes, to `cores`; does nothing where the system can't."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
-
-
-def release_memory() -> None:
-    """Give free heap back to the system, so that an idle team does not hold what it used last."""
-    gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def die_with(parent: int) -> None:

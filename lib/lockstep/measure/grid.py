@@ -158,13 +158,14 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     notes = job.cautions(len(usable_cores()))
     if contention.contended():
         notes.append("contended")
-    if team.repeated:
+    if team.repeated:  # by other processes than those that were sampled
         notes.append(team.repeated)
+        del measured["peak_pss_bytes"]
     row = make_row(job, measured, reason="; ".join(notes))
-    return row, _tables(job, traces, sampler), contention.contended()
+    return row, _tables(job, traces, None if team.repeated else sampler), contention.contended()
 
 
-def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> dict[str, pd.DataFrame]:
+def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) -> dict[str, pd.DataFrame]:
     """The cell's rows of the traced tables, each told from the other cells' by its first columns."""
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items()}
     for name in set(found).intersection(_OF_PIPELINES):
@@ -172,7 +173,7 @@ def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler) -> dict
             found[name].insert(place, column, getattr(job, column))
     for name in _ALSO_OF_SPARK if "spark" in found else ():
         found["spark"].insert(0, name, getattr(job, name))
-    if is_traced(job):
+    if is_traced(job) and sampler is not None:
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
         found["steps"] = step_table(traces)

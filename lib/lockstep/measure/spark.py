@@ -59,7 +59,7 @@ def _broadcast(given: tuple[Any, Any, np.ndarray]) -> object:
     context, numbers, values = given
     shared = context.broadcast(values)
     seen = numbers.map(lambda _: len(shared.value)).sum()
-    shared.destroy()
+    shared.destroy(blocking=True)  # as SparkNet does
     return seen
 
 

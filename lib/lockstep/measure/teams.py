@@ -12,9 +12,9 @@ _Key = tuple[str, int, int, int, str, int, str, float]
 
 
 class Teams:
-    """A context manager: `team(job)` is the team that fits, started once; all end with the block.
+    """A context manager: `team(job)` is the team that fits; all end with the block.
 
-    Teams stay warm beside each other, but for those that crowd (`Launcher.crowds`): call `make_room` before one starts.
+    A team is started once and stays warm, but for those that crowd (`Launcher.crowds`): `make_room` ends them.
     """
 
     def __init__(self) -> None:
@@ -29,15 +29,13 @@ class Teams:
         return self._launchers[key].team
 
     def make_room(self, job: Job) -> None:
-        """Ends other teams that crowd if this job's does; the next job of theirs starts them anew."""
-        if not LAUNCHERS[job.launcher].crowds:
-            return
+        """To be called before a job's team starts: ends all others that crowd, which their next job starts anew."""
         for key, launcher in self._launchers.items():
             if launcher.crowds and key != _key(job):
                 launcher.team.close()
 
     def in_a_row(self, jobs: Sequence[Job], order: Iterable[int]) -> list[int]:
-        """`order` (places in `jobs`) with the jobs of a team that crowds right after its first one: one start each."""
+        """`order` (places in `jobs`) with the jobs of a team that crowds right after its first one."""
         order = list(order)
         turns = [_key(jobs[index]) if LAUNCHERS[jobs[index].launcher].crowds else index for index in order]
         return [index for _, index in sorted(zip(turns, order, strict=True), key=lambda pair: turns.index(pair[0]))]

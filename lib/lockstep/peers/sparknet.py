@@ -37,7 +37,17 @@ from lockstep.evaluate import evaluate
 from lockstep.groups import Group
 from lockstep.job import Job
 from lockstep.loop import STEP_COLUMNS, Site, Trace, torch_replica
-from lockstep.peers.sparknet_worker import Assignment, Record, Result, State, add, restore, state_of, window
+from lockstep.peers.sparknet_worker import (
+    Assignment,
+    Record,
+    Result,
+    State,
+    add,
+    forget,
+    restore,
+    state_of,
+    window,
+)
 from lockstep.replica import Replica
 from lockstep.sync import Plan, StepCost
 from lockstep.sync.local import LocalSync
@@ -48,6 +58,11 @@ CORES_SETTING = "spark.lockstep.cores"
 
 _HEAP_FULL = ("exited with code 52", "OutOfMemoryError")
 """How Spark says that an executor's heap was full (`SparkExitCode.OOM`), and a JVM that its own was."""
+_KILLED = "exited with code 137"
+_FULL = (
+    "if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value (one for executors and driver, whose defaults are "
+    "in the README)"
+)
 
 
 class ExecutorFailed(RuntimeError):
@@ -96,6 +111,7 @@ def run(job: Job, group: Group, site: Site | None = None) -> Trace:
     try:
         trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
         _train(job, site, group, sync, spark, trace)
+        spark.forget()
     finally:
         spark.close()
     if site.checkpoint:
@@ -186,7 +202,8 @@ class _Windows:
 
         self.context, self.workers, self.name = context, assigned.job.workers, assigned.run
         # Spark itself would pickle it, and a reader's model may be a lambda.
-        self.assigned = context.broadcast(cloudpickle.dumps(assigned))
+        pickled = cloudpickle.dumps(assigned)
+        self.assigned = _done(lambda: context.broadcast(pickled))
         numbers = context.parallelize(range(self.workers), self.workers)
         if assigned.job.executor_data == "rdd":
             numbers = numbers.flatMap(_reader(self.assigned, self.workers))
@@ -201,11 +218,13 @@ class _Windows:
     def run(self, state: State, steps: range) -> tuple[Result, dict[str, float | str]]:
         """The sum over partitions, and the driver's seconds: until the state was handed to Spark, and of the job."""
         start = time.perf_counter()
-        broadcast = self.context.broadcast(state)
+        broadcast = _done(lambda: self.context.broadcast(state))
         middle = time.perf_counter()
         job = self.partitions.mapPartitionsWithIndex(_windower(self.name, self.assigned, broadcast, steps))
         try:
             result: Result = _done(lambda: job.treeAggregate(None, add, add, depth=2))
+            if len(result[1]) != self.workers:  # what a JVM still sent when it went looks like all there was
+                raise ExecutorFailed(f"results of {len(result[1])} of {self.workers} partitions have come")
         finally:
             end = time.perf_counter()
             with contextlib.suppress(Exception):  # Spark itself may have gone, which `_done` says better
@@ -213,8 +232,12 @@ class _Windows:
         phases: dict[str, float | str] = {"broadcast_seconds": middle - start, "job_seconds": end - middle}
         return result, phases | {"state_bytes": float(state.nbytes), "result_bytes": float(result[0].nbytes)}
 
+    def forget(self) -> None:
+        """Give back what the executors' Python workers hold of the run."""
+        _done(lambda: self.partitions.foreachPartition(forget))
+
     def close(self) -> None:
-        """Give back what Spark holds of the run; an executor's replica goes with the next run, or after a minute."""
+        """Give back what Spark itself holds of the run."""
         with contextlib.suppress(Exception):  # Spark itself may have gone
             self.partitions.unpersist()
             self.assigned.destroy()
@@ -238,26 +261,28 @@ def _windower(name: str, assigned: Any, state: Any, steps: range) -> Any:
 
 
 def _done(action: Any) -> Any:
-    """What `action` returns. Raises ExecutorFailed with the executor's words in place of the JVM's."""
+    """What `action` of Spark's returns. Raises ExecutorFailed with the executor's words in place of the JVM's."""
     from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         return action()
     except Py4JJavaError as error:
         said = str(error.java_exception.getMessage())
-    except (Py4JError, OSError) as error:
-        raise ExecutorFailed(
-            "the driver's JVM does not answer; if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value: "
-            f"{error}"
-        ) from error
+    except (Py4JError, PySparkException, ConnectionError) as error:
+        raise ExecutorFailed(f"the driver's JVM does not answer ({error}); {_FULL}") from error
+    except ValueError as error:  # it went before any result had come: there is nothing to add up
+        raise ExecutorFailed(f"no result has come ({error}); {_FULL}") from error
     found = re.search(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", said)
     reason = found[1] if found else reason_of(said)
     raise ExecutorFailed(f"{reason}\n\n--- executor ---\n{found[0] if found else said}")
 
 
 def reason_of(said: str) -> str:
-    """The first line of a JVM's message, after what it means and what to do, where that is known."""
+    """The first line of a JVM's message, and what to do, where that is known."""
     first = (said.splitlines() or ["Spark gives no reason"])[0]
     if any(sign in said for sign in _HEAP_FULL):
-        return f"the parameters don't fit into a JVM's heap; give LOCKSTEP_SPARK_MEMORY a larger value ({first})"
+        return f"{first}; {_FULL}"
+    if _KILLED in said:
+        return f"{first}; if the machine's memory was full, give LOCKSTEP_SPARK_MEMORY a smaller value"
     return first

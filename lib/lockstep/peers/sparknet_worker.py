@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from lockstep.data.encoded import received
 from lockstep.data.loader import Loader
 from lockstep.data.sources import ImageData
+from lockstep.groups.memory import release_memory
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.loop import torch_replica
@@ -110,11 +112,22 @@ def window(
     pickled `Assignment` and `state` a `State`."""
     began = time.perf_counter()
     if run not in _here:
-        for old in list(_here.values()):
-            old.loader.close()
-        _here.clear()
+        _let_go()
         _here[run] = Worker(cloudpickle.loads(assigned.value), partition)
     yield _here[run].window(partition, records, state, steps, began)
+
+
+def forget(records: Iterable[object]) -> None:
+    """For foreachPartition after a run: this Python worker gives back what it held of it."""
+    deque(records, maxlen=0)  # Spark does not use a worker again that leaves records unread
+    _let_go()
+    release_memory()
+
+
+def _let_go() -> None:
+    for old in list(_here.values()):
+        old.loader.close()
+    _here.clear()
 
 
 class Worker:

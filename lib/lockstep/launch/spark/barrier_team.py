@@ -47,7 +47,7 @@ class SparkTeam(OnSpark):
 
     # A retry of Spark's own would start ranks whose team has gone.
     more_conf: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
-    memory = ("512m", "512m")  # they only start ranks
+    executor_memory = driver_memory = "512m"  # they only start ranks
 
     def __init__(self, cores: list[list[int]], threads_per_worker: int, environment: str, master: str = "") -> None:
         super().__init__(cores, threads_per_worker, environment, len(cores), master)
@@ -57,7 +57,7 @@ class SparkTeam(OnSpark):
         try:
             return super().call(function, *arguments, stall_seconds=stall_seconds)
         except ExecutorLost as lost:
-            self.repeated = "begun again after an executor was lost: resources are those of the first ranks"
+            self.repeated = "begun again after an executor was lost, its resources not known"
             warnings.warn(f"rank {lost.rank} {lost.reason}: the barrier stage is started once more", stacklevel=2)
             return super().call(function, *arguments, stall_seconds=stall_seconds)
 

@@ -33,7 +33,7 @@ _NO_MEMORY = ("Could not reserve enough space", "insufficient memory", "Too smal
 # Somebody's own settings would make this cluster another one.
 _FOREIGN = ("SPARK_", "PYSPARK_")
 # Few collector threads, since the cores are the workers'. Parameters are few large objects, which this collector does
-# not move; and once idle, a JVM gives back what it holds no more, so that teams can stay warm beside each other.
+# not move; and once idle, a JVM gives back what it holds no more.
 JVM_OPTIONS = (  # those of Java 17 are nothing to an older one
     "-XX:+IgnoreUnrecognizedVMOptions -XX:+UseG1GC -XX:ParallelGCThreads=1 -XX:ConcGCThreads=1 "
     "-XX:G1HeapRegionSize=16m -XX:G1PeriodicGCInterval=5000 -XX:MinHeapFreeRatio=5 -XX:MaxHeapFreeRatio=10 "
@@ -62,7 +62,7 @@ def free_port() -> int:
 def explained(output: str) -> str:
     """What a JVM's last words mean for the reader, as the end of a sentence; empty if they say nothing known."""
     if any(sign in output for sign in _NO_MEMORY):
-        return "Java did not get the memory it asked for; give LOCKSTEP_SPARK_MEMORY a smaller value, such as 1g"
+        return "Java did not get the memory it asked for; give LOCKSTEP_SPARK_MEMORY a smaller value, such as 512m"
     if any(sign in output for sign in _TAKEN):
         return "its port is taken; give another one, or 0 for any that is free"
     return ""

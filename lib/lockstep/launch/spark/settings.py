@@ -22,14 +22,15 @@ def application_conf(
     executors: int,
     threads: int,
     environment: str,
-    memory: tuple[str, str],
+    executor_memory: str,
+    driver_memory: str,
     cores: list[list[int]] | None,
     folder: str,
     cluster_folder: str,
 ) -> dict[str, str]:
     """Spark's settings of a team's application; `cores` only where executors are on this machine.
 
-    `memory`: of each executor's heap, and of the driver's.
+    `executor_memory`, `driver_memory`: the most that the heaps of each executor and of the driver may grow to.
     `folder`: for the driver's temporary files; `cluster_folder`: for those of executors on this machine.
     """
     told = {
@@ -39,8 +40,8 @@ def application_conf(
         "spark.cores.max": str(executors),
         "spark.executor.cores": "1",  # an executor per worker: JVMs and Python workers of their own
         "spark.executor.instances": str(executors),
-        "spark.executor.memory": memory[0],
-        "spark.driver.memory": memory[1],
+        "spark.executor.memory": executor_memory,
+        "spark.driver.memory": driver_memory,
         "spark.driver.maxResultSize": "0",
         # A full heap kills a thread that fetches results, and nothing else: the job would never end.
         "spark.driver.extraJavaOptions": f"{in_folder(folder)} -XX:+ExitOnOutOfMemoryError",

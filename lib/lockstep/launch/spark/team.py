@@ -36,9 +36,8 @@ class OnSpark(GuardedTeam):
     """
 
     more_conf: Mapping[str, str] = {}  # of the application
-    # At most, of an executor's heap and of the driver's: parameters pass through each several times, and the driver's
-    # holds what all executors send at once.
-    memory = ("3g", "4g")
+    # Heaps, at most: parameters pass through each several times, and the driver's holds what all executors send.
+    executor_memory, driver_memory = "3g", "4g"
 
     def __init__(
         self, cores: list[list[int]], threads_per_worker: int, environment: str, ranks: int, master: str
@@ -80,11 +79,11 @@ class OnSpark(GuardedTeam):
         """The guard's command for the driver, which is told `told` through a file in `folder`."""
         url = self.cluster.url if self.cluster is not None else self.master
         told_memory = os.environ.get(MEMORY_VARIABLE)
-        memory = (told_memory, told_memory) if told_memory else self.memory
+        heaps = (told_memory or self.executor_memory, told_memory or self.driver_memory)
         cores = self.cores if self.local else None
         where = self.cluster.folder if self.cluster is not None else ""
         threads, environment = self.threads_per_worker, self.environment
-        conf = application_conf(url, self.executors, threads, environment, memory, cores, folder, where)
+        conf = application_conf(url, self.executors, threads, environment, *heaps, cores, folder, where)
         path = Path(folder, "driver.json")
         path.write_text(json.dumps(told | {"conf": {**conf, **self.more_conf}}))
         return {"driver": [sys.executable, "-c", _DRIVER, str(path)]}
