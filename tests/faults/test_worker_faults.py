@@ -14,6 +14,7 @@ from lockstep.groups import GroupTimeout
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.launch import LAUNCHERS, Team, WorkerFailed
+from lockstep.launch.watch import memory_kills
 from lockstep.loop import Site, run_job
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
@@ -109,6 +110,16 @@ def test_a_team_works_again_after_a_failure() -> None:
     with LAUNCHERS["processes"](2) as team:
         fail(team, tiny.fault_in_phase, "compute", "kill")
         assert [(r, n) for r, n, _ in team.call(tiny.say_rank)] == [(0, 2), (1, 2)]
+
+
+def test_a_worker_that_was_killed_while_memory_was_full_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """VGG16 on Spark in 24 GiB: "was killed by SIGKILL" left the reader to find out by whom."""
+    seen = iter([3, 4, 4, 4])  # processes that the kernel has ended: before and after each call
+    monkeypatch.setattr("lockstep.launch.team.memory_kills", lambda: next(seen))
+    with LAUNCHERS["processes"](2) as team:
+        assert "for the machine's memory was full" in fail(team, tiny.fault_in_phase, "compute", "kill").reason
+        assert fail(team, tiny.fault_in_phase, "compute", "kill").reason == "was killed by SIGKILL"
+    assert memory_kills() >= 0
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])

@@ -21,7 +21,7 @@ from lockstep.groups import Group
 from lockstep.groups.board import Board
 from lockstep.job import Job
 from lockstep.launch.environment import worker_environment
-from lockstep.launch.watch import Watch, WorkerFailed
+from lockstep.launch.watch import Watch, WorkerFailed, memory_kills, with_memory
 from lockstep.launch.worker import Settings
 from lockstep.loop import Site, Trace, run_job
 from lockstep.peers import PEERS
@@ -104,10 +104,13 @@ class Team:
         """
         payload = cloudpickle.dumps((function, arguments))
         self.start()
-        number = next(self._calls)
+        number, kills = next(self._calls), memory_kills()
         try:
             self._dispatch(number, payload)
             return self._collect(number, stall_seconds)
+        except WorkerFailed as failure:
+            self.kill()
+            raise with_memory(failure, memory_kills() - kills) from None
         except BaseException:
             self.kill()
             raise

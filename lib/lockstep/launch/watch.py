@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing.connection as connections
+import re
 import signal
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import psutil
@@ -40,6 +42,22 @@ class WorkerFailed(RuntimeError):
         name = f"rank {rank}" if rank >= 0 else "the team"
         detail = f"\n\n--- {name} ---\n{traceback.rstrip()}" if traceback.strip() else ""
         super().__init__(f"{name} {reason} ({where}){detail}")
+
+
+def memory_kills() -> int:
+    """Processes of this machine that its kernel has ended for lack of memory since it began (Linux, else 0)."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
+
+
+def with_memory(failure: WorkerFailed, kills: int) -> WorkerFailed:
+    """`failure`, which says so if something was killed while the kernel ended `kills` processes."""
+    if kills <= 0 or "SIGKILL" not in failure.reason:
+        return failure
+    reason = f"{failure.reason}: the kernel ended a process meanwhile, for the machine's memory was full"
+    return type(failure)(failure.rank, failure.where, reason, failure.traceback, follows=failure.follows)
 
 
 class Watch:
