@@ -51,6 +51,8 @@ TINY = {
     "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
     "06": [
         "images=24",
+        "use_cases=[SimpleBig]",
+        "worker_counts={SimpleBig: [2]}",
         "per_worker_batch_size={SimpleBig: 1}",
         "variants={SimpleBig: [mpi_allreduce, spark_allreduce, sparknet, sparknet_tau]}",
         "data_sizes=[6, 12]",
@@ -61,7 +63,7 @@ TINY = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)  # 06 starts Spark some twelve times
 @pytest.mark.parametrize("number", TINY)
 def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path) -> None:
     (plan,) = plan_runs([number], root, profile="smoke", assignments=TINY[number], out=tmp_path / "run")
