@@ -63,7 +63,7 @@ TINY = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)  # 06 starts Spark some twelve times
+@pytest.mark.timeout(1200)  # 06 starts Spark for several teams, one after the other
 @pytest.mark.parametrize("number", TINY)
 def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path) -> None:
     (plan,) = plan_runs([number], root, profile="smoke", assignments=TINY[number], out=tmp_path / "run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from lockstep import checkpoint
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.loop import Site, run_job
+from lockstep.peers import sparknet_worker
+from lockstep.peers.sparknet import ExecutorFailed, _Windows
 from lockstep.replica.torch import cross_entropy
 from together import TOLERANCE, Teams, alone, small_job
 
@@ -138,3 +141,24 @@ def test_a_readers_own_model(launcher: str, sync: str, tmp_path: Path) -> None:
     assert got.losses == pytest.approx(expected.losses[5:], abs=1e-6)
     for ours, theirs in zip(got.model.parameters(), expected.model.parameters(), strict=True):
         assert (ours - theirs).abs().max() < TOLERANCE
+
+
+def test_a_sum_of_some_partitions_is_no_result() -> None:
+    """A JVM that ends while it hands results over leaves those that have come, and no error."""
+    job = SimpleNamespace(treeAggregate=lambda *_, depth: (None, [sparknet_worker.Told(0)]))
+    windows = object.__new__(_Windows)
+    windows.context = SimpleNamespace(broadcast=lambda _: SimpleNamespace(destroy=lambda blocking: None))
+    windows.partitions = SimpleNamespace(mapPartitionsWithIndex=lambda _: job)
+    windows.workers, windows.name, windows.assigned = 2, "run", None
+    with pytest.raises(ExecutorFailed, match="results of 1 of 2 partitions have come"):
+        windows.run(None, range(1))  # type: ignore[arg-type]
+
+
+def test_after_a_run_an_executor_holds_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SimpleBig's memory counted VGG16's replica, which its executors still had."""
+    closed: list[str] = []
+    held = {"run": SimpleNamespace(loader=SimpleNamespace(close=lambda: closed.append("loader")))}
+    monkeypatch.setattr(sparknet_worker, "_here", held)
+    records = iter(range(3))
+    sparknet_worker.forget(records)
+    assert (held, closed, list(records)) == ({}, ["loader"], []), "unread records would cost the Python worker"
