@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PROFILE ?= quick
-NOTEBOOK ?= 00 01 02 03 04 05 06
+NOTEBOOK ?= 00 01 02 03 04 05 06 07 08
 DATA_DIR ?=
 RESULTS ?= results/reference
 
@@ -22,7 +22,7 @@ help: ## This list
 reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02'), PROFILE=smoke|quick|full, DATA_DIR=folder of real images
 	$(BIN)/lockstep run $(NOTEBOOK) --profile $(PROFILE) $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
 
-test: lint ## Lint, then all tests; after the install some 50 minutes on two cores
+test: lint ## Lint, then all tests; after the install about an hour on two cores
 	$(BIN)/python -m pytest
 
 figures: $(READY) ## Draw the figures anew from stored records

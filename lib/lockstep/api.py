@@ -32,6 +32,8 @@ from lockstep.replica.torch import Loss, cross_entropy, load_flat
 from lockstep.sync import SYNCS
 from lockstep.usecases import PAPER_SGD, UseCase
 
+_OF_RATES = ("class_weights", "learning_rate_rule", "learning_rate_decay", "rate_warmup_epochs")
+
 Data = ImageData | tuple[Any, Any] | str | os.PathLike[str]
 
 
@@ -79,7 +81,9 @@ def train(
     loop to Spark's driver (executor_data="rdd", opt_weight="mean" with exchange_every=10). A warning says when they
     make the parameters others than one worker would reach. For a model that is an `nn.Sequential` also
     model_parallel="pipeline" with stages (as many as workers: one copy of the model, else workers = copies x stages),
-    micro_batches (4), schedule ("1f1b") and partition ("balanced"); see `lockstep.options.OF_PIPELINES`.
+    micro_batches (4), schedule ("1f1b") and partition ("balanced"); see `lockstep.options.OF_PIPELINES`. With any sync
+    but SparkNet: class_weights="balanced", learning_rate_rule="linear", learning_rate_decay="cosine" and
+    rate_warmup_epochs, which change the optimiser's own learning rate step by step (see `lockstep.learning.rates`).
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -97,7 +101,7 @@ def train(
         raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
-    known_options = [*READ_BY, "model_parallel", *OF_PIPELINES]
+    known_options = [*READ_BY, "model_parallel", *OF_PIPELINES, *_OF_RATES]
     unknown = sorted(set(options) - set(known_options))
     if unknown:
         raise JobError(f"unknown option(s) {unknown}; there are: {', '.join(known_options)}")

@@ -34,9 +34,26 @@ _SAME = (
     "stages_per_rank",
     "partition",
     "stage_memory_bytes",
+    "network",
+    "pooling",
+    "dropout",
+    "weight_decay",
+    "batch_norm",
+    "class_weights",
+    "augmentation",
+    "standardise",
+    "learning_rate",
+    "learning_rate_rule",
+    "learning_rate_decay",
+    "rate_warmup_epochs",
 )
 # With compression this too: entries are drawn and chosen bucket by bucket. Without, only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)
+# With "validation" on either side this too: where a fifth of the images is held out, others are trained on.
+_SAME_IF_HELD_OUT = ("scored_on",)
+# A rate that falls over all steps is another one for another number of steps.
+_SAME_IF_FALLING = ("epochs", "updates", "warmup_steps", "steps")
+_ALL = _SAME + _SAME_IF_COMPRESSED + _SAME_IF_HELD_OUT + _SAME_IF_FALLING
 
 
 class CheckpointError(ValueError):
@@ -55,7 +72,7 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
         stream = io.BytesIO()
         torch.save(
             {
-                "job": {name: getattr(job, name) for name in _SAME + _SAME_IF_COMPRESSED},
+                "job": {name: getattr(job, name) for name in _ALL},
                 "parameters": parameters.detach().cpu(),
                 "buffers": buffers.detach().cpu(),
                 "cuts": replica.cuts,
@@ -85,8 +102,13 @@ def read(path: str) -> dict[str, Any]:
 def read_for(path: str, job: Job) -> dict[str, Any]:
     """`read`, for resuming `job`. Raises CheckpointError if another run wrote it."""
     content = read(path)
-    for name in _SAME + (_SAME_IF_COMPRESSED if job.compression != "none" else ()):
-        there = content["job"].get(name, getattr(Job, name))  # a file from before that option was built
+    # A file from before an option was built lacks it.
+    stored = {name: getattr(Job, name) for name in _ALL} | content["job"]
+    names = _SAME + (_SAME_IF_COMPRESSED if job.compression != "none" else ())
+    names += _SAME_IF_HELD_OUT if "validation" in (stored["scored_on"], job.scored_on) else ()
+    names += _SAME_IF_FALLING if job.learning_rate_decay != "none" else ()
+    for name in names:
+        there = stored[name]
         if there != getattr(job, name):
             raise CheckpointError(
                 f"checkpoint {path} was written with {name}={there!r}, this run has "

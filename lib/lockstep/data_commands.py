@@ -25,18 +25,23 @@ _MODES = {"L": "grey", "RGB": "RGB", "P": "palette", "1": "black and white", "I;
 
 @data_app.command()
 def make(
-    images: Annotated[int, typer.Option(help="Photos, training and test together.")] = 791,
+    dataset: Annotated[str, typer.Option(help="Which data set it stands for.")] = "fire-smoke",
+    images: Annotated[
+        int | None, typer.Option(help="Photos, training and test together.", show_default="791, or a paper's count")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Root to write fire-smoke/ into; without it where runs look for it themselves.")
+        Path | None, typer.Option(help="Root to write its folder into; without it where runs look for it themselves.")
     ] = None,
 ) -> None:
     """Write the synthetic stand-in: JPEG files with a photo's decoding cost, in the layout of a real set."""
     from lockstep.data.errors import DataError
-    from lockstep.data.synthetic import DATASETS, counts_for, ensure_stand_in, stand_in_root, write_stand_in
+    from lockstep.data.synthetic import DRAWN, counts_for, ensure_stand_in, stand_in_root, write_stand_in
 
-    (dataset,) = DATASETS
+    if dataset not in DRAWN:
+        raise _end(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(DRAWN)}", 2)
+    images = DRAWN[dataset].images if images is None else images
     try:
-        counts = counts_for(images)
+        counts = counts_for(images, DRAWN[dataset].classes)
         root = stand_in_root(images) if out is None else out.expanduser()
         folder = root / dataset
         if out is not None and folder.exists():

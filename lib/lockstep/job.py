@@ -60,6 +60,22 @@ class Job:
     stage_memory_bytes: int = 0  # no stage of partition='balanced' may need more; 0: no bound
     global_batch_size: int = 32
     per_worker_batch_size: int = 32
+    network: str = "default"  # the use case's own | cnn, convlstm, convlstm2d: of use cases with small images
+    pooling: str = "default"  # of the CNN: the network's own (max) | max | average | none
+    dropout: float = 0.0  # after each pooling and before the output
+    weight_decay: float = 0.0  # L2: times the parameters, added to the gradient
+    batch_norm: bool = False  # after each convolution; every worker normalises by its own share's statistics
+    class_weights: str = "none"  # balanced: a sample counts images / (classes x images of its class)
+    augmentation: str = "default"  # of training images: the use case's own | none | flip | shift, affine (and flip)
+    standardise: bool = False  # each image to mean 0 and standard deviation 1: an X-ray's exposure is arbitrary
+    learning_rate: float = 0.0  # 0: the use case's own
+    learning_rate_rule: str = "constant"  # linear: times global batch / 32
+    learning_rate_decay: str = "none"  # cosine: to 0 over all steps
+    rate_warmup_epochs: int = 0  # the rate grows from 0, step by step, for so many epochs
+    epochs: int = 0  # whole epochs instead of warmup_steps + steps
+    updates: int = 0  # optimiser steps instead of epochs
+    scored_on: str = "none"  # validation: a fifth of the training images, and test | test: all are trained on
+    early_stopping_epochs: int = 0  # epochs without a lower validation loss that are waited for; 0: never stop early
     precision: str = "float32"  # float32 | bfloat16
     message_bytes: int = 0  # of rows that exchange and train nothing: how much; 0: as the model has
     input: str = "jpeg"  # jpeg: decoded as training goes | memory: tensors decoded before the clock starts
@@ -94,12 +110,19 @@ class Job:
         return self.workers // self.pipeline_ranks
 
     @property
+    def learns(self) -> bool:
+        """Does this train for whole epochs or a number of updates, not for a number of measured steps?"""
+        return bool(self.epochs or self.updates)
+
+    @property
     def synchronous(self) -> bool:
         """Does this train as one worker would: the same parameters up to rounding, whatever the workers?
 
         Where parameters are averaged in every step, that holds for optimisers that are linear in the gradient (SGD).
         """
         exact = self.compression == "none" or (self.compression == "topk" and self.density == 1.0)
+        # Statistics of a worker's share, or of a micro-batch, are not those of the global batch.
+        exact = exact and (not self.batch_norm or self.workers == 1)
         together = self.workers == 1 or (self.exchange_every == 1 and self.opt_weight != "best")
         return exact and together and (self.sync != "gossip" or self.workers <= 3)
 
@@ -124,6 +147,10 @@ class Job:
                 f"and {self.global_batch_size // self.replicas}, the largest decides the step"
             )
         found += self._missing_exchange()
+        pipelined = self.model_parallel == "pipeline"
+        if self.overlap and self.replicas > 1 and (pipelined or self.framework == "tensorflow"):
+            whose = "the pipeline's" if pipelined else "TensorFlow's"
+            found.append(f"overlap=True overlaps nothing: the exchange begins behind {whose} backward pass")
         if not self.synchronous:
             found.append("not synchronous SGD: other parameters than one worker would reach")
         elif self.averages_parameters and self.workers > 1:
@@ -136,7 +163,7 @@ class Job:
         if not every and self.images:
             every = -(-self.images // self.global_batch_size)
             what = f"epoch, of {every} steps"
-        if self.workers == 1 or not every or not self.steps % every:
+        if self.workers == 1 or self.learns or not every or not self.steps % every:
             return []
         return [f"one exchange per {what}: the {self.steps} measured step(s) do not hold their share of it"]
 
@@ -186,7 +213,9 @@ class Job:
         size = f"{self.workers}x{self.threads_per_worker}"
         if self.model_parallel == "pipeline":
             size += f" {self.stages} stages, {self.micro_batches} micro-batches,"
-        return f"{self.use_case} {self.strategy} {size} {self.precision} {self.input} batch {self.global_batch_size}"
+        chosen = [name for name in (self.network, self.framework) if name not in ("default", "torch")]
+        what = " ".join([self.use_case, *chosen, self.strategy])
+        return f"{what} {size} {self.precision} {self.input} batch {self.global_batch_size}"
 
 
 def of_use_case(values: Mapping[str, Any], use_case: str, name: str) -> Any:

@@ -9,7 +9,10 @@ import typer
 
 def mpi(
     workers: Annotated[int, typer.Option(help="Ranks that train.")],
-    use_case: Annotated[str, typer.Option(help="SimpleBig | ComplexSmall")] = "SimpleBig",
+    use_case: Annotated[str, typer.Option(help="What to train; see lockstep.usecases.USE_CASES.")] = "SimpleBig",
+    network: Annotated[
+        str, typer.Option(help="Of use cases with small images: cnn | convlstm | convlstm2d; default: its own.")
+    ] = "default",
     sync: Annotated[str, typer.Option(help="How the replicas agree; see lockstep.sync.SYNCS.")] = "allreduce",
     steps: Annotated[int, typer.Option(help="Measured optimiser steps, after one that is discarded.")] = 20,
     per_worker_batch_size: Annotated[int, typer.Option(help="Images per worker and step.")] = 32,
@@ -37,8 +40,9 @@ def mpi(
     raise typer.Exit(
         act(
             Wanted(
-                workers=workers, use_case=use_case, sync=sync, steps=steps, per_worker_batch_size=per_worker_batch_size,
-                threads_per_worker=threads_per_worker, precision=precision, data_dir=data_dir, images=images,
+                workers=workers, use_case=use_case, network=network, sync=sync, steps=steps,
+                per_worker_batch_size=per_worker_batch_size, threads_per_worker=threads_per_worker,
+                precision=precision, data_dir=data_dir, images=images,
                 checkpoint=checkpoint, resume=resume, hosts=hosts, hostfile=hostfile, iface=iface,
                 launcher_kind=launcher_kind, stall_seconds=stall_seconds, batch=batch, dry_run=dry_run,
             )

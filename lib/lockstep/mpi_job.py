@@ -33,6 +33,7 @@ class Wanted:
 
     workers: int
     use_case: str = "SimpleBig"
+    network: str = "default"
     sync: str = "allreduce"
     steps: int = 20
     per_worker_batch_size: int = 32
@@ -65,10 +66,11 @@ def job_of(wanted: Wanted, places: Places) -> Job:
         raise MpiError(
             f"--sync {wanted.sync} can't train {wanted.workers} workers together; there are: {', '.join(known)}"
         )
-    return Job(
+    job = Job(
         strategy="own",
         launcher="mpiexec",
         use_case=wanted.use_case,
+        network=wanted.network,
         sync=wanted.sync,
         policy="wait_for_all" if wanted.sync == "parameter_server" else "none",
         hosts=len(places.hosts) or 1,
@@ -80,6 +82,8 @@ def job_of(wanted: Wanted, places: Places) -> Job:
         precision=wanted.precision,
         steps=wanted.steps,
     )
+    USE_CASES[wanted.use_case].for_job(job)  # refuses a network that it has not
+    return job
 
 
 def act(wanted: Wanted) -> int:

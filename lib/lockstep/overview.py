@@ -11,6 +11,7 @@ import pandas as pd
 
 from lockstep.analysis import MIN_ROUNDS
 from lockstep.catalogue import PAPERS
+from lockstep.learning_tables import MARGIN
 from lockstep.published import repository_root
 from lockstep.records import read_run
 from lockstep.report import (
@@ -155,7 +156,8 @@ def how_to_read() -> str:
     """What the words of a verdict mean, with the rules that the code applies."""
     meaning = {
         REPRODUCED: "our records say the same. A published figure counts as reproduced if the measured 95 % interval, "
-        f"widened by {TOLERANCE:.0%}, holds it; a comparison, if its interval excludes 1. Where one cell "
+        f"widened by {TOLERANCE:.0%}, holds it; an accuracy or a gain in percent, if the interval widened by "
+        f"{MARGIN:g} points does; a comparison, if its interval excludes 1 (a difference in points: 0). Where one cell "
         "ran twice per round (the sequential one for speed and peak memory, the all-reduce on as many hosts for the "
         "rankings of 05, Spark's all-reduce for SimpleBig in 06), the median must also lie outside what those two "
         "identical runs differ by; ratios of traces, of bytes, of two use cases' speedups, of sizes of a data set and "

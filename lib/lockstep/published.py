@@ -7,6 +7,7 @@ measures it and the verdict function that judges it. Published figures come from
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,20 @@ import pandas as pd
 from lockstep.verdicts import VERDICTS
 
 TABLE_COLUMNS = ("use_case", "row", "device", "speedup", "paper", "place")
+"""Of a table of speedups, which most are; COLUMNS_OF_TABLES has the others."""
+COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("convlstm-d-accel", "table2"): ("row", "value", "paper", "place"),
+    ("convlstm-d-accel", "table3"): ("row", "nodes", "accuracy_percent", "time_seconds", "paper", "place"),
+    ("convlstm-d-accel", "table4"): (
+        "layer", "kernels", "kernel_shape", "output_shape", "flops", "paper", "place"
+    ),
+}  # fmt: skip
+NUMBERS_OF_TABLES = ("speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops")
+"""Columns of published tables that hold numbers; all others are text."""
 CLAIM_COLUMNS = (
     "id", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
 )  # fmt: skip
-USE_CASES = ("ComplexSmall", "SimpleBig", "both", "other")
+USE_CASES = ("ComplexSmall", "SimpleBig", "both", "Pneumonia", "other")
 
 
 class PublishedError(ValueError):
@@ -72,17 +83,20 @@ def _number(path: Path, line: int, name: str, text: str) -> float | None:
 def read_table(paper: str, table: str, root: str | Path | None = None) -> pd.DataFrame:
     """A published table, say `read_table("single-to-multi", "table1")`.
 
-    Columns TABLE_COLUMNS; `speedup` is dimensionless, NaN where the paper prints a dash. Raises PublishedError.
+    Columns TABLE_COLUMNS or those of COLUMNS_OF_TABLES; numbers (`speedup` is dimensionless) are NaN where the paper
+    prints a dash. Raises PublishedError.
     """
     folder = (Path(root) if root else repository_root()) / "data" / "published"
     path = folder / f"{paper}-{table}.csv"
     if not path.is_file():
         known = sorted(p.stem for p in folder.glob("*-table*.csv"))
         raise PublishedError(f"{paper} {table}: {path.name} does not exist; there are: {', '.join(known) or 'none'}")
+    columns = COLUMNS_OF_TABLES.get((paper, table), TABLE_COLUMNS)
+    numbers = [name for name in columns if name in NUMBERS_OF_TABLES]
     rows: list[dict[str, Any]] = []
-    for line, values in _rows(path, TABLE_COLUMNS):
-        rows.append({**values, "speedup": _number(path, line, "speedup", values["speedup"])})
-    return pd.DataFrame(rows, columns=list(TABLE_COLUMNS)).astype({"speedup": float})
+    for line, values in _rows(path, columns):
+        rows.append({**values, **{name: _number(path, line, name, values[name]) for name in numbers}})
+    return pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(numbers, float))
 
 
 def read_claims(root: str | Path | None = None) -> pd.DataFrame:

@@ -35,6 +35,9 @@ HEADLINES = (
     "s2m-network-no-bottleneck",
     "s2m-table3-spark-cpu-simplebig",
     "s2m-spark-slower-than-node",
+    "cla-data-accuracy",
+    "cla-nearly-double",
+    "cla-speedup-5",
 )
 """The claims that the README shows, of the notebooks that are built."""
 

@@ -59,6 +59,24 @@ TINY = {
         "prepared_images=12",
         "message_bytes=65536",
     ],
+    "07": [
+        "images=40",
+        "networks=[cnn]",
+        "ways={cnn: {processes: [8], gpipe: [8]}}",
+        "updates_batch_sizes=[8]",
+        "ablation_images=16",
+        "speed_batch_sizes=[8]",
+        "speed_images=16",
+    ],
+    "08": [
+        "images=40",
+        "networks=[cnn]",
+        "batch_size=8",
+        "per_worker_batch_size=2",
+        "held_out_batch_size=6",
+        "message_bytes=[4096, 65536]",
+        "learning_batch_sizes=[8]",
+    ],
 }
 
 

@@ -215,6 +215,13 @@ def test_a_model_in_stages_is_the_same_model(alone: Trained, options: dict[str, 
     assert got.scores == alone.scores
 
 
+def test_a_rate_that_changes_and_weights_of_classes_are_the_same_for_any_workers(here: str, alone: Trained) -> None:
+    options: dict[str, Any] = {"epochs": 2, "class_weights": "balanced", "learning_rate_decay": "cosine"}
+    one, two = (train(launcher=here, workers=count, sync="allreduce", **options) for count in (1, 2))
+    assert two.losses == pytest.approx(one.losses, rel=1e-5)
+    assert one.losses != pytest.approx(alone.losses, rel=1e-5), "it is another course"
+
+
 def test_a_model_that_workers_do_not_share_is_their_mean(here: str) -> None:
     """One epoch of five steps, averaged every four: the scores are those of the model that comes back."""
     with warnings.catch_warnings(action="ignore"):  # not synchronous SGD

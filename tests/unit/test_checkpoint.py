@@ -96,6 +96,13 @@ def test_another_run_is_refused(tmp_path: Path, changes: dict[str, object], mess
     assert path.read_bytes() == before
 
 
+def test_images_go_on_as_they_were_prepared(tmp_path: Path) -> None:
+    train(job(steps=1), tmp_path / "c.pt")
+    for changes in ({"standardise": True}, {"augmentation": "affine"}):
+        with pytest.raises(checkpoint.CheckpointError, match=f"was written with {next(iter(changes))}="):
+            checkpoint.read_for(str(tmp_path / "c.pt"), job(steps=1, **changes))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("compression", ["topk", "terngrad"])
 def test_compression_goes_on_with_the_same_bucket_only(tmp_path: Path, compression: str) -> None:
     """TernGrad draws and top-k chooses per bucket: another one would train otherwise than the unbroken run."""

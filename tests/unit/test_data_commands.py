@@ -155,6 +155,20 @@ def test_an_impossible_stand_in(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "can't be written" in call("make", "--images", 6, "--out", tmp_path / "file", code=1)
     call("make", "--images", "many", code=2)
+    assert "--dataset cats has no stand-in; there is one for: fire-smoke, pneumonia" in call(
+        "make", "--dataset", "cats", "--out", tmp_path, code=2
+    )
+
+
+def test_a_stand_in_of_small_images(tmp_path: Path) -> None:
+    output = call("make", "--dataset", "leaf-disease", "--images", 20, "--out", tmp_path)
+    assert "20 synthetic photos (16 to train, 4 to test)" in output
+    assert open_photos(tmp_path, "leaf-disease", "test").classes == (
+        "blight",
+        "common_rust",
+        "gray_leaf_spot",
+        "healthy",
+    )
 
 
 @pytest.mark.parametrize(

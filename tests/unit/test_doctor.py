@@ -61,8 +61,8 @@ def test_every_check_is_asked(monkeypatch: Patch) -> None:
     result = CliRunner().invoke(app, ["doctor"])
     names = [line[9:20].strip() for line in result.output.splitlines() if not line.startswith(" ")]
     expected = (
-        "python lock torch mpi spark kernel git compiler cores load memory sharing huge_pages bfloat16 gpu disk "
-        "results data"
+        "python lock torch tensorflow mpi spark kernel git compiler cores load memory sharing huge_pages bfloat16 gpu "
+        "disk results data"
     )
     assert "-".join(names).replace(" ", "_") == expected.replace(" ", "-")
     assert len(names) == len(CHECKS)
@@ -106,6 +106,25 @@ def test_torch_missing_or_without_gloo(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     found = software.check_torch()
     assert found.state == LACKING and "can't be imported" in found.detail and "grep '^torch=='" in found.fix
+
+
+def test_tensorflow_may_be_missing(monkeypatch: Patch, clone: Path) -> None:
+    """Its rows are skipped then; all else runs, so that neither its line nor the lock's is a lack."""
+    (clone / "requirements.lock").write_text(f"pytest=={pytest.__version__}\ntensorflow==2.0.0\n")
+    monkeypatch.setattr(software, "has_tensorflow", lambda: True)
+    versions = {"pytest": pytest.__version__, "tensorflow": "2.0.0", "keras": "3.0.0"}
+    monkeypatch.setattr(software, "_version", versions.get)
+    found = software.check_tensorflow()
+    assert (found.state, found.detail) == (GOOD, "2.0.0, Keras 3.0.0")
+    assert software.check_lock().detail == "all 2 packages as in requirements.lock"
+    versions["tensorflow"] = "1.0.0"
+    assert software.check_lock().state == LACKING
+    del versions["tensorflow"]
+    monkeypatch.setattr(software, "has_tensorflow", lambda: False)
+    found = software.check_tensorflow()
+    assert found.state == NOTE and "rows of TensorFlow are skipped" in found.detail and "pip install" in found.fix
+    found = software.check_lock()
+    assert (found.state, found.detail) == (GOOD, "1 packages as in requirements.lock, without tensorflow")
 
 
 def test_spark_and_its_java(monkeypatch: Patch, tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ def test_a_good_set(data: Path) -> None:
     found = check_data()
     assert (found.state, found.fix) == (GOOD, "")
     assert "fire-smoke (3 to train, 3 to test; ComplexSmall, SimpleBig)" in found.detail
+    assert found.detail.endswith("The synthetic stand-in is used for Pneumonia, FaceMask, LeafDisease, BreastCancer")
+    photo_set(data / "face-mask", 2, 1)
+    assert "face-mask (4 to train, 2 to test; FaceMask)" in check_data().detail
+    shutil.rmtree(data / "face-mask" / "test" / "a")
+    assert "Faulty: face-mask for FaceMask: classes of" in check_data().detail
 
 
 def test_one_use_case_only(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

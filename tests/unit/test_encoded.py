@@ -10,6 +10,7 @@ import pytest
 import tiny
 from lockstep.data import DataError, open_folder
 from lockstep.data.encoded import encoded, received
+from lockstep.data.small import SmallImages
 from photo_sets import photo_set
 
 
@@ -33,6 +34,15 @@ def test_a_damaged_photo_is_named(tmp_path: Path) -> None:
     Path(data.path(1)).unlink()
     with pytest.raises(DataError, match=r"01\.jpg.*can't be read"):
         encoded(data, 1)
+
+
+def test_small_images_travel_as_numbers_unless_augmented(tmp_path: Path) -> None:
+    data = SmallImages.of(open_folder(photo_set(tmp_path / "set", 2, 1), "train"), 1)
+    there = received(data)
+    there.contents[3] = encoded(data, 3)
+    assert np.array_equal(there.load(np.array([3]), 0, 0), data.load(np.array([3]), 0, 0))
+    with pytest.raises(DataError, match="augmented images of a SmallImages can't travel as bytes"):
+        encoded(SmallImages.of(data.photos, 1, "flip"), 3)
 
 
 def test_arrays_travel_as_they_are() -> None:

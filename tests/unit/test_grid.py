@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -23,8 +24,10 @@ from lockstep.measure.exchange import run_exchange
 from lockstep.measure.experiments import is_traced
 from lockstep.measure.operators import run_profile
 from lockstep.measure.teams import Teams
+from lockstep.options import OF_LEARNING
 from lockstep.pipelines.tables import TABLE_CELL
-from lockstep.records import RecordError, make_row, read_records, read_run, read_table
+from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_table
+from lockstep.scores import DIVERGED
 from lockstep.usecases import Source
 
 
@@ -258,6 +261,74 @@ def test_a_cell_that_was_begun_again_says_why() -> None:
     teams.only.repeated = "begun again after an executor was lost"
     row, *_ = grid.measure_job(Job(), None, teams)
     assert (row["status"], row["reason"]) == ("ok", "begun again after an executor was lost")
+
+
+# --- learning ---
+
+
+LEARNT: dict[str, Any] = {"experiment": "learning", "epochs": 2, "scored_on": "test", "network": "cnn", "dropout": 0.5}
+
+
+def learnt() -> Trace:
+    """15 steps of 0.5 s as their sum, and what a run tells of itself."""
+    made = trace(0, {"step_seconds": 7.5, "train_loss": 9.0, "images": 480.0})
+    made.summed = 15
+    made.scores = {"test_accuracy": 0.9, "train_loss": 0.2, "updates_done": 15, "training_seconds": 7.5}
+    made.tables["epochs"] = [
+        {"epoch": epoch, "train_loss": 1 / epoch, "learning_rate": 0.1 / epoch} for epoch in (1.0, 2.0)
+    ]
+    made.tables["confusion"] = [{"split": "test", "actual": "0", "predicted": "1", "count": 3.0}]
+    made.tables["actions"] = [{"rank": 0.0, "seconds": 0.1}]
+    return made
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cell_that_learns_tells_its_steps_and_what_it_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job.of("sequential", **LEARNT, images=320, seed=4, round=4)
+    row, tables, _ = grid.measure_job(job, None, OneTeam([learnt()]))
+    assert (row["step_seconds"], row["images_per_second"]) == (0.5, 64.0)
+    assert (row["train_loss"], row["test_accuracy"], row["updates_done"]) == (0.2, 0.9, 15)
+    assert set(tables) == {"epochs", "confusion"}, "what stages did is no matter there"
+    for frame in tables.values():
+        for name in ("experiment", "use_case", "round", "launcher", "framework", "global_batch_size", *OF_LEARNING):
+            told = f"job_{name}" if name == "learning_rate" and "epoch" in frame else name
+            assert (frame[told] == getattr(job, name)).all(), name
+    assert tables["epochs"]["epoch"].tolist() == [1, 2]
+    assert tables["epochs"]["learning_rate"].tolist() == [0.1, 0.05], "of that epoch, not what the job asks for"
+    assert grid._told(row) == "15 updates in 7.5 s, 90.0% test"
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("name", ["train_accuracy", "validation_accuracy", "test_accuracy"])
+def test_a_cell_that_diverged_failed(name: str) -> None:
+    """As an ok row without an accuracy it was left out of means over seeds, and nothing told of it."""
+    trained = learnt()
+    trained.scores[name] = math.nan
+    row, tables, _ = grid.measure_job(Job.of("sequential", **LEARNT, images=320), None, OneTeam([trained]))
+    assert (row["status"], row["reason"]) == ("failed", DIVERGED)
+    assert row["updates_done"] == 15 and set(tables) == {"epochs", "confusion"}, "how it came to that is kept"
+
+
+def test_rounds_of_learning_have_seeds_of_their_own_and_are_not_done_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result does not depend on who else used the machine; a time, which does, is measured again."""
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
+    teams = OneTeam([learnt()])
+    jobs = [Job.of("sequential", **LEARNT), Job.of("sequential", experiment="table1")]
+    with RunFolder(tmp_path, {}) as run:
+        for number in range(2):
+            grid._measure_round(run, jobs, {}, teams, number, 2)  # type: ignore[arg-type]
+    asked = [(job.experiment, job.round, job.seed) for job, *_ in teams.only.calls]
+    assert sorted(asked) == [
+        ("learning", 0, 0), ("learning", 1, 1),
+        *[("table1", 0, 0)] * 2, *[("table1", 1, 0)] * 2,
+    ]  # fmt: skip
+    confusion = read_table(tmp_path, "confusion")
+    assert confusion is not None
+    own = confusion[confusion["experiment"] == "learning"]
+    assert own["actual"].tolist() == ["0", "0"], "a class may be called so"
+    assert own["seed"].tolist() == [0, 1] and own["batch_norm"].tolist() == [False, False]
 
 
 # --- teams ---

@@ -67,7 +67,7 @@ def test_capture_is_json_and_complete(repository: Path) -> None:
     assert machine["memory_bytes"] > 2**28
     assert len(machine["gpu"]) == environment.cuda_devices()
     packages = {"python", "torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel"}
-    packages |= {"pyspark", "pyarrow"}
+    packages |= {"tensorflow", "keras", "pyspark", "pyarrow"}
     assert set(captured["versions"]) == packages | {"mpiexec", "java", "glibc"}
     for package in ("python", "torch", "numpy", "pandas"):
         assert re.match(r"\d+\.\d+", captured["versions"][package]), package
@@ -206,3 +206,35 @@ def test_missing(
     monkeypatch.setattr(environment, "_gpu_has_bfloat16", lambda: gpu_units)
     job = dataclasses.replace(Job.of("sequential"), device=device, precision=precision)
     assert environment.missing(job) == reason
+
+
+def test_tensorflow_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its own rows lack it."""
+    wanted = Job.of("sequential", use_case="Pneumonia", framework="tensorflow")
+    monkeypatch.setattr(environment, "has_tensorflow", lambda: False)
+    assert environment.missing(wanted) == environment.NO_TENSORFLOW
+    assert environment.NO_TENSORFLOW.startswith("TensorFlow is not installed; ")
+    assert environment.missing(wanted.with_(framework="torch")) is None
+    monkeypatch.setattr(environment, "has_tensorflow", lambda: True)
+    assert environment.missing(wanted) is None
+
+
+@pytest.mark.parametrize("absent", ["tensorflow", "keras", ""])
+def test_tensorflow_without_keras_is_no_tensorflow(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows failed instead of being skipped."""
+    monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None if name == absent else object())
+    assert environment.has_tensorflow() is (absent == "")
+
+
+def test_tensorflow_cpu_has_a_version_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same package from another distribution was recorded as not installed."""
+    installed = {"tensorflow-cpu": "2.21.0", "keras": "3.1.0"}
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise environment.importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(environment.importlib.metadata, "version", version)
+    found = environment.versions()
+    assert (found["tensorflow"], found["keras"], found["torch"]) == ("2.21.0", "3.1.0", None)

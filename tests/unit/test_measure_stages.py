@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 import tiny
@@ -17,6 +19,7 @@ from lockstep.loop import Site
 from lockstep.measure.experiments import EXPERIMENTS
 from lockstep.measure.stages import _Alone, run_layers, run_stage_times
 from lockstep.replica.pipeline.cut import CutError
+from lockstep.replica.torch import MEMORY_FORMATS
 
 SECONDS = ("forward_seconds", "backward_seconds", "input_backward_seconds", "weight_backward_seconds", "update_seconds")
 
@@ -69,6 +72,21 @@ def test_the_mean_micro_batch_of_a_step_by_hand() -> None:
     assert stage.mean_seconds("backward", firsts=0, others=3) == 4.0, "replicas agree in a buffer that is there before"
     assert stage.mean_seconds("backward", firsts=1, others=0) == 1.0
     assert math.isnan(stage.mean_seconds("input_backward", firsts=1, others=2))
+
+
+@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
+def test_a_stage_alone_lays_images_out_as_in_its_pipeline(memory_format: str) -> None:
+    """Only the first stage's input was laid out, so what was predicted were steps that no pipeline takes."""
+    given = job("gpipe", experiment="stage_times", memory_format=memory_format)
+    seen: list[torch.Tensor] = []
+    layer = nn.Conv2d(3, 5, 3)
+    layer.register_forward_hook(lambda *passed: seen.append(passed[1][0]))
+    shapes = {0: (torch.empty(4, 3, 7, 6, device="meta"), torch.empty(4, 5, 5, 4, device="meta"))}
+    built = SimpleNamespace(shapes=shapes)
+    stage = _Alone(given, tiny.case(), built, 0, nn.Sequential(layer), torch.device("cpu"))  # type: ignore[arg-type]
+    stage.micro_batch(halves=False, first=True)
+    assert stage.input.is_contiguous(), "as what comes is"
+    assert seen[0].is_contiguous(memory_format=MEMORY_FORMATS[memory_format])
 
 
 def timed(team: Any, given: Job, **changes: Any) -> list[dict[str, Any]]:

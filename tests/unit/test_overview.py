@@ -137,7 +137,9 @@ def test_counts_add_up_to_the_ledger(seen: Overview, nothing: Overview) -> None:
         assert list(counts.columns) == [*WORDS, "claims"]
         assert (counts[list(WORDS)].sum(axis=1) == counts["claims"]).all()
         assert counts.loc["all", "claims"] == len(read_claims()) == counts.drop(index="all")["claims"].sum()
-    assert nothing.counts().loc["all", [WORDS[0], WORDS[1]]].sum() == 0
+    # Sums that the paper prints with all their terms need no records.
+    counts, summed = nothing.counts(), read_claims()["verdict"].isin(["flops_equation", "flops_total"]).sum()
+    assert counts.loc["all", list(WORDS[:2])].sum() == counts.loc["08", list(WORDS[:2])].sum() <= summed
     assert seen.counts().loc["02", WORDS[0]] > 0
 
 
@@ -156,7 +158,8 @@ def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> No
 
 
 def test_without_records_nothing_is_measured(nothing: Overview) -> None:
-    assert {found.verdict for part in nothing.stored for _, found in part.judged} == {NOT_YET, NOT_MEASURABLE}
+    words = {found.verdict for part in nothing.stored for row, found in part.judged if "flops" not in row["verdict"]}
+    assert words == {NOT_YET, NOT_MEASURABLE}
     assert nothing.numbers().empty and list(nothing.numbers().columns) == list(NUMBERS)
     bars = [line for line in nothing.targets().splitlines() if "| ≥ " in line]
     assert bars and all(line.endswith(f"|  | {NOT_YET} |") for line in bars)

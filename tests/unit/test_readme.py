@@ -20,7 +20,7 @@ from lockstep.cli import app
 from lockstep.runner import find_notebook, read_parameters
 from lockstep.runner.parameters import check_values, parse_assignments
 
-DOCUMENTS = ("README.md", "CHANGELOG.md", "docs/architecture.md", "data/README.md")
+DOCUMENTS = ("README.md", "CHANGELOG.md", "docs/architecture.md", "docs/cluster.md", "data/README.md")
 every_document = pytest.mark.parametrize("name", DOCUMENTS)
 
 

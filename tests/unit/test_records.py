@@ -68,8 +68,9 @@ def test_every_launcher_and_sync_may_stand_in_a_row() -> None:
 
 def test_older_rows_ran_with_the_options_that_are_the_defaults() -> None:
     new = ("bucket", "overlap", "exchange_every", "state_averaged", "density", "shards", "opt_weight")
+    new += ("augmentation", "standardise")
     assert set(new) <= set(ADDED)
-    assert [getattr(Job(), name) for name in new] == ["whole", False, 1, False, 1.0, 1, "none"]
+    assert [getattr(Job(), name) for name in new] == ["whole", False, 1, False, 1.0, 1, "none", "default", False]
 
 
 def test_a_row_has_every_column_in_order() -> None:

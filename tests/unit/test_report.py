@@ -33,9 +33,13 @@ NOTEBOOK = "02_threads_vs_processes"
 WORDS = {REPRODUCED, NOT_REPRODUCED, NOT_MEASURABLE, NOT_YET}
 
 
+ARITHMETIC = ("flops_equation", "flops_total")
+"""Verdicts on sums that the paper prints with all their terms: nothing has to be measured for them."""
+
+
 def claim(verdict: str, **changes: Any) -> dict[str, Any]:
     return {"id": "x", "use_case": "both", "value": float("nan"), "unit": "", "notebook": NOTEBOOK, "note": "why",
-            "verdict": verdict, **changes}  # fmt: skip
+            "statement": "Time on 5 nodes over that on 6 nodes", "verdict": verdict, **changes}  # fmt: skip
 
 
 def faster(strategy: str, factor: float) -> pd.DataFrame:
@@ -58,7 +62,8 @@ def test_every_row_has_a_known_word_and_a_reason(judged: pd.DataFrame) -> None:
 
 
 def test_without_records_nothing_is_reproduced_or_refuted() -> None:
-    table = published_measured(no_records(), read_claims())
+    claims = read_claims()
+    table = published_measured(no_records(), claims[~claims["verdict"].isin(ARITHMETIC)])
     assert set(table["verdict"]) <= {NOT_YET, NOT_MEASURABLE}
     assert table["measured"].eq("").all() and table["reason"].ne("").all()
 

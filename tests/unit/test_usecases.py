@@ -9,7 +9,7 @@ import torch
 
 import lockstep.usecases as usecases
 from lockstep.data.errors import DataError
-from lockstep.data.synthetic import CLASSES, ensure_stand_in
+from lockstep.data.synthetic import DRAWN, ensure_stand_in
 from lockstep.usecases import USE_CASES, find_images
 from photo_sets import photo_set
 
@@ -19,8 +19,15 @@ def test_network_and_stand_in_have_the_classes_that_the_use_case_states(name: st
     case = USE_CASES[name]
     with torch.device("meta"):
         model = case.model()
-    assert model(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, case.classes)
-    assert case.classes == len(CLASSES)
+    classes = len(DRAWN[case.dataset].classes)
+    assert DRAWN[case.dataset].images == min(each.images for each in USE_CASES.values() if each.dataset == case.dataset)
+    if case.network is None:
+        assert model(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, classes)
+        assert case.classes == classes
+    else:
+        shape, outputs = (2, case.network.channels, 50, 50), 1 if classes == 2 else classes
+        assert model(torch.empty(shape, device="meta")).shape == (2, outputs)
+        assert (case.network.classes, case.classes) == (classes, 0), "folders of any number of classes will do"
 
 
 @pytest.mark.parametrize("classes", ["ab", "abcd"])

@@ -8,18 +8,20 @@ import numpy as np
 
 from lockstep.data.errors import DataError
 from lockstep.data.photos import decode_photo
+from lockstep.data.small import SmallImages
 from lockstep.data.sources import Arrays, Ids, ImageData, Images, Photos
 
 
 def encoded(data: ImageData, sample_id: int) -> bytes:
-    """A photo as its file holds it; an image of `Arrays` as float32. Raises DataError, for other kinds of data too:
-    what they augment anew in each epoch can't be done beforehand."""
-    if not isinstance(data, Photos | Arrays):
+    """A photo as its file holds it; an image of `Arrays`, or a small one, as float32. Raises DataError, for other kinds
+    of data too: what they augment anew in each epoch can't be done beforehand."""
+    augmented = "augmented " if isinstance(data, SmallImages) and data.augment != "none" else ""
+    if augmented or not isinstance(data, Photos | Arrays | SmallImages):
         raise DataError(
-            f"images of a {type(data).__name__} can't travel as bytes; give Arrays, a folder, or "
+            f"{augmented}images of a {type(data).__name__} can't travel as bytes; give Arrays, a folder, or "
             "executor_data='files', with which executors load them"
         )
-    if isinstance(data, Arrays):
+    if isinstance(data, Arrays | SmallImages):
         return data.load(np.array([sample_id]), 0, 0).tobytes()
     path = data.path(sample_id)
     try:

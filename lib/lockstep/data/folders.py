@@ -51,6 +51,11 @@ def open_folder(folder: str | os.PathLike[str], split: str, skipped: Collection[
     classes = _classes(train or folder, folder)
     if test is not None:
         _no_broken_link(test)
+        if not subfolders(test):
+            raise DataError(
+                f"{str(test)!r} holds no class folder; add the test photos, or remove it: a fifth of each class is set "
+                "aside then"
+            )
         _same_classes(classes, subfolders(test), folder)
         of_test = _classes(test, folder)
         classes = of_test if split == "test" else classes
@@ -70,6 +75,19 @@ def open_folder(folder: str | os.PathLike[str], split: str, skipped: Collection[
 
 def dataset_folder(root: str | os.PathLike[str], dataset: str) -> Path:
     """The folder of a data set below `root`, links resolved. Raises DataError if there is none."""
+    found = find_dataset(root, dataset)
+    if found is None:
+        root = Path(root).expanduser().absolute()
+        there = ", ".join(subfolders(root)) or "no folder at all"
+        raise DataError(
+            f"data set {dataset!r} has no folder in {str(root)!r} (there: {there}); lay it out as {LAYOUT}, "
+            "see data/README.md"
+        )
+    return found
+
+
+def find_dataset(root: str | os.PathLike[str], dataset: str) -> Path | None:
+    """As `dataset_folder`, and None if the root, which there is, has no such data set."""
     root = Path(root).expanduser().absolute()
     if not root.is_dir():
         raise DataError(
@@ -77,14 +95,8 @@ def dataset_folder(root: str | os.PathLike[str], dataset: str) -> Path:
             "or none to train on the synthetic stand-in"
         )
     folders = subfolders(root)
-    for name in (dataset.casefold(), *_ALSO_CALLED.get(dataset, ())):
-        if name in folders:
-            return folders[name].resolve()
-    there = ", ".join(folders) or "no folder at all"
-    raise DataError(
-        f"data set {dataset!r} has no folder in {str(root)!r} (there: {there}); lay it out as {LAYOUT}, "
-        "see data/README.md"
-    )
+    names = (dataset.casefold(), *_ALSO_CALLED.get(dataset, ()))
+    return next((folders[name].resolve() for name in names if name in folders), None)
 
 
 def split_folders(folder: Path) -> dict[str, Path]:

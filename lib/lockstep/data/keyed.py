@@ -33,6 +33,8 @@ UNIFORM_SCALE = 2.0**-24
 
 # Streams: what a draw is for. Dropout of the k-th dropout layer is stream STREAM_DROPOUT + k.
 STREAM_FLIP = 0
+STREAM_SHIFT = 1
+STREAM_AFFINE = 2
 STREAM_DROPOUT = 1_000
 
 _MASK = (1 << 64) - 1

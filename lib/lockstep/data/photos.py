@@ -80,6 +80,19 @@ def decode_photo(
     return out
 
 
+def decode_small(path: str | os.PathLike[str], channels: int, size: int) -> tuple[NDArray[np.uint8], bool]:
+    """The centre square of a photo as `decode_photo` sees it, uint8 [channels, size, size], grey (1) or RGB (3).
+
+    Also whether it had to be enlarged. Raises DataError for a file that can't be read.
+    """
+    with _opened(path) as image:
+        enlarged = min(image.size) < size
+        square = _square(image, size)
+    if channels == 1:
+        return np.asarray(square.convert("L"))[None], enlarged
+    return np.asarray(square).transpose(2, 0, 1), enlarged
+
+
 @dataclass(frozen=True)
 class Look:
     """What is seen of a photo without training on it: its size upright, its colour mode, and its pixels' digest."""

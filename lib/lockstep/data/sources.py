@@ -85,15 +85,17 @@ class Photos:
     def shape(self) -> tuple[int, int, int]:
         return (3, self.size, self.size)
 
+    def name(self, sample_id: int) -> bytes:
+        """Of a sample's file, without its folder."""
+        return self.names[int(self.ends[sample_id - 1]) if sample_id else 0 : int(self.ends[sample_id])]
+
     def path(self, sample_id: int) -> str:
         """Where a sample's file is."""
-        start = int(self.ends[sample_id - 1]) if sample_id else 0
-        name = os.fsdecode(self.names[start : int(self.ends[sample_id])])
-        return os.path.join(self.folders[int(self.labels[sample_id])], name)
+        return os.path.join(self.folders[int(self.labels[sample_id])], os.fsdecode(self.name(sample_id)))
 
     def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
         """As `ImageData.load`. DataError for a file that can't be read and for an id that does not exist."""
-        ids, out = _prepare(ids, len(self), self.shape, out)
+        ids, out = prepare(ids, len(self), self.shape, out)
         flips = (keyed_uniform(seed, epoch, ids, STREAM_FLIP) < 0.5).tolist() if self.augment else [False] * len(ids)
         for place, (sample_id, flip) in enumerate(zip(ids.tolist(), flips, strict=True)):
             self._decode(sample_id, flip, out[place])
@@ -115,12 +117,18 @@ class Photos:
                 f"images={count} is less than one for each of the {len(self.classes)} classes "
                 f"({', '.join(self.classes)}); give at least {len(self.classes)}"
             )
-        paths = [self.path(sample_id) for sample_id in range(len(self))]
-        names: list[list[str]] = []
+        chosen: list[int] = []
         for label, share in enumerate(_proportional(np.bincount(self.labels), count)):
-            of_class = [os.path.basename(paths[sample_id]) for sample_id in np.flatnonzero(self.labels == label)]
-            names.append(sorted(sorted(of_class, key=lambda name: sha256(os.fsencode(name)).digest())[:share]))
-        return Photos.of(self.classes, self.folders, names, self.source, self.augment)
+            of_class = np.flatnonzero(self.labels == label).tolist()
+            chosen += sorted(of_class, key=lambda sample_id: sha256(self.name(sample_id)).digest())[:share]
+        return self.picked(np.sort(np.array(chosen, np.int64)), self.augment)
+
+    def picked(self, ids: Ids, augment: bool) -> Photos:
+        """Those of these ids, which rise; new ids are from 0."""
+        names: list[list[str]] = [[] for _ in self.classes]
+        for sample_id in ids.tolist():
+            names[int(self.labels[sample_id])].append(os.fsdecode(self.name(sample_id)))
+        return Photos.of(self.classes, self.folders, names, self.source, augment)
 
 
 class Arrays:
@@ -158,14 +166,14 @@ class Arrays:
 
     def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
         """As `ImageData.load`; `epoch` and `seed` change nothing."""
-        ids, out = _prepare(ids, len(self), self.shape, out)
+        ids, out = prepare(ids, len(self), self.shape, out)
         np.copyto(out, self.images[ids])
         if self.images.dtype == np.uint8:
             np.multiply(out, np.float32(1 / 255), out=out)
         return out
 
 
-def _prepare(ids: Ids, count: int, shape: tuple[int, int, int], out: Images | None) -> tuple[Ids, Images]:
+def prepare(ids: Ids, count: int, shape: tuple[int, int, int], out: Images | None) -> tuple[Ids, Images]:
     ids = np.asarray(ids, dtype=np.int64)
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < count:
         wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())

@@ -12,30 +12,56 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from PIL import Image
 
 from lockstep.data.errors import DataError
 from lockstep.data.folders import MARKER, SPLITS
 from lockstep.data.pictures import CLASSES, draw
 from lockstep.data.remembered import cache_folder
+from lockstep.data.small_pictures import draw as draw_small
 from lockstep.data.threads import in_threads
 
 VERSION = 1  # of the pictures: raise it when they change, so that nobody measures on old ones
 QUALITY = 88  # JPEG: gives files about as large as those of the real set
-DATASETS = ("fire-smoke",)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the stand-in of a data set is made of: draw(seed, split, class, number) gives a picture."""
+
+    images: int  # of a use case that trains on it (see `lockstep.usecases`), the smallest
+    classes: tuple[str, ...]
+    draw: Callable[[int, int, int, int], Image.Image]
+
+    @classmethod
+    def small(cls, images: int, *classes: str, grey: bool = False) -> Drawn:
+        return cls(images, classes, partial(draw_small, classes=len(classes), grey=grey))
+
+
+DRAWN: dict[str, Drawn] = {
+    "fire-smoke": Drawn(791, CLASSES, draw),
+    "pneumonia": Drawn.small(5856, "normal", "pneumonia", grey=True),
+    "face-mask": Drawn.small(7553, "with_mask", "without_mask"),
+    "leaf-disease": Drawn.small(4188, "blight", "common_rust", "gray_leaf_spot", "healthy"),
+    "breast-cancer": Drawn.small(10_000, "benign", "malignant"),
+}
 
 Counts = Mapping[str, Mapping[str, int]]
 
 
-def counts_for(images: int) -> dict[str, dict[str, int]]:
+def counts_for(images: int, classes: Sequence[str] = CLASSES) -> dict[str, dict[str, int]]:
     """{split: {class: photos}} of a set of `images` photos: equal classes, 80/20. DataError below 2 per class."""
-    least = 2 * len(CLASSES)
+    least = 2 * len(classes)
     if isinstance(images, bool) or not isinstance(images, int) or images < least:
-        raise DataError(f"images={images!r} is too few for {len(CLASSES)} classes; give a whole number from {least}")
-    size, larger = divmod(images, len(CLASSES))
+        raise DataError(f"images={images!r} is too few for {len(classes)} classes; give a whole number from {least}")
+    size, larger = divmod(images, len(classes))
     counts: dict[str, dict[str, int]] = {"train": {}, "test": {}}
-    for place, name in enumerate(CLASSES):
+    for place, name in enumerate(classes):
         of_class = size + (place < larger)
         counts["test"][name] = max(1, round(of_class / 5))
         counts["train"][name] = of_class - counts["test"][name]
@@ -49,9 +75,9 @@ def ensure_stand_in(dataset: str, images: int, root: str | os.PathLike[str] | No
     repository, else the user's cache). Several processes may ask at once: one writes, the others wait. What a killed
     one left half done is removed. Raises DataError.
     """
-    if dataset not in DATASETS:
-        raise DataError(f"data set {dataset!r} has no stand-in; there is one for: {', '.join(DATASETS)}")
-    counts = counts_for(images)
+    if dataset not in DRAWN:
+        raise DataError(f"data set {dataset!r} has no stand-in; there is one for: {', '.join(DRAWN)}")
+    counts = counts_for(images, DRAWN[dataset].classes)
     target = stand_in_root(images, root)
     base = target.parent
     if not _complete(target, dataset):
@@ -72,11 +98,11 @@ def stand_in_root(images: int, root: str | os.PathLike[str] | None = None) -> Pa
 def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, seed: int = 0) -> Path:
     """Writes `<root>/<dataset>/{train,test}/<class>/*.jpg` and returns `root`, to be given to `open_photos`.
 
-    `counts` is {"train": {class: photos}, "test": {…}} for the classes fire, none, smoke. Picture k of a class is the
-    same whatever the counts. The folder appears as a whole or not at all. Raises DataError if it exists already, if
+    `counts` is {"train": {class: photos}, "test": {…}} for the classes of `DRAWN`. Picture k of a class is the same
+    whatever the counts. The folder appears as a whole or not at all. Raises DataError if it exists already, if
     the counts are impossible, or if it can't be written.
     """
-    tasks = _tasks(counts)
+    tasks = _tasks(dataset, counts)
     root = Path(root)
     target = root / dataset
     if target.exists():
@@ -85,7 +111,7 @@ def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, s
         root.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{dataset}.", suffix=".tmp", dir=root))
         try:
-            _write(building, tasks, seed)
+            _write(building, DRAWN[dataset], tasks, seed)
             text = json.dumps({"made_by": "lockstep", "version": VERSION, "seed": seed, "counts": counts}, indent=2)
             (building / MARKER).write_text(text + "\n", encoding="utf-8")
             building.chmod(0o755)  # mkdtemp's folders are closed to others
@@ -143,14 +169,15 @@ def _sole_writer(base: Path) -> Iterator[None]:
         yield
 
 
-def _tasks(counts: Counts) -> list[tuple[str, str, int]]:
+def _tasks(dataset: str, counts: Counts) -> list[tuple[str, str, int]]:
     """(split, class, how many) of each folder."""
     tasks = []
+    classes = DRAWN[dataset].classes
     for split, of_split in counts.items():
         for name, count in of_split.items():
-            if split not in SPLITS or name not in CLASSES:
+            if split not in SPLITS or name not in classes:
                 raise DataError(
-                    f"counts name {split!r}/{name!r}; a stand-in has {', '.join(SPLITS)} of {', '.join(CLASSES)}"
+                    f"counts name {split!r}/{name!r}; a stand-in has {', '.join(SPLITS)} of {', '.join(classes)}"
                 )
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
                 raise DataError(f"counts[{split!r}][{name!r}]={count!r} is not possible; give a whole number from 0")
@@ -160,15 +187,15 @@ def _tasks(counts: Counts) -> list[tuple[str, str, int]]:
     return tasks
 
 
-def _write(folder: Path, tasks: list[tuple[str, str, int]], seed: int) -> None:
+def _write(folder: Path, drawn: Drawn, tasks: list[tuple[str, str, int]], seed: int) -> None:
     for split, name, _ in tasks:
         (folder / split / name).mkdir(parents=True, exist_ok=True)
-    every = [(folder, seed, split, name, number) for split, name, count in tasks for number in range(count)]
+    every = [(folder, drawn, seed, split, name, number) for split, name, count in tasks for number in range(count)]
     for _ in in_threads(_write_one, every):
         pass
 
 
-def _write_one(task: tuple[Path, int, str, str, int]) -> None:
-    folder, seed, split, name, number = task
-    picture = draw(seed, SPLITS.index(split), CLASSES.index(name), number)
+def _write_one(task: tuple[Path, Drawn, int, str, str, int]) -> None:
+    folder, drawn, seed, split, name, number = task
+    picture = drawn.draw(seed, SPLITS.index(split), drawn.classes.index(name), number)
     picture.save(folder / split / name / f"{name}-{number:05d}.jpg", "JPEG", quality=QUALITY)

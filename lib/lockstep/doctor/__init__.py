@@ -25,6 +25,7 @@ from lockstep.doctor.software import (
     check_mpi,
     check_python,
     check_spark,
+    check_tensorflow,
     check_torch,
 )
 
@@ -34,6 +35,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python,
     check_lock,
     check_torch,
+    check_tensorflow,
     check_mpi,
     check_spark,
     check_kernel,

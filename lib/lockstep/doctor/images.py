@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.data import DataError, open_photos
-from lockstep.data.folders import dataset_folder
+from lockstep.data.folders import dataset_folder, find_dataset
 from lockstep.doctor.findings import GOOD, LACKING, NOTE, Finding
 
 if TYPE_CHECKING:
@@ -32,15 +32,20 @@ def check_data() -> Finding:
         return Finding("data", LACKING, detail, f"{STAND_IN}; or export the folder that holds fire-smoke/")
     held: list[str] = []
     wrong: dict[str, str] = {}  # what, and its fix
+    invented: list[str] = []
     for dataset, cases in _datasets().items():
+        if all(case.network is not None for case in cases) and find_dataset(root, dataset) is None:
+            invented += [case.name for case in cases]
+            continue
         what, fix = _look(root, dataset, cases)
         if fix:
             wrong[what] = fix
         else:
             held.append(what)
+    rest = f". The synthetic stand-in is used for {', '.join(invented)}" if invented else ""
     if not wrong:
-        return Finding("data", GOOD, f"LOCKSTEP_DATA={root} holds {'; '.join(held)}")
-    detail = f"LOCKSTEP_DATA={root} holds {'; '.join(held) or 'no usable set'}. {'; '.join(wrong)}"
+        return Finding("data", GOOD, f"LOCKSTEP_DATA={root} holds {'; '.join(held)}{rest}")
+    detail = f"LOCKSTEP_DATA={root} holds {'; '.join(held) or 'no usable set'}. {'; '.join(wrong)}{rest}"
     return Finding("data", NOTE if held else LACKING, detail, next(iter(wrong.values())))
 
 

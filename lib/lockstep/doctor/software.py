@@ -11,9 +11,11 @@ from importlib import metadata
 from pathlib import Path
 
 from lockstep.doctor.findings import GOOD, LACKING, NOTE, Finding, here
-from lockstep.measure.environment import git_state
+from lockstep.measure.environment import git_state, has_tensorflow
 
 COMPILERS = ("cc", "gcc", "clang")
+OPTIONAL = ("tensorflow",)
+"""Packages of the lock that some rows alone need."""
 OURS = ("python", "python3", f"python{sys.version_info[0]}.{sys.version_info[1]}")
 """What a kernel specification may call its interpreter so that Jupyter takes the one it runs on itself."""
 
@@ -36,10 +38,14 @@ def check_lock() -> Finding:
                        "git checkout requirements.lock  # in the folder of your clone")  # fmt: skip
     pins = dict(line.split("==", 1) for line in lines if "==" in line and not line.startswith("#"))
     other = [
-        f"{name} {found or 'missing'} (lock: {pin})" for name, pin in pins.items() if (found := _version(name)) != pin
+        f"{name} {found or 'missing'} (lock: {pin})"
+        for name, pin in pins.items()
+        if (found := _version(name)) != pin and (found or name not in OPTIONAL)
     ]
     if not other:
-        return Finding("lock", GOOD, f"all {len(pins)} packages as in requirements.lock")
+        without = [name for name in OPTIONAL if name in pins and not _version(name)]
+        text = f"{len(pins) - len(without)} packages as in requirements.lock"
+        return Finding("lock", GOOD, f"{text}, without {', '.join(without)}" if without else f"all {text}")
     shown = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
     return Finding("lock", LACKING, f"other versions: {shown}", f"{sys.executable} -m pip install -r {path}")
 
@@ -56,6 +62,15 @@ def check_torch() -> Finding:
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         return Finding("torch", LACKING, f"{torch.__version__} without gloo, which all-reduce and DDP need", fix)
     return Finding("torch", GOOD, f"{torch.__version__}, {build}, {torch.get_num_threads()} threads, gloo")
+
+
+def check_tensorflow() -> Finding:
+    """Rows with framework='tensorflow' alone need it. Not imported: that takes seconds."""
+    if not has_tensorflow():
+        detail = "not installed: rows of TensorFlow are skipped, all else runs"
+        return Finding("tensorflow", NOTE, detail, f"{sys.executable} -m pip install -r {here() / 'requirements.lock'}")
+    version = _version("tensorflow") or _version("tensorflow-cpu") or "of unknown version"
+    return Finding("tensorflow", GOOD, f"{version}, Keras {_version('keras') or 'missing'}")
 
 
 def check_compiler() -> Finding:

@@ -11,10 +11,22 @@ from matplotlib.figure import Figure
 from lockstep import alphabeta, baselines, distribution, spark_tables, summaries
 from lockstep.analysis import AnalysisError
 from lockstep.figures.bars import exchange_bars, input_bars, memory_bars, phase_stack, speedup_bars
+from lockstep.figures.batch_size import BATCH_SIZE
 from lockstep.figures.clusters import link_lines, message_lines, network_bars, ranking_points
+from lockstep.figures.learning import accuracy_lines, gap_lines, published_accuracies, time_lines
 from lockstep.figures.lines import resource_traces, scaling_lines
 from lockstep.figures.overview import published_beside_measured, verdict_bars
 from lockstep.figures.pipelines import pipeline_diagram, prediction_bars, schedule_lines
+from lockstep.figures.scaling import (
+    flops_bars,
+    forecast_lines,
+    model_points,
+    scaling_panels,
+    table3_lines,
+    workers_accuracy,
+)
+from lockstep.figures.scaling_drawings import SCALING
+from lockstep.figures.settings import confusion_maps, paired_points, ratio_points, setting_points
 from lockstep.figures.single_node import ladder_bars, operator_bars, roofline, step_stack
 from lockstep.figures.spark import data_lines, parts_stack, start_bars
 from lockstep.figures.stages import hybrid_map, partition_bars, stage_memory_bars
@@ -25,35 +37,49 @@ from lockstep.published import read_table
 
 __all__ = [
     "FIGURES",
+    "accuracy_lines",
+    "confusion_maps",
     "data_label",
     "data_lines",
     "exchange_bars",
+    "flops_bars",
+    "forecast_lines",
+    "gap_lines",
     "hybrid_map",
     "input_bars",
     "ladder_bars",
     "link_lines",
     "memory_bars",
     "message_lines",
+    "model_points",
     "network_bars",
     "operator_bars",
+    "paired_points",
     "partition_bars",
     "parts_stack",
     "phase_stack",
     "pipeline_diagram",
     "prediction_bars",
+    "published_accuracies",
     "published_beside_measured",
     "ranking_points",
+    "ratio_points",
     "render_all",
     "resource_traces",
     "roofline",
     "save_figure",
     "scaling_lines",
+    "scaling_panels",
     "schedule_lines",
+    "setting_points",
     "speedup_bars",
     "stage_memory_bars",
     "start_bars",
     "step_stack",
+    "table3_lines",
+    "time_lines",
     "verdict_bars",
+    "workers_accuracy",
 ]
 
 Tables = Mapping[str, pd.DataFrame]
@@ -265,6 +291,8 @@ FIGURES: Mapping[str, Mapping[str, Drawing]] = {
         "start": _starts,
         "resources": _spark_traces,
     },
+    "07_convlstm_batch_size": BATCH_SIZE,
+    "08_convlstm_scaling": SCALING,
 }
 """Notebook -> file name -> drawing of its records and traced tables."""
 

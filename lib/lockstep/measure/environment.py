@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import re
@@ -24,9 +25,15 @@ from lockstep.launch.mpi_commands import MpiError, find_mpiexec
 from lockstep.launch.spark.java import SparkError, find_java, problem
 from lockstep.options import ON_SPARK
 
-PACKAGES = ("torch", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel", "pyspark", "pyarrow")
+PACKAGES = (
+    *("torch", "tensorflow", "keras", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel"),
+    *("pyspark", "pyarrow"),
+)
+_ALSO_CALLED = {"tensorflow": "tensorflow-cpu"}
+"""Another distribution of the same package."""
 NO_CUDA = "no CUDA device"
 NO_SPARK = "no Java that Spark runs on, or no pyspark; lockstep doctor says which"  # a path must not be recorded
+NO_TENSORFLOW = "TensorFlow is not installed; pip install -r requirements.lock brings it"
 NO_BFLOAT16 = "this CPU has no bfloat16 matrix or vector units"
 NO_BFLOAT16_GPU = "this GPU has no bfloat16 units"
 _CPUINFO = Path("/proc/cpuinfo")
@@ -74,10 +81,7 @@ def versions() -> dict[str, str | None]:
     """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = None
+        found[package] = _version(package) or _version(_ALSO_CALLED.get(package, package))
     found["mpiexec"] = _mpiexec()
     found["java"] = _java()
     found["glibc"] = _glibc()
@@ -127,12 +131,19 @@ def cuda_devices() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
+def has_tensorflow() -> bool:
+    """Whether TensorFlow and Keras are installed; they are not imported, which takes seconds."""
+    return all(importlib.util.find_spec(package) is not None for package in ("tensorflow", "keras"))
+
+
 def missing(job: Job) -> str | None:
     """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
     if job.link_bits_per_second and (lacking := why_not()):
         return lacking
     if job.launcher in ON_SPARK and problem():
         return NO_SPARK
+    if job.framework == "tensorflow" and not has_tensorflow():
+        return NO_TENSORFLOW
     if job.device.startswith("cuda"):
         if not cuda_devices():
             return NO_CUDA
@@ -167,6 +178,13 @@ def _cpu_model() -> str:
     if sys.platform == "darwin" and (brand := _output("sysctl", "-n", "machdep.cpu.brand_string")):
         return brand
     return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _mpiexec() -> str | None:

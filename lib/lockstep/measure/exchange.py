@@ -14,13 +14,14 @@ from lockstep.loop import STEP_COLUMNS, Site, Trace, serve
 from lockstep.measure.bandwidth import copy_bandwidth, reduce_update_bytes
 from lockstep.replica.torch import TorchReplica
 from lockstep.sync import Plan, make_sync
-from lockstep.usecases import use_case
+from lockstep.usecases import UseCase, use_case
 
 
-def parameter_count(name: str) -> int:
-    """Trainable parameters of a use case's model; nothing is allocated for it."""
+def parameter_count(case: UseCase | str) -> int:
+    """Trainable parameters of the model of a use case, or of the one of that name; nothing is allocated for it."""
+    case = use_case(case) if isinstance(case, str) else case
     with torch.device("meta"):
-        return sum(p.numel() for p in use_case(name).model().parameters() if p.requires_grad)
+        return sum(p.numel() for p in case.model().parameters() if p.requires_grad)
 
 
 class Vector(nn.Module):
@@ -41,12 +42,12 @@ def run_exchange(job: Job, group: Group, site: Site | None = None) -> Trace:
         return _bound(job, group)
     if job.sync == "ping_pong":
         return _ping_pong(job, group)
-    case = use_case(job.use_case)
+    case, steps = use_case(job.use_case).for_job(job), job.warmup_steps + job.steps
+    plan = Plan(steps, 1, steps)
     if group.rank >= job.workers:
-        return serve(job, group, case, time.perf_counter())
-    replica = TorchReplica(Vector(job.message_bytes // 4 or parameter_count(job.use_case)))
-    steps = job.warmup_steps + job.steps
-    sync = make_sync(job, Plan(steps, 1, steps), case.optimiser)
+        return serve(job, group, case, plan, time.perf_counter())
+    replica = TorchReplica(Vector(job.message_bytes // 4 or parameter_count(case)))
+    sync = make_sync(job, plan, case.optimiser)
     sync.attach(replica, group)
     group = sync.group  # those with a replica
     trace, link = Trace(group.rank), LinkMeter()
@@ -68,7 +69,8 @@ def _bound(job: Job, group: Group) -> Trace:
     group.barrier()
     bandwidth = copy_bandwidth()
     group.barrier()
-    seconds = reduce_update_bytes(parameter_count(job.use_case), group.size) / bandwidth
+    length = parameter_count(use_case(job.use_case).for_job(job))
+    seconds = reduce_update_bytes(length, group.size) / bandwidth
     times = dict.fromkeys(STEP_COLUMNS, 0.0) | {"step_seconds": seconds, "exchange_seconds": seconds}
     return Trace(group.rank, steps=[times], scores={"bandwidth_bytes_per_second": bandwidth})
 

@@ -8,6 +8,7 @@ from lockstep.groups import Group
 from lockstep.job import Job
 from lockstep.loop import Site, Trace
 from lockstep.measure.exchange import run_exchange
+from lockstep.measure.flops import run_flops
 from lockstep.measure.operators import run_profile
 from lockstep.measure.roofs import run_decode, run_machine
 from lockstep.measure.spark import run_overhead, run_preparation
@@ -22,6 +23,7 @@ EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
     "traffic": run_exchange,
     "start": run_exchange,
     "profile": run_profile,
+    "flops": run_flops,
     "machine": run_machine,
     "decode": run_decode,
     "layers": run_layers,

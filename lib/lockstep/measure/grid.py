@@ -8,6 +8,7 @@ round 1   sequential b | threads 2 | ddp 2 | processes 2 | sequential a       ->
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,28 +27,29 @@ from lockstep.measure.experiments import EXPERIMENTS, RESTARTED, STEPS_TRACED, i
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.steps import step_table
 from lockstep.measure.teams import Teams
+from lockstep.options import LEARNING, OF_LEARNING
 from lockstep.published import repository_root
 from lockstep.records import Row, RunFolder, make_row
+from lockstep.scores import DIVERGED
 from lockstep.usecases import Source, find_images, use_case
 
 # Cells of a round that may be measured again because others used the machine. A neighbour that never rests would
 # otherwise double the time of a run and gain nothing; such rows say that they are contended.
 _REDO_PER_ROUND = 1
 _SLOWEST = (
-    "step_seconds",
-    "input_seconds",
-    "compute_seconds",
-    "forward_seconds",
-    "backward_seconds",
-    "exchange_seconds",
+    "step_seconds", "input_seconds", "compute_seconds", "forward_seconds", "backward_seconds", "exchange_seconds",
     "update_seconds",
-)
+)  # fmt: skip
 _CELL_OF_TABLES = ("experiment", "use_case", "strategy", "round", "workers", "device")
 _ALSO_OF_STEPS = ("launcher", "hosts", "variant")
 _OF_PIPELINES = ("stages", "actions", "layers")
 _ALSO_OF_SPARK = ("images", "global_batch_size", "exchange_every", "executor_data", "variant")
+_OF_LEARNING = ("epochs", "confusion")
+_ALSO_OF_LEARNING: tuple[str, ...] = ("images", "launcher", "framework", "global_batch_size", "exchange_every")
+_ALSO_OF_LEARNING += ("memory_format", "stages", "micro_batches", *OF_LEARNING, "seed", "variant", "selected")
 _ALSO_OF_PIPELINES: tuple[str, ...] = ("schedule", "stages", "stages_per_rank", "micro_batches")
 _ALSO_OF_PIPELINES += ("partition", "activations", "global_batch_size", "variant")
+_ACCURACIES = ("train_accuracy", "validation_accuracy", "test_accuracy")
 _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
 
@@ -65,9 +67,9 @@ def run_grid(
     """Measure every job in each of `rounds` rounds into `<results>/<notebook>/`; returns that folder.
 
     Rounds that stand there already are kept: a killed run goes on where it was. A cell that fails or can't run here
-    is a row that says why. `images` limits the photos (0: as many as the paper's sets). Photos that can't be read are
-    left out, warned about and counted in `skipped_images`; `strict` allows none. Raises RecordError, WriteError,
-    DataError, JobError before anything is measured.
+    is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos
+    that can't be read are left out, warned about and counted in `skipped_images`; `strict` allows none. Raises
+    RecordError, WriteError, DataError, JobError before anything is measured, also for choices that a use case has not.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
         raise JobError(f"rounds={rounds!r} is not possible; give a whole number of at least 1")
@@ -76,7 +78,7 @@ def run_grid(
     jobs, sources = _with_images(jobs, data_dir, images, strict)
     with Teams() as teams:
         for job in jobs:
-            if missing(job) is None:
+            if _why_not(job) is None:
                 teams.team(job)
         info = {
             **capture(repository),
@@ -107,10 +109,10 @@ def _measure_round(
     shuffled = np.random.default_rng([number, len(jobs)]).permutation(len(jobs))
     order = teams.in_a_row(jobs, (int(index) for index in shuffled))
     for place, index in enumerate(order):
-        job = jobs[index].with_(round=number)
+        job = _of_round(jobs[index], number)
         source = sources.get(job.use_case)
         row, tables, disturbed = measure_job(job, source, teams)
-        if disturbed and redone < _REDO_PER_ROUND:
+        if disturbed and job.experiment not in LEARNING and redone < _REDO_PER_ROUND:
             redone += 1
             _say(f"{job.label}: others used the machine meanwhile, measured again")
             again = measure_job(job, source, teams)
@@ -124,12 +126,17 @@ def _measure_round(
     run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], whole)
 
 
+def _of_round(job: Job, number: int) -> Job:
+    """What is learnt differs from round to round by its seed; a time differs by itself."""
+    return job.with_(round=number, **({"seed": number} if job.experiment in LEARNING else {}))
+
+
 def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dict[str, pd.DataFrame], bool]:
     """One cell: its row, its part of the traced tables, and whether others disturbed it.
 
     Failed and impossible cells are rows too.
     """
-    why = missing(job)
+    why = _why_not(job)
     if why is not None:
         return make_row(job, {}, status="skipped", reason=why), {}, False
     team = teams.team(job)
@@ -161,13 +168,28 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     if team.repeated:  # by other processes than those that were sampled
         notes.append(team.repeated)
         del measured["peak_pss_bytes"]
-    row = make_row(job, measured, reason="; ".join(notes))
+    # Not ok: a mean over the seeds that are would not tell of the others.
+    diverged = any(math.isnan(measured.get(name, 0.0)) for name in _ACCURACIES)
+    status, notes = ("failed", [DIVERGED, *notes]) if diverged else ("ok", notes)
+    row = make_row(job, measured, status=status, reason="; ".join(notes))
     return row, _tables(job, traces, None if team.repeated else sampler), contention.contended()
+
+
+def _why_not(job: Job) -> str | None:
+    """Why this cell can't be measured here; None if it can."""
+    if job.framework != "torch" and job.experiment in EXPERIMENTS:
+        return f"experiment {job.experiment!r} measures torch alone, not {job.framework}"
+    return missing(job)
 
 
 def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) -> dict[str, pd.DataFrame]:
     """The cell's rows of the traced tables, each told from the other cells' by its first columns."""
-    found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items()}
+    kept = _OF_LEARNING if job.experiment in LEARNING else traces[0].tables  # what stages did is no matter there
+    found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items() if name in kept}
+    for name in set(found).intersection(_OF_LEARNING):
+        for place, column in enumerate(_ALSO_OF_LEARNING):
+            told = f"job_{column}" if column in found[name] else column  # an epoch has a learning rate of its own
+            found[name].insert(place, told, getattr(job, column))
     for name in set(found).intersection(_OF_PIPELINES):
         for place, column in enumerate(_ALSO_OF_PIPELINES):
             found[name].insert(place, column, getattr(job, column))
@@ -199,7 +221,7 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     if not any(trace.steps for trace in traces):  # a profile: its table holds what was measured
         return dict(traces[0].scores)
     # Per step of the workers: a server that is asked less often has fewer rows.
-    count = len(traces[0].steps)
+    count = traces[0].summed or len(traces[0].steps)
     sums = [pd.DataFrame(trace.steps, columns=list(STEP_COLUMNS)).sum(min_count=1) for trace in traces]
     means = pd.DataFrame(sums) / count
     measured = {name: float(means[name].max()) for name in (*_SLOWEST, *_LARGEST)}
@@ -211,7 +233,7 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
         # Losses are sums over a rank's share, weighted by 1 / global batch.
         measured["train_loss"] = float(means["train_loss"].sum())
         measured["images_per_second"] = float(means["images"].sum()) / measured["step_seconds"]
-        if job.images:
+        if job.images and job.scored_on != "validation":  # of which a fifth is not trained on
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
     return measured | traces[0].scores
 
@@ -232,6 +254,8 @@ def _of_links(job: Job, means: pd.DataFrame) -> dict[str, float]:
 
 def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) -> tuple[list[Job], dict[str, Source]]:
     """Where each use case's images are, and the jobs that say how many and of which kind."""
+    for job in jobs:
+        _check_choices(job)
     names = dict.fromkeys(job.use_case for job in jobs if job.use_case != NO_USE_CASE)
     sources = {name: find_images(use_case(name), data_dir or None, images, strict) for name in names}
 
@@ -243,12 +267,31 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
         count = min(job.images or source.train_images, source.train_images)
         return job.with_(images=count, data_source=source.kind)
 
-    return [told(job) for job in jobs], sources
+    jobs = [told(job) for job in jobs]
+    held_out = ((job.use_case, job.images) for job in jobs if job.scored_on == "validation")
+    for name, count in dict.fromkeys(held_out):  # DataError for a class that is too small for it
+        use_case(name).open("train", sources[name].root, count, sources[name].skipped, part="held_out")
+    return jobs, sources
+
+
+def _check_choices(job: Job) -> None:
+    """Raises JobError for a network or framework that the job's use case has not."""
+    if job.use_case == NO_USE_CASE:
+        return
+    case = use_case(job.use_case).for_job(job)
+    if job.framework == "tensorflow" and case.network is None and job.experiment not in EXPERIMENTS:
+        raise JobError(
+            f"framework='tensorflow' with use_case={job.use_case!r}, whose network is a torch model; give a use case "
+            "of small images, or framework='torch'"
+        )
 
 
 def _told(row: Row) -> str:
     if row["status"] != "ok":
         return f"{row['status']}: {row['reason']}"
+    if row["updates_done"]:
+        scored = [f"{row[name]:.1%} {name.split('_')[0]}" for name in _ACCURACIES if row[name] is not None]
+        return ", ".join([f"{row['updates_done']} updates in {row['training_seconds']:.1f} s", *scored])
     if row["images_per_second"]:
         return f"{row['images_per_second']:.1f} images/s, {row['step_seconds']:.3f} s a step"
     parts = [f"{row['flops_per_second'] / 1e9:.0f} GFLOP/s"] if row["flops_per_second"] else []

@@ -119,8 +119,9 @@ def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
     calls, flops, bytes. The profiler costs some microseconds for each operator.
     """
     assert site is not None
-    case = site.use_case or use_case(job.use_case)
+    case = (site.use_case or use_case(job.use_case)).for_job(job)
     data = case.open("train", site.data_root, job.images, site.skipped)
+    case = case.fitting(data)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + 1, job.seed)
     replica = torch_replica(case, job, group)
     sync = SYNCS[job.sync](plan, case.optimiser_of(job.optimiser))

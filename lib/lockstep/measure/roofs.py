@@ -64,7 +64,8 @@ def run_decode(job: Job, group: Group, site: Site | None = None) -> Trace:
     The first photos are decoded twice, and their first time does not count: files come from the page cache.
     """
     assert site is not None
-    data = (site.use_case or use_case(job.use_case)).open("train", site.data_root, job.images, site.skipped)
+    case = (site.use_case or use_case(job.use_case)).for_job(job)
+    data = case.open("train", site.data_root, job.images, site.skipped)
     ids = np.random.default_rng(job.seed).permutation(len(data))[:DECODED_PHOTOS]
     group.enter("input")
     out = np.empty((len(ids), *data.shape), dtype=np.float32)

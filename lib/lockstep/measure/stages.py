@@ -50,10 +50,10 @@ def run_layers(job: Job, group: Group, site: Site | None = None) -> Trace:
     trace = Trace(group.rank)
     if group.rank:
         return trace
-    case = site.use_case or use_case(job.use_case)
+    case, shape = _opened(job, site)
     replica, size = torch_replica(case, job, group), micro_batch_size(job)
     _key(replica.model, size)
-    images = torch.randn(size, *_image_shape(case, job, site)).to(replica.device)
+    images = torch.randn(size, *shape).to(replica.device)
     group.enter("compute")
     costs = profile(
         flatten(replica.model),
@@ -90,8 +90,8 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
     `job.steps` turns or more. Of a step's micro-batches the first differs, having no gradient to add to: their mean.
     """
     assert site is not None
-    case = site.use_case or use_case(job.use_case)
-    built, own = stages_of(case, job, group, _image_shape(case, job, site))
+    case, shape = _opened(job, site)
+    built, own = stages_of(case, job, group, shape)
     device = torch.device(f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device)
     rank = _Rank(job, case, [_Alone(job, case, built, index, module, device) for index, module in own])
     turn_seconds = 0.0
@@ -115,8 +115,11 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
     return Trace(group.rank, tables=tables)
 
 
-def _image_shape(case: UseCase, job: Job, site: Site) -> tuple[int, int, int]:
-    return case.open("train", site.data_root, job.images, site.skipped).shape
+def _opened(job: Job, site: Site) -> tuple[UseCase, tuple[int, int, int]]:
+    """What is trained, and the shape of one of its images."""
+    case = (site.use_case or use_case(job.use_case)).for_job(job)
+    data = case.open("train", site.data_root, job.images, site.skipped)
+    return case.fitting(data), data.shape
 
 
 def _key(model: nn.Module, samples: int) -> None:
@@ -135,10 +138,9 @@ class _Alone:
         given, made = built.shapes[index]
         _key(module, len(given))
         self.index, self.first, self.last = index, index == 0, index == job.stages - 1
-        self.layers = Layers(module, device, job.precision, job.activations == "recomputed").to(device).train()
-        self.input = torch.randn(given.shape, device=device).to(given.dtype)
-        if self.first:
-            self.input = self.input.contiguous(memory_format=MEMORY_FORMATS[job.memory_format])
+        recomputed, memory_format = job.activations == "recomputed", MEMORY_FORMATS[job.memory_format]
+        self.layers = Layers(module, device, job.precision, recomputed, memory_format).to(device).train()
+        self.input = torch.randn(given.shape, device=device).to(given.dtype)  # contiguous, as what comes is
         self.gradient = torch.full(made.shape, _GRADIENT, dtype=made.dtype, device=device)
         self.labels = torch.zeros(len(given), dtype=torch.int64, device=device)
         self.loss = case.loss

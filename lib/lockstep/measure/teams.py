@@ -8,7 +8,7 @@ from types import TracebackType
 from lockstep.job import Job
 from lockstep.launch import LAUNCHERS, Launcher, Team
 
-_Key = tuple[str, int, int, int, str, int, str, float]
+_Key = tuple[str, int, int, int, str, int, str, float, str]
 
 
 class Teams:
@@ -51,9 +51,12 @@ class Teams:
                 "hosts": hosts,
                 "host_workers": each,
                 "link_bits_per_second": link,
+                "framework": framework,
                 "cores_of_rank": launcher.team.cores,
             }
-            for (name, workers, threads, _, environment, hosts, each, link), launcher in sorted(self._launchers.items())
+            for (name, workers, threads, _, environment, hosts, each, link, framework), launcher in sorted(
+                self._launchers.items(), key=lambda item: item[0]
+            )
         ]
 
     def __enter__(self) -> Teams:
@@ -66,4 +69,5 @@ class Teams:
 
 def _key(job: Job) -> _Key:
     size = (job.launcher, job.ranks, job.threads_per_worker, job.cores_per_worker)
-    return (*size, job.environment, job.hosts, job.host_workers, job.link_bits_per_second)
+    # A process that has TensorFlow in memory would count it as its torch cells' too.
+    return (*size, job.environment, job.hosts, job.host_workers, job.link_bits_per_second, job.framework)

@@ -98,6 +98,7 @@ def run(job: Job, group: Group, site: Site | None = None) -> Trace:
     group.enter("start")
     case = site.use_case or use_case(job.use_case)
     data = case.open("train", site.data_root, job.images, site.skipped)
+    case = case.fitting(data)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed)
     replica = torch_replica(case, job, group)
     sync = DriverSync(plan, case.optimiser_of(job.optimiser))

@@ -65,7 +65,7 @@ class Replica(ABC):
 
     @abstractmethod
     def predict(self, batch: Batch) -> Tensor:
-        """float32 [samples, classes], in evaluation mode."""
+        """float32 [samples, classes], in evaluation mode: for one logit x of two classes, 0 and x."""
 
     def peers(self, group: Group) -> Group:
         """Of all ranks with a part of a model, those that hold the same part: who a sync agrees with."""

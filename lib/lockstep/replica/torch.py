@@ -20,9 +20,30 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
+def formatted(images: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """`images` [n, channels, height, width] in this format; of grey ones strides alone tell it, where layers look."""
+    images = images.contiguous(memory_format=memory_format)
+    if memory_format is torch.channels_last and images.shape[1] == 1:
+        _, _, height, width = images.shape
+        images = images.as_strided(images.shape, (height * width, 1, width, 1))
+    return images
+
+
 def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
     """Loss of each sample: output [samples, classes], labels int64 [samples] -> float32 [samples]."""
     return nn.functional.cross_entropy(output.float(), labels, reduction="none")
+
+
+def binary_cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
+    """Of two classes told apart by one logit, that of the second: output [samples, 1] -> float32 [samples]."""
+    logits = output.float().squeeze(1)
+    return nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
+
+
+def scores_of(output: Tensor) -> Tensor:
+    """A score for every class, float32 [samples, classes]: to one logit, that of the second class, the first has 0."""
+    output = output.float()
+    return torch.cat([torch.zeros_like(output), output], dim=1) if output.shape[1:] == (1,) else output
 
 
 class TorchReplica(Replica):
@@ -110,7 +131,7 @@ class TorchReplica(Replica):
         return loss
 
     def _forward(self, batch: Batch) -> Tensor:
-        images = torch.from_numpy(batch.images).to(self.device).contiguous(memory_format=self.memory_format)
+        images = formatted(torch.from_numpy(batch.images).to(self.device), self.memory_format)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             output: Tensor = self.model(images)
         return output
@@ -119,7 +140,7 @@ class TorchReplica(Replica):
         self.model.eval()
         try:
             with torch.no_grad():
-                return self._forward(batch).float()
+                return scores_of(self._forward(batch))
         finally:
             self.model.train()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -46,7 +47,10 @@ class StepCost:
 class Plan:
     """Which samples a step trains on: a function of (seed, step, global batch), never of the worker count.
 
-    `micro_batch_size` splits a worker's share of a step (0: one micro-batch).
+    `micro_batch_size` splits a worker's share of a step (0: one micro-batch). `sample_weights`, float64 [samples], say
+    what each sample counts (None: all the same). A step's weights then sum to 1 as ever, as in torch's weighted
+    cross-entropy: batches count alike, whatever classes they hold. Keras divides the weighted sum by the number of
+    samples instead, so that a batch with many rare samples takes a longer step.
     """
 
     samples: int
@@ -54,6 +58,11 @@ class Plan:
     steps: int
     seed: int = 0
     micro_batch_size: int = 0
+    sample_weights: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+
+    def lasting(self, steps: int) -> Plan:
+        """The same plan for so many steps."""
+        return replace(self, steps=steps)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -69,11 +78,17 @@ class Plan:
         own = share_of(ids, rank, workers)
         size = self.micro_batch_size or max(len(own), 1)
         pieces = [own[i : i + size] for i in range(0, max(len(own), 1), size)]
-        weight = np.float32(1.0 / len(ids))
-        return [
-            Share(step, epoch, piece, np.full(len(piece), weight, np.float32), last=i == len(pieces) - 1)
-            for i, piece in enumerate(pieces)
-        ]
+        weigh = self._weigher(ids)
+        return [Share(step, epoch, piece, weigh(piece), last=i == len(pieces) - 1) for i, piece in enumerate(pieces)]
+
+    def _weigher(self, ids: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Weights, float32, of samples of the global batch `ids`, whose weights sum to 1."""
+        if self.sample_weights is None:
+            weight = np.float32(1.0 / len(ids))
+            return lambda piece: np.full(len(piece), weight, np.float32)
+        weights = self.sample_weights
+        total = weights[ids].sum()
+        return lambda piece: (weights[piece] / total).astype(np.float32)
 
 
 class Sync(ABC):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from lockstep.targets.distribution import DISTRIBUTION
+from lockstep.targets.learning import LEARNING
 from lockstep.targets.model_parallel import MODEL_PARALLEL
 from lockstep.targets.rules import TOO_FEW, Tables, Target, row
+from lockstep.targets.scaling import SCALING
 from lockstep.targets.single_node import BASELINES, LOCAL
 from lockstep.targets.spark import SPARK
 
@@ -18,6 +20,8 @@ TARGETS: dict[str, tuple[Target, ...]] = {
     "03_pipelined_model_parallelism": MODEL_PARALLEL,
     "05_mpi_distribution": DISTRIBUTION,
     "06_spark_distribution": SPARK,
+    "07_convlstm_batch_size": LEARNING,
+    "08_convlstm_scaling": SCALING,
 }
 
 

@@ -19,7 +19,7 @@ from lockstep.replica.dropout import SampleKeys, key_dropout
 from lockstep.replica.pipeline.cut import check_cuts, flatten, stage_module, uncuttable
 from lockstep.replica.pipeline.mesh import Mesh, mesh_of
 from lockstep.replica.pipeline.profile import counted, profile
-from lockstep.replica.torch import MEMORY_FORMATS
+from lockstep.replica.torch import MEMORY_FORMATS, formatted
 
 if TYPE_CHECKING:
     from lockstep.usecases import UseCase
@@ -119,7 +119,7 @@ def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
     if key not in _FOUND:
         keys.sample_ids = torch.arange(size).numpy()
         images = torch.randn(size, *image_shape, generator=torch.Generator().manual_seed(job.seed)).to(job.device)
-        images = images.contiguous(memory_format=MEMORY_FORMATS[job.memory_format])
+        images = formatted(images, MEMORY_FORMATS[job.memory_format])
         layers = [layer.to(job.device) for layer in layers]
         # The quickest: a team keeps to these cuts, and fresh memory had made a layer look several times as slow.
         costs = profile(

@@ -25,7 +25,7 @@ from lockstep.replica.pipeline.recording import Done, Recorder
 from lockstep.replica.pipeline.schedules import make_schedule
 from lockstep.replica.pipeline.stage import Layers, TimedStage
 from lockstep.replica.pipeline.telling import action_rows, stage_rows
-from lockstep.replica.torch import Loss, TorchReplica
+from lockstep.replica.torch import MEMORY_FORMATS, Loss, TorchReplica, scores_of
 
 MEMORY_EXPERIMENT = "stage_memory"
 """The experiment whose steps run under torch's profiler, which is slow: it counts bytes, and its times mean nothing."""
@@ -47,7 +47,8 @@ class PipelineReplica(TorchReplica):
         self._cleared = True
         place = torch.device(device)
         recomputed = job.activations == "recomputed"
-        modules = [Layers(module, place, job.precision, recomputed) for module in built.modules.values()]
+        options = (place, job.precision, recomputed, MEMORY_FORMATS[job.memory_format])
+        modules = [Layers(module, *options) for module in built.modules.values()]
         super().__init__(
             nn.ModuleList(modules),
             loss,
@@ -133,7 +134,7 @@ class PipelineReplica(TorchReplica):
         if self.reads_images:
             given = torch.from_numpy(batch.images)
             images = torch.cat([given, torch.zeros(missing, *given.shape[1:])]) if missing else given
-            images = images.to(self.device).contiguous(memory_format=self.memory_format)
+            images = images.to(self.device).contiguous()
             self.images_bytes = images.nbytes
         if not self.stages[-1].is_last:
             return images, None
@@ -188,7 +189,7 @@ class PipelineReplica(TorchReplica):
             if goal != source and pipeline.rank == goal:
                 output = pipeline.receive(source, f"predict {index}")[1].to(self.device)
         scores = allgather_object(pipeline, output.float().cpu().numpy() if count - 1 in own else None)
-        return torch.from_numpy(next(each for each in scores if each is not None))
+        return scores_of(torch.from_numpy(next(each for each in scores if each is not None)))
 
     def whole(self, flat: Tensor) -> Tensor:
         return self._gather(flat, self.built.parameter_counts)

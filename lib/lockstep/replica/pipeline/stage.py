@@ -16,14 +16,38 @@ from torch.utils.checkpoint import checkpoint
 from lockstep.replica.dropout import SampleKeys
 from lockstep.replica.pipeline.memory import Held
 from lockstep.replica.pipeline.recording import Recorder
+from lockstep.replica.torch import formatted
+
+
+class _Formatted(torch.autograd.Function):
+    """[n, channels, height, width] in channels_last; its gradient, which is sent, contiguous."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return formatted(x, torch.channels_last)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0].contiguous()
 
 
 class Layers(nn.Module):
-    """The layers of one stage, in one precision; `recomputed`: activations are made anew for the backward pass."""
+    """The layers of one stage, in one precision; `recomputed`: activations are made anew for the backward pass.
 
-    def __init__(self, layers: nn.Sequential, device: torch.device, precision: str, recomputed: bool) -> None:
+    What comes and goes is contiguous, as gloo wants it; in between it has `memory_format`.
+    """
+
+    def __init__(
+        self,
+        layers: nn.Sequential,
+        device: torch.device,
+        precision: str,
+        recomputed: bool,
+        memory_format: torch.memory_format = torch.contiguous_format,
+    ) -> None:
         super().__init__()
         self.layers, self.device, self.precision, self.recomputed = layers, device, precision, recomputed
+        self.memory_format = memory_format
 
     def forward(self, x: Tensor) -> Tensor:
         if self.recomputed and self.training and torch.is_grad_enabled():
@@ -33,8 +57,10 @@ class Layers(nn.Module):
         return self._run(x)
 
     def _run(self, x: Tensor) -> Tensor:
+        if self.memory_format is torch.channels_last and x.dim() == 4:
+            x = _Formatted.apply(x)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            output: Tensor = self.layers(x)
+            output: Tensor = self.layers(x).contiguous()
         # torch detaches in place what a stage has sent, which a view does not allow; a linear layer may give one.
         return output.clone() if output._is_view() else output
 

@@ -1,0 +1,159 @@
+"""Settings beside each other: accuracies, paired differences, ratios of step times, and who was taken for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from lockstep.figures.learning import NETWORKS, NOTHING
+from lockstep.figures.style import PALETTE, ROW_INCHES, StoredFigure, empty, label, look, new_figure, note
+from lockstep.learning_tables import MARGIN, setting_text
+
+Marks = Sequence[tuple[str, str, Any, str]]
+"""Column of the middle (its interval in column_low and column_high), name, colour, marker."""
+
+
+def _forest(axis: Axes, rows: pd.DataFrame, labels: Sequence[str], marks: Marks) -> None:
+    """A row of points with intervals per row of the table; a row without any says why."""
+    apart = np.linspace(-0.16, 0.16, len(marks)) if len(marks) > 1 else [0.0]
+    for y, (_, row) in enumerate(rows.iterrows()):
+        for offset, (name, _, mark_colour, marker) in zip(apart, marks, strict=True):
+            if pd.notna(row[name]):
+                error = [[row[name] - row[f"{name}_low"]], [row[f"{name}_high"] - row[name]]]
+                axis.errorbar(row[name], y + offset, xerr=error, marker=marker, color=mark_colour, capsize=3, zorder=3)
+        if all(pd.isna(row[name]) for name, *_ in marks):
+            note(axis, y, f"{row['status']}: {row['reason']}")
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set_ylim(len(labels) - 0.4, -0.6)
+    axis.grid(False, axis="y")
+
+
+def _mark_handles(marks: Marks) -> list[Line2D]:
+    return [Line2D([], [], linestyle="-", marker=marker, color=shade, label=name) for _, name, shade, marker in marks]
+
+
+def setting_points(table: pd.DataFrame, title: str, chosen: Sequence[tuple[str, str]] = ()) -> StoredFigure:
+    """Test accuracy of settings, and validation accuracy where it was scored (`accuracy_table`), by use case and
+    network. `chosen`: settings (`setting_text`) that are chosen by validation, as (network, setting)."""
+    if table.empty:
+        return empty(title, NOTHING)
+    marks: list[tuple[str, str, Any, str]] = [("accuracy", "test split", PALETTE[0], "o")]
+    if table["validation"].notna().any():
+        marks.insert(0, ("validation", "held-out training images", PALETTE[1], "s"))
+    groups = list(table.groupby(["use_case", "network"], sort=False))
+    with look():
+        figure = new_figure(9.5, 1.4 + ROW_INCHES * len(table) + 0.7 * len(groups))
+        figure.suptitle(title)
+        axes = figure.subplots(
+            len(groups), 1, squeeze=False, sharex=True, height_ratios=[len(g) + 1 for _, g in groups]
+        )
+        for axis, ((case, network), rows) in zip(axes[:, 0], groups, strict=True):
+            texts = [setting_text(row) for _, row in rows.iterrows()]
+            labels = [f"{text}  ← chosen" if (network, text) in chosen else text for text in texts]
+            _forest(axis, rows, labels, marks)
+            source = " and ".join(sorted(rows["data_source"].unique()))
+            axis.set_title(f"{NETWORKS.get(str(network), str(network))}, {case}, {source} images", loc="left")
+        axes[-1, 0].set_xlabel("accuracy (%), mean over seeds, 95 % interval")
+        figure.legend(handles=_mark_handles(marks), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def paired_points(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Distributed minus sequential accuracy by seed (`paired_table`), the band that counts as alike shaded."""
+    if table.empty:
+        return empty(title, NOTHING)
+    named = table.assign(status=table["status"], reason=table["reason"])
+    labels = [
+        f"{NETWORKS.get(row.network, row.network)}, {label(row.strategy)}, {row.workers} workers"
+        for row in table.itertuples()
+    ]
+    with look():
+        figure = new_figure(9.0, 1.7 + ROW_INCHES * len(table))
+        axis = figure.subplots()
+        axis.axvspan(-MARGIN, MARGIN, color="0.92", zorder=0)
+        axis.axvline(0, color="0.3", linewidth=1, zorder=1)
+        _forest(axis, named, labels, [("points", "", PALETTE[0], "o")])
+        ends = table[["points_low", "points_high"]].abs().to_numpy(dtype=float)
+        most = max(float(np.nanmax(ends)) if np.isfinite(ends).any() else 0.0, MARGIN)
+        axis.set_xlim(-1.25 * most, 1.25 * most)
+        axis.set_xlabel(f"distributed minus sequential test accuracy (points; shaded: ± {MARGIN:g})")
+        source = " and ".join(sorted(table["data_source"].unique()))
+        cases = ", ".join(dict.fromkeys(table["use_case"]))
+        axis.set_title(f"{title}\n({cases}, {source} images; mean over seeds, 95 % interval)", loc="left")
+    return figure
+
+
+def ratio_points(table: pd.DataFrame, title: str, unit: str) -> StoredFigure:
+    """Ratios of step times with their intervals (`framework_table`, `price_table`): 1 is no difference."""
+    known = table[table["ratio"].notna()] if len(table) else table
+    if table.empty:
+        return empty(title, NOTHING)
+    named = table.rename(columns={"low": "ratio_low", "high": "ratio_high"})
+    parts = ["strategy"] if "strategy" in table else ["setting"]
+    labels = []
+    for row in table.to_dict("records"):
+        extra = label(row["strategy"]) if parts == ["strategy"] else row["setting"]
+        framework = f", {row['framework']}" if "framework" in row else ""
+        told = f"{NETWORKS.get(row['network'], row['network'])}{framework}, batch {row['global_batch_size']}"
+        labels.append(f"{told}, {extra}" if extra else told)
+    with look():
+        figure = new_figure(9.0, 1.7 + ROW_INCHES * len(table))
+        axis = figure.subplots()
+        axis.axvline(1, color="0.3", linewidth=1, zorder=1)
+        _forest(axis, named, labels, [("ratio", "", PALETTE[0], "o")])
+        high = float(known["high"].max()) if len(known) else 1.0
+        axis.set_xlim(0, max(1.2, high * 1.1))
+        axis.set_xlabel(f"{unit} (paired per round, median, 95 % interval)")
+        source = " and ".join(sorted(table["data_source"].unique()))
+        axis.set_title(f"{title}\n({', '.join(dict.fromkeys(table['use_case']))}, {source} images)", loc="left")
+    return figure
+
+
+def confusion_maps(table: pd.DataFrame, title: str) -> StoredFigure:
+    """A map per cell of `matrix_table`: who was taken for whom, in % of the actual class, and how many images."""
+    if table.empty:
+        return empty(title, "no confusion matrix is stored")
+    keys = [name for name in table.columns if name not in ("actual", "predicted", "images", "share")]
+    groups = [rows for _, rows in table.groupby(keys, sort=False, dropna=False)]
+    columns = min(len(groups), 3)
+    lines = -(-len(groups) // columns)
+    with look():
+        width = 3.7 * max(columns, 2)
+        figure = new_figure(width, 0.9 + 3.5 * lines)
+        figure.suptitle(fill(title, int(8 * width)))  # some eight letters an inch
+        axes = figure.subplots(lines, columns, squeeze=False)
+        for axis in axes.flat[len(groups) :]:
+            axis.set_axis_off()
+        for axis, rows in zip(axes.flat, groups, strict=False):
+            _map(axis, rows)
+    return figure
+
+
+def _map(axis: Axes, rows: pd.DataFrame) -> None:
+    classes = list(dict.fromkeys(rows["actual"]))
+    names = list(dict.fromkeys([*classes, *rows["predicted"]]))  # no class: what a network that diverged predicts
+    share, images = (
+        rows.pivot_table(index="actual", columns="predicted", values=value).reindex(index=classes, columns=names)
+        for value in ("share", "images")
+    )
+    axis.imshow(share.to_numpy(dtype=float), cmap="Blues", vmin=0, vmax=100)
+    for y, actual in enumerate(classes):
+        for x, predicted in enumerate(names):
+            value = share.loc[actual, predicted]
+            told = f"{value:.0f} %\n{images.loc[actual, predicted]:.0f}"
+            axis.text(x, y, told, ha="center", va="center", fontsize=8, color="white" if value > 60 else "black")
+    axis.set_xticks(
+        range(len(names)), names, rotation=30 if len(names) > 2 else 0, ha="right" if len(names) > 2 else "center"
+    )
+    axis.set_yticks(range(len(classes)), classes)
+    axis.grid(False)
+    axis.set_xlabel("predicted")
+    axis.set_ylabel("actual")
+    first = rows.iloc[0]
+    axis.set_title(f"{NETWORKS.get(first['network'], first['network'])}, {first['use_case']}", loc="left")

@@ -1,0 +1,46 @@
+"""The results schema, and the only code that writes it.
+
+    results/<run>/<notebook>/   records.csv  one row per repetition, never only means
+                                run.json     parameters, commit, machine, versions
+                                resources.csv, figures/, executed.ipynb
+
+The unit of writing and of resuming is a *round*: one repetition of every variant. A round is written
+whole (temporary file, fsync, rename) or not at all, so a killed run loses at most the round it was in.
+"""
+
+from lockstep.records.folder import RunFolder
+from lockstep.records.reading import read_records, read_run, read_table, read_tables
+from lockstep.records.schema import (
+    ADDED,
+    COLUMNS,
+    MEASUREMENTS,
+    OUTCOME,
+    SCHEMA_VERSION,
+    TABLES,
+    TEXTS_OF_TABLES,
+    Column,
+    RecordError,
+    Row,
+    check_row,
+    make_row,
+)
+
+__all__ = [
+    "ADDED",
+    "COLUMNS",
+    "MEASUREMENTS",
+    "OUTCOME",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "TEXTS_OF_TABLES",
+    "Column",
+    "RecordError",
+    "Row",
+    "RunFolder",
+    "check_row",
+    "make_row",
+    "read_records",
+    "read_run",
+    "read_table",
+    "read_tables",
+]

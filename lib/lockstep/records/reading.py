@@ -1,0 +1,91 @@
+"""Reading what stands in a results folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lockstep.job import Job
+from lockstep.records.schema import (
+    ADDED,
+    COLUMNS,
+    MEASUREMENTS,
+    SCHEMA_VERSION,
+    TABLES,
+    TEXTS_OF_TABLES,
+    RecordError,
+)
+
+
+def read_records(folder: str | Path) -> pd.DataFrame:
+    """All rows of `<folder>/records.csv`, typed by `COLUMNS`.
+
+    Raises RecordError if the file is missing, is of another schema, or holds a value that is not allowed.
+    """
+    path = Path(folder) / "records.csv"
+    if not path.is_file():
+        raise RecordError(f"{path} does not exist; measure it first with `lockstep run` or name another results folder")
+    kinds: dict[str, Any] = {"text": str, "number": float, "flag": bool}
+    dtypes = {n: kinds.get(c.kind, "Int64" if n in MEASUREMENTS else "int64") for n, c in COLUMNS.items()}
+    texts = [name for name, column in COLUMNS.items() if column.kind == "text"]
+    try:
+        header = list(pd.read_csv(path, nrows=0).columns)
+        if header != [name for name in COLUMNS if name in header or name not in ADDED]:
+            wrong = sorted(set(header) ^ set(COLUMNS))
+            raise RecordError(f"{path} has other columns than schema {SCHEMA_VERSION}: {', '.join(wrong) or 'order'}")
+        # "none" and "" are values here, never missing ones.
+        missing = {n: [""] for n in COLUMNS if n not in texts}
+        frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip")
+        frame = _with_added(frame).astype(dtypes)[list(COLUMNS)]
+    except (ValueError, pd.errors.ParserError) as error:
+        raise error if isinstance(error, RecordError) else RecordError(f"{path} can't be read: {error}") from error
+    for name, column in COLUMNS.items():
+        bad = set(frame[name]) - set(column.allowed) if column.allowed else set()
+        if bad:
+            raise RecordError(f"{path}: {name} holds {sorted(bad)}; allowed: {', '.join(column.allowed)}")
+    return frame
+
+
+def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows from before a column was added had its default: that of `Job`, or no measurement."""
+    defaults = {field.name: field.default for field in fields(Job)}
+    return frame.assign(**{name: defaults.get(name) for name in ADDED if name not in frame})
+
+
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """`<folder>/run.json`. Raises RecordError if it is missing, damaged or of another schema version."""
+    path = Path(folder) / "run.json"
+    if not path.is_file():
+        raise RecordError(f"{path} does not exist; the folder holds no run")
+    try:
+        run: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise RecordError(f"{path} can't be read ({error}); give another folder with --out or remove it") from error
+    if not isinstance(run, dict):
+        raise RecordError(f"{path} is not a description of a run; give another folder with --out or remove it")
+    if run.get("schema_version") != SCHEMA_VERSION:
+        raise RecordError(f"{path} is schema {run.get('schema_version')!r}, this code reads {SCHEMA_VERSION}")
+    return run
+
+
+def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
+    """All traced tables of a run by name, without what was not traced there."""
+    found = {name: read_table(folder, name) for name in TABLES}
+    return {name: frame for name, frame in found.items() if frame is not None}
+
+
+def read_table(folder: str | Path, name: str) -> pd.DataFrame | None:
+    """`<folder>/<name>.csv` of a traced run (one of TABLES), or None where nothing was traced."""
+    path = Path(folder) / f"{name}.csv"
+    if not path.is_file():
+        return None
+    columns = list(pd.read_csv(path, nrows=0).columns)
+    # Exact numbers: the table is read and written again for every round. "none", "" and "0" (a class may be called so)
+    # are texts, never missing ones or numbers.
+    missing = {column: [""] for column in columns if column not in TEXTS_OF_TABLES}
+    texts = {column: str for column in columns if column in TEXTS_OF_TABLES}
+    return pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing, float_precision="round_trip")

@@ -1,0 +1,147 @@
+"""Figures of notebook 08: measured, modelled and published numbers look unlike each other, and all are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from fake_distribution import not_run
+from fake_scaling import LINK, flops, records
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from lockstep import costs, figures, scaling_forecasts, scaling_tables
+from lockstep import flops as counts
+from lockstep.figures import FIGURES, render_all
+from lockstep.published import read_table
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
+
+NOTEBOOK = "08_convlstm_scaling"
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return records()
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(found.get_text() for found in figure.findobj(Text))
+
+
+def test_every_figure_is_written_twice_the_same(frame: pd.DataFrame, tmp_path: Path) -> None:
+    tables = {"flops": flops()}
+    once = render_all(NOTEBOOK, frame, tables, tmp_path / "a")
+    again = render_all(NOTEBOOK, frame, tables, tmp_path / "b")
+    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+def test_no_interval_of_a_later_panel_is_cut_off(frame: pd.DataFrame) -> None:
+    """The limits of a shared axis were fixed by the first panel."""
+    strong = scaling_tables.scaling_table(frame, "strong")
+    higher = strong.assign(speedup=strong["speedup"] * 3, low=strong["low"] * 3, high=strong["high"] * 3)
+    figure = figures.scaling_panels({"strong scaling": strong, "weak scaling": higher}, "title")
+    highest = higher.loc[higher["variant"] == "a", "high"].max()
+    assert highest > 0 and all(axis.get_ylim()[0] == 0 and axis.get_ylim()[1] >= highest for axis in figure.axes)
+
+
+def test_what_is_modelled_is_dotted_and_without_marks(frame: pd.DataFrame) -> None:
+    forecast = scaling_forecasts.forecast_table(frame, (2, 5, 32), LINK, 128, 64)
+    strong = scaling_tables.scaling_table(frame, "strong")
+    figure = figures.forecast_lines(forecast, strong, "title", (5, 6.59))
+    dotted = [line for axis in figure.axes for line in axis.lines if line.get_linestyle() == ":"]
+    assert len(dotted) == 2 * 2 * 2 and {line.get_marker() for line in dotted} == {"none"}
+    own = forecast[(forecast["scaling"] == "strong") & (forecast["network"] == "cnn")]
+    drawn = [list(line.get_ydata()) for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    for _, rows in own.groupby("way", sort=False):
+        assert pytest.approx(rows["modelled_speedup"].tolist()) in drawn
+    shown = texts(figure)
+    assert "published: 6.59 on 5 nodes" in shown
+    assert "all-reduce (modelled)" in shown and "all-reduce (measured)" in shown
+
+
+def test_only_cells_with_a_core_each_stand_beside_the_model(frame: pd.DataFrame) -> None:
+    forecast = scaling_forecasts.forecast_table(frame, (2, 5), LINK, 128, 64)
+    figure = figures.forecast_lines(forecast, scaling_tables.scaling_table(frame, "strong"), "title")
+    points = {float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o"}
+    assert points == {2.0}  # a server would have made it 3 ranks
+
+
+def test_scaling_shows_who_takes_turns(frame: pd.DataFrame) -> None:
+    tables = {name: scaling_tables.scaling_table(frame, name) for name in ("strong", "weak")}
+    figure = figures.scaling_panels(tables, "title")
+    assert len(figure.axes) == 4 and "ranks take turns on cores" in texts(figure) and "Amdahl's fit" in texts(figure)
+    hollow = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"]
+    assert {round(float(x)) for line in hollow for x in line.get_xdata()} == {2, 4}  # 2 and the server; 4
+
+
+def test_held_out_cells_are_filled_and_the_others_hollow(frame: pd.DataFrame) -> None:
+    table = costs.check_table(frame)
+    figure = figures.model_points(table, "title")
+    (axis,) = figure.axes
+    marks = [line for line in axis.lines if line.get_marker() == "o"]
+    filled = [line for line in marks if line.get_markerfacecolor() != "white"]
+    assert len(marks) == len(table) and len(filled) == (table["part"] == "held out").sum()
+    assert "cnn, all-reduce, 2 workers on 2 hosts, batch 64" in texts(figure)
+
+
+def test_table_3_is_hollow_grey_and_beside_the_model(frame: pd.DataFrame) -> None:
+    published = scaling_tables.published_times(read_table("convlstm-d-accel", "table3"))
+    forecast = scaling_forecasts.forecast_table(frame, published["nodes"], LINK, 128, 64)
+    modelled = scaling_tables.modelled_times(forecast, published["nodes"], 5)
+    figure = figures.table3_lines(published, modelled, "title")
+    (axis,) = figure.axes
+    marks = [line for line in axis.lines if line.get_marker() == "D"]
+    assert list(marks[0].get_ydata()) == pytest.approx(published["published_times"].tolist())
+    assert sum(line.get_linestyle() == ":" for line in axis.lines) == 2
+
+
+def test_accuracy_has_an_interval_for_every_cell(frame: pd.DataFrame) -> None:
+    figure = figures.workers_accuracy(scaling_tables.accuracy_table(frame), "title")
+    shown = texts(figure)
+    assert "batch 32 (measured)" in shown and "batch 128 (measured)" in shown and "published: 100 %" in shown
+
+
+def test_published_accuracy_stands_beside_the_workers_that_were_measured(frame: pd.DataFrame) -> None:
+    figure = figures.workers_accuracy(scaling_tables.accuracy_table(frame), "title")
+    (axis,) = figure.axes
+    (diamond,) = [line for line in axis.lines if line.get_marker() == "D"]
+    assert float(diamond.get_xdata()[0]) > 4 * 1.2 and list(diamond.get_ydata()) == [100.0]
+
+
+def test_measured_servers_are_nodes_of_a_forecast(frame: pd.DataFrame) -> None:
+    many = frame.assign(reason=frame["reason"].str.replace("workers share cores", "", regex=False))
+    forecast = scaling_forecasts.forecast_table(frame, (2, 5), LINK, 128, 64)
+    figure = figures.forecast_lines(forecast, scaling_tables.scaling_table(many, "strong"), "title")
+    points = sorted(float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o")
+    assert points == [2.0, 3.0, 4.0, 5.0]  # all-reduce on 2 and 4; 2 and 4 workers with a server
+
+
+def test_cells_of_the_same_batch_have_labels_of_their_own(frame: pd.DataFrame) -> None:
+    (axis,) = figures.model_points(costs.check_table(frame), "title").axes
+    labels = [text.get_text() for text in axis.get_yticklabels()]
+    assert len(labels) == len(set(labels)) and any(text.endswith("batch 128 (weak)") for text in labels)
+
+
+def test_flops_are_drawn_counted_by_equation_and_as_printed() -> None:
+    beside = counts.beside_table2(read_table("convlstm-d-accel", "table4"))
+    figure = figures.flops_bars(counts.counted_table(flops()), beside, "title")
+    (axis,) = figure.axes
+    (diamonds,) = [line for line in axis.lines if line.get_marker() == "D"]
+    assert list(diamonds.get_xdata()) == [3.2e15, 1.28e12, 5.12e12, 2_560_000]
+
+
+def test_without_records_figures_say_so(frame: pd.DataFrame) -> None:
+    nothing = pd.DataFrame()
+    for figure in (
+        figures.scaling_panels({"strong": nothing}, "title"), figures.workers_accuracy(nothing, "title"),
+        figures.flops_bars(nothing, nothing, "title"), figures.model_points(nothing, "title"),
+        figures.forecast_lines(nothing, nothing, "title"),
+    ):  # fmt: skip
+        assert any(word in texts(figure) for word in ("no records", "no FLOP", "not calibrated"))
+    failed = not_run(frame, "failed", "worker 1 raised", experiment="strong", strategy="allreduce")
+    figure = figures.scaling_panels({"strong": scaling_tables.scaling_table(failed, "strong")}, "title")
+    assert "all-reduce (measured)" not in texts(figure) and "parameter server (measured)" in texts(figure)
