@@ -10,7 +10,6 @@ from torch import Tensor
 from lockstep.groups import Group, allgather_object
 from lockstep.job import Job
 from lockstep.replica import Replica
-from lockstep.replica.pipeline import PipelineReplica, build
 from lockstep.replica.split_head import split_head_replica
 from lockstep.sync import Sync
 from lockstep.usecases import UseCase
@@ -28,6 +27,9 @@ def make_part(
     """
     if job.model_parallel == "head":
         return split_head_replica(case, job, group)
+    # Here, for torch's pipelining takes a second to import, in every worker of every strategy.
+    from lockstep.replica.pipeline import PipelineReplica, build
+
     built, keys = build(case, job, group, image_shape, cuts)
     device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
     return PipelineReplica(job, built, keys, case.loss, device)
