@@ -82,6 +82,21 @@ def test_published_numbers_look_otherwise_and_stand_beside_the_batches(accuracie
     assert "D" not in measured and len(measured) == 5
 
 
+@pytest.mark.parametrize("sizes", [(32,), (32, 512), (16, 32, 64, 128, 256, 512)])
+def test_published_numbers_have_room_whatever_batches_were_trained(
+    accuracies: pd.DataFrame, sizes: tuple[int, ...]
+) -> None:
+    """Over six batch sizes the numbers' labels touched the edge."""
+    kept = [accuracies.iloc[[0]].assign(global_batch_size=size, network="convlstm") for size in sizes]
+    figure = figures.accuracy_lines(pd.concat(kept), "title", figures.published_accuracies())
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    beside = [text for text in axis.texts if "%" in text.get_text()]
+    assert len(beside) == 2
+    for text in beside:
+        assert text.get_window_extent().x1 < axis.get_window_extent().x1
+
+
 def test_the_gap_is_drawn_with_its_unit(accuracies: pd.DataFrame) -> None:
     figure = figures.gap_lines(accuracies, "title")
     assert any("points" in axis.get_ylabel() for axis in figure.axes)
@@ -103,6 +118,11 @@ def test_training_time_has_a_line_for_each_way_and_framework(frame: pd.DataFrame
     drawn = sorted(float(y) for line in lines for y in line.get_ydata())
     assert drawn == pytest.approx(sorted(kept["training_seconds"]))
     assert "s of 10 epochs" in axis.get_ylabel() and "sequential, TensorFlow" in texts(figure)
+    both = pd.concat([table, table.assign(use_case="LeafDisease")])
+    panels = figures.time_lines(both, "title").axes
+    networks = table["network"].nunique()
+    assert len(panels) == 2 * networks, "a row of panels per use case"
+    assert len({round(panel.get_position().x0, 3) for panel in panels}) == networks
 
 
 def test_the_setting_that_validation_chose_is_named(frame: pd.DataFrame) -> None:

@@ -68,6 +68,8 @@ def test_only_cells_with_a_core_each_stand_beside_the_model(frame: pd.DataFrame)
     figure = figures.forecast_lines(forecast, scaling_tables.scaling_table(frame, "strong"), "title")
     points = {float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o"}
     assert points == {2.0}  # a server would have made it 3 ranks
+    shown = texts(figure)
+    assert "all-reduce (measured)" in shown and "parameter server (measured)" not in shown, "a legend of what is drawn"
 
 
 def test_scaling_shows_who_takes_turns(frame: pd.DataFrame) -> None:
@@ -118,6 +120,7 @@ def test_measured_servers_are_nodes_of_a_forecast(frame: pd.DataFrame) -> None:
     figure = figures.forecast_lines(forecast, scaling_tables.scaling_table(many, "strong"), "title")
     points = sorted(float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o")
     assert points == [2.0, 3.0, 4.0, 5.0]  # all-reduce on 2 and 4; 2 and 4 workers with a server
+    assert "parameter server (measured)" in texts(figure)
 
 
 def test_cells_of_the_same_batch_have_labels_of_their_own(frame: pd.DataFrame) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -135,13 +137,15 @@ def _batch_axis(axis: Axes, batches: pd.Series) -> None:
 
 def _beside(axis: Axes, published: Mapping[str, float]) -> None:
     """Numbers without a batch size, at the right of all that have one."""
-    right = axis.get_xlim()[1]
-    axis.set_xlim(right=right * 4)
-    axis.axvline(right * 1.1, color="0.8", linewidth=1, zorder=1)
+    left, right = axis.get_xlim()
+    width = max(2.0, 0.7 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
+    axis.set_xlim(right=right * 2**width)
+    axis.axvline(right * 2 ** (0.08 * width), color="0.8", linewidth=1, zorder=1)
+    place = right * 2 ** (0.22 * width)
     for name, value in published.items():
-        axis.plot(right * 1.35, value, **PUBLISHED)
+        axis.plot(place, value, **PUBLISHED)
         # One line each: four points apart, two lines would meet.
-        axis.annotate(f"{value:g} % ({name.split()[0]})", (right * 1.35, value), xytext=(7, 0),
+        axis.annotate(f"{value:g} % ({name.split()[0]})", (place, value), xytext=(7, 0),
                       textcoords="offset points", va="center", fontsize=7, color=GREY)  # fmt: skip
 
 
@@ -152,18 +156,20 @@ def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
     ok = ok[(ok["dropout"] == 0) & (ok["weight_decay"] == 0)] if len(ok) else ok
     if ok.empty:
         return empty(title, NOTHING)
-    groups = list(dict.fromkeys(zip(ok["use_case"], ok["network"], strict=True)))
+    cases, networks = list(dict.fromkeys(ok["use_case"])), list(dict.fromkeys(ok["network"]))
     with look():
-        figure = new_figure(1.2 + 3.6 * max(len(groups), 2), 5.2)
+        figure = new_figure(1.2 + 3.6 * max(len(networks), 2), 2.0 + 3.2 * len(cases))
         figure.suptitle(title)
-        axes = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
+        axes = figure.subplots(len(cases), len(networks), squeeze=False, sharey="row")
         handles: dict[str, Line2D] = {}
-        for axis, (case, network) in zip(axes, groups, strict=True):
+        names = list(dict.fromkeys(ok["strategy"]))
+        for (case, network), axis in zip(itertools.product(cases, networks), axes.flat, strict=True):
             rows = ok[(ok["use_case"] == case) & (ok["network"] == network)]
-            _time_panel(axis, rows, handles, list(dict.fromkeys(ok["strategy"])))
-            source = " and ".join(sorted(rows["data_source"].unique()))
+            _time_panel(axis, rows, handles, names)
+            source = " and ".join(sorted(rows["data_source"].unique())) or "not measured"
             axis.set_title(f"{NETWORKS.get(network, network)}\n{case}, {source} images", loc="left")
-        axes[0].set_ylabel("seconds of 10 epochs (log scale; median, 95 % interval)")
+        for line in axes[:, 0]:
+            line.set_ylabel("seconds of 10 epochs\n(log scale; median, 95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)
     return figure
 

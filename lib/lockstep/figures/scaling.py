@@ -112,6 +112,7 @@ def forecast_lines(
         figure = new_figure(max(4.2 * len(groups), 8.0), 5.4)
         figure.suptitle(title)
         axes = figure.subplots(1, len(groups), squeeze=False)[0]
+        stand: dict[str, None] = {}
         for axis, ((scaling, network), own) in zip(axes, groups, strict=True):
             for way, rows in own.groupby("way", sort=False):
                 paint = _WAYS[str(way)]
@@ -119,7 +120,7 @@ def forecast_lines(
             nodes = sorted(int(count) for count in own["nodes"].unique())
             axis.plot(nodes, nodes, **_IDEAL)
             if scaling == "strong":
-                _measured_points(axis, measured, str(network))
+                stand |= dict.fromkeys(_measured_points(axis, measured, str(network)))
                 if published:
                     axis.plot(*published, **PUBLISHED)
             axis.set_yscale("log", base=2)
@@ -127,7 +128,8 @@ def forecast_lines(
             _workers_axis(axis, _apart(nodes), "nodes (a parameter server is one)")
             axis.set_title(f"{scaling} scaling, {network}", loc="left")
         axes[0].set_ylabel("speedup over one node")
-        figure.legend(handles=_forecast_handles(published), loc="outside lower center", ncols=3, frameon=False)
+        handles = _forecast_handles(list(stand), published)
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
@@ -140,26 +142,29 @@ def _apart(nodes: Sequence[int]) -> list[int]:
     return kept
 
 
-def _measured_points(axis: Axes, measured: pd.DataFrame, network: str) -> None:
+def _measured_points(axis: Axes, measured: pd.DataFrame, network: str) -> list[str]:
+    """Returns the ways that have a point."""
     if measured.empty:
-        return
+        return []
     own = measured[(measured["network"] == network) & measured["speedup"].notna() & ~measured["time_shared"]]
     own = own[(own["variant"] == "a") & own["sync"].isin(["allreduce", "parameter_server"])]
     own = own[own["global_batch_size"] == own["global_batch_size"].max()]
-    for _, row in own.iterrows():
-        paint = _WAYS["all-reduce" if row["sync"] == "allreduce" else "parameter server"]
+    ways = ["all-reduce" if sync == "allreduce" else "parameter server" for sync in own["sync"]]
+    for way, (_, row) in zip(ways, own.iterrows(), strict=True):
         error = [[row["speedup"] - row["low"]], [row["high"] - row["speedup"]]]
         nodes = row["workers"] + row["servers"]
-        axis.errorbar(nodes, row["speedup"], yerr=error, color=paint, marker="o", capsize=3, zorder=4)
+        axis.errorbar(nodes, row["speedup"], yerr=error, color=_WAYS[way], marker="o", capsize=3, zorder=4)
+    return ways
 
 
-def _forecast_handles(published: tuple[int, float] | None) -> list[Line2D]:
+def _forecast_handles(measured: Sequence[str], published: tuple[int, float] | None) -> list[Line2D]:
     found = [
         Line2D([], [], color=paint, linewidth=2, label=f"{way} (modelled)", **SIMULATED) for way, paint in _WAYS.items()
     ]
     found += [
         Line2D([], [], color=paint, linestyle="none", marker="o", label=f"{way} (measured)")
         for way, paint in _WAYS.items()
+        if way in measured
     ]
     found.append(Line2D([], [], **_IDEAL, label="ideal: a worker on every node"))
     if published:
