@@ -16,6 +16,7 @@ from lockstep.measure.learning import (
     learning_cells,
     paired_cells,
     price_cells,
+    profile_cells,
     speed_cells,
 )
 from lockstep.options import OF_LEARNING
@@ -66,6 +67,7 @@ def grid() -> list[Job]:
     for network in NETWORKS:
         own += speed_cells("Pneumonia", network, [32, 128], list(GAINS), tensorflow=["allreduce"])
     own += price_cells("Pneumonia", 32, dropout=0.25, weight_decay=1e-4)
+    own += profile_cells("Pneumonia", ["convlstm"], 128, ["torch", "tensorflow"])
     return jobs + [job.with_(data_source="real", images=IMAGES) for job in own]
 
 
@@ -95,6 +97,8 @@ def records(rounds: int = 5) -> pd.DataFrame:
 def _row(job: Job, number: int) -> Row:
     if job.experiment == "speed":
         return _timed(job, number)
+    if job.experiment == "profile":
+        return make_row(job, {"flops_per_image": 1e7})
     test = score(job, number)
     measured = {"test_accuracy": test, "test_balanced_accuracy": test - 0.04, "test_auc": test + 0.05}
     measured |= {"train_accuracy": test + GAP * (1 - job.dropout), "train_loss": 0.2, "test_loss": 0.4}
@@ -151,4 +155,22 @@ def confusion(rounds: int = 5, experiments: tuple[str, ...] = ("learning", "sele
                         "split": split,
                     }
                     rows.append(own | {"actual": actual, "predicted": predicted, "count": count})
+    return pd.DataFrame(rows)
+
+
+OPERATORS = {"convolution": 0.20, "matrix product": 0.02, "pooling": 0.03, "other": 0.0}  # seconds of torch's step
+
+
+def operators(rounds: int = 5) -> pd.DataFrame:
+    """The table `operators`: TensorFlow's are twice as long, and each round is 1 % longer than the one before."""
+    rows = []
+    for number in range(rounds):
+        for job in (job for job in grid() if job.experiment == "profile"):
+            told = {name: getattr(job, name) for name in ("experiment", "use_case", "strategy", "framework", "network")}
+            told |= {"round": number, "global_batch_size": job.global_batch_size}
+            times = (2.0 if job.framework == "tensorflow" else 1.0) * (1 + 0.01 * number)
+            for kind, seconds in OPERATORS.items():
+                share = seconds / sum(OPERATORS.values())
+                measured = {"seconds": seconds * times, "share": share, "calls": 3, "flops": 1e9, "bytes": 1.0}
+                rows.append(told | {"operators": kind} | measured)
     return pd.DataFrame(rows)

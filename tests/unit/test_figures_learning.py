@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from fake_distribution import not_run
-from fake_learning import ACCURACY, LARGE, NO_TENSORFLOW, confusion, records
+from fake_learning import ACCURACY, LARGE, NO_TENSORFLOW, OPERATORS, confusion, operators, records
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -147,6 +147,21 @@ def test_a_framework_that_is_not_there_has_a_note(frame: pd.DataFrame) -> None:
     missing = not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow")
     figure = FIGURES[NOTEBOOK]["frameworks"](missing, {})
     assert texts(figure).count(f"skipped: {NO_TENSORFLOW}") == 12
+
+
+def test_operators_are_stacked_a_bar_per_framework(frame: pd.DataFrame) -> None:
+    table = learning.operator_table(frame, operators())
+    figure = figures.operator_stacks(table, "title")
+    (axis,) = figure.axes
+    widths = sorted(bar.get_width() for bar in axis.patches if bar.get_width())
+    wanted = [1.02e3 * seconds * times for seconds in OPERATORS.values() if seconds for times in (1, 2)]
+    assert widths == pytest.approx(sorted(wanted))
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == [
+        "ConvLSTM (CNN → LSTM), torch", "ConvLSTM (CNN → LSTM), tensorflow",
+    ]  # fmt: skip
+    assert {"255 ms", "510 ms", "convolution"} <= set(texts(figure))
+    gone = table.assign(seconds=float("nan"), status="skipped", reason=NO_TENSORFLOW)
+    assert any(NO_TENSORFLOW in text for text in texts(figures.operator_stacks(gone, "title")))
 
 
 def test_a_confusion_map_says_share_and_images() -> None:

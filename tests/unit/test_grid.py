@@ -428,6 +428,7 @@ def test_a_profile_has_a_table_and_no_steps() -> None:
     assert operator == {
         "operators": "ReLU", "seconds": 0.5, "experiment": "profile", "use_case": "SimpleBig", "round": 2,
         "strategy": "sequential", "workers": 1, "device": "cpu",
+        "framework": "torch", "network": "default", "global_batch_size": 32,
     }  # fmt: skip
 
 

@@ -19,10 +19,12 @@ from fake_learning import (
     LINEAR,
     NO_TENSORFLOW,
     NOISE,
+    OPERATORS,
     SPEED,
     TENSORFLOW,
     VALIDATION,
     confusion,
+    operators,
     records,
 )
 
@@ -204,6 +206,21 @@ def test_torch_stands_against_tensorflow(frame: pd.DataFrame) -> None:
     assert (table["tensorflow_seconds"] > table["torch_seconds"]).all() and table["difference"].all()
     missing = learning.framework_table(not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow"))
     assert set(missing["reason"]) == {NO_TENSORFLOW} and missing["ratio"].isna().all() and len(missing) == 12
+
+
+def test_where_a_step_of_each_framework_goes(frame: pd.DataFrame) -> None:
+    table = learning.operator_table(frame, operators())
+    assert len(table) == 2 * len(OPERATORS) and set(table["rounds"]) == {5}
+    ours = rows(table, framework="torch").set_index("operators")["seconds"]
+    assert ours.to_dict() == pytest.approx({kind: 1.02 * seconds for kind, seconds in OPERATORS.items()})
+    theirs = rows(table, framework="tensorflow").set_index("operators")["seconds"]
+    assert theirs.tolist() == pytest.approx((2 * ours).tolist())
+    missing = learning.operator_table(
+        not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow"), rows(operators(), framework="torch")
+    )
+    (row,) = rows(missing, framework="tensorflow").to_dict("records")
+    assert (row["status"], row["reason"], row["operators"]) == ("skipped", NO_TENSORFLOW, "")
+    assert learning.operator_table(frame[frame["experiment"] != "profile"], None).empty
 
 
 def test_what_layers_and_penalties_cost(frame: pd.DataFrame) -> None:

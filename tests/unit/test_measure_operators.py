@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -10,9 +12,11 @@ import tiny
 from lockstep.groups.threads import ThreadGroup
 from lockstep.job import Job
 from lockstep.loop import Site
-from lockstep.measure.operators import KINDS, OTHER, count, flops_per_image, kind_of, run_profile
+from lockstep.measure.operators import KINDS, OTHER, count, flops_per_image, kind_of, kind_of_tensorflow, run_profile
 from lockstep.models import alexnet, vgg16
+from lockstep.network import Network
 from lockstep.usecases import UseCase
+from small_images import needs_tensorflow, small_case
 
 BATCH = 3
 
@@ -129,3 +133,44 @@ def test_a_profiled_pass_is_shared_out() -> None:
     assert trace.scores["flops_per_second"] == pytest.approx(convolutions)
     assert trace.scores["flops_per_image"] == flops_per_image(case, (3, 7, 6))
     assert trace.steps == [], "a profiled step is no measurement of speed"
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [
+        ("_MklNativeFusedConv2D", "convolution"),
+        ("_MklNativeConv2DBackpropFilterWithBias", "convolution"),
+        ("_MklMatMul", "matrix product"),
+        ("_MklNativeMaxPoolGrad", "pooling"),
+        ("ReluGrad", "ReLU"),
+        ("_MklTranspose", "copies and casts"),
+        ("ConcatV2", "copies and casts"),
+        ("Sigmoid", OTHER),
+    ],
+)
+def test_kinds_of_tensorflow(operator: str, kind: str) -> None:
+    assert kind_of_tensorflow(operator) == kind
+
+
+@needs_tensorflow
+def test_a_pass_of_tensorflow_is_shared_out_too() -> None:
+    """Its single-threaded executor, in which steps run, names no operators: the table was empty."""
+    network = Network("convlstm", channels=1)
+    job = Job(
+        use_case="own",
+        experiment="profile",
+        global_batch_size=8,
+        warmup_steps=1,
+        strategy="own",
+        framework="tensorflow",
+    )
+    trace = run_profile(job, ThreadGroup.of(1)[0], Site(use_case=small_case(network)))
+    table = {row["operators"]: row for row in trace.tables["operators"]}
+    assert list(table) == [*(name for name, _ in KINDS), OTHER]
+    assert sum(float(row["share"]) for row in table.values()) == pytest.approx(1)
+    for kind in ("convolution", "matrix product", "pooling", "ReLU"):
+        assert float(table[kind]["seconds"]) > 0 and float(table[kind]["calls"]) > 0, kind
+    # Three layers forward and backward to their weights, two of them backward to their input.
+    assert table["convolution"]["calls"] == 8
+    assert table["convolution"]["flops"] == count(small_case(network).model, (1, 50, 50), 8).flops["convolution"] > 0
+    assert math.isnan(float(table["convolution"]["bytes"])), "what fused operators move is not counted"

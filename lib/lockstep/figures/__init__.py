@@ -26,7 +26,7 @@ from lockstep.figures.scaling import (
     workers_accuracy,
 )
 from lockstep.figures.scaling_drawings import SCALING
-from lockstep.figures.settings import confusion_maps, paired_points, ratio_points, setting_points
+from lockstep.figures.settings import confusion_maps, operator_stacks, paired_points, ratio_points, setting_points
 from lockstep.figures.single_node import ladder_bars, operator_bars, roofline, step_stack
 from lockstep.figures.spark import data_lines, parts_stack, start_bars
 from lockstep.figures.stages import hybrid_map, partition_bars, stage_memory_bars
@@ -54,6 +54,7 @@ __all__ = [
     "model_points",
     "network_bars",
     "operator_bars",
+    "operator_stacks",
     "paired_points",
     "partition_bars",
     "parts_stack",

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from lockstep import learning_tables
 from lockstep.figures.learning import accuracy_lines, gap_lines, published_accuracies, time_lines
-from lockstep.figures.settings import confusion_maps, paired_points, ratio_points, setting_points
+from lockstep.figures.settings import confusion_maps, operator_stacks, paired_points, ratio_points, setting_points
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -58,6 +58,11 @@ def _prices(records: pd.DataFrame, _: Tables) -> Figure:
     return ratio_points(table, "What the LSTM, dropout and L2 do to a step", "step of the plain CNN / this step")
 
 
+def _operators(records: pd.DataFrame, tables: Tables) -> Figure:
+    table = learning_tables.operator_table(records, tables.get("operators"))
+    return operator_stacks(table, "Where a step of torch and of TensorFlow goes")
+
+
 BATCH_SIZE: Mapping[str, Callable[[pd.DataFrame, Tables], Figure]] = {
     "accuracy": _batches,
     "gap": _gap,
@@ -67,5 +72,6 @@ BATCH_SIZE: Mapping[str, Callable[[pd.DataFrame, Tables], Figure]] = {
     "ablation": _ablation,
     "paired": _paired,
     "frameworks": _frameworks,
+    "operators": _operators,
     "prices": _prices,
 }

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from lockstep.figures.learning import NETWORKS, NOTHING
+from lockstep.figures.single_node import KIND_COLOURS
 from lockstep.figures.style import PALETTE, ROW_INCHES, StoredFigure, empty, label, look, new_figure, note
 from lockstep.learning_tables import MARGIN, setting_text
 
@@ -83,9 +85,7 @@ def paired_points(table: pd.DataFrame, title: str) -> StoredFigure:
         most = max(float(np.nanmax(ends)) if np.isfinite(ends).any() else 0.0, MARGIN)
         axis.set_xlim(-1.25 * most, 1.25 * most)
         axis.set_xlabel(f"distributed minus sequential test accuracy (points; shaded: ± {MARGIN:g})")
-        source = " and ".join(sorted(table["data_source"].unique()))
-        cases = ", ".join(dict.fromkeys(table["use_case"]))
-        axis.set_title(f"{title}\n({cases}, {source} images; mean over seeds, 95 % interval)", loc="left")
+        axis.set_title(f"{title}\n({_origin(table)}; mean over seeds, 95 % interval)", loc="left")
     return figure
 
 
@@ -110,9 +110,48 @@ def ratio_points(table: pd.DataFrame, title: str, unit: str) -> StoredFigure:
         high = float(known["high"].max()) if len(known) else 1.0
         axis.set_xlim(0, max(1.2, high * 1.1))
         axis.set_xlabel(f"{unit} (paired per round, median, 95 % interval)")
-        source = " and ".join(sorted(table["data_source"].unique()))
-        axis.set_title(f"{title}\n({', '.join(dict.fromkeys(table['use_case']))}, {source} images)", loc="left")
+        axis.set_title(f"{title}\n({_origin(table)})", loc="left")
     return figure
+
+
+def operator_stacks(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Milliseconds of a forward and backward pass by kind of operator (`operator_table`), a bar per network and
+    framework; one that was not profiled says why."""
+    if table.empty:
+        return empty(title, NOTHING)
+    groups = list(table.groupby(["network", "framework"], sort=False))
+    kinds = [kind for kind in KIND_COLOURS if (table["operators"] == kind).any()]
+    with look():
+        figure = new_figure(9.0, 1.9 + ROW_INCHES * len(groups))
+        axis = figure.subplots()
+        for y, (_, rows) in enumerate(groups):
+            known = rows.set_index("operators")["seconds"].dropna() * 1e3
+            ends = known.reindex(kinds).fillna(0.0).cumsum()
+            for kind in kinds if len(known) else []:
+                width = float(known.get(kind, 0.0))
+                axis.barh(y, width, left=ends[kind] - width, height=0.6, color=KIND_COLOURS[kind], zorder=2)
+            if known.empty:
+                note(axis, y, f"{rows['status'].iloc[0]}: {rows['reason'].iloc[0]}")
+            else:
+                axis.annotate(f"{known.sum():.0f} ms", (known.sum(), y), xytext=(4, 0), textcoords="offset points",
+                              va="center", fontsize=8)  # fmt: skip
+        names = [f"{NETWORKS.get(str(network), network)}, {framework}" for (network, framework), _ in groups]
+        axis.set_yticks(range(len(groups)), names)
+        axis.set_ylim(len(groups) - 0.4, -0.6)
+        axis.margins(x=0.12)
+        axis.grid(False, axis="y")
+        axis.set_xlabel("milliseconds of a forward and backward pass on one core, by the framework's profiler (median)")
+        sizes = " and ".join(str(size) for size in sorted(table["global_batch_size"].unique()))
+        axis.set_title(f"{title}\n({_origin(table)}; batch {sizes})", loc="left")
+        handles = [Patch(color=KIND_COLOURS[kind], label=kind) for kind in kinds]
+        figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
+    return figure
+
+
+def _origin(table: pd.DataFrame) -> str:
+    """Pneumonia, real images"""
+    source = " and ".join(sorted(table["data_source"].unique()))
+    return f"{', '.join(dict.fromkeys(table['use_case']))}, {source} images"
 
 
 def confusion_maps(table: pd.DataFrame, title: str) -> StoredFigure:

@@ -21,6 +21,7 @@ from lockstep.learning_tables.cells import (
     LEARNING,
     MARGIN,
     PAIRED,
+    PROFILE,
     SELECTED,
     SETTING,
     SPEED,
@@ -30,7 +31,7 @@ from lockstep.learning_tables.cells import (
     wilson,
 )
 from lockstep.learning_tables.classes import class_table, matrix_table
-from lockstep.learning_tables.speed import framework_table, price_table, speed_table
+from lockstep.learning_tables.speed import framework_table, operator_table, price_table, speed_table
 
 __all__ = [
     "ABLATION",
@@ -38,6 +39,7 @@ __all__ = [
     "LEARNING",
     "MARGIN",
     "PAIRED",
+    "PROFILE",
     "SELECTED",
     "SETTING",
     "SPEED",
@@ -51,6 +53,7 @@ __all__ = [
     "gain_table",
     "matrix_table",
     "mean_of",
+    "operator_table",
     "paired_points",
     "paired_table",
     "per_seed",

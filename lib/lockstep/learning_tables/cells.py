@@ -14,9 +14,9 @@ from lockstep.analysis import AnalysisError, Conditions, Ratio, per_round, selec
 from lockstep.scores import DIVERGED
 
 LEARNING, CANDIDATES, ABLATION = "learning", "candidates", "ablation"
-SELECTED, PAIRED, SPEED = "selected", "paired", "speed"
+SELECTED, PAIRED, SPEED, PROFILE = "selected", "paired", "speed", "profile"
 """Experiments of notebook 07: accuracy against batch size, settings compared on validation data, pooling x dropout, the
-chosen settings, distributed beside sequential training, and steps that are timed."""
+chosen settings, distributed beside sequential training, steps that are timed, and steps under a profiler."""
 
 MARGIN = 2.0
 """Percentage points: two accuracies that differ by no more count as alike, and so does a published number."""

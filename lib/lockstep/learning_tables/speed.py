@@ -17,7 +17,7 @@ from lockstep.analysis import (
     select,
 )
 from lockstep.learning_tables.accuracy import extras
-from lockstep.learning_tables.cells import SPEED, named, same_but, way
+from lockstep.learning_tables.cells import PROFILE, SPEED, named, same_but, way
 from lockstep.summaries import PHASES, cells, median_of, outcome, ratio_columns
 
 EPOCHS = 10
@@ -97,6 +97,33 @@ def framework_table(records: pd.DataFrame) -> pd.DataFrame:
         row |= {"difference": ratio is not None and is_difference(ratio, noise_of(records, other, "step_seconds"))}
         table.append(row | {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason})
     return pd.DataFrame(table)
+
+
+def operator_table(records: pd.DataFrame, operators: pd.DataFrame | None) -> pd.DataFrame:
+    """Where a forward and backward pass goes in each framework, by kind of operator: medians over rounds.
+
+    Columns: use_case, data_source, network, framework, global_batch_size, operators, seconds, share (of the operators'
+    own time), calls, flops, rounds, status, reason. A cell that was not profiled is one row without an operator.
+    """
+    table = []
+    for cell, rows in cells(records, PROFILE):
+        status, reason = outcome(rows)
+        row: dict[str, Any] = {name: cell[name] for name in (*_PROFILED, "data_source")}
+        own = pd.DataFrame() if operators is None else operators
+        for name in _PROFILED if len(own) else ():
+            own = own[own[name] == cell[name]]
+        if own.empty:
+            lacking = {"operators": "", "seconds": float("nan"), "share": float("nan"), "rounds": 0}
+            table.append(row | lacking | {"status": status, "reason": reason})
+            continue
+        for kind, found in own.groupby("operators", sort=False):
+            medians = {name: float(found[name].median()) for name in ("seconds", "share", "calls", "flops")}
+            kept = {"operators": kind, **medians, "rounds": len(found)}
+            table.append(row | kept | {"status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+_PROFILED = ("use_case", "network", "framework", "global_batch_size")
 
 
 def price_table(records: pd.DataFrame) -> pd.DataFrame:

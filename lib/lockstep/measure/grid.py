@@ -44,6 +44,7 @@ _CELL_OF_TABLES = ("experiment", "use_case", "strategy", "round", "workers", "de
 _ALSO_OF_STEPS = ("launcher", "hosts", "variant")
 _OF_PIPELINES = ("stages", "actions", "layers")
 _ALSO_OF_SPARK = ("images", "global_batch_size", "exchange_every", "executor_data", "variant")
+_ALSO_OF_OPERATORS = ("global_batch_size", "network", "framework")
 _OF_LEARNING = ("epochs", "confusion")
 _ALSO_OF_LEARNING: tuple[str, ...] = ("images", "launcher", "framework", "global_batch_size", "exchange_every")
 _ALSO_OF_LEARNING += ("memory_format", "stages", "micro_batches", *OF_LEARNING, "seed", "variant", "selected")
@@ -177,7 +178,7 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
 
 def _why_not(job: Job) -> str | None:
     """Why this cell can't be measured here; None if it can."""
-    if job.framework != "torch" and job.experiment in EXPERIMENTS:
+    if job.framework != "torch" and job.experiment in EXPERIMENTS and job.experiment != "profile":
         return f"experiment {job.experiment!r} measures torch alone, not {job.framework}"
     return missing(job)
 
@@ -190,6 +191,8 @@ def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) 
         for place, column in enumerate(_ALSO_OF_LEARNING):
             told = f"job_{column}" if column in found[name] else column  # an epoch has a learning rate of its own
             found[name].insert(place, told, getattr(job, column))
+    for name in _ALSO_OF_OPERATORS if "operators" in found else ():
+        found["operators"].insert(0, name, getattr(job, name))
     for name in set(found).intersection(_OF_PIPELINES):
         for place, column in enumerate(_ALSO_OF_PIPELINES):
             found[name].insert(place, column, getattr(job, column))

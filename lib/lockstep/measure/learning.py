@@ -6,6 +6,7 @@
     ablation     pooling x dropout
     paired       one setting and seed by one worker and by several
     speed        steps of all ways and both frameworks, from memory
+    profile      a step of each framework, operator by operator
 
 Where workers share a step, its global batch stays as it is: the parameters that come out are those of one worker.
 """
@@ -181,6 +182,20 @@ def price_cells(use_case: str, batch_size: int, *, dropout: float, weight_decay:
         trained("sequential", "speed", workers=1, **shared | {name: value})
         for name, value in (("dropout", dropout), ("weight_decay", weight_decay))
         if value
+    ]
+
+
+def profile_cells(
+    use_case: str, networks: Iterable[str], batch_size: int, frameworks: Iterable[str], *, warmup_steps: int = 2
+) -> list[Job]:
+    """One step of sequential training under the profiler of each framework."""
+    clock = {"steps": 1, "warmup_steps": warmup_steps, "input": "memory"}
+    shared: dict[str, Any] = {"use_case": use_case, "global_batch_size": batch_size, "workers": 1, **clock}
+    frameworks = list(frameworks)
+    return [
+        trained("sequential", "profile", network=network, framework=framework, **shared)
+        for network in networks
+        for framework in frameworks
     ]
 
 

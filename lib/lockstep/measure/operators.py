@@ -1,6 +1,6 @@
-"""Where a step's time goes, by kind of operator: seconds measured by torch's profiler, FLOP and bytes counted.
+"""Where a step's time goes, by kind of operator: seconds measured by a profiler, FLOP and bytes counted.
 
-    forward + backward of one batch        on the machine: seconds of each kind (profiler)
+    forward + backward of one batch        on the machine: seconds of each kind (torch's or TensorFlow's profiler)
     the same on torch's `meta` device      nothing is computed: FLOP and bytes of each kind (dispatch mode)
 
 FLOP / seconds against the measured matrix peak, and bytes / seconds against the measured copy bandwidth, say which
@@ -9,11 +9,12 @@ kind is bound by what: a roofline (Williams, Waterman, Patterson 2009).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
@@ -21,10 +22,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from lockstep.data.loader import Loader
+from lockstep.data.loader import Batch, Loader
 from lockstep.groups import Group
 from lockstep.job import Job
-from lockstep.loop import Site, Trace, torch_replica
+from lockstep.loop import Site, Trace, replica_for
+from lockstep.replica import Replica, TorchReplica
 from lockstep.replica.bfloat16 import LOWERED
 from lockstep.sync import SYNCS, Plan
 from lockstep.usecases import UseCase, use_case
@@ -37,8 +39,26 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("copies and casts", ("copy_", "_to_copy", "clone", "contiguous", "to_dense", "to_mkldnn", "cat")),
 )
 OTHER = "other"
+_Event = tuple[str, float, int]  # kind, seconds, calls
 UNCOUNTED = ("copies and casts", OTHER)
 """Kinds whose bytes can't be told in advance: what is copied depends on the layouts that a machine's kernels want."""
+
+
+_OF_TENSORFLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("convolution", ("Conv",)),
+    ("matrix product", ("MatMul",)),
+    ("pooling", ("MaxPool", "AvgPool")),
+    ("ReLU", ("Relu",)),
+    ("copies and casts", ("Transpose", "Concat", "Split", "Cast", "Copy", "Pack", "Slice", "Reshape", "Identity")),
+)
+
+
+def kind_of_tensorflow(operator: str) -> str:
+    """The kind of an operator of TensorFlow such as `_MklNativeConv2DBackpropInput`: one of KINDS, else OTHER.
+
+    A bias that is added within a convolution belongs to it, as it does in torch.
+    """
+    return next((kind for kind, parts in _OF_TENSORFLOW if any(part in operator for part in parts)), OTHER)
 
 
 def kind_of(operator: str) -> str:
@@ -113,17 +133,18 @@ def flops_per_image(case: UseCase, shape: Iterable[int]) -> float:
 
 
 def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
-    """`job.warmup_steps` plain steps, then one whose forward and backward pass run under the profiler.
+    """`job.warmup_steps` plain steps, then one whose forward and backward pass run under the framework's profiler.
 
     One worker. The trace's table `operators` has a row per kind: seconds, share (of the operators' own time),
-    calls, flops, bytes. The profiler costs some microseconds for each operator.
+    calls, flops, bytes (NaN of TensorFlow, which fuses operators). The profiler costs some microseconds for each
+    operator.
     """
     assert site is not None
     case = (site.use_case or use_case(job.use_case)).for_job(job)
     data = case.open("train", site.data_root, job.images, site.skipped)
     case = case.fitting(data)
     plan = Plan(len(data), job.global_batch_size, job.warmup_steps + 1, job.seed)
-    replica = torch_replica(case, job, group)
+    replica = replica_for(case, job, group)
     sync = SYNCS[job.sync](plan, case.optimiser_of(job.optimiser))
     sync.attach(replica, group)
     with Loader(data, job.seed, threads=job.cores_per_worker) as loader:
@@ -135,24 +156,38 @@ def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
                 replica.backward(batch, share.weights)
                 sync.step()
                 continue
-            with profile(activities=[ProfilerActivity.CPU]) as profiled:
-                replica.backward(batch, share.weights)
+            events = _profiled(replica, batch, share.weights)
     sync.close()
     counted = count(case.model, data.shape, len(batch), job.precision)
-    table = _by_kind(profiled.key_averages(), counted)
+    table = _by_kind(events, counted, moved=job.framework == "torch")
     convolutions = table[0]["flops"] / table[0]["seconds"] if table[0]["seconds"] else float("nan")
     scores = {"flops_per_image": flops_per_image(case, data.shape), "flops_per_second": convolutions}
     return Trace(group.rank, scores=scores, tables={"operators": table})
 
 
-def _by_kind(events: Iterable[Any], counted: Count) -> list[dict[str, Any]]:
-    seconds: Counter[str] = Counter()
-    calls: Counter[str] = Counter()
-    for event in events:
+def _profiled(replica: Replica, batch: Batch, weights: np.ndarray) -> list[_Event]:
+    """What a pass of the replica ran, by kind."""
+    if not isinstance(replica, TorchReplica):
+        from lockstep.replica.tensorflow.replica import TensorFlowReplica  # TensorFlow may be missing
+
+        assert isinstance(replica, TensorFlowReplica), type(replica)
+        return [(kind_of_tensorflow(name), seconds, 1) for name, seconds in replica.profiled(batch, weights)]
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        replica.backward(batch, weights)
+    return [
         # An operator's own time: what it spends inside others that it calls is theirs.
-        if event.key.startswith(("aten::", "mkldnn::", "autograd::", "torch::")):
-            seconds[kind_of(event.key)] += event.self_cpu_time_total / 1e6
-            calls[kind_of(event.key)] += event.count
+        (kind_of(event.key), event.self_cpu_time_total / 1e6, event.count)
+        for event in profiled.key_averages()
+        if event.key.startswith(("aten::", "mkldnn::", "autograd::", "torch::"))
+    ]
+
+
+def _by_kind(events: Iterable[_Event], counted: Count, *, moved: bool) -> list[dict[str, Any]]:
+    seconds: defaultdict[str, float] = defaultdict(float)
+    calls: Counter[str] = Counter()
+    for kind, own, times in events:
+        seconds[kind] += own
+        calls[kind] += times
     whole = sum(seconds.values())
     return [
         {
@@ -161,7 +196,7 @@ def _by_kind(events: Iterable[Any], counted: Count) -> list[dict[str, Any]]:
             "share": seconds[kind] / whole,
             "calls": calls[kind],
             "flops": counted.flops[kind],
-            "bytes": float("nan") if kind in UNCOUNTED else counted.moved[kind],
+            "bytes": float(counted.moved[kind]) if moved and kind not in UNCOUNTED else float("nan"),
         }
         for kind in (*(name for name, _ in KINDS), OTHER)
     ]

@@ -8,8 +8,9 @@ The flat vectors are those of a `TorchReplica` of the same network, so syncs, ch
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from lockstep.network import Network
 from lockstep.options import JobError
 from lockstep.replica.base import Ready, Replica, flat_views
 from lockstep.replica.tensorflow.graph import graph
+from lockstep.replica.tensorflow.profiling import operator_seconds
 from lockstep.replica.tensorflow.runtime import one_by_one, start
 from lockstep.replica.torch import TorchReplica
 
@@ -56,6 +58,7 @@ class TensorFlowReplica(Replica):
         self._own: Tensor | None = None  # what TensorFlow made, as long as no sync provides any
         self._fresh = True
         self.forward_seconds = self.backward_seconds = float("nan")  # one graph does both
+        self._executor: Callable[[Any], contextlib.AbstractContextManager[None]] = one_by_one
 
     @property
     def gradients(self) -> Tensor:
@@ -127,8 +130,21 @@ class TensorFlowReplica(Replica):
         return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
 
     def _run(self, function: Any, given: Iterable[Any]) -> Any:
-        with one_by_one(self._tf):
+        with self._executor(self._tf):
             return function(*map(self._given, given))
+
+    def profiled(self, batch: Batch, weights: np.ndarray) -> list[tuple[str, float]]:
+        """(type, seconds) of every operator of a forward and backward pass, which adds to the gradients.
+
+        It runs once before, for the executor that tells of operators starts then. With more than one thread between
+        operators, they overlap and their seconds are more than the pass took.
+        """
+        self._executor = contextlib.nullcontext
+        try:
+            self.backward(batch, weights)
+            return operator_seconds(self._tf, lambda: self.backward(batch, weights))
+        finally:
+            self._executor = one_by_one
 
     def _given(self, value: Tensor | np.ndarray) -> Any:
         """As a TensorFlow tensor, on the same memory if it can be."""
