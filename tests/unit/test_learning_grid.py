@@ -44,7 +44,7 @@ def test_batch_sizes_are_trained_at_equal_epochs_and_at_equal_updates() -> None:
     assert {job.scored_on for job in jobs} == {"test"} and {job.network for job in jobs} == {"cnn"}
 
 
-def test_the_selected_setting_is_trained_again_on_all_images_and_flagged() -> None:
+def test_finalists_are_trained_again_on_all_images_and_flagged() -> None:
     jobs = candidate_cells(CASE, "cnn", SETTINGS, "plain", way="processes", epochs=10)
     assert [(job.experiment, job.scored_on, job.selected, job.epochs) for job in jobs] == [
         ("candidates", "validation", False, 10), ("selected", "test", True, 10),
@@ -53,7 +53,9 @@ def test_the_selected_setting_is_trained_again_on_all_images_and_flagged() -> No
     ]  # fmt: skip
     stopped = candidate_cells(CASE, "cnn", SETTINGS, "stop", way="processes", epochs=10)[-1]
     assert (stopped.experiment, stopped.scored_on, stopped.early_stopping_epochs) == ("selected", "validation", 3)
-    with pytest.raises(JobError, match="selected='best' is no candidate of cnn; there are: plain, norm, stop"):
+    both = candidate_cells(CASE, "cnn", SETTINGS, ["plain", "stop"], way="processes", epochs=10)
+    assert [job.early_stopping_epochs for job in both if job.selected] == [0, 3]
+    with pytest.raises(JobError, match="finalist 'best' is no candidate of cnn; there are: plain, norm, stop"):
         candidate_cells(CASE, "cnn", SETTINGS, "best", way="processes", epochs=10)
 
 
@@ -84,7 +86,7 @@ def test_timed_cells_have_a_pair_and_as_many_images_whatever_the_batch() -> None
     pairs = [(job.framework, job.global_batch_size) for job in jobs if job.variant == "b"]
     assert pairs == [("torch", 32), ("tensorflow", 32), ("torch", 128), ("tensorflow", 128)]
     assert {job.steps * job.global_batch_size for job in jobs} == {512} and {job.input for job in jobs} == {"memory"}
-    assert min(job.warmup_steps for job in jobs) == 2
+    assert min(job.warmup_steps for job in jobs) == 4, "the third step still waited for fresh pages"
     launchers = {job.strategy: job.launcher for job in jobs}
     assert launchers == {"sequential": "threads", "processes": "processes"} | dict.fromkeys(names[1:], "engines")
     every = {job.exchange_every for job in jobs if job.strategy == "algorithm_1"}

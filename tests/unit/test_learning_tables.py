@@ -29,7 +29,7 @@ from fake_learning import (
 )
 
 from lockstep import learning_tables as learning
-from lockstep.analysis import AnalysisError
+from lockstep.analysis import AnalysisError, select
 from lockstep.measure.learning import trained
 from lockstep.scores import DIVERGED
 
@@ -116,22 +116,45 @@ def test_a_mean_of_equal_values_lies_within_its_interval() -> None:
             assert found.low <= found.median <= found.high
 
 
-def test_validation_data_choose_and_the_flag_is_checked(frame: pd.DataFrame) -> None:
+def test_validation_data_choose_and_finalists_are_checked(frame: pd.DataFrame) -> None:
     table = learning.choice_table(frame).set_index("network")
     assert set(table.index) == {"cnn", "convlstm"} and set(table["consistent"]) == {"yes"}
     row = table.loc["cnn"]
-    assert row["chosen"] == row["flagged"] == "batch 32, 10 epochs, dropout 0.3"
+    assert row["chosen"] == row["finalists"] == "batch 32, 10 epochs, dropout 0.3"
     assert row["validation"] == pytest.approx(100 * VALIDATION["dropout"]) and row["candidates"] == len(CANDIDATES)
     assert row["accuracy"] == pytest.approx(84 + 100 * DROPOUT * 0.6) and row["seeds"] == 5
     other = scaled(frame, "validation_accuracy", 1.1, network="cnn", class_weights="balanced")
-    assert learning.choice_table(other).set_index("network")["consistent"].to_dict() == {"cnn": "no", "convlstm": "yes"}
+    table = learning.choice_table(other).set_index("network")
+    assert table["consistent"].to_dict() == {"cnn": "no", "convlstm": "yes"} and pd.isna(table.loc["cnn", "accuracy"])
+
+
+def test_of_several_finalists_the_one_that_validation_chose_is_quoted(frame: pd.DataFrame) -> None:
+    """It does not matter that another one does better on the test split."""
+    extra = select(frame, {"experiment": "selected", "network": "cnn"})
+    extra = extra.assign(dropout=0.0, test_accuracy=extra["test_accuracy"] + 0.05)
+    both = pd.concat([extra, frame], ignore_index=True)
+    row = learning.choice_table(both).set_index("network").loc["cnn"]
+    assert row["finalists"] == "batch 32, 10 epochs | batch 32, 10 epochs, dropout 0.3" and row["consistent"] == "yes"
+    assert row["accuracy"] == pytest.approx(84 + 100 * DROPOUT * 0.6)
+    told = rows(learning.beside_plain(both), use_case="Pneumonia", network="cnn").groupby("setting")["what"].agg(sorted)
+    assert told.to_dict() == {
+        "batch 32, 10 epochs": ["finalist", "plain"], "batch 32, 10 epochs, dropout 0.3": ["chosen"]
+    }  # fmt: skip
+    kept = learning.quoted(both, both)
+    assert kept.reset_index(drop=True).equals(frame.reset_index(drop=True))
+    counted = pd.concat([confusion().assign(dropout=0.0), confusion()], ignore_index=True)
+    left = rows(learning.quoted(both, counted), experiment="selected", network="cnn")
+    assert len(left) and set(left["dropout"]) == {0.3}
+    other = scaled(both, "validation_accuracy", 1.1, network="cnn", class_weights="balanced")
+    assert learning.quoted(other, other).equals(other), "no finalist is validation's choice: all are shown"
+    assert learning.quoted(both, None).empty
 
 
 def test_a_choice_without_its_half_says_which_is_missing(frame: pd.DataFrame) -> None:
     table = learning.choice_table(without(frame, experiment="candidates"))
-    assert set(table["consistent"]) == {"no candidate was measured"} and table["accuracy"].notna().all()
+    assert set(table["consistent"]) == {"no candidate was measured"} and table["accuracy"].isna().all()
     table = learning.choice_table(without(frame, experiment="selected"))
-    assert set(table["consistent"]) == {"no setting is flagged"} and table["accuracy"].isna().all()
+    assert set(table["consistent"]) == {"there is no finalist"} and table["accuracy"].isna().all()
     assert learning.choice_table(frame.iloc[:0]).empty
 
 
@@ -315,11 +338,11 @@ def test_the_plain_settings_stand_beside_the_quoted_ones(frame: pd.DataFrame) ->
     table = learning.beside_plain(frame)
     for network in ("cnn", "convlstm"):
         plain = one(table, use_case="Pneumonia", network=network, what="plain")
-        quoted = one(table, use_case="Pneumonia", network=network, what="selected")
+        quoted = one(table, use_case="Pneumonia", network=network, what="chosen")
         assert plain["setting"] == "batch 32, 10 epochs" and plain["accuracy"] == pytest.approx(100 * ACCURACY[network])
         assert quoted["points"] == pytest.approx(60 * DROPOUT) and pd.isna(plain["points"])
     alone = learning.beside_plain(without(frame, experiment="learning"))
-    assert set(alone["what"]) == {"selected"} and alone["points"].isna().all()
+    assert set(alone["what"]) == {"chosen"} and alone["points"].isna().all()
     assert learning.beside_plain(frame.iloc[:0]).empty
 
 

@@ -47,10 +47,7 @@ def test_every_bar_reads_its_own_cells(frame: pd.DataFrame) -> None:
 def test_a_setting_that_validation_did_not_choose_reaches_nothing(frame: pd.DataFrame) -> None:
     other = scaled(frame, "validation_accuracy", 1.1, network="convlstm", class_weights="balanced")
     row = bars(other)[LSTM]
-    assert (
-        pd.isna(row["ratio"])
-        and row["reason"] == "the setting that is flagged is not the one that validation data chose"
-    )
+    assert pd.isna(row["ratio"]) and row["reason"] == "the setting that validation data chose is no finalist"
     assert bars(other)[CNN]["ratio"] > 0
     assert bars(without(frame, experiment="candidates"))[CNN]["reason"] == "no candidate was measured"
 

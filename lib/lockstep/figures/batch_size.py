@@ -43,8 +43,9 @@ def _paired(records: pd.DataFrame, _: Tables) -> Figure:
     return paired_points(learning_tables.paired_table(records), "Does distributing cost accuracy?")
 
 
-def _confusion(_: pd.DataFrame, tables: Tables) -> Figure:
-    matrix = learning_tables.matrix_table(tables.get("confusion"), learning_tables.SELECTED)
+def _confusion(records: pd.DataFrame, tables: Tables) -> Figure:
+    counted = learning_tables.quoted(records, tables.get("confusion"))
+    matrix = learning_tables.matrix_table(counted, learning_tables.SELECTED)
     return confusion_maps(matrix, "Test split: who was taken for whom (the chosen settings, mean over seeds)")
 
 

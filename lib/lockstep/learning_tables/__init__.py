@@ -13,6 +13,7 @@ from lockstep.learning_tables.accuracy import (
     gain_table,
     paired_table,
     per_seed,
+    quoted,
     setting_text,
 )
 from lockstep.learning_tables.cells import (
@@ -58,6 +59,7 @@ __all__ = [
     "paired_table",
     "per_seed",
     "price_table",
+    "quoted",
     "setting_text",
     "speed_table",
     "way",

@@ -194,44 +194,68 @@ def gain_table(records: pd.DataFrame, experiment: str = ABLATION, **base: Any) -
 
 
 def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Per use case and network the candidate with the highest mean validation accuracy, and the setting that is flagged
-    `selected` in SELECTED: are they the same?
+    """Per use case and network the candidate with the highest mean validation accuracy, and what it comes to on the
+    test split when it is trained on all training images.
 
-    `consistent`: yes, no, or why that can't be said. `accuracy`: of the flagged setting on the test split, mean over
-    seeds (%); `best_on_test`: the highest mean of a candidate there, which is no estimate, for the test split chose it.
+    `finalists`: settings that were trained so, in SELECTED. `consistent`: is validation's choice among them: yes, no,
+    or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist;
+    `best_on_test`: the highest mean of a candidate there, which is no estimate, for the test split chose it.
     """
-    candidates, flagged = accuracy_table(records, CANDIDATES), accuracy_table(records, SELECTED, confusion)
-    if len(flagged):
-        flagged = flagged[flagged["selected"]]
+    candidates, finals = accuracy_table(records, CANDIDATES), accuracy_table(records, SELECTED, confusion)
+    if len(finals):
+        finals = finals[finals["selected"]]
     known = candidates[candidates["validation"].notna()] if len(candidates) else candidates
-    keys = dict.fromkeys((row["use_case"], row["network"]) for part in (known, flagged) for _, row in part.iterrows())
+    keys = dict.fromkeys((row["use_case"], row["network"]) for part in (known, finals) for _, row in part.iterrows())
     table = []
     for use_case, network in keys:
-        own, flag = (_of(part, use_case, network) for part in (known, flagged))
+        own, final = (_of(part, use_case, network) for part in (known, finals))
         chosen = own.loc[own["validation"].idxmax()] if len(own) else None
-        row: dict[str, Any] = {"use_case": use_case, "network": network, "candidates": len(own)}
-        row |= {"chosen": "" if chosen is None else setting_text(chosen)}
+        text = "" if chosen is None else setting_text(chosen)
+        row: dict[str, Any] = {"use_case": use_case, "network": network, "candidates": len(own), "chosen": text}
         row |= {"validation": float("nan") if chosen is None else chosen["validation"]}
         row |= {"best_on_test": float(own["accuracy"].max()) if len(own) else float("nan")}
-        row |= {"flagged": " | ".join(setting_text(each) for _, each in flag.iterrows())}
-        row |= {"consistent": _consistent(chosen, flag)}
-        first = flag.iloc[0] if len(flag) else None
+        row |= {"finalists": " | ".join(setting_text(each) for _, each in final.iterrows())}
+        row |= {"consistent": _consistent(chosen, final)}
+        quoted = [each for _, each in final.iterrows() if setting_text(each) == text]
         for name in ("accuracy", "accuracy_low", "accuracy_high", "balanced", "auc", "run_low", "run_high", "seeds"):
-            row[name] = float("nan") if first is None else first[name]
+            row[name] = quoted[0][name] if quoted else float("nan")
         table.append(row)
     return pd.DataFrame(table)
 
 
+def quoted(records: pd.DataFrame, frame: pd.DataFrame | None) -> pd.DataFrame:
+    """`frame` (records, or the table `confusion`) without finalists that validation data did not choose, by `records`.
+
+    Where it chose none of them, or where there is nothing to choose by, all stay.
+    """
+    if frame is None or frame.empty:
+        return pd.DataFrame() if frame is None else frame
+    table = choice_table(records)
+    table = table[table["consistent"] == "yes"] if len(table) else table
+    chosen = {(row["use_case"], row["network"]): row["chosen"] for _, row in table.iterrows()}
+    finals = frame[frame["experiment"] == SELECTED]
+    others = [
+        place
+        for place, row in finals.iterrows()
+        if setting_text(row) != chosen.get((row["use_case"], row["network"]), setting_text(row))
+    ]
+    return frame.drop(index=others)
+
+
 def beside_plain(records: pd.DataFrame) -> pd.DataFrame:
-    """The paper's plain settings beside the ones flagged `selected`, per use case and network: mean test accuracy over
-    seeds (%) with its interval, and `points`: over the plain one, paired by seed.
+    """The paper's plain settings beside all finalists, per use case and network: mean test accuracy over seeds (%) with
+    its interval, and `points`: over the plain one, paired by seed. `what`: plain, chosen (by validation) or finalist.
 
     Plain: of LEARNING the cells with nothing but Table 2's batch and epochs, by several workers or by one.
     """
-    learnt, flagged = (accuracy_table(records, name) for name in (LEARNING, SELECTED))
+    learnt, finals = (accuracy_table(records, name) for name in (LEARNING, SELECTED))
+    choice = choice_table(records)
+    chosen = set(zip(choice["use_case"], choice["network"], choice["chosen"], strict=True)) if len(choice) else set()
     table = []
-    for what, found in (("plain", _plain(learnt)), ("selected", flagged)):
+    for final, found in ((False, _plain(learnt)), (True, finals)):
         for _, row in found.iterrows():
+            best = (row["use_case"], row["network"], setting_text(row)) in chosen
+            what = ("chosen" if best else "finalist") if final else "plain"
             kept = (
                 "use_case",
                 "data_source",
@@ -244,7 +268,7 @@ def beside_plain(records: pd.DataFrame) -> pd.DataFrame:
             )
             told = {"what": what, "setting": setting_text(row)} | {name: row[name] for name in kept}
             told |= {"seeds": row["seeds"], "status": row["status"], "reason": row["reason"]}
-            table.append(told | named(_over_plain(records, row) if what == "selected" else None, "points"))
+            table.append(told | named(_over_plain(records, row) if final else None, "points"))
     order = ["use_case", "network"]
     return pd.DataFrame(table).sort_values(order, kind="stable").reset_index(drop=True) if table else pd.DataFrame()
 
@@ -259,7 +283,7 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _over_plain(records: pd.DataFrame, row: pd.Series) -> Ratio | None:
-    """The gain of a flagged setting; None where no seed has both."""
+    """The gain of a finalist; None where no seed has both."""
     base = _plain(accuracy_table(records, LEARNING))
     base = base[(base["use_case"] == row["use_case"]) & (base["network"] == row["network"])] if len(base) else base
     if base.empty:
@@ -276,10 +300,9 @@ def _of(table: pd.DataFrame, use_case: str, network: str) -> pd.DataFrame:
     return table[(table["use_case"] == use_case) & (table["network"] == network)] if len(table) else table
 
 
-def _consistent(chosen: pd.Series | None, flagged: pd.DataFrame) -> str:
+def _consistent(chosen: pd.Series | None, finals: pd.DataFrame) -> str:
     if chosen is None:
         return "no candidate was measured"
-    if flagged.empty:
-        return "no setting is flagged"
-    same = [setting_text(row) == setting_text(chosen) for _, row in flagged.iterrows()]
-    return "yes" if all(same) else "no"
+    if finals.empty:
+        return "there is no finalist"
+    return "yes" if any(setting_text(row) == setting_text(chosen) for _, row in finals.iterrows()) else "no"

@@ -2,7 +2,7 @@
 
     learning     ways to train x batch sizes, at equal epochs; the linear rule; equal updates; TensorFlow
     candidates   settings, scored on held-out training images and on the test split
-    selected     one of them per network, trained anew on all training images if it needs no held-out ones
+    selected     finalists among them, trained anew on all training images if they need no held-out ones
     ablation     pooling x dropout
     paired       one setting and seed by one worker and by several
     speed        steps of all ways and both frameworks, from memory
@@ -21,6 +21,8 @@ from lockstep.strategies import STRATEGIES, SYNC_LAUNCHER
 
 PLAIN_BATCH = 32
 """Table 2's; the linear rule counts from it."""
+WARMUP_STEPS = 4
+"""Of a timed cell: in the first three a worker's heap still grows, and its page faults take a fifth of a large step."""
 Setting = Mapping[str, Any]
 _OWN = ("processes", "processes_allreduce", "ddp")
 """Rows that are about processes which nobody but this library starts."""
@@ -75,23 +77,25 @@ def learning_cells(
 
 
 def candidate_cells(
-    use_case: str, network: str, settings: Mapping[str, Setting], selected: str, *, way: str, epochs: int
+    use_case: str, network: str, settings: Mapping[str, Setting], finalists: Sequence[str], *, way: str, epochs: int
 ) -> list[Job]:
-    """Every setting on held-out training images, and the one named `selected` again, marked so: on all training images,
-    unless it stops early and needs the held-out ones, too.
+    """Every setting on held-out training images, and the `finalists` again, marked `selected`: on all training images,
+    unless they stop early and need the held-out ones, too. Which finalist is quoted, validation accuracy says once it
+    is measured.
 
     Settings with batch normalisation are trained by one worker: several would train other parameters. Raises JobError
     for a name that is not among them.
     """
-    if settings and selected not in settings:
-        raise JobError(f"selected={selected!r} is no candidate of {network}; there are: {', '.join(settings)}")
+    names = [finalists] if isinstance(finalists, str) else list(finalists)
+    if unknown := [name for name in names if settings and name not in settings]:
+        raise JobError(f"finalist {unknown[0]!r} is no candidate of {network}; there are: {', '.join(settings)}")
     shared: dict[str, Any] = {"use_case": use_case, "network": network}
     jobs = []
     for name, setting in settings.items():
         whole = shared | _whole(setting, epochs)
         by = "sequential" if setting.get("batch_norm") else way
         jobs.append(trained(by, "candidates", scored_on="validation", **whole))
-        if name == selected:
+        if name in names:
             on = "validation" if whole.get("early_stopping_epochs") else "test"
             jobs.append(trained(by, "selected", scored_on=on, selected=True, **whole))
     return jobs
@@ -129,7 +133,7 @@ def speed_cells(
     strategies: Iterable[str],
     *,
     images: int = 512,
-    warmup_steps: int = 2,
+    warmup_steps: int = WARMUP_STEPS,
     tensorflow: Iterable[str] = (),
     paired: bool = True,
 ) -> list[Job]:
@@ -176,7 +180,7 @@ def _engines(strategy: str) -> dict[str, Any]:
 
 def price_cells(use_case: str, batch_size: int, *, dropout: float, weight_decay: float, images: int = 512) -> list[Job]:
     """What regularisation costs: sequential steps of the CNN with dropout, and with L2."""
-    clock = {"steps": max(2, images // batch_size), "warmup_steps": 2, "input": "memory"}
+    clock = {"steps": max(2, images // batch_size), "warmup_steps": WARMUP_STEPS, "input": "memory"}
     shared: dict[str, Any] = {"use_case": use_case, "network": "cnn", "global_batch_size": batch_size, **clock}
     return [
         trained("sequential", "speed", workers=1, **shared | {name: value})
@@ -186,7 +190,12 @@ def price_cells(use_case: str, batch_size: int, *, dropout: float, weight_decay:
 
 
 def profile_cells(
-    use_case: str, networks: Iterable[str], batch_size: int, frameworks: Iterable[str], *, warmup_steps: int = 2
+    use_case: str,
+    networks: Iterable[str],
+    batch_size: int,
+    frameworks: Iterable[str],
+    *,
+    warmup_steps: int = WARMUP_STEPS,
 ) -> list[Job]:
     """One step of sequential training under the profiler of each framework."""
     clock = {"steps": 1, "warmup_steps": warmup_steps, "input": "memory"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from lockstep.analysis import Ratio
-from lockstep.learning_tables.accuracy import choice_table, paired_table
+from lockstep.learning_tables.accuracy import choice_table, paired_table, quoted
 from lockstep.learning_tables.cells import MARGIN, SPEED, diverged
 from lockstep.learning_tables.speed import framework_table, speed_table
 from lockstep.targets.rules import AT_MOST, MISSING, Reading, Target, lacking
@@ -31,7 +31,7 @@ def _chosen(network: str) -> Callable[[pd.DataFrame], Reading]:
     """Mean test accuracy (%) of the setting that validation data chose, of real images."""
 
     def read(records: pd.DataFrame) -> Reading:
-        rows = _rows(records, "selected", network=network)
+        rows = _rows(quoted(records, records), "selected", network=network)
         ok = rows[(rows["status"] == "ok") & rows["test_accuracy"].notna()]
         if ok.empty:
             return lacking([rows], MISSING)
@@ -40,12 +40,12 @@ def _chosen(network: str) -> Callable[[pd.DataFrame], Reading]:
         table = choice_table(records)
         (row,) = [row for _, row in table.iterrows() if (row["use_case"], row["network"]) == (USE_CASE, network)]
         if row["consistent"] != "yes":
-            told = {"no": "the setting that is flagged is not the one that validation data chose"}
+            told = {"no": "the setting that validation data chose is no finalist"}
             return Reading(None, NOT_YET, told.get(row["consistent"], row["consistent"]))
         if lost := diverged(rows):
             return Reading(None, NOT_YET, f"{lost} of {len(rows)} seeds diverged: there is no mean over all of them")
         ratio = Ratio(row["accuracy"], row["accuracy_low"], row["accuracy_high"], int(row["seeds"]))
-        return Reading(ratio, reason=f"{row['flagged']}; one of {row['candidates']} candidates")
+        return Reading(ratio, reason=f"{row['chosen']}; one of {row['candidates']} candidates")
 
     return read
 
