@@ -103,6 +103,9 @@ STRATEGIES: dict[str, Strategy] = {
     "sparknet_tau": _sparknet(
         "SparkNet: parameters every tau steps", executor_data="files", opt_weight="mean", exchange_every=10
     ),
+    "algorithm_1_epochwise": _served(
+        "Algorithm 1: mean of weights once per epoch", servers=1, opt_weight="mean", exchange_every=0
+    ),
 }
 
 YARDSTICKS: dict[str, str] = {

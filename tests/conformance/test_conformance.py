@@ -68,6 +68,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "terngrad-1-server": SERVED | {"compression": "terngrad", "servers": 1},
     "best-weights-1-server": SERVED | {"opt_weight": "best", "servers": 1, "exchange_every": 4},
     "mean-weights-shards": SERVED | {"opt_weight": "mean", "shards": 2, "exchange_every": 4},
+    "mean-weights-1-server-epoch": SERVED | {"opt_weight": "mean", "servers": 1, "exchange_every": 0},
 }
 DEFAULTS = {fields["sync"]: name for name, fields in reversed(VARIANTS.items())}
 
@@ -209,6 +210,18 @@ def test_every_rank_is_measured_in_every_step(teams: Teams, launcher: str, varia
             parts = [times[f"{name}_seconds"] for name in ("input", "compute", "wait", "exchange", "update")]
             assert all(part >= 0 for part in parts)
             assert sum(parts) <= times["step_seconds"]
+
+
+def test_an_epoch_wise_server_of_weights_is_local_sgd_with_a_server(teams: Teams, tmp_path: Path) -> None:
+    """Algorithm 1 once per epoch: the mean that the server makes is the one that workers make among themselves."""
+    case = tiny.case()
+    served = teams.together(job("processes", "mean-weights-1-server-epoch", 2), case, tmp_path / "served")
+    among = teams.together(
+        job("processes", "local_sgd-epoch", 2, state_averaged=False), case, tmp_path / "among themselves"
+    )
+    every = teams.together(job("processes", "local_sgd", 2), case, tmp_path / "every step")
+    assert (served - among).abs().max() < TOLERANCE
+    assert (served - every).abs().max() > 10 * TOLERANCE, "else nothing would show how often they exchange"
 
 
 def test_every_strategy_of_the_table_is_covered() -> None:

@@ -37,9 +37,10 @@ _LINES: Mapping[str, tuple[Any, str]] = {
     "linear rule": (PALETTE[4], "v"),
     "equal updates": (PALETTE[3], "P"),
     "Algorithm 1, mean": (PALETTE[9], "<"),
+    "Algorithm 1, once per epoch": (PALETTE[6], "p"),
     "local SGD, once per epoch": (PALETTE[8], ">"),
 }
-_OTHER = (PALETTE[6], "*")
+_OTHER = (PALETTE[7], "*")
 _MARKERS = "osv^PX<>"
 _SHADES = (0, 1, 2, 3, 4, 9, 5, 8)
 """Of the palette, for strategies as they come: by their place in the table of strategies several would look alike."""

@@ -57,6 +57,7 @@ SHORT = {
     "sharded_server": "a shard on every worker",
     "algorithm_1": "Algorithm 1, mean",
     "algorithm_1_best": "Algorithm 1, lowest loss",
+    "algorithm_1_epochwise": "Algorithm 1, once per epoch",
     "topk": "top-k, 1 %",
     "terngrad": "TernGrad",
     "gossip": "gossip",

@@ -1,7 +1,7 @@
 """Parameters are averaged every k steps, or once per epoch.
 
 SparkNet (Moritz et al. 2015, named in Single-to-Multi, section 2) calls the number of local steps tau; with one
-exchange per epoch it is the epoch-wise synchronisation of ConvLSTM-D-Accel's Table 5.
+exchange per epoch it is the epoch-wise synchronisation of ConvLSTM-D-Accel's Table 5, without Algorithm 1's server.
 """
 
 from __future__ import annotations
