@@ -19,7 +19,7 @@ SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02'), PROFILE=smoke|quick|full, DATA_DIR=folder of real images
+reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02'), PROFILE=smoke|quick|long|full, DATA_DIR=folder of real images
 	$(BIN)/lockstep run $(NOTEBOOK) --profile $(PROFILE) $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
 
 test: lint ## Lint, then all tests; after the install about an hour on two cores

@@ -24,7 +24,7 @@ app.add_typer(data_app, name="data", no_args_is_help=True)
 Notebooks = Annotated[
     list[str], typer.Argument(help="Notebooks by number or name: 00 01 02. 00 measures nothing and runs last.")
 ]
-Profile = Annotated[str | None, typer.Option(help="smoke | quick | full; values over the defaults.")]
+Profile = Annotated[str | None, typer.Option(help="smoke | quick | long | full; values over the defaults.")]
 Values = Annotated[
     list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="One value, as YAML; repeatable.")
 ]

@@ -89,7 +89,7 @@ class Job:
     seed: int = 0
     round: int = 0
     variant: str = "a"  # a | b: the two halves of an A/A pair
-    selected: bool = False  # a finalist: if validation data choose its setting, it is the row that is quoted
+    selected: bool = False  # a finalist: quoted if validation data choose its setting
 
     def __post_init__(self) -> None:
         check(self)

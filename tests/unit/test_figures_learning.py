@@ -118,11 +118,13 @@ def test_training_time_has_a_line_for_each_way_and_framework(frame: pd.DataFrame
     drawn = sorted(float(y) for line in lines for y in line.get_ydata())
     assert drawn == pytest.approx(sorted(kept["training_seconds"]))
     assert "s of 10 epochs" in axis.get_ylabel() and "sequential, TensorFlow" in texts(figure)
-    both = pd.concat([table, table.assign(use_case="LeafDisease")])
+    other = table[table["network"] != "cnn"].assign(use_case="LeafDisease")
+    both = pd.concat([table, other])
     panels = figures.time_lines(both, "title").axes
     networks = table["network"].nunique()
     assert len(panels) == 2 * networks, "a row of panels per use case"
     assert len({round(panel.get_position().x0, 3) for panel in panels}) == networks
+    assert "CNN\nLeafDisease, not measured" in {panel.get_title(loc="left") for panel in panels}
 
 
 def test_the_setting_that_validation_chose_is_named(frame: pd.DataFrame) -> None:
@@ -149,6 +151,10 @@ def test_a_framework_that_is_not_there_has_a_note(frame: pd.DataFrame) -> None:
     assert texts(figure).count(f"skipped: {NO_TENSORFLOW}") == 12
 
 
+def not_run(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(status="skipped", reason=NO_TENSORFLOW)
+
+
 def test_operators_are_stacked_a_bar_per_framework(frame: pd.DataFrame) -> None:
     table = learning.operator_table(frame, operators())
     figure = figures.operator_stacks(table, "title")
@@ -157,10 +163,15 @@ def test_operators_are_stacked_a_bar_per_framework(frame: pd.DataFrame) -> None:
     wanted = [1.02e3 * seconds * times for seconds in OPERATORS.values() if seconds for times in (1, 2)]
     assert widths == pytest.approx(sorted(wanted))
     assert [tick.get_text() for tick in axis.get_yticklabels()] == [
-        "ConvLSTM (CNN → LSTM), torch", "ConvLSTM (CNN → LSTM), tensorflow",
+        "ConvLSTM (CNN → LSTM), torch, batch 128", "ConvLSTM (CNN → LSTM), tensorflow, batch 128",
     ]  # fmt: skip
     assert {"255 ms", "510 ms", "convolution"} <= set(texts(figure))
-    gone = table.assign(seconds=float("nan"), status="skipped", reason=NO_TENSORFLOW)
+    assert "a whole step, timed without a profiler" in texts(figure)
+    (marks,) = {line.get_marker() for line in axis.lines}
+    assert marks == "|" and len(axis.lines) == 2
+    both = pd.concat([table, table.assign(global_batch_size=32)])
+    assert len(figures.operator_stacks(both, "title").axes[0].get_yticks()) == 4
+    gone = learning.operator_table(not_run(frame), None)
     assert any(NO_TENSORFLOW in text for text in texts(figures.operator_stacks(gone, "title")))
 
 

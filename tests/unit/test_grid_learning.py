@@ -53,6 +53,10 @@ def refused(jobs: list[Job], photos: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"use_case": "SimpleBig", "network": "cnn"}, "network='cnn' with use_case='SimpleBig', whose network is gi"),
         ({"use_case": "Pneumonia", "network": "convlstm", "pooling": "none"}, "positions of unpooled features"),
         ({"use_case": "SimpleBig", "framework": "tensorflow"}, "framework='tensorflow' with use_case='SimpleBig'"),
+        (
+            {"use_case": "SimpleBig", "framework": "tensorflow", "experiment": "profile"},
+            "framework='tensorflow' with use_case='SimpleBig'",
+        ),
     ],
 )
 def test_a_choice_that_a_use_case_has_not_is_refused_before_images_are_looked_at(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lockstep.job import JobError
 from lockstep.measure.learning import (
     ablation_cells,
+    accuracy_cells,
     candidate_cells,
+    finalists_of,
     laid_out,
     learning_cells,
     paired_cells,
@@ -45,23 +49,51 @@ def test_batch_sizes_are_trained_at_equal_epochs_and_at_equal_updates() -> None:
 
 
 def test_finalists_are_trained_again_on_all_images_and_flagged() -> None:
-    jobs = candidate_cells(CASE, "cnn", SETTINGS, "plain", way="processes", epochs=10)
+    jobs = candidate_cells(CASE, "cnn", SETTINGS, ["plain"], way="processes", epochs=10)
     assert [(job.experiment, job.scored_on, job.selected, job.epochs) for job in jobs] == [
         ("candidates", "validation", False, 10), ("selected", "test", True, 10),
         ("candidates", "validation", False, 10),
         ("candidates", "validation", False, 30),
     ]  # fmt: skip
-    stopped = candidate_cells(CASE, "cnn", SETTINGS, "stop", way="processes", epochs=10)[-1]
+    stopped = candidate_cells(CASE, "cnn", SETTINGS, ["stop"], way="processes", epochs=10)[-1]
     assert (stopped.experiment, stopped.scored_on, stopped.early_stopping_epochs) == ("selected", "validation", 3)
     both = candidate_cells(CASE, "cnn", SETTINGS, ["plain", "stop"], way="processes", epochs=10)
     assert [job.early_stopping_epochs for job in both if job.selected] == [0, 3]
-    with pytest.raises(JobError, match="finalist 'best' is no candidate of cnn; there are: plain, norm, stop"):
-        candidate_cells(CASE, "cnn", SETTINGS, "best", way="processes", epochs=10)
+
+
+@pytest.mark.parametrize(
+    ("finalists", "message"),
+    [
+        ({"cnn": ["best"]}, "finalist 'best' of cnn is no candidate; there are: plain, norm, stop"),
+        ({"cnn": "plain"}, "finalists has 'plain' for 'cnn'; give a list of candidates: plain, norm, stop"),
+        ({"cnn": []}, r"finalists has \[\] for 'cnn'"),
+        ({"convlstm": ["plain"]}, "finalists has None for 'cnn'"),
+    ],
+)
+def test_finalists_that_are_no_list_of_candidates_are_refused(finalists: dict[str, Any], message: str) -> None:
+    """A name in place of a list was read letter by letter: KeyError: 'p'."""
+    with pytest.raises(JobError, match=message):
+        finalists_of(SETTINGS, finalists, "cnn")
+    assert list(finalists_of(SETTINGS, {"cnn": ["stop", "plain"]}, "cnn")) == ["stop", "plain"]
+
+
+def test_further_use_cases_have_all_ways_and_the_others_the_first() -> None:
+    ways = {"cnn": {"processes": [16, 32], "gpipe": [32]}}
+    more: dict[str, Any] = dict(epochs=2, linear=[32], warmup_epochs=1)
+    jobs = accuracy_cells([CASE, "LeafDisease"], ["cnn"], ways, further=[CASE], **more)
+    told = {name: [job.strategy for job in jobs if job.use_case == name] for name in (CASE, "LeafDisease")}
+    assert told == {CASE: ["processes", "processes", "gpipe", "processes"], "LeafDisease": ["processes"] * 2}
+    alike = accuracy_cells([CASE, "LeafDisease"], ["cnn"], ways, **more)
+    assert [job.use_case for job in alike] == [CASE] * 4 + ["LeafDisease"] * 4, "none named: all"
+    with pytest.raises(JobError, match=r"further=\['FaceMask'\]: \['FaceMask'\] are not among the use cases"):
+        accuracy_cells([CASE], ["cnn"], ways, further=["FaceMask"], epochs=2)
+    with pytest.raises(JobError, match="ways has none of 'convlstm', only of: cnn"):
+        accuracy_cells([CASE], ["convlstm"], ways, epochs=2)
 
 
 def test_batch_normalisation_is_trained_by_one_worker() -> None:
     """Several workers normalise by their own shares, so theirs would be another setting."""
-    jobs = candidate_cells(CASE, "cnn", SETTINGS, "norm", way="processes", epochs=10)
+    jobs = candidate_cells(CASE, "cnn", SETTINGS, ["norm"], way="processes", epochs=10)
     assert {job.strategy for job in jobs if job.batch_norm} == {"sequential"}
     assert {job.strategy for job in jobs if not job.batch_norm} == {"processes"}
     assert all(job.synchronous for job in jobs)
@@ -89,6 +121,8 @@ def test_timed_cells_have_a_pair_and_as_many_images_whatever_the_batch() -> None
     assert min(job.warmup_steps for job in jobs) == 4, "the third step still waited for fresh pages"
     launchers = {job.strategy: job.launcher for job in jobs}
     assert launchers == {"sequential": "threads", "processes": "processes"} | dict.fromkeys(names[1:], "engines")
+    (rare,) = [job for job in speed_cells(CASE, "cnn", [512], ["algorithm_1"], images=1024) if job.workers == 2]
+    assert (rare.steps, rare.exchange_every, rare.warmup_steps) == (2, 2, 4), "two steps were all its warm-up"
     every = {job.exchange_every for job in jobs if job.strategy == "algorithm_1"}
     assert every == {16, 4}, "its measured steps hold their share of exchanges"
     assert speed_cells(CASE, "cnn", [512], [], images=64)[0].steps == 2, "at least two steps"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,6 +33,7 @@ from fake_learning import (
 from lockstep import learning_tables as learning
 from lockstep.analysis import AnalysisError, select
 from lockstep.measure.learning import trained
+from lockstep.records import read_tables
 from lockstep.scores import DIVERGED
 
 PLAIN = {"use_case": "Pneumonia", "network": "cnn", "framework": "torch", "rule": "constant"}
@@ -146,8 +149,24 @@ def test_of_several_finalists_the_one_that_validation_chose_is_quoted(frame: pd.
     left = rows(learning.quoted(both, counted), experiment="selected", network="cnn")
     assert len(left) and set(left["dropout"]) == {0.3}
     other = scaled(both, "validation_accuracy", 1.1, network="cnn", class_weights="balanced")
-    assert learning.quoted(other, other).equals(other), "no finalist is validation's choice: all are shown"
+    left = rows(learning.quoted(other, other), experiment="selected")
+    assert set(left["network"]) == {"convlstm"}, "of the CNN no finalist is validation's choice: none is quoted"
     assert learning.quoted(both, None).empty
+
+
+def test_a_confusion_table_of_a_file_is_told_apart_as_records_are(frame: pd.DataFrame, tmp_path: Path) -> None:
+    confusion().to_csv(tmp_path / "confusion.csv", index=False)
+    stored = read_tables(tmp_path)["confusion"]
+    assert len(rows(learning.quoted(frame, stored), experiment="selected")) == len(rows(stored, experiment="selected"))
+
+
+def test_a_candidate_that_lacks_seeds_keeps_the_choice_open(frame: pd.DataFrame) -> None:
+    """One whose worker failed in four rounds was compared by its fifth alone."""
+    worst = (frame["experiment"] == "candidates") & (frame["network"] == "cnn") & (frame["class_weights"] == "balanced")
+    failed = frame.assign(status=frame["status"].mask(worst & (frame["round"] > 0), "failed"))
+    table = learning.choice_table(failed).set_index("network")
+    assert table.loc["cnn", "consistent"] == "1 of 3 candidates lack seeds that others have"
+    assert table.loc["convlstm", "consistent"] == "yes"
 
 
 def test_a_choice_without_its_half_says_which_is_missing(frame: pd.DataFrame) -> None:
@@ -243,6 +262,12 @@ def test_where_a_step_of_each_framework_goes(frame: pd.DataFrame) -> None:
     )
     (row,) = rows(missing, framework="tensorflow").to_dict("records")
     assert (row["status"], row["reason"], row["operators"]) == ("skipped", NO_TENSORFLOW, "")
+    assert set(table["step_seconds"]) == {table["step_seconds"].iloc[0], table["step_seconds"].iloc[-1]}
+    step = select(frame, {"experiment": "speed", "network": "convlstm", "framework": "torch", "variant": "a"})
+    step = select(step, {"strategy": "sequential", "global_batch_size": 128, "dropout": 0.0})["step_seconds"].median()
+    assert rows(table, framework="torch")["step_seconds"].iloc[0] == pytest.approx(step)
+    unknown = learning.operator_table(frame, None)
+    assert unknown["seconds"].isna().all() and set(unknown["operators"]) == {""} and len(unknown) == 2
     assert learning.operator_table(frame[frame["experiment"] != "profile"], None).empty
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -107,3 +108,10 @@ def test_a_profile_gives_only_parameters_that_exist(root: Path, profile: str) ->
         checked = check_values(values, known[notebook], profile)
         same = [name for name, value in checked.items() if value == known[notebook][name].default]
         assert not same, f"{notebook}: a profile holds differences only; these are the defaults: {same}"
+
+
+def test_a_worker_of_no_pipeline_does_not_import_torchs_pipelining() -> None:
+    """It took every worker of every strategy half a second to start."""
+    told = "import sys, lockstep.launch.worker, lockstep.loop; print('torch.distributed.pipelining' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False"]

@@ -81,8 +81,7 @@ def _batch_panels(
             for axis, network in zip(line, networks, strict=True):
                 rows = ok[(ok["use_case"] == case) & (ok["network"] == network)]
                 drawn |= dict.fromkeys(_batch_panel(axis, rows, measure))
-                source = " and ".join(sorted(rows["data_source"].unique())) or "not measured"
-                axis.set_title(f"{NETWORKS.get(network, network)}\n{case}, {source} images", loc="left")
+                axis.set_title(_panel_title(network, case, rows), loc="left")
                 if published and (case, network) == ("Pneumonia", "convlstm"):
                     _beside(axis, published)
             line[0].set_ylabel(f"{unit}\nmean over seeds, 95 % interval")
@@ -91,6 +90,11 @@ def _batch_panels(
             handles.append(Line2D([], [], **PUBLISHED, label="published (data, model parallel), batch not stated"))
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _panel_title(network: str, case: str, rows: pd.DataFrame) -> str:
+    source = " and ".join(sorted(rows["data_source"].unique()))
+    return f"{NETWORKS.get(network, network)}\n{case}, {f'{source} images' if source else 'not measured'}"
 
 
 def _handle(name: str) -> Line2D:
@@ -151,8 +155,8 @@ def _beside(axis: Axes, published: Mapping[str, float]) -> None:
 
 
 def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Seconds of ten epochs at the speed that was timed, against the global batch size (`speed_table`): a panel per
-    network, a line per strategy; TensorFlow's are dashed."""
+    """Seconds of ten epochs at the speed that was timed, against the global batch size (`speed_table`): a row of
+    panels per use case, a column per network, a line per strategy; TensorFlow's are dashed."""
     ok = table[table["training_seconds"].notna() & (table["variant"] == "a")] if len(table) else table
     ok = ok[(ok["dropout"] == 0) & (ok["weight_decay"] == 0)] if len(ok) else ok
     if ok.empty:
@@ -167,8 +171,7 @@ def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         for (case, network), axis in zip(itertools.product(cases, networks), axes.flat, strict=True):
             rows = ok[(ok["use_case"] == case) & (ok["network"] == network)]
             _time_panel(axis, rows, handles, names)
-            source = " and ".join(sorted(rows["data_source"].unique())) or "not measured"
-            axis.set_title(f"{NETWORKS.get(network, network)}\n{case}, {source} images", loc="left")
+            axis.set_title(_panel_title(network, case, rows), loc="left")
         for line in axes[:, 0]:
             line.set_ylabel("seconds of 10 epochs\n(log scale; median, 95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)

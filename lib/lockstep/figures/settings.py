@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -15,7 +16,7 @@ from matplotlib.patches import Patch
 from lockstep.figures.learning import NETWORKS, NOTHING
 from lockstep.figures.single_node import KIND_COLOURS
 from lockstep.figures.style import PALETTE, ROW_INCHES, StoredFigure, empty, label, look, new_figure, note
-from lockstep.learning_tables import MARGIN, setting_text
+from lockstep.learning_tables import MARGIN, SETTING, setting_text
 
 Marks = Sequence[tuple[str, str, Any, str]]
 """Column of the middle (its interval in column_low and column_high), name, colour, marker."""
@@ -115,37 +116,47 @@ def ratio_points(table: pd.DataFrame, title: str, unit: str) -> StoredFigure:
 
 
 def operator_stacks(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Milliseconds of a forward and backward pass by kind of operator (`operator_table`), a bar per network and
-    framework; one that was not profiled says why."""
+    """Milliseconds of a forward and backward pass by kind of operator (`operator_table`), a bar per cell; a mark where
+    the whole step was timed without a profiler. A cell that was not profiled says why."""
     if table.empty:
         return empty(title, NOTHING)
-    groups = list(table.groupby(["network", "framework"], sort=False))
+    groups = [rows for _, rows in table.groupby(["use_case", "network", "global_batch_size", "framework"], sort=False)]
     kinds = [kind for kind in KIND_COLOURS if (table["operators"] == kind).any()]
     with look():
         figure = new_figure(9.0, 1.9 + ROW_INCHES * len(groups))
         axis = figure.subplots()
-        for y, (_, rows) in enumerate(groups):
-            known = rows.set_index("operators")["seconds"].dropna() * 1e3
-            ends = known.reindex(kinds).fillna(0.0).cumsum()
-            for kind in kinds if len(known) else []:
-                width = float(known.get(kind, 0.0))
-                axis.barh(y, width, left=ends[kind] - width, height=0.6, color=KIND_COLOURS[kind], zorder=2)
-            if known.empty:
-                note(axis, y, f"{rows['status'].iloc[0]}: {rows['reason'].iloc[0]}")
-            else:
-                axis.annotate(f"{known.sum():.0f} ms", (known.sum(), y), xytext=(4, 0), textcoords="offset points",
-                              va="center", fontsize=8)  # fmt: skip
-        names = [f"{NETWORKS.get(str(network), network)}, {framework}" for (network, framework), _ in groups]
+        for y, rows in enumerate(groups):
+            _stack(axis, y, rows)
+        names = [f"{NETWORKS.get(first['network'], first['network'])}, {first['framework']}, batch "
+                 f"{first['global_batch_size']}" for first in (rows.iloc[0] for rows in groups)]  # fmt: skip
         axis.set_yticks(range(len(groups)), names)
         axis.set_ylim(len(groups) - 0.4, -0.6)
+        axis.set_xlim(left=0)
         axis.margins(x=0.12)
         axis.grid(False, axis="y")
-        axis.set_xlabel("milliseconds of a forward and backward pass on one core, by the framework's profiler (median)")
-        sizes = " and ".join(str(size) for size in sorted(table["global_batch_size"].unique()))
-        axis.set_title(f"{title}\n({_origin(table)}; batch {sizes})", loc="left")
-        handles = [Patch(color=KIND_COLOURS[kind], label=kind) for kind in kinds]
-        figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
+        axis.set_xlabel("milliseconds on one core (medians)")
+        axis.set_title(f"{title}\n({_origin(table)})", loc="left")
+        handles: list[Artist] = [Patch(color=KIND_COLOURS[kind], label=kind) for kind in kinds]
+        handles.append(Line2D([], [], **_TIMED, label="a whole step, timed without a profiler"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+_TIMED: dict[str, Any] = {"marker": "|", "markersize": 16, "markeredgewidth": 2.5, "color": "black", "linestyle": "none"}
+
+
+def _stack(axis: Axes, y: int, rows: pd.DataFrame) -> None:
+    first, left = rows.iloc[0], 0.0
+    for kind, seconds in zip(rows["operators"], rows["seconds"], strict=True):
+        if pd.notna(seconds):
+            axis.barh(y, 1e3 * seconds, left=left, height=0.6, color=KIND_COLOURS[kind], zorder=2)
+            left += 1e3 * seconds
+    if not left:
+        note(axis, y, f"{first['status']}: {first['reason']}")
+        return
+    axis.plot(1e3 * first["step_seconds"], y, zorder=3, **_TIMED)
+    end = max(left, 1e3 * first["step_seconds"]) if pd.notna(first["step_seconds"]) else left
+    axis.annotate(f"{left:.0f} ms", (end, y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8)
 
 
 def _origin(table: pd.DataFrame) -> str:
@@ -157,7 +168,7 @@ def _origin(table: pd.DataFrame) -> str:
 def confusion_maps(table: pd.DataFrame, title: str) -> StoredFigure:
     """A map per cell of `matrix_table`: who was taken for whom, in % of the actual class, and how many images."""
     if table.empty:
-        return empty(title, "no confusion matrix is stored")
+        return empty(title, "no confusion matrix to show")
     keys = [name for name in table.columns if name not in ("actual", "predicted", "images", "share")]
     groups = [rows for _, rows in table.groupby(keys, sort=False, dropna=False)]
     columns = min(len(groups), 3)
@@ -195,4 +206,6 @@ def _map(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_xlabel("predicted")
     axis.set_ylabel("actual")
     first = rows.iloc[0]
-    axis.set_title(f"{NETWORKS.get(first['network'], first['network'])}, {first['use_case']}", loc="left")
+    told = fill(setting_text(first), 44) if set(SETTING) <= set(rows.columns) else ""
+    name = f"{NETWORKS.get(first['network'], first['network'])}, {first['use_case']}"
+    axis.set_title(f"{name}\n{told}".rstrip(), loc="left", fontsize=8)

@@ -199,7 +199,8 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
 
     `finalists`: settings that were trained so, in SELECTED. `consistent`: is validation's choice among them: yes, no,
     or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist;
-    `best_on_test`: the highest mean of a candidate there, which is no estimate, for the test split chose it.
+    `best_on_test`: the highest mean of a candidate there, which is no estimate, for the test split chose it. A
+    candidate that diverged is not chosen.
     """
     candidates, finals = accuracy_table(records, CANDIDATES), accuracy_table(records, SELECTED, confusion)
     if len(finals):
@@ -215,7 +216,7 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
         row |= {"validation": float("nan") if chosen is None else chosen["validation"]}
         row |= {"best_on_test": float(own["accuracy"].max()) if len(own) else float("nan")}
         row |= {"finalists": " | ".join(setting_text(each) for _, each in final.iterrows())}
-        row |= {"consistent": _consistent(chosen, final)}
+        row |= {"consistent": _consistent(own, text, final)}
         quoted = [each for _, each in final.iterrows() if setting_text(each) == text]
         for name in ("accuracy", "accuracy_low", "accuracy_high", "balanced", "auc", "run_low", "run_high", "seeds"):
             row[name] = quoted[0][name] if quoted else float("nan")
@@ -224,10 +225,8 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
 
 
 def quoted(records: pd.DataFrame, frame: pd.DataFrame | None) -> pd.DataFrame:
-    """`frame` (records, or the table `confusion`) without finalists that validation data did not choose, by `records`.
-
-    Where it chose none of them, or where there is nothing to choose by, all stay.
-    """
+    """`frame` (records, or the table `confusion`) without finalists that validation data did not choose, by `records`:
+    without any where it chose none of them, or where there is nothing to choose by."""
     if frame is None or frame.empty:
         return pd.DataFrame() if frame is None else frame
     table = choice_table(records)
@@ -237,7 +236,7 @@ def quoted(records: pd.DataFrame, frame: pd.DataFrame | None) -> pd.DataFrame:
     others = [
         place
         for place, row in finals.iterrows()
-        if setting_text(row) != chosen.get((row["use_case"], row["network"]), setting_text(row))
+        if setting_text(row) != chosen.get((row["use_case"], row["network"]))
     ]
     return frame.drop(index=others)
 
@@ -300,9 +299,11 @@ def _of(table: pd.DataFrame, use_case: str, network: str) -> pd.DataFrame:
     return table[(table["use_case"] == use_case) & (table["network"] == network)] if len(table) else table
 
 
-def _consistent(chosen: pd.Series | None, finals: pd.DataFrame) -> str:
-    if chosen is None:
+def _consistent(candidates: pd.DataFrame, chosen: str, finals: pd.DataFrame) -> str:
+    if candidates.empty:
         return "no candidate was measured"
+    if lacking := int((candidates["seeds"] < candidates["seeds"].max()).sum()):
+        return f"{lacking} of {len(candidates)} candidates lack seeds that others have"
     if finals.empty:
         return "there is no finalist"
-    return "yes" if any(setting_text(row) == setting_text(chosen) for _, row in finals.iterrows()) else "no"
+    return "yes" if any(setting_text(row) == chosen for _, row in finals.iterrows()) else "no"

@@ -16,7 +16,7 @@ from lockstep.scores import DIVERGED
 LEARNING, CANDIDATES, ABLATION = "learning", "candidates", "ablation"
 SELECTED, PAIRED, SPEED, PROFILE = "selected", "paired", "speed", "profile"
 """Experiments of notebook 07: accuracy against batch size, settings compared on validation data, pooling x dropout, the
-chosen settings, distributed beside sequential training, steps that are timed, and steps under a profiler."""
+finalists among them, distributed beside sequential training, steps that are timed, and steps under a profiler."""
 
 MARGIN = 2.0
 """Percentage points: two accuracies that differ by no more count as alike, and so does a published number."""

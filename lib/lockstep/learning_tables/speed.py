@@ -103,12 +103,15 @@ def operator_table(records: pd.DataFrame, operators: pd.DataFrame | None) -> pd.
     """Where a forward and backward pass goes in each framework, by kind of operator: medians over rounds.
 
     Columns: use_case, data_source, network, framework, global_batch_size, operators, seconds, share (of the operators'
-    own time), calls, flops, rounds, status, reason. A cell that was not profiled is one row without an operator.
+    own time), calls (torch's with those that operators make), flops, rounds, step_seconds (of the same step without a
+    profiler and with its update, from the timed cell; NaN without one), status, reason. A cell that was not profiled
+    is one row without an operator.
     """
     table = []
     for cell, rows in cells(records, PROFILE):
         status, reason = outcome(rows)
         row: dict[str, Any] = {name: cell[name] for name in (*_PROFILED, "data_source")}
+        row["step_seconds"] = _timed(records, cell)
         own = pd.DataFrame() if operators is None else operators
         for name in _PROFILED if len(own) else ():
             own = own[own[name] == cell[name]]
@@ -124,6 +127,13 @@ def operator_table(records: pd.DataFrame, operators: pd.DataFrame | None) -> pd.
 
 
 _PROFILED = ("use_case", "network", "framework", "global_batch_size")
+
+
+def _timed(records: pd.DataFrame, cell: Conditions) -> float:
+    """Median seconds of the sequential step that was profiled in `cell`; NaN where it was not timed."""
+    wanted = {name: cell[name] for name in _PROFILED} | {"experiment": SPEED, "strategy": "sequential", "variant": "a"}
+    rows = select(records, wanted | {"dropout": 0.0, "weight_decay": 0.0})
+    return median_of(rows, "step_seconds") if len(rows) else float("nan")
 
 
 def price_table(records: pd.DataFrame) -> pd.DataFrame:

@@ -178,9 +178,14 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
 
 def _why_not(job: Job) -> str | None:
     """Why this cell can't be measured here; None if it can."""
-    if job.framework != "torch" and job.experiment in EXPERIMENTS and job.experiment != "profile":
+    if job.framework != "torch" and not _is_for(job):
         return f"experiment {job.experiment!r} measures torch alone, not {job.framework}"
     return missing(job)
+
+
+def _is_for(job: Job) -> bool:
+    """Does the experiment measure other frameworks than torch?"""
+    return job.experiment not in EXPERIMENTS or job.experiment == "profile"
 
 
 def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) -> dict[str, pd.DataFrame]:
@@ -282,7 +287,7 @@ def _check_choices(job: Job) -> None:
     if job.use_case == NO_USE_CASE:
         return
     case = use_case(job.use_case).for_job(job)
-    if job.framework == "tensorflow" and case.network is None and job.experiment not in EXPERIMENTS:
+    if job.framework == "tensorflow" and case.network is None and _is_for(job):
         raise JobError(
             f"framework='tensorflow' with use_case={job.use_case!r}, whose network is a torch model; give a use case "
             "of small images, or framework='torch'"

@@ -76,19 +76,58 @@ def learning_cells(
     return jobs
 
 
+def accuracy_cells(
+    use_cases: Sequence[str],
+    networks: Iterable[str],
+    ways: Mapping[str, Mapping[str, Sequence[int]]],
+    *,
+    further: Sequence[str] = (),
+    epochs: int,
+    **more: Any,
+) -> list[Job]:
+    """`learning_cells` of all use cases and networks. `ways`: of each network, as there; `more`: its other arguments.
+
+    `further`: use cases in which that is all trained (none named: in all); in the others only the first way, at all its
+    batch sizes. Raises JobError for one that is not among `use_cases`, and for a network without ways.
+    """
+    if unknown := set(further) - set(use_cases):
+        raise JobError(f"further={list(further)}: {sorted(unknown)} are not among the use cases {list(use_cases)}")
+    jobs = []
+    for network in networks:
+        if not ways.get(network):
+            raise JobError(f"ways has none of {network!r}, only of: {', '.join(ways)}; name its ways and batch sizes")
+        first = dict(list(ways[network].items())[:1])
+        for use_case in use_cases:
+            if not further or use_case in further:
+                jobs += learning_cells(use_case, network, ways[network], epochs=epochs, **more)
+            else:
+                jobs += learning_cells(use_case, network, first, epochs=epochs)
+    return jobs
+
+
+def finalists_of(
+    candidates: Mapping[str, Setting], finalists: Mapping[str, Sequence[str]], network: str
+) -> dict[str, Setting]:
+    """The settings of a network's finalists by name, in their order. Raises JobError where there is none, or where a
+    name is no candidate's."""
+    names = finalists.get(network)
+    if isinstance(names, str) or not names:
+        raise JobError(f"finalists has {names!r} for {network!r}; give a list of candidates: {', '.join(candidates)}")
+    if unknown := [name for name in names if name not in candidates]:
+        raise JobError(f"finalist {unknown[0]!r} of {network} is no candidate; there are: {', '.join(candidates)}")
+    return {name: candidates[name] for name in names}
+
+
 def candidate_cells(
-    use_case: str, network: str, settings: Mapping[str, Setting], finalists: Sequence[str], *, way: str, epochs: int
+    use_case: str, network: str, settings: Mapping[str, Setting], finalists: Iterable[str], *, way: str, epochs: int
 ) -> list[Job]:
     """Every setting on held-out training images, and the `finalists` again, marked `selected`: on all training images,
-    unless they stop early and need the held-out ones, too. Which finalist is quoted, validation accuracy says once it
-    is measured.
+    unless they stop early and need the held-out ones, too. The setting with the highest accuracy on held-out images
+    is quoted if it is a finalist.
 
-    Settings with batch normalisation are trained by one worker: several would train other parameters. Raises JobError
-    for a name that is not among them.
+    Settings with batch normalisation are trained by one worker: several would train other parameters.
     """
-    names = [finalists] if isinstance(finalists, str) else list(finalists)
-    if unknown := [name for name in names if settings and name not in settings]:
-        raise JobError(f"finalist {unknown[0]!r} is no candidate of {network}; there are: {', '.join(settings)}")
+    names = set(finalists)
     shared: dict[str, Any] = {"use_case": use_case, "network": network}
     jobs = []
     for name, setting in settings.items():
@@ -164,9 +203,10 @@ def speed_cells(
 
 
 def _window(strategy: str, steps: int) -> dict[str, int]:
-    """Of what exchanges now and then: as many measured steps as lie between two exchanges."""
-    every = STRATEGIES[strategy].fields.get("exchange_every", 1)
-    return {"exchange_every": steps, "warmup_steps": steps} if every > 1 else {}
+    """Of what exchanges now and then: as many measured steps as lie between two exchanges, after whole such spans."""
+    if STRATEGIES[strategy].fields.get("exchange_every", 1) == 1:
+        return {}
+    return {"exchange_every": steps, "warmup_steps": steps * -(-WARMUP_STEPS // steps)}
 
 
 def _engines(strategy: str) -> dict[str, Any]:

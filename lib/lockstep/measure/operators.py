@@ -45,7 +45,7 @@ UNCOUNTED = ("copies and casts", OTHER)
 
 
 _OF_TENSORFLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("convolution", ("Conv",)),
+    ("convolution", ("Conv2D", "Conv3D")),
     ("matrix product", ("MatMul",)),
     ("pooling", ("MaxPool", "AvgPool")),
     ("ReLU", ("Relu",)),

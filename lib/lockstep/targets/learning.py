@@ -31,7 +31,7 @@ def _chosen(network: str) -> Callable[[pd.DataFrame], Reading]:
     """Mean test accuracy (%) of the setting that validation data chose, of real images."""
 
     def read(records: pd.DataFrame) -> Reading:
-        rows = _rows(quoted(records, records), "selected", network=network)
+        rows = _rows(records, "selected", network=network)
         ok = rows[(rows["status"] == "ok") & rows["test_accuracy"].notna()]
         if ok.empty:
             return lacking([rows], MISSING)
@@ -42,6 +42,7 @@ def _chosen(network: str) -> Callable[[pd.DataFrame], Reading]:
         if row["consistent"] != "yes":
             told = {"no": "the setting that validation data chose is no finalist"}
             return Reading(None, NOT_YET, told.get(row["consistent"], row["consistent"]))
+        rows = _rows(quoted(records, records), "selected", network=network)
         if lost := diverged(rows):
             return Reading(None, NOT_YET, f"{lost} of {len(rows)} seeds diverged: there is no mean over all of them")
         ratio = Ratio(row["accuracy"], row["accuracy_low"], row["accuracy_high"], int(row["seeds"]))
@@ -75,7 +76,7 @@ def _worst_pair(records: pd.DataFrame) -> Reading:
     mean = f"{worst['points']:.2g} [{worst['points_low']:.2g}, {worst['points_high']:.2g}] points"
     lengths = ", ".join(dict.fromkeys(str(text) for text in known["budget"]))
     networks = " and ".join(dict.fromkeys(known["network"]))
-    told = f"the worst of {len(known)} ({networks}; {lengths}): {mean}, {_pair_text(worst)}"
+    told = f"the worst of {len(known)} ({networks}; {lengths}): {mean}, {_pair_text(worst)}; {worst['setting']}"
     return Reading(Ratio(end, end, end, int(known["seeds"].min())), reason=told)
 
 

@@ -16,7 +16,7 @@ def operator_seconds(tf: Any, call: Callable[[], object]) -> list[tuple[str, flo
     """(type, seconds) of each operator that `call` runs, in the order in which they ended up in the trace.
 
     Only graphs that run in the default executor leave any: the single-threaded one does not name its operators. Raises
-    RuntimeError if another profile is under way in this process.
+    RuntimeError if another profile is under way in this process, and if none was found.
     """
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -40,4 +40,7 @@ def operator_seconds(tf: Any, call: Callable[[], object]) -> list[tuple[str, flo
         for event in (event for line in plane.lines for event in line.events):
             if match := _OPERATOR.fullmatch(plane.event_metadata[event.metadata_id].name):
                 found.append((match[1], event.duration_ps / 1e12))
+    if not found:
+        raise RuntimeError("TensorFlow's profile names no operator: it knows its events by other names than "
+                           f"TensorFlow {tf.__version__} gives them, or the graph ran in another executor")  # fmt: skip
     return found
