@@ -160,6 +160,19 @@ def test_a_confusion_table_of_a_file_is_told_apart_as_records_are(frame: pd.Data
     assert len(rows(learning.quoted(frame, stored), experiment="selected")) == len(rows(stored, experiment="selected"))
 
 
+def test_how_decided_a_choice_is_is_told(frame: pd.DataFrame) -> None:
+    row = learning.choice_table(frame).set_index("network").loc["cnn"]
+    assert row["runner_up"] == "batch 32, 10 epochs, class weights balanced, augmentation shift"
+    ahead = 100 * (VALIDATION["dropout"] - VALIDATION["balanced"])
+    assert [row["lead"], row["lead_low"], row["lead_high"]] == pytest.approx([ahead] * 3), "every seed's lead is the same"
+    lower = scaled(frame, "validation_loss", 0.5, network="cnn", class_weights="balanced")
+    assert learning.choice_table(lower).set_index("network").loc["cnn", "lowest_loss"] == row["runner_up"]
+    alone = without(frame, experiment="candidates", class_weights="balanced")
+    alone = without(alone, experiment="candidates", dropout=0.0)
+    row = learning.choice_table(alone).set_index("network").loc["cnn"]
+    assert row["candidates"] == 1 and row["runner_up"] == "" and pd.isna(row["lead"])
+
+
 def test_a_candidate_that_lacks_seeds_keeps_the_choice_open(frame: pd.DataFrame) -> None:
     """One whose worker failed in four rounds was compared by its fifth alone."""
     worst = (frame["experiment"] == "candidates") & (frame["network"] == "cnn") & (frame["class_weights"] == "balanced")

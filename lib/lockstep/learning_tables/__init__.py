@@ -6,14 +6,11 @@ timed as everywhere else: rounds of interleaved cells, an A/A pair.
 
 from lockstep.learning_tables.accuracy import (
     accuracy_table,
-    beside_plain,
-    choice_table,
     coverage_table,
     equal_updates,
     gain_table,
     paired_table,
     per_seed,
-    quoted,
     setting_text,
 )
 from lockstep.learning_tables.cells import (
@@ -31,6 +28,7 @@ from lockstep.learning_tables.cells import (
     way,
     wilson,
 )
+from lockstep.learning_tables.choice import beside_plain, choice_table, quoted
 from lockstep.learning_tables.classes import class_table, matrix_table
 from lockstep.learning_tables.speed import framework_table, operator_table, price_table, speed_table
 

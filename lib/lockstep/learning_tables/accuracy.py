@@ -13,11 +13,8 @@ from lockstep.analysis import AnalysisError, Ratio, per_round
 from lockstep.job import Job
 from lockstep.learning_tables.cells import (
     ABLATION,
-    CANDIDATES,
-    LEARNING,
     MARGIN,
     PAIRED,
-    SELECTED,
     SETTING,
     mean_or_none,
     named,
@@ -51,7 +48,8 @@ PARALLEL += ("memory_format",)
 def accuracy_table(records: pd.DataFrame, experiment: str, confusion: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per cell: mean test accuracy over seeds (%), its 95 % interval over seeds, and what belongs to it.
 
-    `balanced`, `auc`, `train`: means over seeds (%; auc 0-1), `validation` with its interval. `gap`: train minus test
+    `balanced`, `auc`, `train`, `validation_loss`: means over seeds (%; auc and loss as they are), `validation` with its
+    interval. `gap`: train minus test
     accuracy, paired by seed (percentage points). `run_low`, `run_high`: Wilson's interval of the seed with the median
     accuracy alone, from the table `confusion`; the interval over seeds says nothing about other test images. Seconds
     are of training as it ran, of cells that were not timed against each other. Where a seed diverged, no mean is given:
@@ -69,6 +67,7 @@ def accuracy_table(records: pd.DataFrame, experiment: str, confusion: pd.DataFra
         for name, short in _SCORES.items():
             row[short] = float(ok[name].astype(float).mean()) * (1 if short == "auc" else 100)
         row |= named(mean_or_none(ok["validation_accuracy"]), "validation", 100)
+        row["validation_loss"] = float(ok["validation_loss"].astype(float).mean())
         row |= named(mean_or_none(ok["train_accuracy"] - ok["test_accuracy"]), "gap", 100)
         row |= dict(zip(("run_low", "run_high"), _one_run(ok, cell, confusion), strict=True))
         row |= {name: median_of(rows, name) for name in _TRAINED}
@@ -191,119 +190,3 @@ def gain_table(records: pd.DataFrame, experiment: str = ABLATION, **base: Any) -
             points = None
         found.append(named(points, "points"))
     return table.join(pd.DataFrame(found, index=table.index)) if len(table) else table
-
-
-def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Per use case and network the candidate with the highest mean validation accuracy, and what it comes to on the
-    test split when it is trained on all training images.
-
-    `finalists`: settings that were trained so, in SELECTED. `consistent`: is validation's choice among them: yes, no,
-    or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist;
-    `best_on_test`: the highest mean of a candidate there, which is no estimate, for the test split chose it. A
-    candidate that diverged is not chosen.
-    """
-    candidates, finals = accuracy_table(records, CANDIDATES), accuracy_table(records, SELECTED, confusion)
-    if len(finals):
-        finals = finals[finals["selected"]]
-    known = candidates[candidates["validation"].notna()] if len(candidates) else candidates
-    keys = dict.fromkeys((row["use_case"], row["network"]) for part in (known, finals) for _, row in part.iterrows())
-    table = []
-    for use_case, network in keys:
-        own, final = (_of(part, use_case, network) for part in (known, finals))
-        chosen = own.loc[own["validation"].idxmax()] if len(own) else None
-        text = "" if chosen is None else setting_text(chosen)
-        row: dict[str, Any] = {"use_case": use_case, "network": network, "candidates": len(own), "chosen": text}
-        row |= {"validation": float("nan") if chosen is None else chosen["validation"]}
-        row |= {"best_on_test": float(own["accuracy"].max()) if len(own) else float("nan")}
-        row |= {"finalists": " | ".join(setting_text(each) for _, each in final.iterrows())}
-        row |= {"consistent": _consistent(own, text, final)}
-        quoted = [each for _, each in final.iterrows() if setting_text(each) == text]
-        for name in ("accuracy", "accuracy_low", "accuracy_high", "balanced", "auc", "run_low", "run_high", "seeds"):
-            row[name] = quoted[0][name] if quoted else float("nan")
-        table.append(row)
-    return pd.DataFrame(table)
-
-
-def quoted(records: pd.DataFrame, frame: pd.DataFrame | None) -> pd.DataFrame:
-    """`frame` (records, or the table `confusion`) without finalists that validation data did not choose, by `records`:
-    without any where it chose none of them, or where there is nothing to choose by."""
-    if frame is None or frame.empty:
-        return pd.DataFrame() if frame is None else frame
-    table = choice_table(records)
-    table = table[table["consistent"] == "yes"] if len(table) else table
-    chosen = {(row["use_case"], row["network"]): row["chosen"] for _, row in table.iterrows()}
-    finals = frame[frame["experiment"] == SELECTED]
-    others = [
-        place
-        for place, row in finals.iterrows()
-        if setting_text(row) != chosen.get((row["use_case"], row["network"]))
-    ]
-    return frame.drop(index=others)
-
-
-def beside_plain(records: pd.DataFrame) -> pd.DataFrame:
-    """The paper's plain settings beside all finalists, per use case and network: mean test accuracy over seeds (%) with
-    its interval, and `points`: over the plain one, paired by seed. `what`: plain, chosen (by validation) or finalist.
-
-    Plain: of LEARNING the cells with nothing but Table 2's batch and epochs, by several workers or by one.
-    """
-    learnt, finals = (accuracy_table(records, name) for name in (LEARNING, SELECTED))
-    choice = choice_table(records)
-    chosen = set(zip(choice["use_case"], choice["network"], choice["chosen"], strict=True)) if len(choice) else set()
-    table = []
-    for final, found in ((False, _plain(learnt)), (True, finals)):
-        for _, row in found.iterrows():
-            best = (row["use_case"], row["network"], setting_text(row)) in chosen
-            what = ("chosen" if best else "finalist") if final else "plain"
-            kept = (
-                "use_case",
-                "data_source",
-                "network",
-                "accuracy",
-                "accuracy_low",
-                "accuracy_high",
-                "balanced",
-                "auc",
-            )
-            told = {"what": what, "setting": setting_text(row)} | {name: row[name] for name in kept}
-            told |= {"seeds": row["seeds"], "status": row["status"], "reason": row["reason"]}
-            table.append(told | named(_over_plain(records, row) if final else None, "points"))
-    order = ["use_case", "network"]
-    return pd.DataFrame(table).sort_values(order, kind="stable").reset_index(drop=True) if table else pd.DataFrame()
-
-
-def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    if table.empty:
-        return table
-    plain = [not extras(row) and row["global_batch_size"] == 32 and not row["updates"] for _, row in table.iterrows()]
-    kept = table[plain]
-    kept = kept[(kept["framework"] == "torch") & (kept["way"].isin(["sequential", "data parallel"]))]
-    return kept.drop_duplicates(["use_case", "network"])
-
-
-def _over_plain(records: pd.DataFrame, row: pd.Series) -> Ratio | None:
-    """The gain of a finalist; None where no seed has both."""
-    base = _plain(accuracy_table(records, LEARNING))
-    base = base[(base["use_case"] == row["use_case"]) & (base["network"] == row["network"])] if len(base) else base
-    if base.empty:
-        return None
-    names = ["use_case", "data_source", "framework", "strategy", "workers", *SETTING]
-    sides = [{name: side[name] for name in names} for side in (row, base.iloc[0])]
-    try:
-        return paired_points(records, sides[0] | {"experiment": SELECTED}, sides[1] | {"experiment": LEARNING})
-    except AnalysisError:
-        return None
-
-
-def _of(table: pd.DataFrame, use_case: str, network: str) -> pd.DataFrame:
-    return table[(table["use_case"] == use_case) & (table["network"] == network)] if len(table) else table
-
-
-def _consistent(candidates: pd.DataFrame, chosen: str, finals: pd.DataFrame) -> str:
-    if candidates.empty:
-        return "no candidate was measured"
-    if lacking := int((candidates["seeds"] < candidates["seeds"].max()).sum()):
-        return f"{lacking} of {len(candidates)} candidates lack seeds that others have"
-    if finals.empty:
-        return "there is no finalist"
-    return "yes" if any(setting_text(row) == chosen for _, row in finals.iterrows()) else "no"

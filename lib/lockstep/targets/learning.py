@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pandas as pd
 
 from lockstep.analysis import Ratio
-from lockstep.learning_tables.accuracy import choice_table, paired_table, quoted
+from lockstep.learning_tables.accuracy import paired_table
 from lockstep.learning_tables.cells import MARGIN, SPEED, diverged
+from lockstep.learning_tables.choice import choice_table, quoted
 from lockstep.learning_tables.speed import framework_table, speed_table
 from lockstep.targets.rules import AT_MOST, MISSING, Reading, Target, lacking
 from lockstep.verdicts import NOT_YET
