@@ -142,7 +142,13 @@ def operator_stacks(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-_TIMED: dict[str, Any] = {"marker": "|", "markersize": 16, "markeredgewidth": 2.5, "color": "black", "linestyle": "none"}
+_TIMED: dict[str, Any] = {
+    "marker": "|",
+    "markersize": 16,
+    "markeredgewidth": 2.5,
+    "color": "black",
+    "linestyle": "none",
+}
 
 
 def _stack(axis: Axes, y: int, rows: pd.DataFrame) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis import AnalysisError, Ratio, per_round
+from lockstep.analysis import AnalysisError, per_round
 from lockstep.job import Job
 from lockstep.learning_tables.cells import (
     ABLATION,

@@ -71,9 +71,7 @@ def quoted(records: pd.DataFrame, frame: pd.DataFrame | None) -> pd.DataFrame:
     chosen = {(row["use_case"], row["network"]): row["chosen"] for _, row in table.iterrows()}
     finals = frame[frame["experiment"] == SELECTED]
     others = [
-        place
-        for place, row in finals.iterrows()
-        if setting_text(row) != chosen.get((row["use_case"], row["network"]))
+        place for place, row in finals.iterrows() if setting_text(row) != chosen.get((row["use_case"], row["network"]))
     ]
     return frame.drop(index=others)
 
