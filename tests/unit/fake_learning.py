@@ -61,7 +61,7 @@ def grid() -> list[Job]:
         jobs += [job.with_(data_source=source, images=IMAGES) for job in own]
     own = []
     for network in ("cnn", "convlstm"):
-        own += candidate_cells("Pneumonia", network, CANDIDATES, "dropout", way="processes", epochs=10)
+        own += candidate_cells("Pneumonia", network, CANDIDATES, ["dropout"], way="processes", epochs=10)
         own += paired_cells("Pneumonia", network, {"processes": [2, 4]}, setting={}, epochs=10)
     own += ablation_cells("Pneumonia", "cnn", ["max", "average"], [0.0, 0.5], way="processes", epochs=10)
     for network in NETWORKS:

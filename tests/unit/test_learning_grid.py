@@ -74,6 +74,8 @@ def test_finalists_that_are_no_list_of_candidates_are_refused(finalists: dict[st
     """A name in place of a list was read letter by letter: KeyError: 'p'."""
     with pytest.raises(JobError, match=message):
         finalists_of(SETTINGS, finalists, "cnn")
+    with pytest.raises(JobError, match="'plain' for 'cnn'; give a list"):
+        candidate_cells(CASE, "cnn", SETTINGS, "plain", way="processes", epochs=10)
     assert list(finalists_of(SETTINGS, {"cnn": ["stop", "plain"]}, "cnn")) == ["stop", "plain"]
 
 

@@ -164,9 +164,7 @@ def test_how_decided_a_choice_is_is_told(frame: pd.DataFrame) -> None:
     row = learning.choice_table(frame).set_index("network").loc["cnn"]
     assert row["runner_up"] == "batch 32, 10 epochs, class weights balanced, augmentation shift"
     ahead = 100 * (VALIDATION["dropout"] - VALIDATION["balanced"])
-    assert [row["lead"], row["lead_low"], row["lead_high"]] == pytest.approx([ahead] * 3), (
-        "every seed's lead is the same"
-    )
+    assert [row["lead"], row["lead_low"], row["lead_high"]] == pytest.approx([ahead] * 3), "the same in every seed"
     lower = scaled(frame, "validation_loss", 0.5, network="cnn", class_weights="balanced")
     assert learning.choice_table(lower).set_index("network").loc["cnn", "lowest_loss"] == row["runner_up"]
     alone = without(frame, experiment="candidates", class_weights="balanced")

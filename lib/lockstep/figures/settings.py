@@ -131,8 +131,7 @@ def operator_stacks(table: pd.DataFrame, title: str) -> StoredFigure:
                  f"{first['global_batch_size']}" for first in (rows.iloc[0] for rows in groups)]  # fmt: skip
         axis.set_yticks(range(len(groups)), names)
         axis.set_ylim(len(groups) - 0.4, -0.6)
-        axis.set_xlim(left=0)
-        axis.margins(x=0.12)
+        axis.set_xlim(0, 1.12 * axis.get_xlim()[1])  # room for the numbers
         axis.grid(False, axis="y")
         axis.set_xlabel("milliseconds on one core (medians)")
         axis.set_title(f"{title}\n({_origin(table)})", loc="left")

@@ -119,15 +119,16 @@ def finalists_of(
 
 
 def candidate_cells(
-    use_case: str, network: str, settings: Mapping[str, Setting], finalists: Iterable[str], *, way: str, epochs: int
+    use_case: str, network: str, settings: Mapping[str, Setting], finalists: Sequence[str], *, way: str, epochs: int
 ) -> list[Job]:
     """Every setting on held-out training images, and the `finalists` again, marked `selected`: on all training images,
     unless they stop early and need the held-out ones, too. The setting with the highest accuracy on held-out images
     is quoted if it is a finalist.
 
-    Settings with batch normalisation are trained by one worker: several would train other parameters.
+    Settings with batch normalisation are trained by one worker: several would train other parameters. Raises JobError
+    for a finalist that is no candidate.
     """
-    names = set(finalists)
+    names = set(finalists_of(settings, {network: finalists}, network)) if finalists else set()
     shared: dict[str, Any] = {"use_case": use_case, "network": network}
     jobs = []
     for name, setting in settings.items():
