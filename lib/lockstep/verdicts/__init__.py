@@ -5,6 +5,7 @@ from lockstep.verdicts import cited as _cited
 from lockstep.verdicts import distribution as _distribution
 from lockstep.verdicts import gpu_hosts as _gpu_hosts
 from lockstep.verdicts import learning as _learning
+from lockstep.verdicts import learning_time as _learning_time
 from lockstep.verdicts import model_parallel as _model_parallel
 from lockstep.verdicts import network as _network
 from lockstep.verdicts import resources as _resources
@@ -37,4 +38,4 @@ __all__ = [
 
 # Imported for what they register.
 _: tuple[object, ...] = (_baselines, _cited, _distribution, _gpu_hosts, _learning, _model_parallel, _network)
-_ += (_resources, _scaling, _spark, _speed)
+_ += (_learning_time, _resources, _scaling, _spark, _speed)

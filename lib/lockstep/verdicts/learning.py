@@ -1,4 +1,4 @@
-"""Verdicts on accuracy and training time of the CNN and the ConvLSTM: over seeds for accuracy, over rounds for time."""
+"""Verdicts on the accuracy of the CNN and the ConvLSTM, over seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis import Ratio, interval_of, paired_ratios, ratio_with_interval, select
+from lockstep.analysis import Ratio, select
 from lockstep.learning_tables.accuracy import PARALLEL, setting_text
 from lockstep.learning_tables.cells import (
     ABLATION,
@@ -16,15 +16,12 @@ from lockstep.learning_tables.cells import (
     MARGIN,
     PAIRED,
     SELECTED,
-    SPEED,
     diverged,
     mean_of,
     paired_points,
     same_but,
     way,
 )
-from lockstep.learning_tables.speed import base_of, noise_of
-from lockstep.strategies import STRATEGIES
 from lockstep.summaries import cells
 from lockstep.verdicts.rules import (
     NOT_MEASURABLE,
@@ -34,13 +31,11 @@ from lockstep.verdicts.rules import (
     Claim,
     NotNow,
     Verdict,
-    above_one,
     enough,
     join,
     ran,
     register,
     settle,
-    within,
 )
 
 BATCH, EPOCHS = 32, 10
@@ -51,7 +46,7 @@ OTHER_IMAGES = "measured on the synthetic stand-in alone, whose accuracy says no
 Cell = dict[str, Any]
 
 
-def _found(records: pd.DataFrame, experiment: str, about: str, **conditions: Any) -> list[Cell]:
+def found_cells(records: pd.DataFrame, experiment: str, about: str, **conditions: Any) -> list[Cell]:
     """Cells that ran or diverged, of the first of A/A pairs. Raises NotNow where none ran, with its rows' reason."""
     given = {"experiment": experiment, "variant": "a", "device": "cpu", "precision": "float32"} | conditions
     way_of = given.pop("way", None)
@@ -93,7 +88,7 @@ def _highest(records: pd.DataFrame, found: list[Cell]) -> tuple[Cell, Ratio, str
     return best, mean, f"{len(found)} ({lost} diverged)" if lost else str(len(found))
 
 
-def _near(published: float, mean: Ratio, text: str, unit: str = "%") -> Verdict:
+def near_published(published: float, mean: Ratio, text: str, unit: str = "%") -> Verdict:
     """Reproduced if the interval, widened by MARGIN points, holds the published number: a share of it would be lenient
     towards high numbers."""
     inside = mean.low - MARGIN <= published <= mean.high + MARGIN
@@ -101,12 +96,9 @@ def _near(published: float, mean: Ratio, text: str, unit: str = "%") -> Verdict:
     return Verdict(REPRODUCED if inside else NOT_REPRODUCED, f"{mean} {unit} {text}", why, (("", mean),))
 
 
-# Accuracy
-
-
 def _plain(records: pd.DataFrame, use_case: str, way_of: str) -> list[Cell]:
     """The paper's own settings but for the batch size: no linear rule, EPOCHS epochs."""
-    found = _found(
+    found = found_cells(
         records, LEARNING, f"{way_of} training of {use_case}", use_case=use_case, network=PAPER_NETWORK, way=way_of,
         framework="torch", learning_rate_rule="constant", rate_warmup_epochs=0, updates=0,
     )  # fmt: skip
@@ -124,7 +116,7 @@ def data_parallel_accuracy(claim: Claim, records: pd.DataFrame, resources: pd.Da
     if not stated:
         raise NotNow(NOT_YET, f"not trained with Table 2's batch of {BATCH}")
     mean = _seeds(records, stated[0])
-    verdict = _near(float(claim["value"]), mean, _told(BATCH, mean))
+    verdict = near_published(float(claim["value"]), mean, _told(BATCH, mean))
     best, most, among = _highest(records, found)
     size = best["global_batch_size"]
     told = f"of {among} batch sizes the highest mean is {most} % at {size}, chosen on the test split"
@@ -136,7 +128,7 @@ def model_parallel_accuracy(claim: Claim, records: pd.DataFrame, resources: pd.D
     """Abstract: the "top" accuracy by model parallelism, so the highest mean over the batch sizes of Figure 6."""
     found = _plain(records, str(claim["use_case"]), "model parallel")
     best, mean, among = _highest(records, found)
-    verdict = _near(float(claim["value"]), mean, _told(best["global_batch_size"], mean))
+    verdict = near_published(float(claim["value"]), mean, _told(best["global_batch_size"], mean))
     told = f"the highest mean of {among} batch sizes, chosen on the test split" if len(found) > 1 else "the only batch"
     return replace(verdict, reason=f"{verdict.reason}; {told}")
 
@@ -165,7 +157,7 @@ def accuracy_over(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame |
 @register
 def data_parallel_more_accurate(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
     """Data parallel minus sequential training, paired by seed: above 0?"""
-    found = _real(_found(records, PAIRED, "paired training", use_case=claim["use_case"], way="data parallel"))
+    found = _real(found_cells(records, PAIRED, "paired training", use_case=claim["use_case"], way="data parallel"))
     parts = []
     for cell in found:
         name = f"{cell['network']}, {cell['workers']} workers"
@@ -209,7 +201,7 @@ def lstm_as_accurate(claim: Claim, records: pd.DataFrame, resources: pd.DataFram
 @register
 def dropout_lessens_gap(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
     """Train minus test accuracy with the most dropout that was tried, minus that without: below 0?"""
-    found = _real(_found(records, ABLATION, "the ablation", use_case=claim["use_case"], pooling="max"))
+    found = _real(found_cells(records, ABLATION, "the ablation", use_case=claim["use_case"], pooling="max"))
     most = max(cell["dropout"] for cell in found)
     if not most:
         raise NotNow(NOT_YET, "nothing was trained with dropout")
@@ -220,104 +212,3 @@ def dropout_lessens_gap(claim: Claim, records: pd.DataFrame, resources: pd.DataF
         points = paired_points(gaps, cell, same_but(cell, dropout=0.0), "gap")
         parts.append((cell["network"], _above_zero(points, text)))
     return join(parts)
-
-
-# Time
-
-
-def _timed(records: pd.DataFrame, claim: Claim, way_of: str, **more: Any) -> list[Cell]:
-    return _found(
-        records, SPEED, f"timed {way_of} training", use_case=claim["use_case"], network=PAPER_NETWORK, way=way_of,
-        framework="torch", **more,
-    )  # fmt: skip
-
-
-def _fastest(records: pd.DataFrame, found: list[Cell], **base: Any) -> tuple[Ratio, Cell, str]:
-    """Of several cells the one with the highest median speedup over sequential training (with the fields `base`
-    changed), and a text that says so."""
-    ratios = [ratio_with_interval(records, cell, base_of(cell) | base, "images_per_second") for cell in found]
-    ratio, cell = max(zip(ratios, found, strict=True), key=lambda pair: pair[0].median)
-    among = f"the fastest of {len(found)}: " if len(found) > 1 else ""
-    label = STRATEGIES[cell["strategy"]].label
-    return ratio, cell, f"({among}{label}, {cell['workers']} workers, batch {cell['global_batch_size']})"
-
-
-def _gain(claim: Claim, records: pd.DataFrame, way_of: str) -> Verdict:
-    """Percent more images/s than sequential training, with Table 2's batch."""
-    found = _timed(records, claim, way_of, global_batch_size=BATCH)
-    _, cell, text = _fastest(records, found)
-    ratios = paired_ratios(records, cell, base_of(cell), "images_per_second")
-    gain = interval_of(100 * (ratios - 1))
-    enough(gain.rounds)
-    return _near(float(claim["value"]), gain, f"more images/s than sequential training {text}")
-
-
-@register
-def data_parallel_gain(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """Abstract: data parallelism is faster by so many percent."""
-    return _gain(claim, records, "data parallel")
-
-
-@register
-def model_parallel_gain(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """Abstract: model parallelism is faster by so many percent."""
-    return _gain(claim, records, "model parallel")
-
-
-@register
-def data_parallel_speed(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """§6: training time falls by so many times, the highest over all batch sizes ("up to")."""
-    ratio, _, text = _fastest(records, _timed(records, claim, "data parallel"))
-    return within(float(claim["value"]), ratio, f"{ratio} over sequential training {text}")
-
-
-@register
-def data_parallel_over_cnn(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """§5.1: so many times the speed "of a CNN model operating on a single node", the highest over all batch sizes."""
-    found = _timed(records, claim, "data parallel")
-    ratio, cell, text = _fastest(records, found, network="cnn")
-    own = ratio_with_interval(records, cell, base_of(cell), "images_per_second")
-    verdict = within(float(claim["value"]), ratio, f"{ratio} over a CNN by one worker {text}")
-    return replace(verdict, reason=f"{verdict.reason}; over sequential training of the same network {own}")
-
-
-@register
-def data_parallel_faster(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """More images/s than sequential training, with Table 2's batch."""
-    ratio, cell, text = _fastest(records, _timed(records, claim, "data parallel", global_batch_size=BATCH))
-    return above_one(ratio, noise_of(records, base_of(cell)), f"times sequential training {text}")
-
-
-def _saves_time(claim: Claim, records: pd.DataFrame, text: str, added: str = "", **changed: Any) -> Verdict:
-    """A step of the plain CNN over a step with something added: above 1, it makes as many epochs shorter. `added`: the
-    field of what comes in several strengths."""
-    found = _found(
-        records, SPEED, f"timed steps with {text}", use_case=claim["use_case"], framework="torch",
-        strategy="sequential", global_batch_size=BATCH, **changed,
-    )  # fmt: skip
-    found = [cell for cell in found if not added or cell[added] > 0]
-    if not found:
-        raise NotNow(NOT_YET, f"no records of timed steps with {text}")
-    base = same_but(found[0], network="cnn", dropout=0.0, weight_decay=0.0)
-    ratio = ratio_with_interval(records, base, found[0], "step_seconds")
-    return above_one(
-        ratio, noise_of(records, base, "step_seconds"), f"times its step time without {text}, batch {BATCH}"
-    )
-
-
-@register
-def dropout_saves_time(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """Abstract: a dropout layer makes training shorter."""
-    return _saves_time(claim, records, "dropout", "dropout", network="cnn", weight_decay=0.0)
-
-
-@register
-def weight_decay_saves_time(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """Abstract: L2 regularisation makes training shorter."""
-    return _saves_time(claim, records, "L2", "weight_decay", network="cnn", dropout=0.0)
-
-
-@register
-def lstm_saves_time(claim: Claim, records: pd.DataFrame, resources: pd.DataFrame | None = None) -> Verdict:
-    """Abstract: the LSTM makes training shorter."""
-    return _saves_time(claim, records, "the LSTM", network=PAPER_NETWORK, dropout=0.0, weight_decay=0.0)
