@@ -27,7 +27,7 @@ def make_part(
     """
     if job.model_parallel == "head":
         return split_head_replica(case, job, group)
-    # Here, for torch's pipelining takes a second to import, in every worker of every strategy.
+    # Here, for torch's pipelining is slow to import, and every worker of every strategy would wait for it.
     from lockstep.replica.pipeline import PipelineReplica, build
 
     built, keys = build(case, job, group, image_shape, cuts)

@@ -15,7 +15,7 @@ from lockstep.job import Job, JobError
 from lockstep.loop import STEP_COLUMNS, Trace
 from lockstep.measure import exchange, grid
 from lockstep.measure.exchange import parameter_count, run_exchange
-from lockstep.measure.experiments import EXPERIMENTS
+from lockstep.measure.experiments import EXPERIMENTS, OF_ALL_FRAMEWORKS
 from lockstep.measure.teams import Teams
 from lockstep.usecases import USE_CASES
 from photo_sets import photo_set
@@ -78,7 +78,7 @@ def test_a_class_too_small_to_hold_some_out_is_refused_before_training(
         refused([Job(**SMALL, epochs=1, scored_on="validation")], photos, monkeypatch)
 
 
-@pytest.mark.parametrize("experiment", sorted(set(EXPERIMENTS) - {"profile"}))
+@pytest.mark.parametrize("experiment", sorted(set(EXPERIMENTS) - set(OF_ALL_FRAMEWORKS)))
 def test_what_measures_torch_is_not_recorded_as_tensorflows(experiment: str) -> None:
     """A profile of torch's operators had the framework column 'tensorflow'."""
     job = Job(**SMALL, framework="tensorflow", experiment=experiment)

@@ -36,6 +36,9 @@ EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
 RESTARTED = ("start",)
 """Experiments whose team is started anew in every round, so that `launch_seconds` is measured as often."""
 
+OF_ALL_FRAMEWORKS = ("profile",)
+"""Of EXPERIMENTS those that measure other frameworks than torch, too."""
+
 STEPS_TRACED = ("timeline",)
 """Experiments of which every step of every rank is kept, in `steps.csv`."""
 

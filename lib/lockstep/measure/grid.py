@@ -23,7 +23,7 @@ from lockstep.launch.environment import PROFILES
 from lockstep.loop import STEP_COLUMNS, Site, Trace
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import capture, missing
-from lockstep.measure.experiments import EXPERIMENTS, RESTARTED, STEPS_TRACED, is_traced
+from lockstep.measure.experiments import EXPERIMENTS, OF_ALL_FRAMEWORKS, RESTARTED, STEPS_TRACED, is_traced
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.steps import step_table
 from lockstep.measure.teams import Teams
@@ -178,14 +178,14 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
 
 def _why_not(job: Job) -> str | None:
     """Why this cell can't be measured here; None if it can."""
-    if job.framework != "torch" and not _is_for(job):
+    if job.framework != "torch" and not _asks_for_framework(job):
         return f"experiment {job.experiment!r} measures torch alone, not {job.framework}"
     return missing(job)
 
 
-def _is_for(job: Job) -> bool:
-    """Does the experiment measure other frameworks than torch?"""
-    return job.experiment not in EXPERIMENTS or job.experiment == "profile"
+def _asks_for_framework(job: Job) -> bool:
+    """Does what is measured depend on the job's framework, so that it may be another than torch?"""
+    return job.experiment not in EXPERIMENTS or job.experiment in OF_ALL_FRAMEWORKS
 
 
 def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) -> dict[str, pd.DataFrame]:
@@ -287,7 +287,7 @@ def _check_choices(job: Job) -> None:
     if job.use_case == NO_USE_CASE:
         return
     case = use_case(job.use_case).for_job(job)
-    if job.framework == "tensorflow" and case.network is None and _is_for(job):
+    if job.framework == "tensorflow" and case.network is None and _asks_for_framework(job):
         raise JobError(
             f"framework='tensorflow' with use_case={job.use_case!r}, whose network is a torch model; give a use case "
             "of small images, or framework='torch'"

@@ -22,7 +22,7 @@ from lockstep.strategies import STRATEGIES, SYNC_LAUNCHER
 PLAIN_BATCH = 32
 """Table 2's; the linear rule counts from it."""
 WARMUP_STEPS = 4
-"""Of a timed cell: in the first three a worker's heap still grows, and its page faults take a fifth of a large step."""
+"""Of a timed cell: in the first three a worker's heap still grows, and page faults would be in what is measured."""
 Setting = Mapping[str, Any]
 _OWN = ("processes", "processes_allreduce", "ddp")
 """Rows that are about processes which nobody but this library starts."""
