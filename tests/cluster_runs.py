@@ -14,8 +14,8 @@ import psutil
 import torch
 from torch import nn
 
-from lockstep import usecases
-from lockstep.mpi_job import Wanted
+from lockstep.commands.mpi_job import MpiOptions
+from lockstep.engine import usecases
 
 PROGRAM = "from cluster_runs import main; main()"
 START_SECONDS, END_SECONDS = 60.0, 10.0
@@ -39,7 +39,7 @@ def main() -> None:
     if os.environ.get("TEST_TWO_HOSTS"):
         os.environ["LOCKSTEP_HOST"] = f"host{int(os.environ['PMI_RANK']) % 2}"
     usecases.USE_CASES["SimpleBig"] = small_case()
-    from lockstep import cluster
+    from lockstep.commands import mpi_rank as cluster
 
     cluster.main()
 
@@ -51,8 +51,8 @@ class Run:
         self.folder = tempfile.mkdtemp(prefix="cluster-run-")
         values: dict[str, Any] = {"steps": 100_000, "images": 60, "per_worker_batch_size": 1}
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["cluster_runs", "lockstep.mpi_job"])
-        wanted = Wanted(workers=workers, **(values | options))
+        context.set_forkserver_preload(["cluster_runs", "lockstep.commands.mpi_job"])
+        wanted = MpiOptions(workers=workers, **(values | options))
         self.process = context.Process(target=_act, args=(wanted, self.folder, os.environ.get("TEST_TWO_HOSTS", "")))
         self.process.start()
 
@@ -90,19 +90,20 @@ class Run:
         return self.process.exitcode, self.said()
 
 
-def _act(wanted: Wanted, folder: str, two_hosts: str) -> None:
+def _act(wanted: MpiOptions, folder: str, two_hosts: str) -> None:
     """In the forked process: as the command does, with the small network."""
-    from lockstep import mpi_job
+    from lockstep.commands import mpi_job
 
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
-    os.environ["PYTHONPATH"] = os.path.dirname(__file__)
+    own = os.path.dirname(__file__)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH")]))
     os.environ["TEST_TWO_HOSTS"] = two_hosts
     os.environ.pop("LOCKSTEP_DATA", None)  # these tests are about made images, wherever they run
     mpi_job._PROGRAM = PROGRAM
     code = 1
     try:
-        code = mpi_job.act(wanted)
+        code = mpi_job.execute(wanted)
     except ValueError as error:
         os.write(2, f"{error}\n".encode())
     except KeyboardInterrupt:

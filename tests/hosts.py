@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from lockstep.groups import ANY, Group
-from lockstep.groups.base import CanShare, SubGroup
-from lockstep.job import Job
-from lockstep.loop import Site, Trace, run_job
+from lockstep.engine.groups import ANY, Group
+from lockstep.engine.groups.base import CanShare, SubGroup
+from lockstep.engine.job import Job
+from lockstep.engine.training.loop import Site, Trace, run_job
 
 
 class Hosts(Group, CanShare):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.data import checking
-from lockstep.data.photos import decode_photo
+from lockstep.engine.data import checking
+from lockstep.engine.data.photos import decode_photo
 from photo_sets import photo_set
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from lockstep.data import checking
+from lockstep.engine.data import checking
 
 SPLITS = ("train", "test")
 

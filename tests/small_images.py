@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tiny
-from lockstep.data.sources import Arrays
+from lockstep.engine.data.sources import Arrays
+from lockstep.engine.models.layers import SIZE, Network
+from lockstep.engine.usecases import UseCase
 from lockstep.measure.environment import NO_TENSORFLOW, has_tensorflow
-from lockstep.network import SIZE, Network
-from lockstep.usecases import UseCase
 
 needs_tensorflow = pytest.mark.skipif(not has_tensorflow(), reason=NO_TENSORFLOW)
 

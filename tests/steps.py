@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 import tiny
-from lockstep.data.loader import Batch
-from lockstep.groups import Group, GroupAborted
-from lockstep.groups.threads import ThreadGroup
-from lockstep.replica import TorchReplica
-from lockstep.sync import Plan
+from lockstep.engine.data.loader import Batch
+from lockstep.engine.groups import Group, GroupAborted
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.replica import TorchReplica
+from lockstep.engine.sync import Plan
 
 DATA = tiny.arrays()
 PLAN = Plan(len(DATA.labels), 8, 12)  # epochs of five steps, the last of five samples

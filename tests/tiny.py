@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lockstep.data.sources import Arrays, Ids, Images
-from lockstep.groups import Group
-from lockstep.usecases import UseCase
+from lockstep.engine.data.sources import Arrays, Ids, Images
+from lockstep.engine.groups import Group
+from lockstep.engine.usecases import UseCase
 
 SGD = functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True)
 SAMPLES = 37  # prime: no batch and no worker count divides it

@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from lockstep import checkpoint
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, Team
-from lockstep.loop import Site, Trace, run_job
-from lockstep.usecases import UseCase
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, Team
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.engine.usecases import UseCase
 
 # Sums of up to 4 addends in another order: 3e-8 was seen; a dropped or doubled sample gives 1e-3.
 TOLERANCE = 3e-7

@@ -16,21 +16,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from lockstep import checkpoint as checkpoints
-from lockstep.data.checking import check_photos
-from lockstep.data.folders import SPLITS, open_folder
-from lockstep.data.sources import Arrays, ImageData
-from lockstep.job import Job, JobError
-from lockstep.launch import LAUNCHERS, usable_cores
-from lockstep.loop import Site, Trace
-from lockstep.options import OF_PIPELINES, READ_BY, at_least
-from lockstep.peers import PEERS
-from lockstep.pipelines import partition
-from lockstep.replica.pipeline.cut import CutError, flatten
-from lockstep.replica.pipeline.profile import counted
-from lockstep.replica.torch import Loss, cross_entropy, load_flat
-from lockstep.sync import SYNCS
-from lockstep.usecases import PAPER_SGD, UseCase
+from lockstep.engine import registry
+from lockstep.engine.cores import usable_cores
+from lockstep.engine.data.checking import check_photos
+from lockstep.engine.data.folders import SPLITS, open_folder
+from lockstep.engine.data.sources import Arrays, ImageData
+from lockstep.engine.job import OF_PIPELINES, Job, JobError, at_least
+from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.pipelines import partition
+from lockstep.engine.replica.pipeline.cut import CutError, flatten
+from lockstep.engine.replica.pipeline.profile import counted
+from lockstep.engine.replica.torch import Loss, cross_entropy, load_flat
+from lockstep.engine.training import checkpoint as checkpoints
+from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.usecases import PAPER_SGD, UseCase
 
 _OF_RATES = ("class_weights", "learning_rate_rule", "learning_rate_decay", "rate_warmup_epochs")
 
@@ -75,40 +74,38 @@ def train(
     `optimiser(tensors)` must work element by element (SGD, Adam, ...); `loss(output, labels)` gives one value per
     sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
     can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
-    `options` are what the sync reads (`lockstep.options.READ_BY`): bucket="layer", overlap=True, compression="topk",
-    density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for `parameter_server`.
+    `options` are what the sync reads (`lockstep strategies` lists them all): bucket="layer", overlap=True,
+    compression="topk", density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for
+    `parameter_server`.
     launcher="spark" runs any of them in Spark's barrier mode; launcher="spark_driver" with sync="sparknet" leaves the
     loop to Spark's driver (executor_data="rdd", opt_weight="mean" with exchange_every=10). A warning says when they
     make the parameters others than one worker would reach. For a model that is an `nn.Sequential` also
     model_parallel="pipeline" with stages (as many as workers: one copy of the model, else workers = copies x stages),
-    micro_batches (4), schedule ("1f1b") and partition ("balanced"); see `lockstep.options.OF_PIPELINES`. With any sync
-    but SparkNet: class_weights="balanced", learning_rate_rule="linear", learning_rate_decay="cosine" and
-    rate_warmup_epochs, which change the optimiser's own learning rate step by step (see `lockstep.learning.rates`).
+    micro_batches (4), schedule ("1f1b") and partition ("balanced"); see `lockstep.engine.job.OF_PIPELINES`. With any
+    sync but SparkNet: class_weights="balanced", learning_rate_rule="linear", learning_rate_decay="cosine" and
+    rate_warmup_epochs, which change the optimiser's own learning rate step by step (`lockstep.engine.training.rates`).
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
     """
-    for name, value, known in (("sync", sync, [*SYNCS, *PEERS]), ("launcher", launcher, [*LAUNCHERS])):
+    syncs = registry.syncs_and_peers()
+    for name, value, known in (("sync", sync, [*syncs]), ("launcher", launcher, [*LAUNCHERS])):
         if value not in known:
             raise JobError(f"{name}={value!r} does not exist; there are: {', '.join(known)}")
-    if sync == "local" and workers != 1 and options.get("model_parallel") != "pipeline":
-        raise JobError(f"sync='local' can't train {workers} workers together; give workers=1 or another sync")
-    if sync in PEERS and launcher == "threads":
-        raise JobError(f"sync={sync!r} needs a process per worker, not launcher='threads'; give launcher='processes'")
+    if syncs[sync].alone and workers != 1 and options.get("model_parallel") != "pipeline":
+        raise JobError(f"sync={sync!r} can't train {workers} workers together; give workers=1 or another sync")
     if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
         raise JobError(f"checkpoint={str(checkpoint)!r}: its folder does not exist; make it first")
     if resume and (checkpoint is None or not Path(checkpoint).is_file()):
         raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
-    known_options = [*READ_BY, "model_parallel", *OF_PIPELINES, *_OF_RATES]
+    declared = [name for name in Job.options() if name in registry.declared_options()]
+    known_options = [*declared, "model_parallel", *OF_PIPELINES, *_OF_RATES]
     unknown = sorted(set(options) - set(known_options))
     if unknown:
         raise JobError(f"unknown option(s) {unknown}; there are: {', '.join(known_options)}")
-    if sync == "parameter_server":
-        options = {"policy": "wait_for_all"} | options
-    if sync == "sparknet":
-        options = {"executor_data": "files"} | options
+    options = {**syncs[sync].usual, **options}
     if options.get("model_parallel") == "pipeline":
         sync, options = _pipelined(sync, workers, options)
     train_data, test_data = _halves(data, test, strict)

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from cluster_runs import START_SECONDS, Run, small_case
-from lockstep import checkpoint
-from lockstep.cluster import told_result
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, Team
-from lockstep.launch.mpi_commands import Places
-from lockstep.loop import Site, Trace
-from lockstep.mpi_job import Wanted, job_of
-from lockstep.usecases import find_images
+from lockstep.commands.mpi_job import MpiOptions, job_of
+from lockstep.commands.mpi_rank import result_line
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, Team
+from lockstep.engine.launch.mpi.commands import Placement
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.usecases import find_images
 
 pytestmark = pytest.mark.linux
 SMALL: dict[str, Any] = {"sync": "shared_memory", "images": 60, "per_worker_batch_size": 3}  # 8 batches of 48 photos
@@ -41,7 +41,7 @@ def _made_images(monkeypatch: pytest.MonkeyPatch) -> None:
 def with_engines(team: Team, steps: int, path: Path | None = None) -> tuple[Job, list[Trace]]:
     """The same job as `lockstep mpi` runs, unbroken."""
     source = find_images(small_case(), None, SMALL["images"])
-    job = job_of(Wanted(workers=2, steps=steps, **SMALL), Places()).with_(images=source.train_images)
+    job = job_of(MpiOptions(workers=2, steps=steps, **SMALL), Placement()).with_(images=source.train_images)
     assert job.images == 48
     site = Site(data_root=source.root, use_case=small_case(), checkpoint=str(path) if path else None)
     return job, team.run(job, site)
@@ -61,7 +61,7 @@ def said(**options: Any) -> tuple[str, str]:
 
 def test_the_loss_is_that_of_the_engines(engines: Team) -> None:
     last = said(steps=5)[0].splitlines()[-1]
-    expected = told_result(*with_engines(engines, 5))
+    expected = result_line(*with_engines(engines, 5))
     assert re.search(r"[0-9.]+ images/s, [0-9.]+ s a step, loss [0-9.]{9} \(synthetic images\)$", last)
     assert re.findall(r"loss ([0-9.]+)", last) == re.findall(r"loss ([0-9.]+)", expected)
     assert last.startswith("SimpleBig shared_memory, 2 workers on 1 host, 5 steps: ")

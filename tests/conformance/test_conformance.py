@@ -14,63 +14,24 @@ import torch
 from torch import nn
 
 import tiny
-from lockstep import checkpoint
-from lockstep.groups import Group
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS
-from lockstep.peers import PEERS
-from lockstep.replica import TorchReplica
-from lockstep.strategies import STRATEGIES
+from declared_variants import different, equal_to_one_worker, plain
+from lockstep.engine import registry
+from lockstep.engine.groups import Group
+from lockstep.engine.job import Job
+from lockstep.engine.job.strategies import STRATEGIES
+from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.peers import PEERS
+from lockstep.engine.replica import TorchReplica
+from lockstep.engine.training import checkpoint
 from together import TOLERANCE, Teams, alone, small_job
 
 LOCAL = ("threads", "processes")
-LAUNCHED = tuple(name for name in LAUNCHERS if name != "spark_driver")  # its peers have tests/spark
-# Fields of `Job`. The first variant of each sync has its defaults and runs with every launcher.
-SERVED: dict[str, Any] = {"sync": "parameter_server", "policy": "wait_for_all"}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "allreduce": {"sync": "allreduce"},
-    "allreduce-layer-overlap": {"sync": "allreduce", "bucket": "layer", "overlap": True},
-    "allreduce-100B-overlap": {"sync": "allreduce", "bucket": "100B", "overlap": True},
-    "allreduce-1KiB": {"sync": "allreduce", "bucket": "1KiB"},
-    "allreduce-topk-of-all": {"sync": "allreduce", "compression": "topk", "bucket": "layer", "overlap": True},
-    "allreduce-sockets": {"sync": "allreduce", "transport": "sockets"},
-    "allreduce-sockets-layer-overlap": {
-        "sync": "allreduce",
-        "transport": "sockets",
-        "bucket": "layer",
-        "overlap": True,
-    },
-    "allreduce-rma": {"sync": "allreduce", "transport": "rma"},
-    "allreduce-rma-layer": {"sync": "allreduce", "transport": "rma", "bucket": "layer"},
-    "allreduce-rma-layer-overlap": {"sync": "allreduce", "transport": "rma", "bucket": "layer", "overlap": True},
-    "shared_memory": {"sync": "shared_memory"},
-    # With SGD, averaging in every step is synchronous SGD; of three workers all are neighbours.
-    "local_sgd": {"sync": "local_sgd"},
-    "local_sgd-state": {"sync": "local_sgd", "state_averaged": True},
-    "gossip": {"sync": "gossip"},
-    "parameter_server": SERVED,
-    "parameter_server-1-server": SERVED | {"servers": 1},
-    "parameter_server-2-servers": SERVED | {"servers": 2, "shards": 2},
-    "parameter_server-shards": SERVED | {"shards": 2},
-    "parameter_server-topk-of-all": SERVED | {"servers": 1, "compression": "topk"},
-    "parameter_server-weights": SERVED | {"opt_weight": "mean"},
-    "parameter_server-weights-1-server": SERVED | {"opt_weight": "mean", "servers": 1},
-    "parameter_server-weights-shards": SERVED | {"opt_weight": "mean", "shards": 2},
-    "ddp": {"sync": "ddp"},
-}
-# These reach other parameters than one worker would; all else that the suite asks for, they must have.
-OTHERS: dict[str, dict[str, Any]] = {
-    "local_sgd-every-5": {"sync": "local_sgd", "exchange_every": 5},
-    "local_sgd-epoch": {"sync": "local_sgd", "exchange_every": 0, "state_averaged": True},
-    "gossip-every-3": {"sync": "gossip", "exchange_every": 3},
-    "topk": {"sync": "allreduce", "compression": "topk", "density": 0.1, "bucket": "layer"},
-    "terngrad": {"sync": "allreduce", "compression": "terngrad", "bucket": "layer", "overlap": True},
-    "terngrad-1-server": SERVED | {"compression": "terngrad", "servers": 1},
-    "best-weights-1-server": SERVED | {"opt_weight": "best", "servers": 1, "exchange_every": 4},
-    "mean-weights-shards": SERVED | {"opt_weight": "mean", "shards": 2, "exchange_every": 4},
-    "mean-weights-1-server-epoch": SERVED | {"opt_weight": "mean", "servers": 1, "exchange_every": 0},
-}
-DEFAULTS = {fields["sync"]: name for name, fields in reversed(VARIANTS.items())}
+SYNCS_AND_PEERS = registry.syncs_and_peers()
+LAUNCHED = tuple(name for name in LAUNCHERS if not LAUNCHERS[name].owns_loop)  # their peers have tests/spark
+VARIANTS = equal_to_one_worker()
+OTHERS = different()
+# The plain variant of each sync runs with every launcher.
+DEFAULTS = {name: name for name in plain()}
 
 
 def combinations(
@@ -86,7 +47,7 @@ def combinations(
         for launcher in launchers
         for name, fields in variants.items()
         if (launcher in whole or name in DEFAULTS.values() or _one_sided(fields))
-        and not (launcher == "threads" and fields["sync"] in PEERS)
+        and not (launcher == "threads" and SYNCS_AND_PEERS[fields["sync"]].needs_processes)
         and not (launcher in (*LOCAL, "spark") and _one_sided(fields))
     ]
 

@@ -13,15 +13,15 @@ import pytest
 import torch
 
 import tiny
-from lockstep import checkpoint
-from lockstep.groups import Group
-from lockstep.groups.links import LinkMeter
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import Team
-from lockstep.launch.emulated import why_not
-from lockstep.launch.mpiexec import Mpiexec
-from lockstep.loop import Site, run_job
+from lockstep.engine.groups import Group
+from lockstep.engine.groups.links import LinkMeter
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.launch import Team
+from lockstep.engine.launch.mpi.emulated import why_not
+from lockstep.engine.launch.mpi.mpiexec import Mpiexec
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, run_job
 
 BITS_PER_SECOND = 200e6
 VALUES = 1_250_000  # float32: 5 MB, 0.2 s of such a link

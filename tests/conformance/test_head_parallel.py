@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import tiny
-from lockstep.checkpoint import CheckpointError, read
-from lockstep.job import Job
-from lockstep.launch import WorkerFailed
-from lockstep.replica.split_head import SplitHeadReplica
+from lockstep.engine.job import Job
+from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.replica.split_head import SplitHeadReplica
+from lockstep.engine.training.checkpoint import CheckpointError, read
 from together import TOLERANCE, Teams, alone, small_job
 
 HEAD: dict[str, Any] = {"model_parallel": "head", "sync": "allreduce"}

@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 
 import tiny
-from lockstep import checkpoint
-from lockstep.groups import Group
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import Team
-from lockstep.launch.emulated import why_not
-from lockstep.launch.mpi_commands import MpiError, Places
-from lockstep.launch.mpiexec import Mpiexec
-from lockstep.loop import Site, Trace, run_job
+from lockstep.commands.mpi_job import MpiOptions, job_of
+from lockstep.engine.groups import Group
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.launch import Team
+from lockstep.engine.launch.mpi.commands import MpiError, Placement
+from lockstep.engine.launch.mpi.emulated import why_not
+from lockstep.engine.launch.mpi.mpiexec import Mpiexec
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.engine.usecases import UseCase
 from lockstep.measure.grid import summarise
 from lockstep.measure.teams import Teams
-from lockstep.mpi_job import Wanted, job_of
-from lockstep.usecases import UseCase
 
 pytestmark = pytest.mark.linux
 TOLERANCE = 3e-7  # as in test_conformance
@@ -114,7 +114,7 @@ def _place(group: Group) -> tuple[int, list[int], int, bool]:
 def test_each_rank_has_its_own_cores_in_one_process_per_host(teams: Teams) -> None:
     team = teams.team(job(2, 4))
     told = team.call(_place)
-    assert team.seats == [[0, 1], [2, 3]]
+    assert team.ranks_by_process == [[0, 1], [2, 3]]
     assert [pid for pid, *_ in told] == [team.pids[0]] * 2 + [team.pids[1]] * 2
     assert team.pids[0] != team.pids[1]
     assert [cores for _, cores, _, _ in told] == team.cores
@@ -125,14 +125,14 @@ def test_a_grid_keeps_teams_of_threads_and_of_processes_apart(teams: Teams) -> N
     here, there = job(1, 2), job(1, 2).with_(host_workers="processes")
     assert teams.team(here) is teams.team(here)
     assert teams.team(here) is not teams.team(there)
-    assert (teams.team(here).seats, teams.team(there).seats) == ([[0, 1]], [[0], [1]])
+    assert (teams.team(here).ranks_by_process, teams.team(there).ranks_by_process) == ([[0, 1]], [[0], [1]])
     placed = [(place["host_workers"], place["workers"]) for place in teams.placements()]
     assert ("threads", 2) in placed and ("processes", 2) in placed
 
 
 def test_lockstep_mpi_says_that_it_starts_processes() -> None:
     with pytest.raises(MpiError, match=r"--sync host_threads has one process per host.*give --sync shared_memory"):
-        job_of(Wanted(workers=2, sync="host_threads"), Places())
+        job_of(MpiOptions(workers=2, sync="host_threads"), Placement())
 
 
 @pytest.fixture(scope="module")
@@ -155,4 +155,4 @@ def test_on_emulated_hosts(cluster: Team, tmp_path: Path) -> None:
     gradient = 4.0 * got.numel()
     assert sum(trace.steps[-1]["bytes_sent"] for trace in traces) == pytest.approx(4 * gradient, rel=0.01)
     assert summarise(this, traces)["link_bytes_sent"] > 2 * gradient
-    assert cluster.seats == [[0, 1], [2, 3]]
+    assert cluster.ranks_by_process == [[0, 1], [2, 3]]

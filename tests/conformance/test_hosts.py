@@ -13,11 +13,11 @@ from torch import Tensor
 
 import tiny
 from hosts import run_on_hosts
-from lockstep import checkpoint
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS
-from lockstep.loop import Site, run_job
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, run_job
 from steps import on_ranks
 
 # Sums of up to 5 addends in another order; a dropped or doubled sample gives 1e-3.

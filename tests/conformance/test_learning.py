@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 import tiny
-from lockstep import checkpoint
-from lockstep.checkpoint import CheckpointError
-from lockstep.data.sources import Arrays
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job, JobError
-from lockstep.loop import Site, Trace, run_job
-from lockstep.usecases import UseCase
+from lockstep.engine.data.sources import Arrays
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job, JobError
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.checkpoint import CheckpointError
+from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.engine.usecases import UseCase
 from together import TOLERANCE, Teams, small_job
 
 PIPELINE: dict[str, Any] = {

@@ -12,16 +12,16 @@ import torch
 from torch import nn
 
 import tiny
-from lockstep import checkpoint
-from lockstep.checkpoint import CheckpointError
-from lockstep.groups import Group
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import WorkerFailed
-from lockstep.loop import Site, run_job
-from lockstep.measure.experiments import EXPERIMENTS
-from lockstep.replica.pipeline import PipelineReplica
-from lockstep.strategies import STRATEGIES
+from lockstep.engine.groups import Group
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.job.strategies import STRATEGIES
+from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.replica.pipeline import PipelineReplica
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.checkpoint import CheckpointError
+from lockstep.engine.training.loop import Site, run_job
+from lockstep.measure.probes import EXPERIMENTS
 from together import TOLERANCE, Teams, alone, small_job
 
 TWO: dict[str, Any] = {

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.data.sources import Arrays
-from lockstep.network import Network
-from lockstep.usecases import UseCase
+from lockstep.engine.data.sources import Arrays
+from lockstep.engine.models.layers import Network
+from lockstep.engine.usecases import UseCase
 from together import Teams, alone, small_job
 
 TWO: dict[str, Any] = {"launcher": "processes", "workers": 2}

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import tiny
-from lockstep import checkpoint
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import WorkerFailed
-from lockstep.loop import Site, run_job
-from lockstep.network import Network
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.models.layers import Network
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, run_job
 from small_images import images, needs_tensorflow, small_case
 from together import TOLERANCE, Teams, alone, small_job
 

@@ -45,8 +45,8 @@ def test_a_stopped_rank_is_named_by_another(start: Callable[..., Run]) -> None:
     assert psutil.wait_procs(ranks, END_SECONDS)[1] == []
 
 
-def test_a_rank_that_is_stopped_while_it_starts_is_ended_by_its_seat(start: Callable[..., Run]) -> None:
-    """Seen: until its watchdog runs, or alone on its host, nobody looked after a rank, and the job hung for ever."""
+def test_a_rank_that_is_stopped_while_it_starts_is_ended_by_its_parent(start: Callable[..., Run]) -> None:
+    """Until its failure detector ran, or alone on its host, nobody looked after a rank, and the job hung for ever."""
     run = start(1)
     ranks = run.ranks(1)
     os.kill(ranks[0].pid, signal.SIGSTOP)

@@ -11,12 +11,12 @@ import pytest
 from test_mpi_faults import REASONS, fail, no_files  # noqa: F401 - a fixture
 
 import tiny
-from lockstep.groups import Group
-from lockstep.job import Job
-from lockstep.launch import Team
-from lockstep.launch.emulated import why_not
-from lockstep.launch.mpiexec import Mpiexec
-from lockstep.loop import Site
+from lockstep.engine.groups import Group
+from lockstep.engine.job import Job
+from lockstep.engine.launch import Team
+from lockstep.engine.launch.mpi.emulated import why_not
+from lockstep.engine.launch.mpi.mpiexec import Mpiexec
+from lockstep.engine.training.loop import Site
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
 

@@ -18,14 +18,15 @@ import psutil
 import pytest
 
 import tiny
-from lockstep.groups import Group
-from lockstep.job import NO_USE_CASE, Job
-from lockstep.launch import LAUNCHERS, Team, WorkerFailed, guard, mpi_team
-from lockstep.launch.engines import EnginesTeam
-from lockstep.launch.mpi_team import MpiTeam
-from lockstep.loop import Site, Trace
-from lockstep.measure.experiments import EXPERIMENTS
+from lockstep.engine.groups import Group
+from lockstep.engine.job import NO_USE_CASE, Job
+from lockstep.engine.launch import LAUNCHERS, Team, WorkerFailed, supervisor
+from lockstep.engine.launch.mpi import team as mpi_team
+from lockstep.engine.launch.mpi.engines import EnginesTeam
+from lockstep.engine.launch.mpi.team import MpiTeam
+from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.grid import measure_job
+from lockstep.measure.probes import EXPERIMENTS
 from lockstep.measure.teams import Teams
 from processes import command, program
 
@@ -56,8 +57,8 @@ def library_files() -> set[str]:
     """What MPI libraries have left behind: no process uses it."""
     memory = {name for name in os.listdir("/dev/shm") if name.startswith(("mpich_", "ucx_", "sm_segment", "vader"))}
     if any((process.info["name"] or "").startswith("hydra_") for process in psutil.process_iter(["name"])):
-        return memory - guard._in_use()  # of its files in /tmp nobody can say whose they are
-    return (memory - guard._in_use()) | {name for name in os.listdir("/tmp") if name.startswith("hydra_")}
+        return memory - supervisor._names_in_use()  # of its files in /tmp nobody can say whose they are
+    return (memory - supervisor._names_in_use()) | {name for name in os.listdir("/tmp") if name.startswith("hydra_")}
 
 
 LAYERS = {"sync": "allreduce", "bucket": "layer", "overlap": True}
@@ -188,7 +189,7 @@ def soon(kill: Callable[[], None]) -> None:
 def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: str) -> None:
     with LAUNCHERS[launcher](2) as team:
         team.start()
-        keeper = next(child for child in psutil.Process().children() if "guard.py" in command(child))
+        keeper = next(child for child in psutil.Process().children() if "supervisor.py" in command(child))
         helpers = [
             child
             for child in keeper.children(recursive=True)
@@ -199,16 +200,16 @@ def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: s
         assert told in str(failure)
 
 
-def test_what_is_left_when_even_the_guard_is_killed() -> None:
-    """Nothing that runs; Hydra's file in /tmp is the guard's to remove."""
+def test_what_is_left_when_even_the_supervisor_is_killed() -> None:
+    """Nothing that runs; Hydra's file in /tmp is the supervisor's to remove."""
     before = library_files()
     with LAUNCHERS["mpiexec"](2) as team:
         team.start()
         pids = [psutil.Process(pid) for pid in team.pids]
-        keeper = next(child for child in psutil.Process().children() if "guard.py" in command(child))
+        keeper = next(child for child in psutil.Process().children() if "supervisor.py" in command(child))
         soon(keeper.kill)
         failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
-        assert "its guard was killed by SIGKILL" in str(failure)
+        assert "its supervisor was killed by SIGKILL" in str(failure)
     _, alive = psutil.wait_procs(pids, END_SECONDS)
     assert alive == []
     for name in library_files() - before:
@@ -274,7 +275,9 @@ def test_ranks_that_are_jobs_of_their_own(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_during_a_start_leaves_nothing() -> None:
-    program = "from lockstep.launch import LAUNCHERS\nprint('on', flush=True)\nLAUNCHERS['engines'](2).team.start()\n"
+    program = (
+        "from lockstep.engine.launch import LAUNCHERS\nprint('on', flush=True)\nLAUNCHERS['engines'](2).team.start()\n"
+    )
     run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert run.stdout is not None
     assert run.stdout.readline() == "on\n"

@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection
 import psutil
 import pytest
 
-from lockstep.launch import LAUNCHERS
-from lockstep.launch.emulated import why_not
-from lockstep.launch.mpiexec import Mpiexec
+from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.launch.mpi.emulated import why_not
+from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 from processes import command
 
 END_SECONDS = 10.0
@@ -46,7 +46,7 @@ def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> Non
         pytest.skip(why_not())
     folder = tempfile.mkdtemp(prefix="orphans-")
     context = multiprocessing.get_context("forkserver")  # it has loaded torch already
-    context.set_forkserver_preload(["lockstep.launch"])
+    context.set_forkserver_preload(["lockstep.engine.launch"])
     here, there = context.Pipe()
     network = interfaces()
     program = context.Process(target=launch, args=(launcher, folder, there))
@@ -54,9 +54,9 @@ def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> Non
     there.close()
     workers = [psutil.Process(pid) for pid in here.recv()]
     try:
-        assert len(workers) == (1 if launcher == "threads" else 2)  # of Spark: the guards of driver and cluster
+        assert len(workers) == (1 if launcher == "threads" else 2)  # of Spark: the supervisors of driver and cluster
         assert all(worker.is_running() for worker in workers)
-        workers += psutil.Process(program.pid).children(recursive=True)  # and mpiexec, ipcontroller, their guard
+        workers += psutil.Process(program.pid).children(recursive=True)  # and mpiexec, ipcontroller, their supervisor
         if stopped:
             os.kill(_a_rank(launcher, workers), signal.SIGSTOP)
         program.kill()
@@ -83,10 +83,10 @@ def interfaces() -> tuple[list[str], str]:
 
 
 def _a_rank(launcher: str, workers: list[psutil.Process]) -> int:
-    """Of Spark's team `workers` are guards, and ranks far below them."""
+    """Of Spark's team `workers` are supervisors, and ranks far below them."""
     if launcher != "spark":
         return workers[1].pid
-    return next(each.pid for each in workers if "lockstep.launch.spark.rank" in command(each))
+    return next(each.pid for each in workers if "lockstep.engine.launch.spark.rank_process" in command(each))
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import tiny
-from lockstep.groups import GroupError
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, WorkerFailed
-from lockstep.loop import Site
-from lockstep.usecases import UseCase
+from lockstep.engine.groups import GroupError
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, WorkerFailed
+from lockstep.engine.training.loop import Site
+from lockstep.engine.usecases import UseCase
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 END_SECONDS = 10.0

@@ -42,7 +42,7 @@ class Run:
     def __init__(self, root: Path, *arguments: str, folder: str = ".") -> None:
         self.root = root
         self.stderr = root / f"stderr-{time.monotonic_ns()}"
-        command = [sys.executable, "-m", "lockstep.cli", "run", "07", *arguments]
+        command = [sys.executable, "-m", "lockstep.commands.cli", "run", "07", *arguments]
         with self.stderr.open("w") as stderr:
             self.process = subprocess.Popen(command, cwd=root / folder, stdout=subprocess.DEVNULL, stderr=stderr)
 
@@ -167,7 +167,7 @@ def test_a_failing_cell_is_shown_and_kept(start: Callable[..., Run]) -> None:
 
 
 def test_an_error_of_ours_is_its_message_and_nothing_else(start: Callable[..., Run]) -> None:
-    run = start(cell="from lockstep.job import Job\nJob.of('processes', workers=0)")
+    run = start(cell="from lockstep.engine.job import Job\nJob.of('processes', workers=0)")
     assert run.end() == 1
     first, *others = run.message()[run.message().index("07_small failed") :].splitlines()
     assert first.startswith("07_small failed in cell [") and "]: workers=0" in first

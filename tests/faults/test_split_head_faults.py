@@ -9,9 +9,9 @@ import pytest
 from torch import Tensor, nn
 
 import tiny
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, WorkerFailed
-from lockstep.loop import Site
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, WorkerFailed
+from lockstep.engine.training.loop import Site
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers")]
 END_SECONDS = 10.0

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import tiny
-from lockstep.groups import Group
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, Team, WorkerFailed
-from lockstep.loop import Site
-from lockstep.sync.transports import transport_of
+from lockstep.engine.groups import Group
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, Team, WorkerFailed
+from lockstep.engine.sync.transports import transport_of
+from lockstep.engine.training.loop import Site
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers")]
 END_SECONDS = 10.0

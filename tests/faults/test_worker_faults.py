@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import tiny
-from lockstep import checkpoint
-from lockstep.groups import GroupTimeout
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, Team, WorkerFailed
-from lockstep.loop import Site, run_job
+from lockstep.engine.groups import GroupTimeout
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, Team, WorkerFailed
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, run_job
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 END_SECONDS = 10.0
@@ -114,7 +114,7 @@ def test_a_team_works_again_after_a_failure() -> None:
 def test_a_worker_that_was_killed_while_memory_was_full_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """VGG16 on Spark in 24 GiB: "was killed by SIGKILL" left the reader to find out by whom."""
     seen = iter([3, 4, 4, 4])  # processes that the kernel has ended: before and after each call
-    monkeypatch.setattr("lockstep.launch.team.memory_kills", lambda: next(seen))
+    monkeypatch.setattr("lockstep.engine.launch.team.out_of_memory_kills", lambda: next(seen))
     with LAUNCHERS["processes"](2) as team:
         assert "for the machine's memory was full" in fail(team, tiny.fault_in_phase, "compute", "kill").reason
         assert fail(team, tiny.fault_in_phase, "compute", "kill").reason == "was killed by SIGKILL"
@@ -124,7 +124,7 @@ def test_a_worker_that_was_killed_while_memory_was_full_says_so(monkeypatch: pyt
 def test_a_worker_that_leaves_before_it_has_read_a_word(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen: its socket was reset, and the launcher raised ConnectionResetError that said nothing."""
     program = f"import os, time\nos.write(2, b'no such library')\ntime.sleep({seconds})\nos._exit(7)"
-    monkeypatch.setattr("lockstep.launch.team._START", program)
+    monkeypatch.setattr("lockstep.engine.launch.team._START", program)
     with LAUNCHERS["processes"](2) as team, pytest.raises(WorkerFailed, match="left with exit code 7") as caught:
         team.start()
     assert "no such library" in caught.value.traceback
@@ -160,7 +160,7 @@ def _refuse() -> None:
 
 def test_threads_have_no_torch_group() -> None:
     with LAUNCHERS["threads"](2) as team, pytest.raises(WorkerFailed, match="launcher='processes'"):
-        team.run(job("threads", "ddp"), Site(use_case=tiny.case()))
+        team.run(job("processes", "ddp"), Site(use_case=tiny.case()))
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:

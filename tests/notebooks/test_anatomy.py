@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.runner import read_parameters
+from lockstep.commands.runner import read_parameters
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 MOST_CELLS = 25

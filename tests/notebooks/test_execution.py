@@ -10,9 +10,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from lockstep.catalogue import catalogue
-from lockstep.runner import RunFailed, plan_runs
-from lockstep.runner.execution import execute, refresh
+from lockstep.commands.runner import RunFailed, plan_runs
+from lockstep.commands.runner.execution import execute, refresh
+from lockstep.experiments.catalogue import catalogue
 
 HERE = Path(__file__).resolve().parent
 NOTEBOOKS = sorted((HERE.parents[1] / "notebooks").glob("*.ipynb"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from lockstep.figures import FIGURES
+
+from lockstep.commands.runner import plan_runs
+from lockstep.commands.runner.execution import execute
 from lockstep.records import read_records
-from lockstep.runner import plan_runs
-from lockstep.runner.execution import execute
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 

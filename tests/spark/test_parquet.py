@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.data import open_folder
-from lockstep.data.parquet import decode_parquet, write_parquet
-from lockstep.groups import Group
-from lockstep.job import NO_USE_CASE, Job
-from lockstep.launch import WorkerFailed
-from lockstep.loop import Site
-from lockstep.measure.spark import run_overhead, run_preparation
+from lockstep.engine.data import open_folder
+from lockstep.engine.data.parquet import decode_parquet, write_parquet
+from lockstep.engine.groups import Group
+from lockstep.engine.job import NO_USE_CASE, Job
+from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.training.loop import Site
+from lockstep.measure.probes.spark import run_overhead, run_preparation
 from photo_sets import photo_set, picture
 from together import Teams
 

@@ -17,19 +17,19 @@ import torch
 from torch import nn
 
 import tiny
-from lockstep.data.sources import Arrays, Ids, Images
-from lockstep.groups import Group
-from lockstep.job import NO_USE_CASE, Job
-from lockstep.launch import WorkerFailed
-from lockstep.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
-from lockstep.launch.spark.cluster import LOOPBACK, check_reachable
-from lockstep.launch.spark.settings import MEMORY_VARIABLE
-from lockstep.launch.spark.team import SparkDriverTeam
-from lockstep.loop import Site, Trace
-from lockstep.measure.experiments import EXPERIMENTS
+from lockstep.engine.data.sources import Arrays, Ids, Images
+from lockstep.engine.groups import Group
+from lockstep.engine.job import NO_USE_CASE, Job
+from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
+from lockstep.engine.launch.spark.cluster import LOOPBACK, check_reachable
+from lockstep.engine.launch.spark.settings import MEMORY_VARIABLE
+from lockstep.engine.launch.spark.team import SparkDriverTeam
+from lockstep.engine.peers.sparknet_driver import reason_of
+from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.grid import measure_job
+from lockstep.measure.probes import EXPERIMENTS
 from lockstep.measure.teams import Teams
-from lockstep.peers.sparknet import reason_of
 from processes import command, program
 from together import small_job
 
@@ -306,7 +306,7 @@ def test_a_driver_whose_heap_is_full_fails_instead_of_waiting_for_ever(monkeypat
 
 def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     """Spark starts another one and runs the lost task there: the parameters are those of one worker."""
-    from lockstep import checkpoint
+    from lockstep.engine.training import checkpoint
     from together import TOLERANCE, alone
 
     case = tiny.case(train=Fatal("kill", str(tmp_path / "killed")))

@@ -13,13 +13,13 @@ import torch
 
 import lockstep
 import tiny
-from lockstep import checkpoint
-from lockstep.groups.threads import ThreadGroup
-from lockstep.job import Job
-from lockstep.loop import Site, run_job
-from lockstep.peers import sparknet_worker
-from lockstep.peers.sparknet import ExecutorFailed, _Windows
-from lockstep.replica.torch import cross_entropy
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.peers import sparknet_worker
+from lockstep.engine.peers.sparknet_driver import ExecutorFailed, _Windows
+from lockstep.engine.replica.torch import cross_entropy
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, run_job
 from together import TOLERANCE, Teams, alone, small_job
 
 AVERAGED = {"opt_weight": "mean", "state_averaged": True}

@@ -19,11 +19,12 @@ from typing import Any
 
 import psutil
 
-from lockstep.job import Job
-from lockstep.launch.emulated import why_not
-from lockstep.launch.mpi_commands import MpiError, find_mpiexec
-from lockstep.launch.spark.java import SparkError, find_java, problem
-from lockstep.options import ON_SPARK
+from lockstep.engine import registry
+from lockstep.engine.cores import usable_cores
+from lockstep.engine.job import Job
+from lockstep.engine.launch.mpi.commands import MpiError, find_mpiexec
+from lockstep.engine.launch.mpi.emulated import why_not
+from lockstep.engine.launch.spark.java import SparkError, find_java, problem
 
 PACKAGES = (
     *("torch", "tensorflow", "keras", "numpy", "pillow", "pandas", "papermill", "mpi4py", "mpich", "ipyparallel"),
@@ -63,7 +64,7 @@ def machine() -> dict[str, Any]:
     """CPU, cores, memory, GPUs, bfloat16 units and operating system. Memory in bytes."""
     return {
         "cpu": _cpu_model(),
-        "cores": usable_cores(),
+        "cores": len(usable_cores()),
         "cores_total": os.cpu_count() or 1,
         "memory_bytes": psutil.virtual_memory().total,
         "gpu": _gpu_names(),
@@ -86,13 +87,6 @@ def versions() -> dict[str, str | None]:
     found["java"] = _java()
     found["glibc"] = _glibc()
     return found
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on: its affinity, or all cores where the system has no affinity."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(os.getpid()))
-    return os.cpu_count() or 1
 
 
 def has_bfloat16_units() -> bool:
@@ -140,7 +134,8 @@ def missing(job: Job) -> str | None:
     """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
     if job.link_bits_per_second and (lacking := why_not()):
         return lacking
-    if job.launcher in ON_SPARK and problem():
+    launcher = registry.launcher_of(job.launcher)
+    if launcher is not None and launcher.spark and problem():
         return NO_SPARK
     if job.framework == "tensorflow" and not has_tensorflow():
         return NO_TENSORFLOW

@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.job import NO_USE_CASE, Job, JobError
-from lockstep.launch import WorkerFailed, usable_cores
-from lockstep.launch.environment import PROFILES
-from lockstep.loop import STEP_COLUMNS, Site, Trace
+from lockstep.engine.cores import usable_cores
+from lockstep.engine.job import LEARNING, NO_USE_CASE, OF_LEARNING, Job, JobError
+from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.launch.environment import PROFILES
+from lockstep.engine.training.loop import STEP_COLUMNS, Site, Trace
+from lockstep.engine.training.scores import DIVERGED
+from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import capture, missing
-from lockstep.measure.experiments import EXPERIMENTS, OF_ALL_FRAMEWORKS, RESTARTED, STEPS_TRACED, is_traced
+from lockstep.measure.probes import EXPERIMENTS, OF_ALL_FRAMEWORKS, RESTARTED, STEPS_TRACED, is_traced
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.steps import step_table
 from lockstep.measure.teams import Teams
-from lockstep.options import LEARNING, OF_LEARNING
-from lockstep.published import repository_root
 from lockstep.records import Row, RunFolder, make_row
-from lockstep.scores import DIVERGED
-from lockstep.usecases import Source, find_images, use_case
+from lockstep.records.places import repository_root
 
 # Cells of a round that may be measured again because others used the machine. A neighbour that never rests would
 # otherwise double the time of a run and gain nothing; such rows say that they are contended.

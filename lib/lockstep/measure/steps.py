@@ -1,4 +1,4 @@
-"""The traced table `steps`: every measured step of every rank, as `lockstep.timeline` reads it."""
+"""The traced table `steps`: every measured step of every rank, as `lockstep.analysis.timeline` reads it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from lockstep.loop import STEP_COLUMNS, Trace
+from lockstep.engine.training.loop import STEP_COLUMNS, Trace
 
 
 def step_table(traces: Sequence[Trace]) -> pd.DataFrame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
-from lockstep.job import Job
-from lockstep.launch import LAUNCHERS, Launcher, Team
+from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, Launcher, Team
 
 _Key = tuple[str, int, int, int, str, int, str, float, str]
 

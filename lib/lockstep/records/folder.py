@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.files import clear_errors, write_atomically
+from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.records.reading import read_records, read_run, read_table
 from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, RecordError, Row, check_row
 

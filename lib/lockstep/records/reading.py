@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.job import Job
+from lockstep.engine.job import Job
 from lockstep.records.schema import (
     ADDED,
     COLUMNS,

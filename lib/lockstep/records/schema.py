@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from lockstep.job import IDENTITY, Job
-from lockstep.ladder import RUNGS
-from lockstep.options import CHOICES, OF_LEARNING
-from lockstep.strategies import LAUNCHER_NAMES, STRATEGIES, YARDSTICKS
+from lockstep.engine import registry
+from lockstep.engine.job import CHOICES, IDENTITY, OF_LEARNING, Job
+from lockstep.engine.job.strategies import LAUNCHER_NAMES, RUNGS, STRATEGIES, YARDSTICKS
 
 SCHEMA_VERSION = 1
 
@@ -36,7 +35,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     # Yardsticks are no strategies; own is a reader's own job.
     "strategy": tuple(dict.fromkeys((*STRATEGIES, *RUNGS, *YARDSTICKS, "own"))),
     "launcher": LAUNCHER_NAMES,
-    "sync": (*dict.fromkeys(line.fields["sync"] for line in STRATEGIES.values()), "copy_bound", "ping_pong"),
+    "sync": (*registry.syncs_and_peers(), "copy_bound", "ping_pong"),
 }
 
 MEASUREMENTS: dict[str, Column] = {
@@ -94,12 +93,15 @@ OUTCOME: dict[str, Column] = {
 }
 
 COLUMNS: dict[str, Column] = {
-    **{field.name: Column(_KINDS[str(field.type)], allowed=_ALLOWED.get(field.name, ())) for field in fields(Job)},
+    **{
+        name: Column(_KINDS[option.kind], allowed=_ALLOWED.get(name, ()), meaning=option.help)
+        for name, option in Job.options().items()
+    },
     **MEASUREMENTS,
     **OUTCOME,
 }
 
-ADDED = (
+ADDED: tuple[str, ...] = (
     "optimiser",
     "memory_format",
     "copies",
@@ -136,6 +138,7 @@ ADDED = (
     "epochs_trained",
     "updates_done",
     "training_seconds",
+    *IDENTITY[IDENTITY.index("selected") + 1 :],  # options of strategies that were registered since
 )
 """Columns that older files of this schema may lack."""
 

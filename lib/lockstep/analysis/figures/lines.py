@@ -1,0 +1,98 @@
+"""Lines: speedup against workers, and resources against time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.figures.style import (
+    GIB,
+    GREY,
+    StoredFigure,
+    colour,
+    data_label,
+    empty,
+    label,
+    look,
+    new_figure,
+)
+from lockstep.analysis.stored import Stored
+from lockstep.engine.job.strategies import RUNGS, STRATEGIES
+
+TRACES = {
+    "cpu_percent": ("CPU use (% of one core)", 1.0),
+    "pss_bytes": ("memory (PSS, GiB)", GIB),
+    "threads": ("threads", 1.0),
+    "io_wait_percent": ("I/O wait (%)", 1.0),
+}
+USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
+USE_CASE_MARKERS: dict[str, Any] = {"SimpleBig": "o", "ComplexSmall": "s"}
+
+
+def traces_of(experiment: str) -> Recipe:
+    """The figure of what was sampled while the cells of `experiment` trained."""
+
+    def draw(stored: Stored) -> Figure:
+        rows = stored.of(experiment)
+        about = data_label(rows) if len(rows) else ""
+        return resource_traces(stored.table("resources"), "Resources while training", experiment, about)
+
+    return draw
+
+
+def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "table1", data: str = "") -> StoredFigure:
+    """CPU, memory, threads and I/O wait against time, a column per strategy, as the paper's Figures 2 and 3: SimpleBig
+    solid, ComplexSmall dashed, a marker where there is one sample only. The first stored round; `data` names photos
+    and batch (`data_label` of the records)."""
+    traced = resources[resources["experiment"] == experiment] if len(resources) else resources
+    traced = resources if traced.empty else traced
+    if traced.empty:
+        return empty(title, "no resource traces are stored")
+    names = RUNGS if experiment == "ladder" else STRATEGIES
+    strategies = [name for name in names if (traced["strategy"] == name).any()]
+    strategies += sorted(set(traced["strategy"]) - set(names))
+    with look():
+        figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 8.0)
+        axes = figure.subplots(len(TRACES), len(strategies), squeeze=False, sharey="row", sharex="col")
+        about = f"{data}; round {int(traced['round'].min())}" if data else f"round {int(traced['round'].min())}"
+        figure.suptitle(f"{title}\n({about})")
+        for column, strategy in enumerate(strategies):
+            own = traced[(traced["strategy"] == strategy) & (traced["round"] == traced["round"].min())]
+            for row, (name, (unit, scale)) in enumerate(TRACES.items()):
+                _trace(axes[row][column], own, name, scale, colour(strategy))
+                if column == 0:
+                    axes[row][column].set_ylabel(unit)
+            axes[0][column].set_title(label(strategy).replace(", ", ",\n"), fontsize=9)
+            axes[-1][column].set_xlabel("seconds")
+        for row in range(len(TRACES)):
+            axes[row][0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
+        handles = [
+            Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes.flat, line), label=name)
+            for name, line in USE_CASE_LINES.items()
+            if name in set(traced["use_case"])
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _marker(axes: Iterable[Axes], linestyle: str) -> Any:
+    """The marker that some line of this style was drawn with, for the legend."""
+    markers = {line.get_marker() for axis in axes for line in axis.lines if line.get_linestyle() == linestyle}
+    return next(iter(markers - {"none"}), "none")
+
+
+def _trace(axis: Axes, own: pd.DataFrame, name: str, scale: float, line_colour: object) -> None:
+    for use_case, samples in own.groupby("use_case"):
+        ordered = samples.sort_values("seconds")
+        values = pd.to_numeric(ordered[name], errors="coerce") / scale
+        line = USE_CASE_LINES.get(str(use_case), ":")
+        seconds = ordered["seconds"] - ordered["seconds"].min()
+        # A line of one point is invisible.
+        marker = USE_CASE_MARKERS.get(str(use_case), "o") if values.notna().sum() == 1 else "none"
+        axis.plot(seconds, values, linestyle=line, marker=marker, color=line_colour, linewidth=1.3)

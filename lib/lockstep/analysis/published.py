@@ -1,0 +1,116 @@
+"""The papers' tables and the claims ledger, as committed under `data/published/`.
+
+The ledger has a row per claim: where it stands in which paper, our wording of it, its figure, the notebook that
+measures it and the verdict function that judges it. Published figures come from there and from nowhere else.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lockstep.records.places import repository_root
+
+TABLE_COLUMNS = ("use_case", "row", "device", "speedup", "paper", "place")
+"""Of a table of speedups, which most are; COLUMNS_OF_TABLES has the others."""
+COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("convlstm-d-accel", "table2"): ("row", "value", "paper", "place"),
+    ("convlstm-d-accel", "table3"): ("row", "nodes", "accuracy_percent", "time_seconds", "paper", "place"),
+    ("convlstm-d-accel", "table4"): (
+        "layer", "kernels", "kernel_shape", "output_shape", "flops", "paper", "place"
+    ),
+}  # fmt: skip
+NUMBERS_OF_TABLES = ("speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops")
+"""Columns of published tables that hold numbers; all others are text."""
+CLAIM_COLUMNS = (
+    "id", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
+)  # fmt: skip
+USE_CASES = ("ComplexSmall", "SimpleBig", "both", "Pneumonia", "other")
+
+
+class PublishedError(ValueError):
+    """A published table or the ledger can't be used; the message names file, line, value and fix."""
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """Line number and values of every row. Raises PublishedError for another header or a row of another length."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            reader = csv.reader(stream)
+            header = next(reader, [])
+            if header != list(columns):
+                raise PublishedError(f"{path}, line 1: columns {header} must be {list(columns)}")
+            found = []
+            for values in reader:
+                if len(values) != len(columns):
+                    raise PublishedError(
+                        f"{path}, line {reader.line_num}: {len(values)} values instead of {len(columns)}; "
+                        "quote a value that holds a comma"
+                    )
+                found.append((reader.line_num, dict(zip(columns, values, strict=True))))
+            return found
+    except FileNotFoundError:
+        raise PublishedError(f"{path} does not exist; restore it from the repository") from None
+
+
+def _number(path: Path, line: int, name: str, text: str) -> float | None:
+    if text == "":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise PublishedError(f"{path}, line {line}: {name}={text!r} is not a number; leave it empty for none") from None
+
+
+def read_table(paper: str, table: str, root: str | Path | None = None) -> pd.DataFrame:
+    """A published table, say `read_table("single-to-multi", "table1")`.
+
+    Columns TABLE_COLUMNS or those of COLUMNS_OF_TABLES; numbers (`speedup` is dimensionless) are NaN where the paper
+    prints a dash. Raises PublishedError.
+    """
+    folder = (Path(root) if root else repository_root()) / "data" / "published"
+    path = folder / f"{paper}-{table}.csv"
+    if not path.is_file():
+        known = sorted(p.stem for p in folder.glob("*-table*.csv"))
+        raise PublishedError(f"{paper} {table}: {path.name} does not exist; there are: {', '.join(known) or 'none'}")
+    columns = COLUMNS_OF_TABLES.get((paper, table), TABLE_COLUMNS)
+    numbers = [name for name in columns if name in NUMBERS_OF_TABLES]
+    rows: list[dict[str, Any]] = []
+    for line, values in _rows(path, columns):
+        rows.append({**values, **{name: _number(path, line, name, values[name]) for name in numbers}})
+    return pd.DataFrame(rows, columns=list(columns)).astype(dict.fromkeys(numbers, float))
+
+
+def read_claims(root: str | Path | None = None) -> pd.DataFrame:
+    """The claims ledger, checked. `value` is a float (NaN: the claim has no figure), everything else text.
+
+    Raises PublishedError, naming file and line, for a repeated id, a verdict function that does not exist, an empty
+    text or an unknown use case.
+    """
+    path = (Path(root) if root else repository_root()) / "data" / "published" / "claims.csv"
+    rows: list[dict[str, Any]] = []
+    seen: dict[str, int] = {}
+    for line, values in _rows(path, CLAIM_COLUMNS):
+        _check_claim(path, line, values, seen)
+        seen[values["id"]] = line
+        rows.append({**values, "value": _number(path, line, "value", values["value"])})
+    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"value": float})
+
+
+def _check_claim(path: Path, line: int, values: dict[str, str], seen: dict[str, int]) -> None:
+    where = f"{path}, line {line}"
+    for name in ("id", "paper", "place", "statement", "verdict"):
+        if not values[name].strip():
+            raise PublishedError(f"{where}: {name} is empty; every claim needs one")
+    if values["id"] in seen:
+        raise PublishedError(f"{where}: id={values['id']!r} stands in line {seen[values['id']]} already; rename one")
+    if values["use_case"] not in USE_CASES:
+        raise PublishedError(f"{where}: use_case={values['use_case']!r} must be one of: {', '.join(USE_CASES)}")
+    if values["verdict"] == "pending" and not values["notebook"]:
+        raise PublishedError(f"{where}: a pending claim must name the notebook that will measure it")
+    if values["value"] and not values["unit"]:
+        raise PublishedError(f"{where}: value={values['value']} has no unit; give one")

@@ -1,0 +1,102 @@
+"""Findings: the sentence or two that a figure shows, computed from what is stored.
+
+A finding states a number with its 95 % interval, or that no difference can be told, or what is missing. It never says
+more than its interval does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+
+from lockstep.analysis.statistics import MIN_ROUNDS, AnalysisError, Ratio, is_difference
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NotNow
+
+Finding = Callable[[Stored], str]
+
+NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16"}
+"""Use cases whose network has a name of its own."""
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_PLURALS: Mapping[str, str] = {"process": "processes"}
+
+
+def network(use_case: str) -> str:
+    """What a sentence calls the network of a use case."""
+    return NETWORKS.get(use_case, f"the network of {use_case}")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, singular or plural, the number in words up to ten: one process, two processes, 16 cores."""
+    word = _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
+    return f"{word} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Parts of a sentence as a list: a; a and b; a, b, and c."""
+    found = list(parts)
+    if len(found) < 3:
+        return " and ".join(found)
+    return f"{', '.join(found[:-1])}, and {found[-1]}"
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital at its beginning and a period at its end."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def times(ratio: Ratio, what: str) -> str:
+    """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]."""
+    return f"{ratio.median:.3g} times {what} [{ratio.low:.3g}, {ratio.high:.3g}]"
+
+
+def measure_of(ratio: Ratio, unit: str) -> str:
+    """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
+    return f"{ratio.median:.3g} {unit} [{ratio.low:.3g}, {ratio.high:.3g}]"
+
+
+def faster(ratio: Ratio, noise: Ratio | None, subject: str, rival: str) -> str:
+    """Who is faster, of images per second subject / rival: never more than the interval and the A/A pair allow.
+
+    `subject` and `rival` are plural. Raises NotNow for too few rounds.
+    """
+    require_rounds(ratio)
+    if not is_difference(ratio, noise):
+        return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')})"
+    if ratio.median > 1:
+        return f"{subject} are {times(ratio, f'as fast as {rival}')}"
+    return f"{subject} are slower than {rival}, {times(ratio, 'as fast')}"
+
+
+def require_rounds(ratio: Ratio) -> None:
+    """Raises NotNow where a ratio rests on fewer rounds than an interval needs."""
+    if ratio.rounds < MIN_ROUNDS:
+        raise NotNow(
+            "", f"{counted(ratio.rounds, 'round')} stored, and an interval needs {counted(MIN_ROUNDS, 'round')}"
+        )
+
+
+def finding(compute: Finding) -> Finding:
+    """As a decorator: where the records can't answer, the finding says so, with the reason, in place of an error."""
+
+    @wraps(compute)
+    def found(stored: Stored) -> str:
+        if stored.records.empty:
+            return "Nothing is stored yet, so there is nothing to find: measure it first."
+        try:
+            return compute(stored)
+        except (NotNow, AnalysisError) as error:
+            return sentence(f"These records do not answer this yet: {error}")
+
+    return found
+
+
+def settle_each(say: Callable[[str], str], names: Iterable[str]) -> list[str]:
+    """What `say` says of each name; of one that lacks its data, the reason."""
+    found = []
+    for name in names:
+        try:
+            found.append(say(name))
+        except (NotNow, AnalysisError) as error:
+            found.append(f"{name}: not known yet ({error}).")
+    return found

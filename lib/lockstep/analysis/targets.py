@@ -1,0 +1,144 @@
+"""What a target is: a function of records that reads one number, and a bar that the number is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.statistics import (
+    MIN_ROUNDS,
+    AnalysisError,
+    Ratio,
+    best_strategy,
+    interval_of,
+    per_round,
+    ratio_with_interval,
+    select,
+)
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import outcome
+from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+
+AT_LEAST, AT_MOST, WITHIN = "≥", "≤", "1 ±"
+TOO_FEW = "too few rounds"
+MISSING = "not in these records"
+BEST = "best"
+"""As a numerator's strategy: the one with the highest median, among those that ran."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A measured number, or in its place a word and the reason; beside a number `reason` is a remark."""
+
+    ratio: Ratio | None = None
+    word: str = ""
+    reason: str = ""
+
+
+Read = Callable[[Stored], Reading]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What `read` measures should be at least `bar`, at most `bar`, or within 1 ± `bar`."""
+
+    name: str
+    bar: float
+    read: Read
+    aim: str = AT_LEAST
+
+    def reached(self, value: float) -> bool:
+        low = {AT_LEAST: self.bar, AT_MOST: float("-inf"), WITHIN: 1 - self.bar}[self.aim]
+        high = {AT_LEAST: float("inf"), AT_MOST: self.bar, WITHIN: 1 + self.bar}[self.aim]
+        return low <= value <= high
+
+
+def target_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
+    """One row per target of a notebook: what is aimed at, the measured number with its 95 % interval, and whether the
+    median reaches it: yes, no, or TOO_FEW.
+
+    A target whose cells were skipped is NOT_MEASURABLE, one whose cells failed or are missing NOT_YET; both say why
+    instead of a number.
+    """
+    return pd.DataFrame([_row(target, stored) for target in targets])
+
+
+def _row(target: Target, stored: Stored) -> dict[str, Any]:
+    found = target.read(stored)
+    ratio, reached, reason = found.ratio, found.word, found.reason
+    if ratio is not None and ratio.rounds < MIN_ROUNDS:
+        reached, reason = TOO_FEW, f"{ratio.rounds} of at least {MIN_ROUNDS}"
+    elif ratio is not None:
+        reached = "yes" if target.reached(ratio.median) else "no"
+    return {
+        "target": target.name,
+        "aim": target.aim,
+        "bar": target.bar,
+        "ratio": ratio.median if ratio else None,
+        "low": ratio.low if ratio else None,
+        "high": ratio.high if ratio else None,
+        "rounds": ratio.rounds if ratio else 0,
+        "reached": reached,
+        "reason": reason,
+    }
+
+
+def compared(
+    numerator: dict[str, Any],
+    denominator: dict[str, Any] | None,
+    measure: str = "images_per_second",
+    shared: dict[str, Any] | None = None,
+) -> Read:
+    """Reads numerator / denominator of `measure`, paired per round; without a denominator `measure` itself."""
+
+    def read(stored: Stored) -> Reading:
+        records = stored.records
+        above = (shared or {}) | numerator
+        below = None if denominator is None else (shared or {}) | denominator
+        if above.get("strategy") == BEST:
+            rest = {name: value for name, value in above.items() if name != "strategy"}
+            best = best_strategy(records, rest)
+            above = rest if best is None else {**rest, "strategy": best}
+        try:
+            if below is not None:
+                return Reading(ratio_with_interval(records, above, below, measure))
+            values = per_round(records, above, measure)
+            if values.empty:
+                raise AnalysisError("no ok row")
+            return Reading(interval_of(values))
+        except AnalysisError as error:
+            sides = [select(records, side, status=None) for side in (above, below) if side is not None]
+            return lacking(sides, str(error))
+
+    return read
+
+
+def per_worker(read: Read, workers: int) -> Read:
+    """Reads a speedup as an efficiency: divided by the number of workers."""
+
+    def shared_out(stored: Stored) -> Reading:
+        found = read(stored)
+        if found.ratio is None:
+            return found
+        ratio = found.ratio
+        return replace(
+            found,
+            ratio=Ratio(ratio.median / workers, ratio.low / workers, ratio.high / workers, ratio.rounds),
+        )
+
+    return shared_out
+
+
+def lacking(sides: list[pd.DataFrame], otherwise: str) -> Reading:
+    """The word and the reason for a target without a number, from the rows that each of its sides has."""
+    # Of what did not run only: an ok row's remark explains nothing.
+    missing = [outcome(rows) if len(rows) else ("missing", "") for rows in sides if not (rows["status"] == "ok").any()]
+    reasons = dict(reversed(missing))  # of several with the same status, the first one's
+    if "skipped" in reasons:
+        return Reading(None, NOT_MEASURABLE, reasons["skipped"])
+    if "failed" in reasons:
+        return Reading(None, NOT_YET, reasons["failed"])
+    return Reading(None, NOT_YET, MISSING if missing else otherwise)

@@ -1,0 +1,168 @@
+"""Runs a training job under plain mpiexec or srun, on this machine or a cluster, or prints the command for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lockstep.engine import registry
+from lockstep.engine.job import Job
+from lockstep.engine.job.strategies import STRATEGIES
+from lockstep.engine.launch.environment import PROFILES, interface_problem, worker_environment
+from lockstep.engine.launch.mpi.commands import KINDS, Mpi, MpiError, Placement, command, find_mpiexec
+from lockstep.engine.launch.rank_parent import NO_LAUNCHER, rank_parent_command
+from lockstep.engine.launch.supervisor import Supervisor
+from lockstep.engine.usecases import USE_CASES
+
+_PROGRAM = "from lockstep.commands.mpi_rank import main; main()"
+_NEWEST = {"mpich": (5,), "openmpi": (5,), "slurm": (23,)}
+_FORWARDED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_BLOCKTIME", "OMP_WAIT_POLICY")
+
+
+@dataclass(frozen=True)
+class MpiOptions:
+    """The options of `lockstep mpi`, which `mpi` explains."""
+
+    workers: int
+    use_case: str = "SimpleBig"
+    network: str = "default"
+    sync: str = "allreduce"
+    steps: int = 20
+    per_worker_batch_size: int = 32
+    threads_per_worker: int = 1
+    precision: str = "float32"
+    data_dir: str = ""
+    images: int = 0
+    checkpoint: str = ""
+    resume: bool = False
+    hosts: str = ""
+    hostfile: str = ""
+    iface: str = ""
+    launcher_kind: str = ""
+    stall_seconds: float = 600
+    batch: bool = False
+    dry_run: bool = False
+
+
+def job_of(options: MpiOptions, placement: Placement) -> Job:
+    """The job that the options describe. Raises JobError, MpiError."""
+    if options.use_case not in USE_CASES:
+        raise MpiError(f"--use-case {options.use_case} does not exist; there are: {', '.join(USE_CASES)}")
+    if options.sync in STRATEGIES and STRATEGIES[options.sync].fields.get("host_workers") == "threads":
+        raise MpiError(
+            f"--sync {options.sync} has one process per host with threads in it, and lockstep mpi starts a process per "
+            "rank; give --sync shared_memory, or measure that strategy in a notebook's grid"
+        )
+    known = registry.syncs_and_peers()
+    if options.sync not in known or (known[options.sync].alone and options.workers > 1):
+        raise MpiError(
+            f"--sync {options.sync} can't train {options.workers} workers together; there are: {', '.join(known)}"
+        )
+    job = Job(
+        strategy="own",
+        launcher="mpiexec",
+        use_case=options.use_case,
+        network=options.network,
+        sync=options.sync,
+        hosts=len(placement.hosts) or 1,
+        workers=options.workers,
+        threads_per_worker=options.threads_per_worker,
+        cores_per_worker=options.threads_per_worker,
+        per_worker_batch_size=options.per_worker_batch_size,
+        global_batch_size=options.per_worker_batch_size * max(options.workers, 1),
+        precision=options.precision,
+        steps=options.steps,
+        **known[options.sync].usual,
+    )
+    USE_CASES[options.use_case].for_job(job)  # refuses a network that the use case does not have
+    return job
+
+
+def execute(options: MpiOptions) -> int:
+    """Print the command or run it; returns its exit code. Raises JobError, MpiError."""
+    placement = Placement.of(options.hosts, options.hostfile, options.iface)
+    job = job_of(options, placement)
+    if options.resume and not options.checkpoint:
+        raise MpiError("--resume needs --checkpoint, the file of the run that shall go on")
+    rank_options: dict[str, Any] = {
+        "job": asdict(job),
+        "data_dir": options.data_dir or os.environ.get("LOCKSTEP_DATA", ""),
+        "images": options.images,
+        "stall_seconds": options.stall_seconds,
+        "checkpoint": str(Path(options.checkpoint).absolute()) if options.checkpoint else "",
+        "resume": options.resume,
+    }
+    print_only = options.dry_run or options.batch
+    found = find_mpi("slurm" if options.batch else options.launcher_kind, placement, will_run=not print_only)
+    environment = worker_environment(job.environment, job.threads_per_worker)
+    runs_here = found.kind != "slurm" and not placement.hosts and not placement.hostfile
+    if not runs_here:
+        environment.pop("GLOO_SOCKET_IFNAME", None)  # It names the loopback of this machine.
+    program = [*rank_parent_command(NO_LAUNCHER), sys.executable, "-c", _PROGRAM, json.dumps(rank_options)]
+    words = command(found, job.ranks, program, placement, _settings(job, environment))
+    if print_only:
+        print(batch_script(words) if options.batch else shlex.join(words))
+        return 0
+    check(options, found, rank_options["data_dir"] if runs_here else "")
+    return run(words, environment)
+
+
+def check(options: MpiOptions, found: Mpi, data_dir: str) -> None:
+    """Checks what it can before any rank starts. `data_dir`: empty unless the ranks run here. Raises MpiError."""
+    if found.kind == "mpich" and (problem := interface_problem(options.iface)):  # Hydra itself uses it here
+        raise MpiError(f"--iface {options.iface}: {problem}")
+    if data_dir and not Path(data_dir).is_dir():
+        raise MpiError(f"--data-dir {data_dir} (or LOCKSTEP_DATA) is not a folder; without one the stand-in is used")
+    if options.checkpoint and not Path(options.checkpoint).absolute().parent.is_dir():
+        raise MpiError(f"--checkpoint {options.checkpoint}: its folder does not exist; make it first")
+    if options.resume and not Path(options.checkpoint).is_file():
+        raise MpiError(f"--resume: {options.checkpoint} does not exist; train without --resume first")
+
+
+def find_mpi(kind: str, placement: Placement, will_run: bool) -> Mpi:
+    """What starts the job: `kind`, else srun within a Slurm job, else this environment's mpiexec. Raises MpiError."""
+    if kind and kind not in KINDS:
+        raise MpiError(f"--launcher-kind {kind} does not exist; there are: {', '.join(KINDS)}")
+    in_slurm = "SLURM_JOB_ID" in os.environ and not placement.hosts and not placement.hostfile
+    if kind == "slurm" or (not kind and in_slurm):
+        if will_run and shutil.which("srun") is None:
+            raise MpiError("srun is not on PATH; run this inside Slurm, or give --launcher-kind mpich")
+        return Mpi("slurm", _NEWEST["slurm"], "srun")
+    with contextlib.suppress(MpiError):
+        found = find_mpiexec()
+        if not kind or found.kind == kind:
+            return found
+    if will_run or not kind:
+        here = find_mpiexec()  # raises where there is none
+        raise MpiError(f"--launcher-kind {kind}, but {here.program} is of {here.kind}; install {kind} or leave it away")
+    return Mpi(kind, _NEWEST[kind], "mpiexec")
+
+
+def _settings(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the ranks of every host need, above all those of the environment profile."""
+    names = [*PROFILES[job.environment], *_FORWARDED]
+    settings = {name: environment[name] for name in names}
+    return settings | ({"PYTHONPATH": os.environ["PYTHONPATH"]} if os.environ.get("PYTHONPATH") else {})
+
+
+def batch_script(words: list[str]) -> str:
+    """A script for `sbatch`: Slurm's own options are in comments, and the rest is the command."""
+    own_options = [word for word in words if word.startswith(("--ntasks", "--nodelist"))]
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {word}" for word in own_options), shlex.join(words)])
+
+
+def run(words: list[str], environment: Mapping[str, str]) -> int:
+    """Run the command under a supervisor, so that no process stays however this ends; returns its exit code."""
+    supervisor = Supervisor({"mpiexec": words}, environment, [], inherit_output=True)
+    try:
+        return supervisor.process.wait()
+    finally:
+        supervisor.stop()

@@ -1,0 +1,116 @@
+"""The kernel of a run: our own Python, nothing on disk, and no process left when the run ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+
+from lockstep.commands.runner.errors import Stopped
+
+MARK = "LOCKSTEP_RUN"  # environment variable that marks every process of a run
+CLOSING_SECONDS = 3.0  # for the notebook to close its teams itself
+TRACKER_SECONDS = 2.0  # for multiprocessing's tracker to unlink what the killed workers shared
+
+
+class OwnPython(KernelSpecManager):  # type: ignore[misc]  # jupyter_client is not typed here
+    """The kernel is this interpreter, whatever kernel specs the user has installed."""
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=argv, display_name="Python 3", language="python")
+
+
+class OwnKernelManager(AsyncKernelManager):  # type: ignore[misc]
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, kernel_spec_manager=OwnPython())
+
+
+class ProcessMark:
+    """Marks a run's processes through their environment, so that also those are found whose parent has died."""
+
+    def __init__(self) -> None:
+        self.token = uuid.uuid4().hex
+
+    def environment(self) -> dict[str, str]:
+        # Without the second, a kernel warns about frozen modules on every start.
+        return {**os.environ, MARK: self.token, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+
+    def processes(self) -> list[psutil.Process]:
+        """All living processes of the run."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(MARK) == self.token and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def stop(self) -> None:
+        """End the run's processes: first an interrupt, so that the notebook can close its teams, then a kill."""
+        processes = self.processes()
+        for kernel in (process for process in processes if _parent(process) == os.getpid()):
+            with contextlib.suppress(psutil.Error):
+                kernel.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + CLOSING_SECONDS
+        while time.monotonic() < deadline and any(_is_worker(process) for process in self.processes()):
+            time.sleep(0.1)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill what is left of the run's processes; multiprocessing's resource tracker may clean up first."""
+        for process in self.processes():
+            if not _is_tracker(process):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        _, alive = psutil.wait_procs(self.processes(), timeout=TRACKER_SECONDS)
+        for process in alive:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+@contextlib.contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Within it the first SIGINT or SIGTERM raises Stopped; later ones are ignored, for the clean-up is bounded."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers; it keeps its own
+        return
+
+    def stop(number: int, frame: object) -> None:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_IGN)
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return -1
+
+
+def _is_tracker(process: psutil.Process) -> bool:
+    try:
+        return any("resource_tracker" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    return _parent(process) != os.getpid() and not _is_tracker(process)

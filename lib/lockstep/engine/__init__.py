@@ -1,0 +1,1 @@
+"""All that training needs. Nothing here knows a paper, a record or a notebook."""

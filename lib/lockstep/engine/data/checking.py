@@ -1,0 +1,158 @@
+"""A look at every photo of a data set before training, and what is done about those that can't be read.
+
+They are left out, counted and warned about; `strict` stops instead, and more than 5 % of a split always stops. Every
+photo is really decoded: the header of a truncated file is sound. What was found readable once is remembered.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.engine.data.errors import DataError
+from lockstep.engine.data.folders import SPLITS, open_folder
+from lockstep.engine.data.photos import decode_photo, why_unreadable
+from lockstep.engine.data.remembered import key_of, recall, remember
+from lockstep.engine.data.threads import in_threads, told
+
+MOST_UNREADABLE = 0.05  # of a split
+_NAMED = 5  # photos named in a message
+_SIZE = 32  # pixels: a JPEG is then decoded at an eighth of its size, and read to its end all the same
+
+LEAVES = "a link that leaves the data set's folder"
+BROKEN = "a link to nothing"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a look at a data set found."""
+
+    folder: Path
+    counts: dict[str, int]  # photos by split, with those that can't be read
+    unreadable: dict[str, dict[str, str]]  # by split: path within the data set's folder, and why
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Paths within the data set's folder, as `open_photos` takes them."""
+        return tuple(path for of_split in self.unreadable.values() for path in of_split)
+
+    @property
+    def caution(self) -> str:
+        """A warning in words; empty if every photo can be read."""
+        if not self.skipped:
+            return ""
+        return (
+            f"{len(self.skipped)} of {sum(self.counts.values())} photos in {str(self.folder)!r} can't be read and are "
+            f"left out: {named(everything(self.unreadable))}; restore or remove them"
+        )
+
+
+def check_photos(folder: str | os.PathLike[str], splits: Sequence[str] = SPLITS, strict: bool = False) -> Checked:
+    """Looks at every photo of these splits of the data set in `folder`, in threads on all usable cores.
+
+    Raises DataError where `open_folder` would, if more than 5 % of a split can't be read, if a class loses all its
+    photos, and with `strict` if any photo can't be read.
+    """
+    folder = Path(folder).expanduser().resolve()
+    checked = _look(folder, splits)
+    refused = refusals(checked.counts, checked.unreadable, strict)
+    if refused:
+        raise DataError(f"{str(folder)!r}: {'; '.join(refused)}")
+    if checked.skipped:
+        for split in splits:
+            open_folder(folder, split, checked.skipped)
+    return checked
+
+
+def refusals(counts: Mapping[str, int], unreadable: Mapping[str, Mapping[str, str]], strict: bool = False) -> list[str]:
+    """Why these unreadable photos stop a training, in words; empty if they don't."""
+    found = []
+    for split, of_split in unreadable.items():
+        if len(of_split) > MOST_UNREADABLE * counts[split]:
+            share = 100 * len(of_split) / counts[split]
+            found.append(
+                f"{len(of_split)} of {counts[split]} photos in {split} can't be read, {share:.1f} % and more than the "
+                f"{100 * MOST_UNREADABLE:.0f} % that may be left out: {named(of_split)}; restore or remove them"
+            )
+    every = everything(unreadable)
+    if strict and every and not found:
+        found.append(
+            f"{len(every)} of {sum(counts.values())} photos can't be read, and strict allows none: {named(every)}; "
+            "restore or remove them, or leave strict out"
+        )
+    return found
+
+
+def everything(unreadable: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The unreadable photos of all splits together."""
+    return {path: why for of_split in unreadable.values() for path, why in of_split.items()}
+
+
+def named(unreadable: Mapping[str, str]) -> str:
+    """The first few with their reasons."""
+    first = [f"{path!r} ({why})" for path, why in list(unreadable.items())[:_NAMED]]
+    more = len(unreadable) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")
+
+
+def look_at_file(path: str, inside: str) -> os.stat_result | str:
+    """The size and dates of what may be a photo, or why it can't be one. Opens nothing: a pipe would never answer."""
+    try:
+        info = os.lstat(path)
+        if stat.S_ISLNK(info.st_mode):
+            if not os.path.exists(path):
+                return BROKEN
+            if not os.path.realpath(path).startswith(os.path.join(inside, "")):
+                return LEAVES
+            info = os.stat(path)
+    except OSError as error:
+        return why_unreadable(error)
+    if stat.S_ISDIR(info.st_mode):
+        return "a folder, not a file"
+    if not stat.S_ISREG(info.st_mode):
+        return "not a regular file"
+    return info if info.st_size else "an empty file"
+
+
+def _look(folder: Path, splits: Sequence[str]) -> Checked:
+    top = os.fspath(folder)
+    known = recall(folder)
+    counts: dict[str, int] = {}
+    unreadable: dict[str, dict[str, str]] = {}
+    keys: set[bytes] = set()
+    unknown: list[tuple[str, str, bytes]] = []  # split, path, key
+    for split in splits:
+        photos = open_folder(folder, split)
+        counts[split], unreadable[split] = len(photos), {}
+        if photos.source == "synthetic":  # the stand-in is ours, and written whole or not at all
+            continue
+        for path in map(photos.path, range(len(photos))):
+            inner = path[len(top) + 1 :]
+            info = look_at_file(path, top)
+            if isinstance(info, str):
+                unreadable[split][inner] = info
+                continue
+            keys.add(key := key_of(inner, info))
+            if key not in known:
+                unknown.append((split, path, key))
+    found = in_threads(_why_unreadable, [path for _, path, _ in unknown])
+    what = f"looking at the photos in {folder.name!r}, once"
+    for (split, path, key), why in zip(unknown, told(found, len(unknown), what), strict=True):
+        if why:
+            unreadable[split][path[len(top) + 1 :]] = why
+            keys.discard(key)
+    if unknown:
+        remember(folder, keys if set(splits) == set(SPLITS) else keys | known)
+    return Checked(folder, counts, {split: dict(sorted(of_split.items())) for split, of_split in unreadable.items()})
+
+
+def _why_unreadable(path: str) -> str:
+    """Empty if it can be read, by the very function that training reads it with."""
+    try:
+        decode_photo(path, flip=False, size=_SIZE)
+    except DataError as error:
+        return why_unreadable(error.__cause__ or error)
+    return ""

@@ -1,0 +1,133 @@
+"""The small networks of *ConvLSTM-D-Accel* (see `lockstep.engine.models.layers`): a CNN, a CNN followed by an LSTM, a ConvLSTM2D.
+
+The paper's "ConvLSTM" is the second: an LSTM that reads the flattened features of a CNN. ConvLSTM2D is what the name
+means elsewhere (Shi et al. 2015): an LSTM whose products with input and state are convolutions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from lockstep.engine.models.layers import KERNEL, Layer, Network
+
+
+def build(network: Network) -> nn.Sequential:
+    """`network` for float images [n, channels, 50, 50]; returns logits [n, network.outputs].
+
+    Of grey images and two classes: 257,537 parameters (cnn), 396,929 (convlstm), 98,049 (convlstm2d). Initialised
+    from torch's generator (`torch.manual_seed`).
+    """
+    pairs = zip(network.layers, network.shapes[:-1], strict=True)
+    layers = [_layer(layer, before, network.dropout) for layer, before in pairs]
+    for layer in layers:
+        _initialise(layer)
+    return nn.Sequential(*layers)
+
+
+class Positions(nn.Module):
+    """[n, channels, rows, columns] -> [n, rows x columns, channels]: as Keras's Flatten lays them out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(2).transpose(1, 2).contiguous()
+
+
+class Frames(nn.Module):
+    """[n, channels, rows, columns] -> [n, frames, channels, rows / frames, columns], top to bottom."""
+
+    def __init__(self, frames: int) -> None:
+        super().__init__()
+        self.frames = frames
+
+    def extra_repr(self) -> str:
+        return f"{self.frames}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.frames, -1)).transpose(1, 2).contiguous()
+
+
+class LSTM(nn.Module):
+    """The last state of an LSTM: [n, steps, inputs] -> [n, units].
+
+    Unrolled by hand: torch's own is no faster beside three convolutions, hides its products from
+    `torch.utils.flop_counter`, and has two biases, whose sum Adam would move twice as fast as Keras's one.
+    """
+
+    def __init__(self, inputs: int, units: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(inputs, 4 * units)
+        self.recurrent = nn.Linear(units, 4 * units, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _unrolled(self.input(x), self.recurrent)
+
+
+class ConvLSTM2D(nn.Module):
+    """The last state of a convolutional LSTM (without peepholes, as Keras's): [n, steps, c, h, w] -> [n, filters, …].
+
+    The frames are not padded, so the state has `KERNEL` - 1 rows and columns less; the state is, with zeros.
+    """
+
+    def __init__(self, channels: int, filters: int) -> None:
+        super().__init__()
+        self.input = nn.Conv2d(channels, 4 * filters, KERNEL)
+        self.recurrent = nn.Conv2d(filters, 4 * filters, KERNEL, padding=KERNEL // 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _unrolled(self.input(x.flatten(0, 1)).unflatten(0, x.shape[:2]), self.recurrent)
+
+
+def _unrolled(given: Tensor, recurrent: nn.Module) -> Tensor:
+    """The last state, from what the input gives to the gates in each step: [n, steps, 4 units, …]."""
+    first, *others = given.unbind(1)
+    passed, _, new, shown = first.chunk(4, dim=1)  # the order of gates is Keras's, and torch's
+    cell = passed.sigmoid() * new.tanh()  # state and cell are 0 before
+    state = shown.sigmoid() * cell.tanh()
+    for each in others:
+        passed, kept, new, shown = (each + recurrent(state)).chunk(4, dim=1)
+        cell = kept.sigmoid() * cell + passed.sigmoid() * new.tanh()
+        state = shown.sigmoid() * cell.tanh()
+    return state
+
+
+def _layer(layer: Layer, before: tuple[int, ...], dropout: float) -> nn.Module:
+    match layer.kind:
+        case "conv":
+            return nn.Conv2d(before[0], layer.size, KERNEL)
+        case "batch_norm":
+            return nn.BatchNorm2d(before[0])
+        case "relu":
+            return nn.ReLU(inplace=True)
+        case "max_pool":
+            return nn.MaxPool2d(2)
+        case "average_pool":
+            return nn.AvgPool2d(2)
+        case "dropout":
+            return nn.Dropout(dropout)
+        case "flatten":
+            return nn.Flatten()
+        case "positions":
+            return Positions()
+        case "frames":
+            return Frames(layer.size)
+        case "lstm":
+            return LSTM(before[1], layer.size)
+        case "conv_lstm":
+            return ConvLSTM2D(before[1], layer.size)
+        case "dense":
+            return nn.Linear(before[0], layer.size)
+    raise AssertionError(layer)
+
+
+def _initialise(layer: nn.Module) -> None:
+    """As Keras's layers start, so that both frameworks learn alike."""
+    own = layer.input if isinstance(layer, LSTM | ConvLSTM2D) else layer
+    if not isinstance(own, nn.Conv2d | nn.Linear):
+        return
+    assert own.bias is not None
+    nn.init.xavier_uniform_(own.weight)
+    nn.init.zeros_(own.bias)
+    if isinstance(layer, LSTM | ConvLSTM2D):
+        nn.init.orthogonal_(layer.recurrent.weight)
+        with torch.no_grad():
+            own.bias.chunk(4)[1].fill_(1.0)  # the forget gates': the cell is kept

@@ -1,0 +1,241 @@
+"""SparkNet's executor side: one window of a partition, on a replica that stays warm in its Python worker.
+
+    state (parameters ...) --- broadcast ---> replica --- steps of the window ---> its gradient, or its parameters
+    images: records of the partition (`rdd`), or files that the executor reads itself (`files`)
+
+Everything a window needs comes with it, so that a task that is lost can be run anywhere again, with the same result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lockstep.engine.data.encoded import received
+from lockstep.engine.data.loader import Loader
+from lockstep.engine.data.sources import ImageData
+from lockstep.engine.groups.memory import release_memory
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job
+from lockstep.engine.sync import Plan, Share
+from lockstep.engine.training.loop import torch_replica
+from lockstep.engine.usecases import UseCase
+
+Array = np.ndarray
+Record = tuple[int, bytes]  # sample id, encoded image
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What all windows of a run have in common; broadcast once."""
+
+    run: str  # a name of its own
+    job: Job
+    case: UseCase
+    data: ImageData
+    plan: Plan
+    cores: list[list[int]]  # of each partition's worker; empty: as the system likes
+
+
+@dataclass
+class State:
+    """What a window starts from, and, summed over partitions, what it ends with. Flat, float32."""
+
+    parameters: Array  # of a window that sends gradients: their sum
+    buffers: Array
+    held: dict[str, Array] = field(default_factory=dict)  # of the optimiser: an entry per parameter
+    counts: dict[str, Any] = field(default_factory=dict)  # of the optimiser: the rest, the same everywhere
+
+    def add(self, other: State) -> State:
+        """In place."""
+        self.parameters += other.parameters
+        self.buffers += other.buffers
+        for name, values in other.held.items():
+            self.held[name] += values
+        return self
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.parameters.nbytes + self.buffers.nbytes + sum(each.nbytes for each in self.held.values()))
+
+
+@dataclass
+class Told:
+    """Where the time of one partition's window went, and its losses."""
+
+    partition: int
+    state_seconds: float = 0.0  # until the broadcast state stood in this process
+    read_seconds: float = 0.0  # until all records of the partition had come
+    input_seconds: float = 0.0  # waiting for decoded images
+    compute_seconds: float = 0.0  # forward and backward passes
+    update_seconds: float = 0.0  # local steps of the optimiser, and taking the result out
+    task_seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)  # a step each: the share of the global loss
+
+
+Result = tuple[State, list[Told]]
+
+
+def add(one: Result | None, other: Result | None) -> Result | None:
+    """For treeAggregate, which begins with None."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one[0].add(other[0]), one[1] + other[1]
+
+
+def shares(plan: Plan, step: int, partition: int, workers: int, by_place: bool) -> Share:
+    """What a partition trains on in `step`. `by_place`: the images that it holds, which are those whose id leaves
+    `partition` when divided by `workers`; else an equal share of the global batch."""
+    if not by_place:
+        return plan.shares(step, partition, workers)[0]
+    whole = plan.shares(step, 0, 1)[0]
+    mine = whole.sample_ids % workers == partition
+    return Share(step, whole.epoch, whole.sample_ids[mine], whole.weights[mine])
+
+
+_here: dict[str, Worker] = {}  # of this process, by run: at most one
+
+
+def window(
+    run: str, assigned: Any, partition: int, records: Iterable[Record], state: Any, steps: range
+) -> Iterator[Result]:
+    """The steps of a window of `run` on one partition: one result. Of Spark's broadcast variables, `assigned` holds a
+    pickled `Assignment` and `state` a `State`."""
+    began = time.perf_counter()
+    if run not in _here:
+        _let_go()
+        _here[run] = Worker(cloudpickle.loads(assigned.value), partition)
+    yield _here[run].window(partition, records, state, steps, began)
+
+
+def forget(records: Iterable[object]) -> None:
+    """For foreachPartition after a run: this Python worker gives back what it held of it."""
+    deque(records, maxlen=0)  # Spark does not use a worker again that leaves records unread
+    _let_go()
+    release_memory()
+
+
+def _let_go() -> None:
+    for old in list(_here.values()):
+        old.loader.close()
+    _here.clear()
+
+
+class Worker:
+    """A replica and its loader, for as long as this Python worker lives."""
+
+    def __init__(self, assigned: Assignment, partition: int) -> None:
+        self.assigned, self.job = assigned, assigned.job
+        _set_up(assigned, partition)
+        self.come = received(assigned.data) if self.job.executor_data == "rdd" else None
+        self.loader = Loader(
+            assigned.data if self.come is None else self.come, self.job.seed, threads=self.job.cores_per_worker
+        )
+        self.replica = torch_replica(assigned.case, self.job, ThreadGroup.of(1)[0])
+        self.gradients = torch.zeros_like(self.replica.parameters)
+        self.replica.rebind(gradients=self.gradients)
+        self.replica.clear_gradients()
+
+    def window(self, partition: int, records: Iterable[Record], state: Any, steps: range, began: float) -> Result:
+        told = Told(partition)
+        start = time.perf_counter()
+        given: State = state.value
+        self.replica.parameters.copy_(torch.from_numpy(given.parameters))
+        self.replica.buffers.copy_(torch.from_numpy(given.buffers))
+        told.state_seconds = time.perf_counter() - start
+        by_place = self.come is not None
+        work = [shares(self.assigned.plan, step, partition, self.job.workers, by_place) for step in steps]
+        if self.come is not None:
+            told.read_seconds = _take(records, work, self.come.contents)
+        for _ in records:
+            pass  # Spark ends a Python worker, and with it the replica, that leaves anything of its partition unread
+        made = self._local_steps(given, work, told) if self.job.averages_parameters else self._gradient(work, told)
+        if not by_place:  # decoded while the driver adds up; after the last step too, so that each pays for a batch
+            following = shares(self.assigned.plan, steps.stop, partition, self.job.workers, False)
+            self.loader.prefetch(following.epoch, following.sample_ids)
+        told.task_seconds = time.perf_counter() - began
+        return made, [told]
+
+    def _gradient(self, work: list[Share], told: Told) -> State:
+        """One step, not taken: the gradient of this partition's share."""
+        (share,) = work
+        self._backward(share, share.weights, told)
+        start = time.perf_counter()
+        made = State(self.gradients.numpy().copy(), self.replica.buffers.numpy().copy())
+        self.replica.clear_gradients()
+        told.update_seconds += time.perf_counter() - start
+        return made
+
+    def _local_steps(self, given: State, work: list[Share], told: Told) -> State:
+        """As `lockstep.engine.sync.private`: this partition's gradient counts as many times as there are partitions."""
+        leaf = nn.Parameter(self.replica.parameters)
+        leaf.grad = self.gradients
+        optimiser = self.assigned.case.optimiser_of(self.job.optimiser)([leaf])
+        restore(optimiser, leaf, given)
+        for place, share in enumerate(work):
+            if place + 1 < len(work):
+                self.loader.prefetch(work[place + 1].epoch, work[place + 1].sample_ids)
+            self._backward(share, share.weights * np.float32(self.job.workers), told, self.job.workers)
+            start = time.perf_counter()
+            optimiser.step()
+            self.replica.clear_gradients()
+            told.update_seconds += time.perf_counter() - start
+        start = time.perf_counter()
+        made = state_of(self.replica.parameters, self.replica.buffers, optimiser if self.job.state_averaged else None)
+        told.update_seconds += time.perf_counter() - start
+        return made
+
+    def _backward(self, share: Share, weights: Array, told: Told, scale: float = 1.0) -> None:
+        start = time.perf_counter()
+        batch = self.loader.take(share.epoch, share.sample_ids)
+        middle = time.perf_counter()
+        told.losses.append(self.replica.backward(batch, weights) / scale)
+        told.input_seconds += middle - start
+        told.compute_seconds += time.perf_counter() - middle
+
+
+def _take(records: Iterable[Record], work: list[Share], contents: dict[int, bytes]) -> float:
+    """Put what this window needs of the partition into `contents`; all of it comes through. Seconds."""
+    start = time.perf_counter()
+    wanted = {int(sample_id) for share in work for sample_id in share.sample_ids}
+    kept = {sample_id: content for sample_id, content in records if sample_id in wanted}
+    contents.clear()
+    contents.update(kept)
+    return time.perf_counter() - start
+
+
+def state_of(parameters: Tensor, buffers: Tensor, optimiser: torch.optim.Optimizer | None) -> State:
+    """A copy of all that is averaged; without `optimiser` its state is not."""
+    held: dict[str, Array] = {}
+    counts: dict[str, Any] = {}
+    for values in optimiser.state.values() if optimiser is not None else ():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameters.shape:
+                held[name] = value.detach().numpy().copy()
+            else:
+                counts[name] = value
+    return State(parameters.detach().numpy().copy(), buffers.numpy().copy(), held, counts)
+
+
+def restore(optimiser: torch.optim.Optimizer, leaf: nn.Parameter, state: State) -> None:
+    """Give the optimiser of `leaf` the state that was averaged; nothing where there is none."""
+    if state.held or state.counts:
+        held = {name: torch.from_numpy(np.array(values)) for name, values in state.held.items()}
+        optimiser.state[leaf] = {**state.counts, **held}
+
+
+def _set_up(assigned: Assignment, partition: int) -> None:
+    """This process as every worker is: its core, its threads, no denormals."""
+    if assigned.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, assigned.cores[partition])
+    torch.set_num_threads(assigned.job.threads_per_worker)
+    torch.set_flush_denormal(True)

@@ -1,0 +1,123 @@
+"""The lists of strategies. A new sync, peer, policy or launcher is one file and one line here: its name and its class.
+
+    engine/sync/ring.py             class RingSync(Sync): options = (...)  label = "..."  def step(self): ...
+    engine/registry.py, in SYNCS    "ring": "lockstep.engine.sync.ring:RingSync",
+
+The lines are text, so that this file imports no strategy: a job knows that strategies exist, and reads what their files
+declare (`lockstep.engine.declared`); a strategy's file may know jobs. Such a file must be importable without torch, in
+well under a second: torch belongs inside the methods that run, and tensors that a method is given bring their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from lockstep.engine.declared import Declared, DeclaredLauncher, DeclaredPolicy, DeclaredSync
+from lockstep.engine.options import Option
+
+SYNCS = {
+    "local": "lockstep.engine.sync.local:LocalSync",
+    "allreduce": "lockstep.engine.sync.allreduce:AllreduceSync",
+    "shared_memory": "lockstep.engine.sync.shared_memory:SharedMemorySync",
+    "local_sgd": "lockstep.engine.sync.local_sgd:LocalSgdSync",
+    "parameter_server": "lockstep.engine.sync.parameter_server:ParameterServerSync",
+    "gossip": "lockstep.engine.sync.gossip:GossipSync",
+}
+PEERS = {
+    "ddp": "lockstep.engine.peers.ddp:DDP",
+    "sparknet": "lockstep.engine.peers.sparknet:SparkNet",
+}
+POLICIES = {
+    "wait_for_all": "lockstep.engine.policies.wait_for_all:WaitForAll",
+}
+LAUNCHERS = {
+    "threads": "lockstep.engine.launch.threads:Threads",
+    "processes": "lockstep.engine.launch.processes:Processes",
+    "engines": "lockstep.engine.launch.mpi.ipyparallel:Engines",
+    "mpiexec": "lockstep.engine.launch.mpi.mpiexec:Mpiexec",
+    "spark": "lockstep.engine.launch.spark.launchers:Spark",
+    "spark_driver": "lockstep.engine.launch.spark.launchers:SparkDriver",
+}
+
+
+def syncs() -> dict[str, type[DeclaredSync]]:
+    """The syncs of this library, by name."""
+    return {name: _load(entry) for name, entry in SYNCS.items()}
+
+
+def peers() -> dict[str, type[DeclaredSync]]:
+    """What brings its own exchange, by the name in `Job.sync`."""
+    return {name: _load(entry) for name, entry in PEERS.items()}
+
+
+def syncs_and_peers() -> dict[str, type[DeclaredSync]]:
+    """All that `Job.sync` may name, by name."""
+    return syncs() | peers()
+
+
+def policies() -> dict[str, type[DeclaredPolicy]]:
+    """What a parameter server may decide by, by name."""
+    return {name: _load(entry) for name, entry in POLICIES.items()}
+
+
+def launchers() -> dict[str, type[DeclaredLauncher]]:
+    """Where workers may run, by name."""
+    return {name: _load(entry) for name, entry in LAUNCHERS.items()}
+
+
+def sync_of(name: str) -> type[DeclaredSync] | None:
+    """The sync or peer of that name; None for rows that train nothing and have a name of their own."""
+    entry = SYNCS.get(name) or PEERS.get(name)
+    return None if entry is None else _load(entry)
+
+
+def launcher_of(name: str) -> type[DeclaredLauncher] | None:
+    """The launcher of that name; None for one that only a caller knows."""
+    return _load(LAUNCHERS[name]) if name in LAUNCHERS else None
+
+
+@functools.cache
+def declared_options() -> dict[str, Option]:
+    """Every option that a strategy declares, by name. Raises TypeError if two of them differ under one name."""
+    found: dict[str, Option] = {}
+    for kind in _all_kinds().values():
+        for name, strategy in kind.items():
+            for option in strategy.options:
+                if found.setdefault(option.name, option) != option:
+                    raise TypeError(
+                        f"strategy {name!r} declares option {option.name!r} otherwise than another strategy does; "
+                        "declare it once and import it from there, or give it another name"
+                    )
+    return found
+
+
+@functools.cache
+def readers() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Who reads a declared option: the field of `Job` that names them (sync, policy, launcher), and their names."""
+    return {
+        option: (
+            field,
+            tuple(name for name, strategy in kind.items() if any(o.name == option for o in strategy.options)),
+        )
+        for field, kind in _all_kinds().items()
+        for strategy in kind.values()
+        for option in (o.name for o in strategy.options)
+    }
+
+
+def _all_kinds() -> dict[str, dict[str, type[Declared]]]:
+    """All strategies, by the field of `Job` that names them."""
+    return {"sync": {**syncs_and_peers()}, "policy": {**policies()}, "launcher": {**launchers()}}
+
+
+@functools.cache
+def _load(entry: str) -> Any:
+    """The class that a line names. Raises ImportError or AttributeError with the line."""
+    module, _, name = entry.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        error.add_note(f"in the line {entry!r} of lockstep/engine/registry.py, which must be 'module:Class'")
+        raise

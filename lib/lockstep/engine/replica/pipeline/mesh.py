@@ -1,0 +1,62 @@
+"""Who works with whom when a model is cut into stages.
+
+           place 0   place 1              rank = replica * places + place
+replica 0  rank 0 -- rank 1    pipeline   activations and gradients go along a row
+replica 1  rank 2 -- rank 3    pipeline
+             |         |
+           peers     peers                same stages: they agree by the sync, along a column
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+from lockstep.engine.groups import Group
+from lockstep.engine.job import Job
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """One rank's row and column."""
+
+    pipeline: Group
+    peers: Group
+
+    @property
+    def replica(self) -> int:
+        return self.peers.rank
+
+    @property
+    def place(self) -> int:
+        return self.pipeline.rank
+
+    @property
+    def places(self) -> int:
+        return self.pipeline.size
+
+    def stages(self, count: int, schedule: str) -> list[int]:
+        """Of a model's `count` stages, those of this rank: dealt out in turn, or in a V there and back.
+
+        in turn   place 0: 0 2    place 1: 1 3          V   place 0: 0 3    place 1: 1 2
+        """
+        if schedule == "zero_bubble_v":
+            return [self.place, count - 1 - self.place]
+        return list(range(self.place, count, self.places))
+
+
+# A warm team runs many jobs with the same group: its parts, and their connections, are made once and kept as long as
+# the process, since a part holds its whole.
+_MADE: weakref.WeakKeyDictionary[Group, dict[int, Mesh]] = weakref.WeakKeyDictionary()
+
+
+def mesh_of(job: Job, group: Group) -> Mesh:
+    """The rows and columns of `group` that `job` asks for. Collective."""
+    made = _MADE.setdefault(group, {})
+    places = job.pipeline_ranks
+    if places not in made:
+        pipeline = group.split(group.rank // places)
+        peers = group.split(group.rank % places)
+        peers.prepare_sums()
+        made[places] = Mesh(pipeline, peers)
+    return made[places]

@@ -1,0 +1,106 @@
+"""What a rank of a pipeline tells of its last step: its rows of the tables `stages` and `actions`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from lockstep.engine.pipelines.order import KINDS, Action, in_flight
+from lockstep.engine.replica.pipeline.memory import peak_rss_bytes
+
+if TYPE_CHECKING:
+    from lockstep.engine.replica.pipeline.replica import PipelineReplica
+    from lockstep.engine.replica.pipeline.stage import TimedStage
+
+Rows = list[dict[str, float | str]]
+BACKWARD = KINDS[1:]
+
+
+def stage_rows(replica: PipelineReplica, held_bytes: int) -> Rows:
+    """A row per stage of this rank; `held_bytes` of optimiser state are divided among them as parameters are."""
+    rows: Rows = []
+    actions, rss = replica.recorder.actions, peak_rss_bytes()
+    held = in_flight(
+        {0: [Action(each.stage, each.micro_batch, each.action) for each in actions if each.action in KINDS]}
+    )
+    for stage in replica.stages:
+        index = stage.stage_index
+        first, last = replica.built.ends(index)
+        count = replica.built.parameter_counts[index]
+        own = [each for each in actions if each.stage == index]
+        rows.append(
+            {
+                "replica": replica.mesh.replica,
+                "stage": index,
+                "first_layer": first,
+                "last_layer": last,
+                "parameters": count,
+                "forward_seconds": sum(each.seconds for each in own if each.action == "forward"),
+                "backward_seconds": sum(each.seconds for each in own if each.action in BACKWARD),
+                "in_flight": held.get(index, 0),
+                "parameter_bytes": 2 * 4 * count + held_bytes * count / replica.length,
+                "activation_bytes": stage.activation_bytes,
+                "working_bytes": _working_bytes(replica, held),
+                "peak_bytes": _peak_bytes(replica, held_bytes),
+                "rss_bytes": rss,
+            }
+        )
+    return rows
+
+
+def _peak_bytes(replica: PipelineReplica, held_bytes: int) -> float:
+    """Tensors of this rank: what stood when the step began, and the most that came on top of it; nan if not counted."""
+    if replica.rise is None:
+        return math.nan
+    standing = replica.parameters.nbytes + replica.buffers.nbytes + held_bytes + _received_bytes(replica)
+    standing += replica.images_bytes
+    if replica.bound_gradients is not None:
+        standing += replica.bound_gradients.nbytes
+    return standing + replica.rise.most_bytes
+
+
+def _working_bytes(replica: PipelineReplica, held: Mapping[int, int]) -> int:
+    """What a rank needs besides parameters and activations in flight: buffers that stand for all micro-batches, and
+    what one backward pass takes for a moment."""
+    inputs = {index: given.nbytes for index, (given, _) in replica.built.shapes.items()}
+    standing = _received_bytes(replica) + replica.images_bytes
+    standing -= sum(held.get(index, 0) * size for index, size in inputs.items())  # those are activations in flight
+    return max(standing, 0) + max(_momentary_bytes(replica, stage) for stage in replica.stages)
+
+
+def _momentary_bytes(replica: PipelineReplica, stage: TimedStage) -> int:
+    """Of one micro-batch's backward pass: the gradients of a layer's output and input, and of a parameter that has
+    one of the micro-batch before; where activations are recomputed, all of them."""
+    momentary = 2 * max(stage.output_bytes, default=0)
+    if len(stage.sample_ids) > 1 or replica.bound_gradients is not None:
+        momentary += max(parameter.nbytes for parameter in stage.submod.parameters())
+    return momentary + (sum(stage.output_bytes) if stage.submod.recomputed else 0)
+
+
+def _received_bytes(replica: PipelineReplica) -> int:
+    """Buffers for what comes in, one per micro-batch, which stand as long as the replica does."""
+    buffers = [
+        getattr(info, "buffer", None)  # the images of the first stage have none
+        for stage in replica.stages
+        for received in (stage.args_recv_info, stage.grad_recv_info)
+        for each in received.values()
+        for info in each
+    ]
+    return sum(buffer.nbytes for buffer in buffers if isinstance(buffer, Tensor))
+
+
+def action_rows(replica: PipelineReplica) -> Rows:
+    return [
+        {
+            "replica": replica.mesh.replica,
+            "stage": each.stage,
+            "micro_batch": each.micro_batch,
+            "action": each.action,
+            "start_seconds": each.began,
+            "seconds": each.seconds,
+        }
+        for each in sorted(replica.recorder.actions, key=lambda each: each.began)
+    ]

@@ -1,0 +1,229 @@
+"""A torch model as a `Replica`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lockstep.engine.data.loader import Batch
+from lockstep.engine.replica.base import Ready, Replica, flat_views
+from lockstep.engine.replica.dropout import SampleKeys, key_dropout
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+def formatted(images: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """`images` [n, channels, height, width] in this format; of grey ones strides alone tell it, where layers look."""
+    images = images.contiguous(memory_format=memory_format)
+    if memory_format is torch.channels_last and images.shape[1] == 1:
+        _, _, height, width = images.shape
+        images = images.as_strided(images.shape, (height * width, 1, width, 1))
+    return images
+
+
+def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
+    """Loss of each sample: output [samples, classes], labels int64 [samples] -> float32 [samples]."""
+    return nn.functional.cross_entropy(output.float(), labels, reduction="none")
+
+
+def binary_cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
+    """Of two classes told apart by one logit, that of the second: output [samples, 1] -> float32 [samples]."""
+    logits = output.float().squeeze(1)
+    return nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
+
+
+def scores_of(output: Tensor) -> Tensor:
+    """A score for every class, float32 [samples, classes]: to one logit, that of the second class, the first has 0."""
+    output = output.float()
+    return torch.cat([torch.zeros_like(output), output], dim=1) if output.shape[1:] == (1,) else output
+
+
+class TorchReplica(Replica):
+    """`model` on `device`, with `loss(output, labels)` giving one value per sample.
+
+    Until `rebind(gradients=...)`, gradients stay where autograd leaves them (`leaves[i].grad`): a single
+    worker pays nothing for being distributable. Afterwards a hook moves each gradient into the flat buffer
+    as soon as autograd has it. Binding `.grad` to views beforehand would make autograd add into cold memory.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss = cross_entropy,
+        *,
+        device: str = "cpu",
+        precision: str = "float32",
+        seed: int = 0,
+        memory_format: str = "contiguous",
+    ) -> None:
+        self.keys = SampleKeys(seed)
+        self.model = key_dropout(model, self.keys).to(device).train()
+        self.loss, self.device, self.precision = loss, torch.device(device), precision
+        self.memory_format = MEMORY_FORMATS[memory_format]
+        self._layers = _layers(self.model)
+        self._trained = [leaf for layer in self._layers for leaf in layer]
+        self.leaves = self._trained
+        if not self._trained:
+            raise ValueError(f"{type(model).__name__} has no parameter to train; give a model with requires_grad=True")
+        bounds = np.cumsum([0] + [sum(leaf.numel() for leaf in layer) for layer in self._layers])
+        self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+        self._gradients: Tensor | None = None
+        self._pending: list[int] = []
+        self._fresh = [True] * len(self._trained)
+        self._on_ready: Ready | None = None
+        self.rebind(parameters=torch.empty(int(bounds[-1]), device=self.device))
+        self._flatten_buffers()
+
+    @property
+    def gradients(self) -> Tensor:
+        if self._gradients is not None:
+            return self._gradients
+        return torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in self._trained])
+
+    def rebind(self, parameters: Tensor | None = None, gradients: Tensor | None = None, *, adopt: bool = False) -> None:
+        if parameters is not None:
+            for leaf, view in zip(self._trained, flat_views(parameters, self._trained), strict=True):
+                if not adopt:
+                    view.copy_(leaf.data)
+                leaf.data = view
+            self.parameters = parameters
+        if gradients is not None:
+            if self._gradients is None:
+                self._install_hooks()
+            self._gradients, self._views = gradients, flat_views(gradients, self._trained)
+
+    def clear_gradients(self) -> None:
+        self._fresh = [True] * len(self._trained)
+        for leaf in self._trained:
+            leaf.grad = None
+
+    def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
+        self._on_ready = on_ready
+        self._pending = [len(layer) for layer in self._layers]
+        loss = 0.0
+        if len(batch.labels) or not self.skips_empty:
+            self.keys.epoch, self.keys.sample_ids = batch.epoch, batch.sample_ids
+            loss = self._backward(batch, torch.from_numpy(np.asarray(weights, np.float32)).to(self.device))
+        if self._gradients is not None:
+            self._finish_untouched()
+        self._on_ready = None
+        return loss
+
+    def _backward(self, batch: Batch, weights: Tensor) -> float:
+        start = time.perf_counter()
+        output = self._forward(batch)
+        total = (self.loss(output, torch.from_numpy(batch.labels).to(self.device)) * weights).sum()
+        middle = time.perf_counter()
+        total.backward()
+        loss = float(total.detach())
+        # A GPU has only been told what to do when the call returns: there is no split without stopping it.
+        split = self.device.type == "cpu"
+        self.forward_seconds += middle - start if split else float("nan")
+        self.backward_seconds += time.perf_counter() - middle if split else float("nan")
+        return loss
+
+    def _forward(self, batch: Batch) -> Tensor:
+        images = formatted(torch.from_numpy(batch.images).to(self.device), self.memory_format)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            output: Tensor = self.model(images)
+        return output
+
+    def predict(self, batch: Batch) -> Tensor:
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                return scores_of(self._forward(batch))
+        finally:
+            self.model.train()
+
+    def _install_hooks(self) -> None:
+        # A hook that held the replica would keep it alive for ever: the tensor owns the hook in C++, where
+        # Python's collector can't see the circle.
+        weak = weakref.ref(self)
+        index = 0
+        for part, layer in enumerate(self._layers):
+            for leaf in layer:
+                leaf.register_post_accumulate_grad_hook(functools.partial(_take, weak, index, part))
+                index += 1
+
+    def _take(self, leaf: Tensor, index: int, part: int) -> None:
+        """Move a gradient that autograd has just finished into the flat buffer."""
+        assert leaf.grad is not None
+        if self._fresh[index]:
+            self._views[index].copy_(leaf.grad)
+            self._fresh[index] = False
+        else:
+            self._views[index].add_(leaf.grad)
+        leaf.grad = None
+        self._done(part)
+
+    def _done(self, part: int) -> None:
+        self._pending[part] -= 1
+        if self._pending[part] == 0 and self._on_ready is not None:
+            self._on_ready(part)
+
+    def _finish_untouched(self) -> None:
+        """Parameters that this batch did not use have a gradient too: zero."""
+        index = 0
+        for part, layer in enumerate(self._layers):
+            for _ in layer:
+                if self._fresh[index]:
+                    self._views[index].zero_()
+                    self._fresh[index] = False
+                index += 1
+            if self._pending[part] > 0:
+                self._pending[part] = 1
+                self._done(part)
+
+    def _flatten_buffers(self) -> None:
+        owners = _float_buffers(self.model)
+        flat = [buffer.detach().float().view(-1) for *_, buffer in owners]
+        self.buffers = torch.cat([torch.empty(0, device=self.device), *flat])
+        for (module, name, _), view in zip(owners, flat_views(self.buffers, [b for *_, b in owners]), strict=True):
+            setattr(module, name, view)
+
+
+def _take(replica: weakref.ref[TorchReplica], index: int, part: int, leaf: Tensor) -> None:
+    alive = replica()
+    if alive is not None:
+        alive._take(leaf, index, part)
+
+
+def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:
+    """Put a replica's flat parameters and buffers into a plain model of the same kind."""
+    leaves = [leaf for layer in _layers(model) for leaf in layer]
+    owned = [buffer for *_, buffer in _float_buffers(model)]
+    with torch.no_grad():
+        for leaf, view in zip(leaves, flat_views(parameters, leaves), strict=True):
+            leaf.copy_(view)
+        for buffer, view in zip(owned, flat_views(buffers, owned), strict=True):
+            buffer.copy_(view)
+
+
+def _float_buffers(model: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
+    return [
+        (module, name, buffer)
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if buffer.is_floating_point()
+    ]
+
+
+def _layers(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The trainable parameters by the module that owns them, in module order; a shared one counts once."""
+    seen: set[int] = set()
+    layers = []
+    for module in model.modules():
+        own = [p for p in module.parameters(recurse=False) if p.requires_grad and id(p) not in seen]
+        seen.update(id(p) for p in own)
+        if own:
+            layers.append(own)
+    return layers

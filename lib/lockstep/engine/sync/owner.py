@@ -1,0 +1,122 @@
+"""The rank that looks after a shard: what it receives, whom it answers, when.
+
+worker                                    owner: a server, or a worker as well
+  | -- head: push, step, loss -----------> |   policy.arrived(...)
+  | -- gradient or weights --------------> |   received when the policy says that it is applied
+  | <------------------ new parameters --- |   sent when the policy says that the worker is released
+  | -- head: ask / load / stop ----------> |   from worker 0, between steps
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lockstep.engine.groups import ANY, Group, GroupTimeout
+from lockstep.engine.policies import Decision, Policy
+from lockstep.engine.sync.base import StepCost
+from lockstep.engine.sync.shard import Shard
+
+# Tags, and the first number of a head.
+HEAD, PUSHED, PULLED, STATE, START = "ps head", "ps push", "ps pull", "ps state", "ps start"
+PUSH, ASK, LOAD, STOP = range(4)
+
+
+def head(kind: int, done: int = 0, loss: float = 0.0) -> Tensor:
+    """float64 [3]: what comes next, steps that the worker has done, its loss."""
+    return torch.tensor([kind, done, loss], dtype=torch.float64)
+
+
+def pack(value: Any) -> Tensor:
+    """A picklable value as uint8 [bytes]."""
+    return torch.from_numpy(np.frombuffer(pickle.dumps(value), dtype=np.uint8).copy())
+
+
+def unpack(message: Tensor) -> Any:
+    """The value that `pack` packed, by a rank of this very group."""
+    return pickle.loads(message.numpy().tobytes())
+
+
+class Owner:
+    """Serves `shard` to ranks 0 ... policy.workers-1 of `group`, as `policy` decides."""
+
+    def __init__(self, group: Group, shard: Shard, policy: Policy) -> None:
+        self.group, self.shard, self.policy = group, shard, policy
+        self.done = 0  # steps that the latest worker to arrive had done
+        self._updates = 0
+        self._seen = [0] * policy.workers  # updates in the parameters that each worker holds
+        self._losses: dict[int, float] = {}
+        self._turn = 0
+
+    def update(self, own: Tensor | None = None) -> StepCost | None:
+        """Serve until one update has been made; None when worker 0 says that training has ended.
+
+        `own`: what this very rank contributes, if it is a worker too; only its head is sent.
+        """
+        cost = StepCost()
+        while True:
+            self.group.enter("wait")
+            start = time.perf_counter()
+            decision = self._decide()
+            cost.wait_seconds += time.perf_counter() - start
+            if decision is None:
+                return None
+            self._act(decision, own, cost)
+            if decision.apply:
+                return cost
+
+    def _decide(self) -> Decision | None:
+        """What the policy says to the next event; None at the end of training."""
+        while True:
+            wake = self.policy.wake_at()
+            left = None if wake is None else max(0.0, wake - time.monotonic())
+            try:
+                # Algorithm 1: `for l in 1 to no. of nodes: comm.recv(source=l)`, blocking, in rank order.
+                worker, message = self.group.receive(self._turn if self.shard.in_rank_order else ANY, HEAD, left)
+            except GroupTimeout:
+                return self.policy.woke(time.monotonic())
+            kind, done, loss = message.tolist()
+            if kind == STOP:
+                return None
+            if kind == PUSH:
+                self.done, self._losses[worker] = int(done), loss
+                self._turn = (worker + 1) % self.policy.workers
+                return self.policy.arrived(worker, self._seen[worker], time.monotonic())
+            self._command(int(kind))
+
+    def _act(self, decision: Decision, own: Tensor | None, cost: StepCost) -> None:
+        def fetch(worker: int) -> Tensor:
+            return self.group.receive(worker, PUSHED)[1] if own is None or worker != self.group.rank else own
+
+        self.group.enter("exchange")
+        start = time.perf_counter()
+        for worker in decision.drop:
+            fetch(worker)
+        updating = 0.0
+        if decision.apply:
+            update = self.shard.take(decision.apply, fetch, self._losses)
+            self.group.enter("update")
+            before = time.perf_counter()
+            update()
+            self._updates += 1
+            updating = time.perf_counter() - before
+            self.group.enter("exchange")
+        for worker in decision.release:
+            self._seen[worker] = self._updates
+            if worker != self.group.rank:
+                self.group.send(self.shard.parameters, worker, PULLED)
+                cost.bytes_sent += 4.0 * self.shard.parameters.numel()
+        cost.update_seconds += updating
+        cost.exchange_seconds += time.perf_counter() - start - updating
+
+    def _command(self, kind: int) -> None:
+        if kind == ASK:
+            self.group.send(pack(self.shard.state()), 0, STATE)
+        else:  # LOAD
+            self.shard.parameters.copy_(self.group.receive(0, STATE)[1])
+            self.shard.load(unpack(self.group.receive(0, STATE)[1]))

@@ -1,0 +1,158 @@
+"""A TCP connection between every two ranks, and with nobody else.
+
+    rank 0 listens                          rank 2
+      | <-------------- connects ------------ |
+      | <------ 2, the secret of rank 0 ----- |    another secret, or none: closed
+      | ------- the secret of rank 2 -------> |
+
+Addresses and secrets travel through the group. Each rank calls those below it and is called by those above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lockstep.engine.groups import ANY, Group, GroupAborted, GroupError, GroupTimeout, allgather_object
+from lockstep.engine.groups.gloo import interface_address
+
+LOOK_SECONDS = 0.05  # a rank that waits for a socket looks so often whether another one gave up
+_MEETING_SECONDS = 60.0
+_SECRET_BYTES = 16
+_HELLO = struct.Struct(f"!I{_SECRET_BYTES}s")  # rank of the caller, secret of the called
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank listens, and what callers must know."""
+
+    host: str
+    port: int
+    secret: bytes
+
+
+def still_together(group: Group) -> None:
+    """Raises GroupAborted if a rank of `group` has given up."""
+    with contextlib.suppress(GroupTimeout):
+        group.receive(ANY, "nobody sends this", 0.001)  # long enough for every kind of group to look
+
+
+def meet(group: Group, within_seconds: float = _MEETING_SECONDS) -> dict[int, socket.socket]:
+    """A non-blocking connection to every other rank. Collective. Raises GroupAborted, GroupTimeout."""
+    hosts = set(allgather_object(group, socket.gethostname()))
+    until = time.monotonic() + within_seconds
+    with contextlib.ExitStack() as on_error:
+        with _listening(interface_address(len(hosts) > 1)) as listener:
+            host, port = listener.getsockname()
+            places = allgather_object(group, Place(host, port, secrets.token_bytes(_SECRET_BYTES)))
+            peers: dict[int, socket.socket] = {}
+            for rank in range(group.rank):
+                peers[rank] = on_error.enter_context(_call(group, rank, places, until))
+            for rank, peer in _answer(group, listener, places, until):
+                peers[rank] = on_error.enter_context(peer)
+        for peer in peers.values():
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        on_error.pop_all()
+    return peers
+
+
+@contextlib.contextmanager
+def _listening(address: str) -> Iterator[socket.socket]:
+    with socket.create_server((address, 0), backlog=socket.SOMAXCONN) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def _call(group: Group, rank: int, places: list[Place], until: float) -> socket.socket:
+    """Connect to `rank`, which must prove that it is no stranger either."""
+    place = places[rank]
+    try:
+        peer = socket.create_connection((place.host, place.port), timeout=max(0.1, until - time.monotonic()))
+    except OSError as error:
+        raise GroupError(
+            f"rank {group.rank} can't reach rank {rank} at {place.host} port {place.port}: {error}; "
+            "name an interface that all hosts reach with --iface (or GLOO_SOCKET_IFNAME)"
+        ) from error
+    with contextlib.ExitStack() as on_error:
+        on_error.enter_context(peer)
+        peer.sendall(_HELLO.pack(group.rank, place.secret))
+        peer.settimeout(LOOK_SECONDS)
+        told = b""
+        while len(told) < _SECRET_BYTES:
+            with contextlib.suppress(TimeoutError):
+                more = _received(peer, _SECRET_BYTES - len(told))
+                if not more:
+                    raise GroupAborted(f"rank {rank} has left the group")
+                told += more
+            _in_time(group, until, f"rank {rank} at {place.host} port {place.port}")
+        if not hmac.compare_digest(told, places[group.rank].secret):
+            raise GroupError(f"what answers at {place.host} port {place.port} is not rank {rank} of this job")
+        on_error.pop_all()
+    return peer
+
+
+def _answer(
+    group: Group, listener: socket.socket, places: list[Place], until: float
+) -> Iterator[tuple[int, socket.socket]]:
+    """Those ranks above this one, as they call; strangers are closed at once, and silent ones at the end."""
+    expected = set(range(group.rank + 1, group.size))
+    heard: dict[socket.socket, bytes] = {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        try:
+            while expected:
+                for key, _ in selector.select(LOOK_SECONDS):
+                    if key.fileobj is listener:
+                        caller = listener.accept()[0]
+                        caller.setblocking(False)
+                        heard[caller] = b""
+                        selector.register(caller, selectors.EVENT_READ)
+                        continue
+                    caller = next(one for one in heard if one is key.fileobj)
+                    more = _received(caller, _HELLO.size - len(heard[caller]))
+                    heard[caller] += more
+                    if more and len(heard[caller]) < _HELLO.size:
+                        continue
+                    selector.unregister(caller)
+                    rank = _caller(heard.pop(caller), expected, places[group.rank].secret)
+                    if rank is None:
+                        caller.close()
+                        continue
+                    with contextlib.suppress(OSError):  # it has left: whoever uses the connection will hear so
+                        caller.sendall(places[rank].secret)
+                    expected.remove(rank)
+                    yield rank, caller
+                _in_time(group, until, f"ranks {sorted(expected)}")
+        finally:
+            for caller in heard:
+                caller.close()
+
+
+def _received(peer: socket.socket, count: int) -> bytes:
+    """At most so many bytes; none when the other side has left. Raises TimeoutError."""
+    try:
+        return peer.recv(count)
+    except ConnectionError:
+        return b""
+
+
+def _caller(hello: bytes, expected: set[int], secret: bytes) -> int | None:
+    """The rank that says this, if it is one that may call."""
+    if len(hello) < _HELLO.size:
+        return None
+    rank, told = _HELLO.unpack(hello)
+    return rank if hmac.compare_digest(told, secret) and rank in expected else None
+
+
+def _in_time(group: Group, until: float, who: str) -> None:
+    still_together(group)
+    if time.monotonic() > until:
+        raise GroupTimeout(f"rank {group.rank} has no connection to {who} in time; do all hosts reach each other?")

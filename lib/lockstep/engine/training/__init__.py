@@ -1,0 +1,1 @@
+"""Training one job: the loop, its rates and epochs, evaluation, scores and checkpoints."""

@@ -1,0 +1,190 @@
+"""The course of a training run: what each epoch was worth, when to stop, and the scores at the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lockstep.engine.data.small import SmallImages
+from lockstep.engine.data.sources import ImageData, Photos
+from lockstep.engine.groups import Group, allgather_object
+from lockstep.engine.job import Job, JobError
+from lockstep.engine.replica import Replica
+from lockstep.engine.sync import Plan, Sync
+from lockstep.engine.sync.plan import OptimiserFactory
+from lockstep.engine.training.evaluate import predictions
+from lockstep.engine.training.rates import Factor
+from lockstep.engine.training.scores import accuracy, auc, balanced_accuracy, confusion, cross_entropy
+from lockstep.engine.training.stopping import EarlyStopping
+from lockstep.engine.usecases import UseCase
+
+Rows = list[dict[str, float | str]]
+
+
+@dataclass(frozen=True)
+class Images:
+    """What a job trains on, and what it is scored on (None: not asked for)."""
+
+    train: ImageData
+    validation: ImageData | None = None
+    test: ImageData | None = None
+
+    @classmethod
+    def of(cls, case: UseCase, job: Job, root: str | None, skipped: Collection[str]) -> Images:
+        """Raises DataError, for the test images too: before training, not after it."""
+        if job.scored_on == "none":
+            return cls(case.open("train", root, job.images, skipped))
+        test = case.open("test", root, skipped=skipped)
+        if job.scored_on == "test":
+            return cls(case.open("train", root, job.images, skipped), test=test)
+        kept, held_out = (case.open("train", root, job.images, skipped, part=part) for part in ("kept", "held_out"))
+        return cls(kept, held_out, test)
+
+
+class Course:
+    """One rank's view of it. `team` are all ranks with a replica or a part of one.
+
+    A run that is resumed has rows of the epochs since then. Raises JobError for early stopping with a `checkpoint`:
+    the best epoch's parameters are kept in memory alone.
+    """
+
+    def __init__(
+        self, job: Job, plan: Plan, images: Images, replica: Replica, sync: Sync, team: Group, rate: Rate,
+        checkpoint: str | None = None,
+    ) -> None:  # fmt: skip
+        if job.early_stopping_epochs and checkpoint:
+            raise JobError(
+                f"early_stopping_epochs={job.early_stopping_epochs} with checkpoint={checkpoint!r}: the best epoch's "
+                "parameters are not in it, so such a run can't be resumed; give no checkpoint"
+            )
+        self.job, self.plan, self.images, self.rate = job, plan, images, rate
+        self.replica, self.sync, self.team = replica, sync, team
+        self.rows: Rows = []
+        self.seconds = 0.0  # of all steps, without evaluation
+        self._done, self._steps, self._loss, self._epoch_seconds = 0, 0, 0.0, 0.0
+        self._stopping = EarlyStopping(job.early_stopping_epochs)
+        self._best: tuple[Tensor, Tensor] | None = None
+
+    def stepped(self, step: int, loss: float, seconds: float) -> bool:
+        """After each step, with this rank's part of the loss: has an epoch ended? Collective if so."""
+        self._loss += loss
+        self._epoch_seconds += seconds
+        self._steps += 1
+        self._done = step + 1
+        if self._done % self.plan.steps_per_epoch and self._done != self.plan.steps:
+            return False
+        self._end_epoch()
+        return True
+
+    @property
+    def over(self) -> bool:
+        """Shall training stop early? The same on every rank."""
+        return self._stopping.over
+
+    def _end_epoch(self) -> None:
+        with self._reached():
+            found = self._validated()
+            # The loss is a sum of every rank's part; an epoch lasts as long as on the slowest. Whether a loss is the
+            # lowest, rank 0 says: others may be machines that round otherwise.
+            everyones = allgather_object(self.team, (self._loss, self._epoch_seconds, found))
+            losses, seconds, founds = zip(*everyones, strict=True)
+            if founds[0] and self._stopping.improved(founds[0]["validation_loss"]) and self.job.early_stopping_epochs:
+                self._best = self.replica.parameters.clone(), self.replica.buffers.clone()
+        row = {"epoch": -(-self._done // self.plan.steps_per_epoch), "train_loss": sum(losses) / self._steps}
+        missing = dict.fromkeys(("validation_loss", "validation_accuracy"), float("nan"))
+        more = {"learning_rate": self.rate.at(self._done - 1), "seconds": max(seconds)}
+        self.rows.append(row | missing | founds[0] | more)
+        self.seconds += max(seconds)
+        self._steps, self._loss, self._epoch_seconds = 0, 0.0, 0.0
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """With the parameters that training has reached, where workers hold others while they train. Collective."""
+        model = self.sync.model()
+        if model is self.replica.parameters:
+            yield
+            return
+        own = self.replica.parameters.clone()
+        self.replica.parameters.copy_(model)
+        yield
+        self.replica.parameters.copy_(own)
+
+    def _validated(self) -> dict[str, float]:
+        if self.images.validation is None:
+            return {}
+        outputs, labels = self._outputs(self.images.validation), self.images.validation.labels
+        return {"validation_loss": cross_entropy(outputs, labels), "validation_accuracy": accuracy(outputs, labels)}
+
+    def finish(self) -> tuple[dict[str, float], dict[str, Rows]]:
+        """Measurements of the whole run, scores among them, and rows of the tables. Collective.
+
+        The replica then has the parameters that are scored: of the best epoch with early stopping, else the last.
+        """
+        if self._best is None:
+            self.replica.parameters.copy_(self.sync.model())
+        else:
+            self.replica.parameters.copy_(self._best[0])
+            self.replica.buffers.copy_(self._best[1])
+        scores: dict[str, float] = {
+            "epochs_trained": self._done // self.plan.steps_per_epoch,
+            "updates_done": self._done,
+            "training_seconds": self.seconds,
+        }
+        tables: dict[str, Rows] = {"epochs": self.rows}
+        if self.job.scored_on != "none":
+            scores |= self._of_training()
+            tables["confusion"] = []
+            for split, data in (("validation", self.images.validation), ("test", self.images.test)):
+                if data is not None:
+                    outputs = self._outputs(data)
+                    scores |= _scores(split, outputs, data)
+                    rows = confusion(outputs, data.labels, data.classes)
+                    tables["confusion"] += [{"split": split, **row} for row in rows]
+        return scores, tables
+
+    def _of_training(self) -> dict[str, float]:
+        """Of the images that were trained on, as they are: what separates this from the test is generalisation."""
+        data = unaugmented(self.images.train)
+        outputs = self._outputs(data)
+        return {"train_accuracy": accuracy(outputs, data.labels), "train_loss": cross_entropy(outputs, data.labels)}
+
+    def _outputs(self, data: ImageData) -> Any:
+        return predictions(self.replica, self.sync.group, data, self.job.per_worker_batch_size)
+
+
+def unaugmented(data: ImageData) -> ImageData:
+    """The same images as they are; of a reader's own kind, as they come."""
+    if isinstance(data, Photos | SmallImages):
+        return data.picked(np.arange(len(data)), augment=False)
+    return data
+
+
+def _scores(split: str, outputs: Any, data: ImageData) -> dict[str, float]:
+    found = {
+        f"{split}_accuracy": accuracy(outputs, data.labels),
+        f"{split}_balanced_accuracy": balanced_accuracy(outputs, data.labels),
+        f"{split}_loss": cross_entropy(outputs, data.labels),
+    }
+    return found | ({"test_auc": auc(outputs, data.labels)} if split == "test" else {})
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The learning rate of each step."""
+
+    base: float
+    factor: Factor | None = None
+
+    @classmethod
+    def of(cls, make: OptimiserFactory, factor: Factor | None) -> Rate:
+        """Of the optimisers that `make` makes; their own rate if they have several is the first."""
+        return cls(float(make([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]["lr"]), factor)
+
+    def at(self, step: int) -> float:
+        return self.base * (1.0 if self.factor is None else self.factor(step))

@@ -1,0 +1,44 @@
+"""Evaluation is collective: every rank predicts its share, scores are computed after a gather."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.engine.data.loader import Loader
+from lockstep.engine.data.sampling import share_of
+from lockstep.engine.data.sources import ImageData
+from lockstep.engine.groups import Group, allgather_object
+from lockstep.engine.replica import Replica
+from lockstep.engine.training.checkpoint import average_buffers
+from lockstep.engine.training.scores import accuracy, balanced_accuracy
+
+
+def evaluate(replica: Replica, group: Group, data: ImageData, batch_size: int) -> dict[str, float]:
+    """test_accuracy and test_balanced_accuracy (mean recall of the classes that occur), 0-1, over all of `data`."""
+    outputs = predictions(replica, group, data, batch_size)
+    return {
+        "test_accuracy": accuracy(outputs, data.labels),
+        "test_balanced_accuracy": balanced_accuracy(outputs, data.labels),
+    }
+
+
+def predictions(replica: Replica, group: Group, data: ImageData, batch_size: int) -> NDArray[np.float32]:
+    """What the network gives for all of `data`, float32 [samples, classes], on every rank."""
+    group.enter("evaluate")
+    average_buffers(replica, group)
+    everything = np.arange(len(data), dtype=np.int64)
+    own, largest = (share_of(everything, rank, group.size) for rank in (group.rank, 0))
+    # Equally many on every rank, for those that predict together: the last may have no samples.
+    batches = [own[i : i + batch_size] for i in range(0, len(largest), batch_size)]
+    outputs: list[NDArray[np.float32]] = []
+    with Loader(data, seed=0) as loader:
+        for place, ids in enumerate(batches):
+            group.enter("evaluate")  # it moves on: a long evaluation is not a hang
+            batch = loader.take(0, ids)
+            if place + 1 < len(batches):
+                loader.prefetch(0, batches[place + 1])
+            if len(batch) or not replica.skips_empty:
+                outputs.append(replica.predict(batch).cpu().numpy())
+    gathered = allgather_object(group, np.concatenate(outputs) if outputs else None)
+    return np.concatenate([part for part in gathered if part is not None])

@@ -1,0 +1,271 @@
+"""The one training loop, and `run_job`, which every launcher calls on every rank."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from lockstep.engine.data.loader import Loader
+from lockstep.engine.groups import Group, GroupError
+from lockstep.engine.groups.links import LinkMeter
+from lockstep.engine.job import Job
+from lockstep.engine.replica import Batch, Replica, TorchReplica, bfloat16_kind
+from lockstep.engine.sync import Plan, Share, Sync, make_sync
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.course import Course, Images, Rate
+from lockstep.engine.training.evaluate import evaluate
+from lockstep.engine.training.parts import gather_tables, make_part, state_bytes
+from lockstep.engine.training.rates import plan_of, rate_factor, scheduled
+from lockstep.engine.usecases import UseCase, use_case
+
+STEP_COLUMNS = (
+    "step_seconds",
+    "input_seconds",
+    "compute_seconds",
+    "forward_seconds",
+    "backward_seconds",
+    "idle_seconds",
+    "wait_seconds",
+    "exchange_seconds",
+    "update_seconds",
+    "decode_seconds",
+    "bytes_sent",
+    "link_bytes_sent",
+    "link_bytes_received",
+    "train_loss",
+    "images",
+)
+_PASSES = ("forward_seconds", "backward_seconds")
+_WITHIN = ("idle_seconds", "exchange_seconds", "bytes_sent")  # what a replica does besides, in its passes
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a job needs of this machine and never records: where things are, and a reader's own use case."""
+
+    data_root: str | None = None
+    use_case: UseCase | None = None
+    checkpoint: str | None = None  # file, written by rank 0
+    checkpoint_every_steps: int = 0  # 0: at the end only
+    resume: bool = False
+    evaluate: bool = False
+    skipped: tuple[str, ...] = ()  # photos that can't be read: see `lockstep.engine.usecases.find_images`
+
+
+@dataclass
+class Trace:
+    """What one rank measured: a dict of `STEP_COLUMNS` per measured step, and the scores if asked for.
+
+    Of a job that learns, which may have thousands of steps, `steps` holds their sum alone, and `summed` how many.
+    """
+
+    rank: int
+    startup_seconds: float = 0.0
+    began: float = 0.0  # time.perf_counter() at the first measured step, and at the end of the last
+    ended: float = 0.0
+    steps: list[dict[str, float]] = field(default_factory=list)
+    summed: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, float | str]]] = field(default_factory=dict)  # rows of traced tables, by name
+
+    def note(self, times: dict[str, float], began: float, now: float, *, summed: bool) -> None:
+        """A measured step."""
+        self.began, self.ended = self.began or began, now
+        self.summed += summed
+        if self.steps and summed:
+            total = self.steps[0]
+            for name, value in times.items():
+                total[name] += value
+        else:
+            self.steps.append(times if not summed else dict(times))
+
+
+MakeReplica = Callable[[UseCase, Job, Group], Replica]
+
+_PLAN = "plan"  # tag: what a server must know of the plan, which follows from images that it does not look at
+
+# Torch's generator is one per process: ranks that are threads would draw from it in each other's way.
+_BUILDING = threading.Lock()
+
+
+def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica] = TorchReplica) -> TorchReplica:
+    """The model of `case`, initialised from the job's seed, the same on every rank."""
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(job.seed)
+        device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
+        if job.copies == "avoided":
+            kind = bfloat16_kind(kind)
+        return kind(
+            case.model(),
+            case.loss,
+            device=device,
+            precision=job.precision,
+            seed=job.seed,
+            memory_format=job.memory_format,
+        )
+
+
+def replica_for(case: UseCase, job: Job, group: Group) -> Replica:
+    """A replica in the framework that the job asks for."""
+    if job.framework == "torch":
+        return torch_replica(case, job, group)
+    from lockstep.engine.replica.tensorflow.replica import tensorflow_replica  # heavy, and it may be missing
+
+    return tensorflow_replica(case, job, group)
+
+
+def run_job(job: Job, group: Group, site: Site | None = None, make_replica: MakeReplica = replica_for) -> Trace:
+    """Train as `job` says, as rank `group.rank`; collective. Ranks beyond `job.workers` have no replica: they serve.
+
+    Raises what the model, the data or the optimiser raise, and GroupError if another rank fails or there are more or
+    fewer ranks than the job asks for.
+    """
+    site = site or Site()
+    began = time.perf_counter()
+    group.enter("start")
+    if group.size != job.ranks:
+        asked = f"{job.workers} workers and {job.servers} servers"
+        raise GroupError(f"{group.size} ranks can't run a job of {asked}; start a team of {job.ranks}")
+    case = (site.use_case or use_case(job.use_case)).for_job(job)
+    if group.rank >= job.workers:
+        samples, steps = (int(number) for number in group.receive(0, _PLAN)[1])
+        return serve(job, group, case, Plan(samples, job.global_batch_size, steps, job.seed), began)
+    images = Images.of(case, job, site.data_root, site.skipped)
+    data, plan, case = images.train, plan_of(job, images.train), case.fitting(images.train)
+    for server in range(job.workers, group.size) if group.rank == 0 else ():
+        group.send(torch.tensor([plan.samples, plan.steps]), server, _PLAN)
+    if job.model_parallel == "none":
+        replica = make_replica(case, job, group)
+    else:
+        cuts = checkpoint.cuts_of(site.checkpoint, job) if site.resume and site.checkpoint else None
+        replica = make_part(case, job, group, data.shape, cuts)
+    make, factor = case.optimiser_of(job.optimiser), rate_factor(job, plan)
+    sync = make_sync(job, plan, scheduled(make, factor))
+    sync.attach(replica, replica.peers(group))
+    everybody, group = group, sync.group  # those with a replica; of a model in parts: with the same part
+    if site.resume and site.checkpoint:
+        checkpoint.load(site.checkpoint, job, replica, sync)
+    # As many decoding threads as the worker has cores; they share those cores with the computation.
+    with Loader(data, job.seed, threads=job.cores_per_worker, memory=job.input == "memory") as loader:
+        if job.input == "memory" and replica.reads_images:
+            _preload(plan, group, loader)
+        trace, course = Trace(group.rank, startup_seconds=time.perf_counter() - began), None
+        if job.learns:
+            team = group if replica.sharers is None else everybody
+            course = Course(job, plan, images, replica, sync, team, Rate.of(make, factor), site.checkpoint)
+        try:
+            last = _train(job, site, group, replica, sync, loader, trace, course)
+            if course is not None:
+                trace.scores, trace.tables = course.finish()
+            if site.evaluate and job.scored_on == "none":
+                replica.parameters.copy_(sync.model())
+                test = case.open("test", site.data_root, skipped=site.skipped)
+                trace.scores |= evaluate(replica, group, test, job.per_worker_batch_size)
+        finally:
+            sync.close()
+    if job.model_parallel == "pipeline":
+        trace.tables |= gather_tables(everybody, replica.traced(state_bytes(sync)), last)
+    group.enter("idle")
+    return trace
+
+
+def _preload(plan: Plan, group: Group, loader: Loader) -> None:
+    for step in range(plan.steps):
+        group.enter("start")  # decoding all of it may take long: it has not stalled
+        for share in plan.shares(step, group.rank, group.size):
+            loader.preload(share.epoch, share.sample_ids)
+
+
+def _input(share: Share, group: Group, replica: Replica, sync: Sync, loader: Loader, always: bool) -> Batch:
+    """A micro-batch; the next one begins to be decoded. `always`: every step pays for that, the last one too."""
+    take = loader.take if replica.reads_images else loader.labels
+    batch = take(share.epoch, share.sample_ids)
+    upcoming = sync.preview()
+    if upcoming is None and always:
+        upcoming = sync.plan.shares(share.step + 1, group.rank, group.size)[0]
+    if upcoming is not None and replica.reads_images:
+        loader.prefetch(upcoming.epoch, upcoming.sample_ids)
+    return batch
+
+
+def _compute(share: Share, batch: Batch, replica: Replica, sync: Sync, times: dict[str, float]) -> None:
+    """Forward and backward pass of one micro-batch, added to `times`."""
+    start = time.perf_counter()
+    before = {name: getattr(replica, name) for name in (*_PASSES, *_WITHIN)}
+    loss = replica.backward(batch, share.weights, sync.part_ready if share.last else None) / share.scale
+    sync.observe(loss, float(share.weights.sum()) / share.scale)
+    times["train_loss"] += loss
+    times["images"] += len(share.sample_ids) if replica.reads_images else 0  # each image counts once
+    elapsed = time.perf_counter() - start
+    for name, value in before.items():
+        times[name] += getattr(replica, name) - value
+    # A part of a model waits for the others and sends them activations while it computes.
+    others = replica.idle_seconds - before["idle_seconds"] + replica.exchange_seconds - before["exchange_seconds"]
+    times["compute_seconds"] += elapsed - others
+
+
+def serve(job: Job, group: Group, case: UseCase, plan: Plan, began: float) -> Trace:
+    """A rank without a replica: one row of `steps` per update, at the step of the workers that it belongs to."""
+    sync = make_sync(job, plan, scheduled(case.optimiser_of(job.optimiser), rate_factor(job, plan)))
+    sync.attach_server(group)
+    trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
+    began, link = time.perf_counter(), LinkMeter()
+    while (served := sync.serve()) is not None:
+        (step, cost), now = served, time.perf_counter()
+        group.at_step(step)
+        times = dict.fromkeys(STEP_COLUMNS, 0.0) | vars(cost) | link.read() | {"step_seconds": now - began}
+        if job.learns or step >= job.warmup_steps:
+            trace.note(times, began, now, summed=job.learns)
+        began = now
+    sync.close()
+    group.enter("idle")
+    return trace
+
+
+def _train(
+    job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace,
+    course: Course | None = None,
+) -> dict[str, float]:  # fmt: skip
+    """The loop. Returns what the last step cost.
+
+    input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
+    """
+    done, last = 0, dict.fromkeys(STEP_COLUMNS, 0.0)
+    measuring = job.input == "jpeg" and not site.checkpoint and not job.learns
+    times = dict.fromkeys(STEP_COLUMNS, 0.0)
+    began, decoded, link = time.perf_counter(), loader.decode_seconds, LinkMeter()
+    while (share := sync.next()) is not None:
+        group.at_step(share.step)
+        group.enter("input")
+        start = time.perf_counter()
+        batch = _input(share, group, replica, sync, loader, measuring)
+        group.enter("compute")
+        times["input_seconds"] += time.perf_counter() - start
+        _compute(share, batch, replica, sync, times)
+        if not share.last:
+            continue
+        cost = sync.step()
+        replica.stepped(cost.exchange_seconds, cost.update_seconds)
+        now, decoding = time.perf_counter(), loader.decode_seconds
+        for name, value in vars(cost).items():
+            times[name] += value
+        times.update(link.read(), step_seconds=now - began, decode_seconds=decoding - decoded)
+        if job.learns or share.step >= job.warmup_steps:
+            trace.note(times, began, now, summed=job.learns)
+        last, times, began, decoded = times, dict.fromkeys(STEP_COLUMNS, 0.0), now, decoding
+        done = share.step + 1
+        if course is not None and course.stepped(share.step, last["train_loss"], last["step_seconds"]):
+            if course.over:
+                break
+            link.read()
+            began, decoded = time.perf_counter(), loader.decode_seconds
+        if site.checkpoint and site.checkpoint_every_steps and done % site.checkpoint_every_steps == 0:
+            checkpoint.save(site.checkpoint, job, group, replica, sync)
+            began = time.perf_counter()
+    if site.checkpoint and not (site.checkpoint_every_steps and done and done % site.checkpoint_every_steps == 0):
+        checkpoint.save(site.checkpoint, job, group, replica, sync)
+    return last

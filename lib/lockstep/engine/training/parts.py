@@ -1,0 +1,60 @@
+"""Training a model whose parts are on several ranks: making a rank's part, and collecting what the ranks noted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lockstep.engine.groups import Group, allgather_object
+from lockstep.engine.job import Job
+from lockstep.engine.replica import Replica
+from lockstep.engine.replica.split_head import split_head_replica
+from lockstep.engine.sync import Sync
+from lockstep.engine.usecases import UseCase
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def make_part(
+    case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...], cuts: list[int] | None = None
+) -> Replica:
+    """This rank's part of the model, as `job.model_parallel` says. Collective.
+
+    `image_shape`: channels, height, width. `cuts`: where an earlier run had cut the model. Raises ValueError for a
+    model that can't be cut so.
+    """
+    if job.model_parallel == "head":
+        return split_head_replica(case, job, group)
+    # Here, for torch's pipelining is slow to import, and every worker of every strategy would wait for it.
+    from lockstep.engine.replica.pipeline import PipelineReplica, build
+
+    built, keys = build(case, job, group, image_shape, cuts)
+    device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
+    return PipelineReplica(job, built, keys, case.loss, device)
+
+
+def state_bytes(sync: Sync) -> int:
+    """Of the optimiser's state on this rank."""
+    optimiser = getattr(sync, "optimiser", None)
+    states = optimiser.state.values() if optimiser is not None else ()
+    return sum(each.nbytes for state in states for each in state.values() if isinstance(each, Tensor))
+
+
+def gather_tables(group: Group, rows: Rows, step: dict[str, float]) -> Rows:
+    """The rows of all ranks, on every rank; of `stages` with what this rank measured in its last step. Collective.
+
+    Times of actions then count from when the first rank began (`time.perf_counter` is one clock on one machine).
+    """
+    for row in rows.get("stages", []):
+        row |= {name: step[name] for name in ("idle_seconds", "update_seconds", "exchange_seconds", "step_seconds")}
+    gathered: Rows = {name: [] for name in rows}
+    for rank, others in enumerate(allgather_object(group, rows)):
+        for name, part in others.items():
+            gathered[name] += [{"rank": rank} | row for row in part]
+    if actions := gathered.get("actions"):
+        began = min(row["start_seconds"] for row in actions)
+        for row in actions:
+            row["start_seconds"] -= began
+    return gathered

@@ -1,0 +1,119 @@
+"""Over all notebooks: how many claims each verdict has, and published numbers beside measured ones."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+from lockstep.analysis.figures.style import GREY, PALETTE, PUBLISHED, StoredFigure, empty, look, new_figure
+from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, WORDS
+
+VERDICT_COLOURS: dict[str, Any] = {
+    REPRODUCED: PALETTE[2],
+    NOT_REPRODUCED: PALETTE[3],
+    NOT_MEASURABLE: PALETTE[7],
+    NOT_YET: "white",
+}
+UNITS = {"times": "times (log scale)", "percent": "%"}
+_LABEL_LETTERS = 62
+
+
+def verdict_bars(counts: pd.DataFrame, title: str = "Verdicts on the papers' claims") -> StoredFigure:
+    """A bar per notebook, a part per verdict (`Overview.counts`; its row `all` is left out)."""
+    rows = counts.drop(index="all", errors="ignore")
+    if rows.empty:
+        return empty(title, "the ledger holds no claims")
+    with look():
+        figure = new_figure(9.0, 1.5 + 0.36 * len(rows))
+        figure.suptitle(title)
+        axis = figure.subplots()
+        left = np.zeros(len(rows))
+        for word in WORDS:
+            width = rows[word].to_numpy(dtype=float)
+            axis.barh(range(len(rows)), width, left=left, height=0.66, color=VERDICT_COLOURS[word],
+                      edgecolor=GREY, linewidth=0.8, zorder=2)  # fmt: skip
+            for y, (start, value) in enumerate(zip(left, width, strict=True)):
+                if value:
+                    axis.text(start + value / 2, y, f"{value:g}", ha="center", va="center", fontsize=8, zorder=3)
+            left = left + width
+        axis.set_yticks(
+            range(len(rows)), [f"notebook {name}" if name != "none" else "no notebook" for name in rows.index]
+        )
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.grid(False, axis="y")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.set_xlabel("claims")
+        handles = [Patch(facecolor=VERDICT_COLOURS[word], edgecolor=GREY, label=word) for word in WORDS]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(WORDS), frameon=False)
+    return figure
+
+
+def published_beside_measured(numbers: pd.DataFrame, title: str = "Published and measured") -> StoredFigure:
+    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`): the published one a hollow diamond,
+    ours filled, coloured by verdict, with its interval."""
+    if numbers.empty:
+        return empty(title, "no claim has both a published and a measured number yet")
+    groups = [(str(unit), rows) for unit, rows in numbers.groupby("unit", sort=False)]
+    with look():
+        heights = [0.6 * rows["claim"].nunique() + 0.45 for _, rows in groups]
+        figure = new_figure(9.0, 1.0 + sum(heights) + 0.55 * len(groups))
+        figure.suptitle(title)
+        axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
+        for axis, (unit, rows) in zip(axes[:, 0], groups, strict=True):
+            _unit_panel(axis, rows, unit)
+        words = [word for word in WORDS if word in set(numbers["verdict"])]
+        handles: list[Any] = [Line2D([], [], **PUBLISHED, label="published")]
+        handles += [_measured_mark(word, f"measured: {word}") for word in words]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def _measured_mark(word: str, label: str) -> Line2D:
+    return Line2D([], [], marker="o", linestyle="-", color=VERDICT_COLOURS[word], markeredgecolor="0.2", label=label)
+
+
+def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
+    labels = []
+    for y, (_, claim) in enumerate(rows.groupby("claim", sort=False)):
+        first = claim.iloc[0]
+        labels.append(_label(first))
+        axis.plot(first["published"], y, **PUBLISHED)
+        at, box = (first["published"], y), {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+        axis.annotate(f"{first['published']:g}", at, xytext=(9, 0), textcoords="offset points", va="center", color=GREY,
+                      fontsize=8, bbox=box)  # fmt: skip
+        apart = np.linspace(-0.33, 0.33, len(claim)) if len(claim) > 1 else [0.0]
+        for offset, (_, row) in zip(apart, claim.iterrows(), strict=True):
+            error = [[row["measured"] - row["low"]], [row["high"] - row["measured"]]]
+            axis.errorbar(row["measured"], y + offset, xerr=error, marker="o", color=VERDICT_COLOURS[row["verdict"]],
+                          markeredgecolor="0.2", ecolor="0.2", elinewidth=1.2, capsize=2.5, zorder=4)  # fmt: skip
+            text = f"{row['measured']:.3g}" + (f"  ({row['of']})" if row["of"] else "")
+            axis.text(1.01, y + offset, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+    axis.set_yticks(range(len(labels)), labels, fontsize=8)
+    axis.set_ylim(len(labels) - 0.45, -0.6)
+    axis.set_xlabel(UNITS.get(unit, unit))
+    _scale(axis, rows, unit)
+
+
+def _scale(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
+    drawn = rows[["published", "low", "high"]].to_numpy(dtype=float)
+    if unit != "times" or drawn.min() <= 0:
+        axis.set_xlim(min(0.0, float(drawn.min()) * 1.1), float(drawn.max()) * 1.2)
+        return
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(min(0.8, float(drawn.min()) * 0.8), float(drawn.max()) * 2)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.axvline(1, color="0.2", linewidth=1, zorder=1)
+
+
+def _label(row: pd.Series) -> str:
+    about = f", {row['use_case']}" if row["use_case"] not in ("both", "other", "") else ""
+    statement = textwrap.shorten(str(row["statement"]), 2 * _LABEL_LETTERS, placeholder=" …")
+    return f"{row['place']}{about} ({row['notebook']})\n{textwrap.fill(statement, _LABEL_LETTERS)}"

@@ -1,0 +1,195 @@
+"""What notebook 00 shows: all notebooks, machines, claims and bars of a run folder, as tables and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.seeds import MARGIN
+from lockstep.analysis.statistics import MIN_ROUNDS
+from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, TOLERANCE, WORDS
+from lockstep.experiments.catalogue import PAPERS
+from lockstep.experiments.report import (
+    Answered,
+    Judged,
+    claims_table,
+    markdown_table,
+    read_all,
+    sources,
+    tally,
+    targets_table,
+)
+from lockstep.records import read_run
+from lockstep.records.places import repository_root
+
+NUMBERS: tuple[str, ...] = ("claim", "notebook", "place", "statement", "use_case", "unit")
+NUMBERS += ("published", "of", "measured", "low", "high", "verdict")
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything that is stored in one run folder. Links lead to the notebooks beside 00: the committed ones, or in a
+    run folder the executed ones."""
+
+    folder: Path
+    answered: list[Answered]
+    executed: bool
+
+    def link(self, one: Answered, text: str) -> str:
+        """`text` as a link to the notebook, or as it is where there is none to open."""
+        name = one.notebook.name
+        if self.executed:
+            there = (self.folder / name / "executed.ipynb").is_file()
+            return f"[{text}](../{name}/executed.ipynb)" if name and there else text
+        return f"[{text}]({name}.ipynb)" if one.notebook.built else text
+
+    def notebooks(self) -> str:
+        """What each notebook asks, how many claims it can speak to, and what is stored of it."""
+        rows = []
+        for one in self.answered:
+            if not one.notebook.name:
+                continue
+            asks = self.link(one, one.notebook.subject) if one.notebook.built else one.notebook.subject
+            rows.append(
+                {
+                    "": one.notebook.number,
+                    "asks": asks,
+                    "claims": len(one.judged) or "",
+                    "records": self._state(one),
+                }
+            )
+        counts = [sum(claim["paper"] == paper for s in self.answered for claim, _ in s.judged) for paper in PAPERS]
+        held = [f"*{name}* {count or 'none yet'}" for name, count in zip(PAPERS.values(), counts, strict=True)]
+        return f"{markdown_table(pd.DataFrame(rows))}\nClaims in the ledger, by paper: {', '.join(held)}."
+
+    def _state(self, one: Answered) -> str:
+        if not one.notebook.built:
+            return "not built yet"
+        if one.notebook.number == "00":
+            return "measures nothing: it reads what the others stored"
+        return sources(one.stored.records) if len(one.stored.records) else "none are stored here: not measured yet"
+
+    def machines(self) -> str:
+        """Where the stored records come from, a row per notebook."""
+        rows = [
+            _machine_row(self.link(one, one.notebook.number), read_run(self.folder / one.notebook.name))
+            for one in self.measured
+        ]
+        return markdown_table(pd.DataFrame(rows)) if rows else "No records are stored in this run folder."
+
+    @property
+    def measured(self) -> list[Answered]:
+        """The notebooks with records."""
+        return [one for one in self.answered if len(one.stored.records)]
+
+    def counts(self) -> pd.DataFrame:
+        """Verdicts per notebook: a column for each word, and `claims`, their sum. A last row adds all up."""
+        rows = {}
+        for one in self.answered:
+            words = [found.verdict for _, found in one.judged]
+            if words:
+                rows[one.notebook.number or "none"] = {word: words.count(word) for word in WORDS} | {
+                    "claims": len(words)
+                }
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=[*WORDS, "claims"])
+        table.loc["all"] = table.sum()
+        return table.rename_axis("notebook")
+
+    def numbers(self) -> pd.DataFrame:
+        """Published beside measured where both are numbers of the same unit, with columns NUMBERS; `of` says which of
+        several measurements a row is, `low` and `high` are its 95 % interval."""
+        rows = []
+        for one in self.answered:
+            for claim, found in one.judged:
+                for of, ratio in found.numbers if pd.notna(claim["value"]) else ():
+                    known = {name: claim[name] for name in ("place", "statement", "use_case", "unit")}
+                    known |= {"claim": claim["id"], "notebook": one.notebook.number, "published": claim["value"]}
+                    known |= {"of": of, "measured": ratio.median, "low": ratio.low, "high": ratio.high}
+                    rows.append(known | {"verdict": found.verdict})
+        return pd.DataFrame(rows, columns=list(NUMBERS))
+
+    def claims(self) -> str:
+        """Published - measured - verdict for every claim of the ledger, under a heading for each notebook and paper."""
+        parts = []
+        for one in self.answered:
+            for paper in dict.fromkeys(claim["paper"] for claim, _ in one.judged):
+                judged = [(claim, found) for claim, found in one.judged if claim["paper"] == paper]
+                parts.append(self._section(one, str(paper), judged))
+        return "\n\n".join(parts)
+
+    def _section(self, one: Answered, paper: str, judged: list[Judged]) -> str:
+        number = one.notebook.number
+        title = f"{number} · {one.notebook.subject}" if number else one.title
+        told = " Not built yet." if number and not one.notebook.built else ""
+        shown = claims_table(judged).assign(notebook=self.link(one, number) if number else "")
+        shown["statement"] = [_with_use_case(claim) for claim, _ in judged]
+        columns = ["place", "statement", "published", "measured", "verdict", "reason", "notebook"]
+        table = markdown_table(shown.rename(columns={"notebook": ""}), [*columns[:-1], ""])
+        return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['verdict'])}.{told}\n\n{table}"
+
+    def targets(self) -> str:
+        """Our own bars, a table for each notebook that has some."""
+        parts = []
+        for one in self.answered:
+            if one.targets:
+                title = self.link(one, f"{one.notebook.number} · {one.notebook.subject}")
+                bars = targets_table(one.targets, one.stored)
+                parts.append(f"### {title}\n\n{markdown_table(bars)}")
+        return "\n\n".join(parts)
+
+
+def read_overview(results: str | Path, executed: bool = False) -> Overview:
+    """Everything in a run folder, given as notebooks give it: relative to the repository. It may hold nothing at all.
+
+    `executed`: link to the executed notebooks in that folder. Raises RecordError for records that can't be read.
+    """
+    folder = repository_root() / results
+    return Overview(folder, read_all(folder), executed)
+
+
+def how_to_read() -> str:
+    """What the words of a verdict mean, with the rules that the code applies."""
+    meaning = {
+        REPRODUCED: "our records say the same. A published figure counts as reproduced if the measured 95 % interval, "
+        f"widened by {TOLERANCE:.0%}, holds it; an accuracy or a gain in percent, if the interval widened by "
+        f"{MARGIN:g} points does; a comparison, if its interval excludes 1 (a difference in points: 0). Where one cell "
+        "ran twice per round (the sequential one for speed and peak memory, the all-reduce on as many hosts for the "
+        "rankings of 05, Spark's all-reduce for SimpleBig in 06), the median must also lie outside what those two "
+        "identical runs differ by; ratios of traces, of bytes, of two use cases' speedups, of sizes of a data set and "
+        "of GPU over CPU have no such pair",
+        NOT_REPRODUCED: "our records say otherwise, or show no difference where one was claimed",
+        NOT_MEASURABLE: "this machine or the paper's text can't settle it; the reason stands beside it",
+        NOT_YET: f"no records, or fewer than {MIN_ROUNDS} paired rounds",
+    }
+    return "\n".join(f"- **{word}**: {meaning[word]}." for word in WORDS)
+
+
+def _with_use_case(claim: Mapping[str, Any]) -> str:
+    statement, use_case = str(claim["statement"]), str(claim["use_case"])
+    told = use_case in ("both", "other", "") or use_case in statement
+    return statement if told else f"{statement} ({use_case})"
+
+
+def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
+    machine, versions, git = run["machine"], run["versions"], run["git"]
+    cores = str(machine["cores"])
+    if machine["cores_total"] != machine["cores"]:
+        cores += f" of {machine['cores_total']}"
+    commit = str(git["commit"] or "unknown")[:8] + (" and uncommitted changes" if git["dirty"] else "")
+    return {
+        "": notebook,
+        "CPU": str(machine["cpu"]),
+        "cores": cores,
+        "memory": f"{machine['memory_bytes'] / 2**30:.0f} GiB",
+        "bfloat16 units": str(machine["bfloat16"]),
+        "GPU": ", ".join(machine["gpu"]) or "none",
+        "system": f"{machine['os']} {machine['kernel']}",
+        "versions": ", ".join(
+            f"{name} {versions[name]}" for name in ("python", "torch", "numpy") if versions.get(name)
+        ),
+        "commit": commit,
+    }

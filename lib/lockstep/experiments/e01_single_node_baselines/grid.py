@@ -1,0 +1,103 @@
+"""Notebook 01's cells: one node, one ingredient at a time, and the machine's limits beside them.
+
+ladder     each cell is the one before plus one ingredient: what does that ingredient gain?
+profile    one step of some rungs under torch's profiler: which operators take how long?
+machine    a large matrix product and a large copy: what could this machine reach at best?
+decode     decoding photos on one core and nothing else: what does the input cost?
+
+The rungs of the ladder:
+
+    sequential     the papers' baseline: 1 thread, 1 core, torch's defaults, decoding included
+    intra_op       + all cores inside every operator
+    allocator      + memory is kept between steps instead of being given back and faulted in again
+    fused          + the optimiser passes over memory once
+    channels_last  + images and activations as NHWC
+    bfloat16       + autocast, where the CPU has bfloat16 units
+    copies         + one bfloat16 copy of the weights, kept, instead of a fresh one in every step
+    cuda           the same on the first GPU
+
+Threads come second, so that all rungs above share one budget of cores and the whole ladder takes less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lockstep.engine.job import NO_USE_CASE, Job, JobError
+from lockstep.engine.job.strategies import RUNGS
+from lockstep.experiments.experiment import Parameters
+
+EXPERIMENT = "ladder"
+AA_RUNG = "intra_op"
+"""The rung that is measured twice per round: all rungs above it use the same cores."""
+PROFILED = {"SimpleBig": ("sequential", "channels_last", "copies"), "ComplexSmall": ("channels_last", "copies")}
+"""Rungs whose operators are profiled; of other use cases those of ComplexSmall."""
+ROOF, ROOF_1_CORE = "roof", "roof_1_core"
+
+
+def cells(chosen: Parameters) -> list[Job]:
+    """Every cell of the notebook, in the order of its records."""
+    jobs: list[Job] = []
+    for use_case in chosen.use_cases:
+        batch = chosen.of("batch_size", use_case)
+        rungs = ladder(use_case, chosen.cores, batch, steps=chosen.steps, warmup_steps=chosen.warmup_steps)
+        jobs += rungs
+        jobs += profiles(rungs)
+    jobs += roofs(chosen.cores)
+    for use_case in chosen.use_cases[:1]:  # all use cases have photos of the same kind
+        jobs.append(decoding(use_case))
+    return jobs
+
+
+def ladder(use_case: str, cores: int, batch: int, rungs: Iterable[str] = RUNGS, **others: Any) -> list[Job]:
+    """The jobs of a use case from the baseline up: the same global batch, one ingredient more at each rung.
+
+    `cores` is the budget of the rungs above `sequential`; rungs that are not named are left out with what they add.
+    AA_RUNG is there twice, as variants a and b. Raises JobError for impossible values, KeyError for a rung that does
+    not exist.
+    """
+    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
+        raise JobError(f"cores={cores!r} is not possible; give a whole number of at least 1")
+    job = Job.of("sequential", experiment=EXPERIMENT, use_case=use_case, per_worker_batch_size=batch, **others)
+    found = []
+    for name in rungs:
+        fields = dict(RUNGS[name].fields)
+        if name == "intra_op":
+            fields |= {"threads_per_worker": cores, "cores_per_worker": cores}
+        job = job.with_(strategy=name, **fields)
+        found.append(job)
+        if name == AA_RUNG:
+            found.append(job.with_(variant="b"))
+    return found
+
+
+def profiles(rungs: Iterable[Job]) -> list[Job]:
+    """Of a ladder, the cells whose operators are profiled: one step each, after one that is discarded."""
+    return [
+        job.with_(experiment="profile", steps=1, warmup_steps=1)
+        for job in rungs
+        if job.variant == "a" and job.strategy in PROFILED.get(job.use_case, PROFILED["ComplexSmall"])
+    ]
+
+
+def roofs(cores: int) -> list[Job]:
+    """The machine's limits: one core and all of them in both precisions, and a GPU in the precision of its rung."""
+    one = Job(
+        experiment="machine", use_case=NO_USE_CASE, strategy=ROOF_1_CORE, input="none", steps=1, warmup_steps=0,
+        global_batch_size=1, per_worker_batch_size=1,
+    )  # fmt: skip
+    every = one.with_(strategy=ROOF, threads_per_worker=cores, cores_per_worker=cores)
+    both = [job.with_(precision=precision) for precision in ("float32", "bfloat16") for job in (one, every)]
+    return [*both, every.with_(device="cuda", precision="bfloat16")]
+
+
+def decoding(use_case: str) -> Job:
+    """Decoding alone, on one core."""
+    job = Job.of("sequential", experiment="decode", use_case=use_case, steps=1, warmup_steps=0)
+    return job.with_(strategy="decode")
+
+
+def traced(job: Job) -> bool:
+    """The resources of every rung are shown, of the one that is measured twice its first half."""
+    return job.experiment == EXPERIMENT and job.variant == "a" and job.precision == "float32"

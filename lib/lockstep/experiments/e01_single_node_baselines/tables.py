@@ -1,0 +1,254 @@
+"""Notebook 01's tables: what each ingredient gains, and how close operators come to the machine's roofs.
+
+    ceiling = matrix peak of the cores used / (FLOP per image x baseline's images/s)
+
+is the speedup that a setting would reach if every FLOP ran at the measured peak: what no ingredient can exceed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analysis.published import read_claims
+from lockstep.analysis.statistics import (
+    BASELINE,
+    AnalysisError,
+    Ratio,
+    aa_or_none,
+    interval_of,
+    is_difference,
+    median_or_nan,
+    per_round,
+    ratio_with_interval,
+    select,
+)
+from lockstep.analysis.stored import Stored, once
+from lockstep.analysis.tables import cells, median_of, outcome
+from lockstep.engine.job.strategies import RUNGS
+from lockstep.experiments.e01_single_node_baselines.grid import AA_RUNG, EXPERIMENT, ROOF, ROOF_1_CORE
+
+PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds")
+"""What a step of one worker is made of."""
+
+
+def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
+    """One row per use case and rung: its speedup over the baseline and its gain over the rung before it that ran.
+
+    Columns: use_case, strategy, label, variant, images_per_second (1/s), step_seconds and PARTS (s), epoch_seconds (s,
+    derived), speedup, low, high, gain, gain_low, gain_high (dimensionless, 95 % intervals), difference (bool: may the
+    gain be called one), of_peak (share of the measured matrix peak), ceiling (dimensionless), train_loss, rounds,
+    status, reason, and what a figure needs to name the data.
+    """
+    table: list[dict[str, Any]] = []
+    before: dict[str, dict[str, Any]] = {}
+    for cell, rows in cells(records, EXPERIMENT):
+        status, reason = outcome(rows)
+        base = {"experiment": EXPERIMENT, "use_case": cell["use_case"], **BASELINE}
+        row = {name: cell[name] for name in _NAMED_BY} | {"label": RUNGS[cell["strategy"]].label}
+        row |= {name: median_of(rows, name) for name in _MEDIAN_COLUMNS}
+        speedup = _ratio(records, cell, base)
+        # A GPU is no ingredient: it replaces the CPU, so it is not compared with the rung below it.
+        below = before.get(cell["use_case"]) if cell["variant"] == "a" and cell["device"] == "cpu" else None
+        gain = _ratio(records, cell, below) if below else None
+        row |= _columns(speedup, "speedup", "low", "high") | _columns(gain, "gain", "gain_low", "gain_high")
+        row |= {"difference": gain is not None and is_difference(gain, _noise(records, cell))}
+        row |= _against_peak(records, cell, base)
+        row |= {"rounds": speedup.rounds if speedup else 0, "status": status, "reason": reason}
+        table.append(row)
+        if status == "ok" and cell["variant"] == "a" and cell["device"] == "cpu":
+            before[cell["use_case"]] = cell
+    return pd.DataFrame(table)
+
+
+_NAMED_BY = (
+    "use_case", "strategy", "variant", "device", "precision", "workers", "threads_per_worker", "environment",
+    "optimiser", "memory_format", "copies", "global_batch_size", "data_source", "input",
+)  # fmt: skip
+_MEDIAN_COLUMNS = ("images_per_second", "step_seconds", *PARTS, "epoch_seconds", "train_loss")
+
+
+def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) -> Ratio | None:
+    try:
+        return ratio_with_interval(records, above, below, "images_per_second")
+    except AnalysisError:
+        return None
+
+
+def _columns(ratio: Ratio | None, *names: str) -> dict[str, float]:
+    values = (ratio.median, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+    return dict(zip(names, values, strict=True))
+
+
+def _noise(records: pd.DataFrame, cell: dict[str, Any]) -> Ratio | None:
+    """The A/A pair of the cell's use case: the first rung on all cores stands twice."""
+    pair = {"experiment": EXPERIMENT, "use_case": cell["use_case"], "strategy": AA_RUNG}
+    return aa_or_none(records, pair)
+
+
+def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
+    """Share of the matrix peak of the cell's own cores and precision, and the ceiling that this peak sets."""
+    nothing = {"of_peak": np.nan, "ceiling": np.nan}
+    flops = flops_of_use_case(records, cell["use_case"])
+    try:
+        peaks = per_round(records, _roof(cell), "flops_per_second")
+        ours, theirs = (per_round(records, side, "images_per_second") for side in (cell, base))
+    except AnalysisError:
+        return nothing
+    if flops is None or peaks.empty or ours.empty or theirs.empty:
+        return nothing
+    return {"of_peak": float((ours * flops / peaks).median()), "ceiling": float((peaks / (flops * theirs)).median())}
+
+
+def _roof(cell: dict[str, Any]) -> dict[str, Any]:
+    name = ROOF_1_CORE if cell["threads_per_worker"] == 1 and cell["device"] == "cpu" else ROOF
+    return {"experiment": "machine", "strategy": name, "precision": cell["precision"], "device": cell["device"]}
+
+
+def flops_of_use_case(records: pd.DataFrame, use_case: str) -> float | None:
+    """Counted FLOP of a forward and a backward pass for one image; None where no profile was recorded."""
+    found = select(records, {"experiment": "profile", "use_case": use_case})["flops_per_image"].dropna()
+    return None if found.empty else float(found.iloc[0])
+
+
+def roof_table(records: pd.DataFrame) -> pd.DataFrame:
+    """The machine's measured roofs: strategy, precision, device, cores, flops_per_second (1/s) and
+    bandwidth_bytes_per_second (B/s), each the median with its interval, ridge (FLOP per byte), status, reason."""
+    table = []
+    for cell, rows in cells(records, "machine"):
+        status, reason = outcome(rows)
+        row = {name: cell[name] for name in ("strategy", "precision", "device")}
+        row |= {"cores": cell["threads_per_worker"]}
+        for name, short in (("flops_per_second", "flops"), ("bandwidth_bytes_per_second", "bandwidth")):
+            found = per_round(records, cell, name)
+            row |= _columns(interval_of(found) if len(found) else None, name, f"{short}_low", f"{short}_high")
+        row |= {"ridge": row["flops_per_second"] / row["bandwidth_bytes_per_second"]}
+        table.append(row | {"status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+def operators_against_roofs(records: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+    """Where a forward and backward pass goes, per profiled cell and kind of operator, medians over rounds.
+
+    Columns: use_case, strategy, precision, cores, operators, seconds, share (of the pass), flops_per_second (1/s),
+    of_peak (of the measured matrix peak), bytes_per_second (B/s), of_bandwidth (of the measured copy bandwidth),
+    intensity (FLOP per byte). Bytes are counted as if no operator found anything in the cache.
+    """
+    table = []
+    for cell, _ in cells(records, "profile"):
+        same = (operators["use_case"] == cell["use_case"]) & (operators["strategy"] == cell["strategy"])
+        peak, bandwidth = (_roof_median(records, cell, name) for name in _ROOFS)
+        for kind, rows in operators[same].groupby("operators", sort=False):
+            seconds, flops, moved = (median_or_nan(rows[name]) for name in ("seconds", "flops", "bytes"))
+            row = {name: cell[name] for name in ("use_case", "strategy", "precision", "data_source")}
+            row |= {"global_batch_size": cell["global_batch_size"], "cores": cell["threads_per_worker"]}
+            row |= {"operators": kind, "seconds": seconds, "share": median_or_nan(rows["share"])}
+            rate, speed = (flops / seconds, moved / seconds) if seconds else (np.nan, np.nan)
+            row |= {"flops_per_second": rate, "of_peak": rate / peak, "bytes_per_second": speed}
+            row |= {"of_bandwidth": speed / bandwidth, "intensity": flops / moved if moved else np.nan}
+            table.append(row)
+    return pd.DataFrame(table)
+
+
+_ROOFS = ("flops_per_second", "bandwidth_bytes_per_second")
+
+
+def _roof_median(records: pd.DataFrame, cell: dict[str, Any], name: str) -> float:
+    found = per_round(records, _roof(cell), name)
+    return float(found.median()) if len(found) else np.nan
+
+
+def decode_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Photos that one core decodes per second, with its interval, and how many cores' training that feeds."""
+    table = []
+    for cell, rows in cells(records, "decode"):
+        status, reason = outcome(rows)
+        found = per_round(records, cell, "images_per_second")
+        row = {"use_case": cell["use_case"], "data_source": cell["data_source"]}
+        row |= _columns(interval_of(found) if len(found) else None, "photos_per_second", "low", "high")
+        base = {"experiment": EXPERIMENT, "use_case": cell["use_case"], **BASELINE}
+        trained = per_round(records, base, "images_per_second")
+        row |= {"cores_fed": float((found / trained).median()) if len(trained) else np.nan}
+        table.append(row | {"status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+# What the notebook shows of them
+
+
+@once
+def ladder_of(stored: Stored) -> pd.DataFrame:
+    """`ladder_table` of all that is stored."""
+    return ladder_table(stored.records)
+
+
+@once
+def operators_of(stored: Stored) -> pd.DataFrame:
+    """`operators_against_roofs` of all that is stored."""
+    return operators_against_roofs(stored.records, stored.table("operators"))
+
+
+def _claims(stored: Stored) -> pd.DataFrame:
+    claims = read_claims()
+    own = claims[claims["notebook"] == "01_single_node_baselines"]
+    return own[["place", "statement", "note"]]
+
+
+def _ladder(stored: Stored) -> pd.DataFrame:
+    cell = ["use_case", "strategy", "variant", "global_batch_size"]
+    ratios = ["speedup", "low", "high", "ceiling", "gain", "gain_low", "gain_high", "difference"]
+    columns = [*cell, *ratios, "images_per_second", "status", "reason"]
+    return ladder_of(stored).reindex(columns=columns).round(3)
+
+
+def _steps(stored: Stored) -> pd.DataFrame:
+    table = ladder_of(stored)
+    ok = table[table["status"] == "ok"] if len(table) else table
+    columns = ["use_case", "strategy", "variant", "step_seconds", *PARTS, "epoch_seconds", "of_peak"]
+    return ok.reindex(columns=columns).round(3)
+
+
+def _roofs(stored: Stored) -> pd.DataFrame:
+    table = roof_table(stored.records)
+    if len(table):
+        table["GFLOP_per_s"] = table["flops_per_second"] / 1e9
+        table["GB_per_s"] = table["bandwidth_bytes_per_second"] / 1e9
+    columns = ["precision", "cores", "GFLOP_per_s", "GB_per_s", "ridge", "status", "reason"]
+    return table.reindex(columns=columns).round(1)
+
+
+def _operators(stored: Stored) -> pd.DataFrame:
+    cell = ["use_case", "strategy", "precision", "operators"]
+    columns = [*cell, "seconds", "share", "of_peak", "of_bandwidth", "intensity"]
+    return operators_of(stored).reindex(columns=columns).round(3)
+
+
+def _decoding(stored: Stored) -> pd.DataFrame:
+    return decode_table(stored.records).round(2)
+
+
+def _losses(stored: Stored) -> pd.DataFrame:
+    """How far each rung's loss is from the baseline's, as a share of it: a row per rung, a column per use case."""
+    table = ladder_of(stored)
+    if table.empty:
+        return table
+    baseline = table[table["strategy"] == BASELINE["strategy"]].set_index("use_case")["train_loss"]
+    distance = (table["train_loss"] / table["use_case"].map(baseline) - 1).abs()
+    distances = table.assign(distance=distance).pivot_table(
+        index="strategy", columns="use_case", values="distance", sort=False
+    )
+    return distances.map("{:.1e}".format)
+
+
+TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
+    "claims": _claims,
+    "ladder": _ladder,
+    "steps": _steps,
+    "roofs": _roofs,
+    "operators": _operators,
+    "decoding": _decoding,
+    "losses": _losses,
+}

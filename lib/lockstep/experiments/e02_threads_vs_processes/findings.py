@@ -1,0 +1,194 @@
+"""What each figure of notebook 02 shows, in a sentence or two computed from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import pandas as pd
+
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    faster,
+    finding,
+    listed,
+    measure_of,
+    network,
+    require_rounds,
+    sentence,
+    settle_each,
+    times,
+)
+from lockstep.analysis.statistics import (
+    Conditions,
+    Ratio,
+    interval_of,
+    is_difference,
+    per_round,
+    ratio_with_interval,
+    select,
+)
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import trace_table
+from lockstep.analysis.verdicts import cores_of, noise, sequential, table1
+from lockstep.experiments.e02_threads_vs_processes.tables import gil_table, input_table
+
+SPEED, MEMORY = "images_per_second", "peak_pss_bytes"
+
+
+def _use_cases(records: pd.DataFrame) -> list[str]:
+    """Those that were measured, the one with the large data set first."""
+    found = records.loc[records["experiment"] == "table1", "use_case"].unique()
+    return sorted((str(name) for name in found), reverse=True)
+
+
+def _cell(records: pd.DataFrame, use_case: str, strategy: str) -> Conditions:
+    return table1(records, use_case=use_case, device="cpu", strategy=strategy)
+
+
+def _over_one_core(records: pd.DataFrame, use_case: str, strategy: str, measure: str = SPEED) -> Ratio:
+    ratio = ratio_with_interval(records, _cell(records, use_case, strategy), sequential(records, use_case), measure)
+    require_rounds(ratio)
+    return ratio
+
+
+@finding
+def speedup(stored: Stored) -> str:
+    """Processes and threads over one core, and against each other, for each use case."""
+    return " ".join(settle_each(partial(_speedup, stored.records), _use_cases(stored.records)))
+
+
+def _speedup(records: pd.DataFrame, use_case: str) -> str:
+    processes, threads = (_cell(records, use_case, name) for name in ("processes", "threads"))
+    workers = int(select(records, processes)["workers"].max())
+    gain = _over_one_core(records, use_case, "processes")
+    rivals = ratio_with_interval(records, processes, threads, SPEED)
+    compared = faster(rivals, noise(records, processes), "processes", "threads on as many cores")
+    return sentence(
+        f"{counted(workers, 'process')} train {network(use_case)} {times(gain, 'as fast as one core')}; {compared}"
+    )
+
+
+@finding
+def scaling(stored: Stored) -> str:
+    """Processes against threads where one budget of cores is split over the most workers."""
+    table = gil_table(stored.records)
+    known = table[table["processes_over_threads"].notna() & (table["workers"] > 1)] if len(table) else table
+    if known.empty:
+        return "No cell with several workers was measured with both threads and processes."
+    most = known.loc[known["workers"].idxmax()]
+    ratio = Ratio(most["processes_over_threads"], most["low"], most["high"], int(most["rounds"]))
+    split = f"with one budget of cores split over {counted(int(most['workers']), 'worker')}"
+    slower = is_difference(ratio) and ratio.median > 1
+    cost = "costs at most that" if slower else "costs nothing that shows here"
+    compared = faster(ratio, None, "processes", "threads")
+    return sentence(f"{split}, {compared}: what the threads of one process share, the interpreter among it, {cost}")
+
+
+@finding
+def memory(stored: Stored) -> str:
+    """Peak memory of processes and of threads over one core's, and against each other."""
+    return " ".join(settle_each(partial(_memory, stored.records), _use_cases(stored.records)))
+
+
+def _memory(records: pd.DataFrame, use_case: str) -> str:
+    processes, threads = (_cell(records, use_case, name) for name in ("processes", "threads"))
+    gains = []
+    for name in ("processes", "threads"):
+        gains.append(f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}")
+    ratio = ratio_with_interval(records, processes, threads, MEMORY)
+    compared = "processes and threads cannot be told apart"
+    if is_difference(ratio, noise(records, processes, MEMORY)):
+        compared = f"processes need {'more' if ratio.median > 1 else 'less'} than threads"
+    return sentence(f"to train {network(use_case)}, {listed(gains)}; {compared} ({times(ratio, 'as much')})")
+
+
+@finding
+def phases(stored: Stored) -> str:
+    """The shares of a step of processes that compute, and that exchange and update."""
+    return " ".join(settle_each(partial(_phases, stored.records), _use_cases(stored.records)))
+
+
+def _phases(records: pd.DataFrame, use_case: str) -> str:
+    cell = _cell(records, use_case, "processes")
+    step = per_round(records, cell, "step_seconds")
+
+    def share(*names: str) -> str:
+        spent = sum(per_round(records, cell, f"{name}_seconds") for name in names)
+        ratio = interval_of((100 * spent / step).dropna())
+        require_rounds(ratio)
+        return measure_of(ratio, "%")
+
+    return sentence(
+        f"with a process per core, computing takes {share('compute')} of a step of {network(use_case)}, exchange and "
+        f"update together {share('exchange', 'update')}"
+    )
+
+
+@finding
+def jpeg_input(stored: Stored) -> str:
+    """JPEG photos over tensors in memory, with a core to spare and without."""
+    table = input_table(stored.records)
+    parts = []
+    for row in table[table["ratio"].notna()].to_dict("records") if len(table) else ():
+        ratio = Ratio(row["ratio"], row["low"], row["high"], int(row["rounds"]))
+        require_rounds(ratio)
+        free = row["cores_per_worker"] > row["threads_per_worker"]
+        where = "with a core free for decoding" if free else "with no core free for it"
+        costs = "a step from JPEG photos cannot be told from one without decoding"
+        if not ratio.low <= 1 <= ratio.high:
+            costs = f"training from JPEG photos is {'slower' if ratio.median < 1 else 'faster'} than without decoding"
+        parts.append(sentence(f"{where}, {costs}: {times(ratio, 'as many images per second')}"))
+    return " ".join(parts) or "No cell was measured both with JPEG photos and with tensors in memory."
+
+
+@finding
+def exchange(stored: Stored) -> str:
+    """Seconds of the exchange alone: gloo's all-reduce over shared memory."""
+    shared = {"experiment": "exchange", "use_case": "SimpleBig", "precision": "float32"}
+    ours, gloo = (shared | {"strategy": name} for name in ("processes", "processes_allreduce"))
+    ratio = ratio_with_interval(stored.records, gloo, ours, "step_seconds")
+    require_rounds(ratio)
+    seconds = interval_of(1e3 * per_round(stored.records, ours, "step_seconds"))
+    told = f"gloo's all-reduce takes {times(ratio, 'as long')}"
+    if ratio.low <= 1 <= ratio.high:
+        told = f"gloo's all-reduce cannot be told apart from that ({times(ratio, 'as long')})"
+    return sentence(
+        f"summing AlexNet's gradients and updating its parameters takes {measure_of(seconds, 'ms')} in shared memory; {told}"
+    )
+
+
+@finding
+def resources(stored: Stored) -> str:
+    """Mean CPU use and number of threads of the traced cells, processes beside threads."""
+    traced = stored.table("resources")
+    table = trace_table(traced[traced["experiment"] == "table1"]) if len(traced) else traced
+    parts = []
+    for use_case in _use_cases(stored.records):
+        for strategy in ("processes", "threads"):
+            own = table[(table["use_case"] == use_case) & (table["strategy"] == strategy)] if len(table) else table
+            if own.empty:
+                continue
+            cores = cores_of(select(stored.records, _cell(stored.records, use_case, strategy)))
+            busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
+            require_rounds(busy)
+            count = interval_of(own["threads_mean"].dropna())
+            parts.append(
+                sentence(
+                    f"{strategy} train {network(use_case)} with {measure_of(count, 'threads')} and keep "
+                    f"{counted(cores, 'core')} {measure_of(busy, '%')} busy"
+                )
+            )
+    return " ".join(parts) or "No resources were sampled in these records."
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "speedup": speedup,
+    "phases": phases,
+    "scaling": scaling,
+    "memory": memory,
+    "input": jpeg_input,
+    "exchange": exchange,
+    "resources": resources,
+}

@@ -1,0 +1,20 @@
+"""Notebook 04: When does combining data and model parallelism pay?"""
+
+from __future__ import annotations
+
+from lockstep.experiments.e04_hybrid_parallelism.figures import FIGURES
+from lockstep.experiments.e04_hybrid_parallelism.grid import cells, traced
+from lockstep.experiments.e04_hybrid_parallelism.tables import TABLES
+from lockstep.experiments.e04_hybrid_parallelism.verdicts import RULES
+from lockstep.experiments.experiment import Experiment
+
+EXPERIMENT = Experiment(
+    name="04_hybrid_parallelism",
+    question="When does combining data and model parallelism pay?",
+    grid=cells,
+    tables=TABLES,
+    figures=FIGURES,
+    verdicts=RULES,
+    headlines=("s2m-table2-gpu-hybrid-simplebig",),
+    traced=traced,
+)

@@ -1,0 +1,72 @@
+"""The map of notebook 04: where a hybrid should pay, by the cost model alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from lockstep.analysis.figures.style import (
+    GREY,
+    PALETTE,
+    SIMULATED,
+    StoredFigure,
+    batches_label,
+    empty,
+    look,
+    new_figure,
+)
+
+_KINDS = {"data": (0, "data parallel"), "model": (1, "model parallel"), "hybrid": (2, "hybrid: stages x replicas")}
+
+_ROOM = 0.08  # of an axis, that the name of a line needs
+
+
+def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Predicted speedup over one device against the link's rate, for data parallel, model parallel and hybrid training:
+    a row of panels per model, a column per number of ranks (`hybrid_map_table`). Nothing in it is measured."""
+    if table.empty:
+        return empty(title, "no records to predict from")
+    with look():
+        use_cases, counts = list(dict.fromkeys(table["use_case"])), sorted(table["ranks"].unique())
+        figure = new_figure(1.2 + 2.9 * len(counts), 1.5 + 2.5 * len(use_cases))
+        axes = figure.subplots(len(use_cases), len(counts), squeeze=False, sharex=True, sharey="row")
+        figure.suptitle(f"{title}\n(all of it predicted; {batches_label(table)}, a core of its own for each rank)")
+        for across, name in zip(axes, use_cases, strict=True):
+            own = table[table["use_case"] == name]
+            for axis, ranks in zip(across, counts, strict=True):
+                _map_panel(axis, own[own["ranks"] == ranks], float(own["predicted_speedup"].max()))
+                axis.set_title(f"{name}, {ranks} ranks", loc="left", fontsize=9)
+            across[0].set_ylabel("predicted speedup over one device")
+            across[0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
+        for axis in axes[-1]:
+            axis.set_xlabel("link rate (bit/s)")
+        handles = [
+            Line2D([], [], color=PALETTE[index], linewidth=2, label=f"{text}, predicted", **SIMULATED)
+            for index, text in _KINDS.values()
+        ]
+        handles.append(Line2D([], [], color=GREY, linewidth=6, alpha=0.35, label="rates at which the hybrid leads"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _map_panel(axis: Axes, own: pd.DataFrame, top: float) -> None:
+    speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
+    shown = [kind for kind in _KINDS if kind in speeds]
+    for kind in shown:
+        axis.plot(speeds.index, speeds[kind], color=PALETTE[_KINDS[kind][0]], linewidth=2, **SIMULATED)
+    ends = sorted(float(speeds[kind].iloc[-1]) for kind in shown)
+    if all(after - before > _ROOM * top for before, after in pairwise(ends)):  # else names would lie on each other
+        for kind in shown:
+            last = (speeds.index[-1], speeds[kind].iloc[-1])
+            axis.annotate(kind, last, xytext=(0, 2), textcoords="offset points", ha="right", va="bottom", fontsize=7)
+    if "hybrid" in speeds:
+        leads = speeds["hybrid"] > speeds.drop(columns="hybrid").max(axis=1)
+        at = speeds.index.to_numpy(dtype=float)
+        axis.fill_between(
+            at, 0, 0.02, where=leads.to_numpy(), transform=axis.get_xaxis_transform(), color=GREY, alpha=0.35
+        )
+    axis.axhline(1, color="0.2", linewidth=1)
+    axis.set_xscale("log")

@@ -1,0 +1,21 @@
+"""Notebook 05: Over MPI and several machines: which way pays, and what does the network decide?"""
+
+from __future__ import annotations
+
+from lockstep.experiments.e05_mpi_distribution import cited_verdicts, network_verdicts, verdicts
+from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
+from lockstep.experiments.e05_mpi_distribution.targets import TARGETS
+from lockstep.experiments.experiment import Experiment
+
+EXPERIMENT = Experiment(
+    name="05_mpi_distribution",
+    question="Over MPI and several machines: which way pays, and what does the network decide?",
+    figures=FIGURES,
+    verdicts={**cited_verdicts.RULES, **network_verdicts.RULES, **verdicts.RULES},
+    targets=TARGETS,
+    headlines=(
+        "s2m-local-decides",
+        "s2m-table3-mpi-cpu-simplebig",
+        "s2m-network-no-bottleneck",
+    ),
+)

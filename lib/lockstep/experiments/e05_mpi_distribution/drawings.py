@@ -1,0 +1,184 @@
+"""Figures of training on several workers and hosts: rankings, exchange against size, speedup against link rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from lockstep.analysis.figures.bars import ERROR
+from lockstep.analysis.figures.style import (
+    GREY,
+    PALETTE,
+    PUBLISHED,
+    ROW_INCHES,
+    SIMULATED,
+    SPEEDUP,
+    StoredFigure,
+    data_label,
+    empty,
+    interval_points,
+    label,
+    look,
+    new_figure,
+    panels,
+    size_text,
+)
+from lockstep.experiments.e05_mpi_distribution.tables import predicted_speedups
+from lockstep.predict.link_model import PING_PONG, AlphaBeta
+
+_MARKERS = "osD^vPX*<>"
+_SECONDS = ("seconds", "seconds_low", "seconds_high")
+_PAPER_BYTES = 35 * 1024  # single-to-multi §4.2
+
+
+def _line_style(index: int) -> dict[str, Any]:
+    """Colour and marker of the n-th line of a figure: ten colours, told apart by the marker as well."""
+    return {"color": PALETTE[index % len(PALETTE)], "marker": _MARKERS[index % len(_MARKERS)], "markersize": 5}
+
+
+def ranking_points(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Local strategies relative to one of them, on one host and on several (`distribution.ranking_table`): where the
+    ranking on one host predicts the ranking on several, marks of both kinds lie on the same side of 1."""
+    shown = table[table["ratio"].notna()] if len(table) else table
+    if shown.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        use_cases = sorted(shown["use_case"].unique())
+        figure, axes = panels(len(use_cases), shown["strategy"].nunique() * len(use_cases) * 1.3)
+        figure.suptitle(title)
+        counts = sorted(int(count) for count in shown["hosts"].unique())
+        for axis, name in zip(axes, use_cases, strict=True):
+            _ranking_panel(axis, shown[shown["use_case"] == name], counts)
+            axis.set_title(f"{name} ({data_label(shown[shown['use_case'] == name])})", loc="left")
+        axes[-1].set_xlabel("images/s relative to processes that all-reduce, on as many hosts (95 % interval)")
+        handles = [
+            Line2D([], [], linestyle="none", **_line_style(index), label=f"{count} host{'s' if count > 1 else ''}")
+            for index, count in enumerate(counts)
+        ]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(counts), frameon=False)
+    return figure
+
+
+def _ranking_panel(axis: Axes, rows: pd.DataFrame, counts: list[int]) -> None:
+    strategies = list(dict.fromkeys(rows["strategy"]))
+    for row in rows.itertuples():
+        index = counts.index(int(row.hosts))
+        y = strategies.index(row.strategy) + 0.22 * (index - (len(counts) - 1) / 2)
+        error = [[row.ratio - row.low], [row.high - row.ratio]]
+        axis.errorbar(row.ratio, y, xerr=error, linestyle="none", zorder=4, **_line_style(index), **ERROR)
+        text = f"{row.ratio:.3f}  ({row.step_seconds:.3g} s per step)"
+        axis.text(1.01, y, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+    axis.axvline(1, color="0.2", linewidth=1)
+    axis.set_yticks(range(len(strategies)), [label(name) for name in strategies])
+    axis.set_ylim(len(strategies) - 0.5, -0.5)
+
+
+def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta | None = None) -> StoredFigure:
+    """Seconds to agree on a message against its size, a panel per network (`alphabeta.message_table`); the last
+    panel with what `link` predicts for an all-reduce."""
+    drawn = {name: table[table["seconds"].notna()] for name, table in tables.items() if len(table)}
+    drawn = {name: table for name, table in drawn.items() if len(table)}
+    if not drawn:
+        return empty(title, "no records of this experiment")
+    names = list(dict.fromkeys(name for table in drawn.values() for name in table["strategy"]))
+    with look():
+        figure = new_figure(max(5.2 * len(drawn) + 0.4, 8.5), 5.6)
+        axes = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+        figure.suptitle(title)
+        handles: dict[str, Line2D] = {}
+        for axis, (panel, table) in zip(axes, drawn.items(), strict=True):
+            for name, own in table.groupby("strategy", sort=False):
+                _message_line(axis, own.sort_values("bytes"), names.index(str(name)))
+                text = "ping-pong, one way" if name == PING_PONG else label(str(name))
+                handles[str(name)] = Line2D([], [], **_line_style(names.index(str(name))), label=text)
+            axis.set_title(panel, loc="left")
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            sizes = sorted(int(size) for size in table["bytes"].unique())
+            axis.set_xticks(sizes, [size_text(size) for size in sizes])
+            axis.set_xlabel("message")
+        _predicted(axes[-1], list(drawn.values())[-1], link, handles)
+        axes[0].set_ylabel("seconds, the optimiser not counted (median, 95 % interval)")
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _message_line(axis: Axes, own: pd.DataFrame, index: int) -> None:
+    interval_points(axis, own["bytes"], own, _SECONDS, linestyle="-", capsize=2, **_line_style(index))
+
+
+def _predicted(axis: Axes, table: pd.DataFrame, link: AlphaBeta | None, handles: dict[str, Line2D]) -> None:
+    """The α–β line of an all-reduce between as many hosts as the panel has."""
+    own = table[(table["strategy"] == "mpi_allreduce") & table["predicted_seconds"].notna()].sort_values("bytes")
+    if link is None or own.empty:
+        return
+    axis.plot(own["bytes"], own["predicted_seconds"], color="0.1", linewidth=2, **SIMULATED)
+    text = f"all-reduce as predicted from ping-pong ({link})"
+    handles["predicted"] = Line2D([], [], color="0.1", linewidth=2, label=text, **SIMULATED)
+
+
+def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Speedup over sequential training against the link's rate (`distribution.link_table`): measured points, and the
+    line that the counted bytes predict from the fastest link's point."""
+    ok = table[table["speedup"].notna()] if len(table) else table
+    if ok.empty:
+        return empty(title, "no records of this experiment")
+    with look():
+        figure = new_figure(8.0, 6.2)
+        axis = figure.subplots()
+        low, high = float(ok["link_bits_per_second"].min()), float(ok["link_bits_per_second"].max())
+        rates = np.geomspace(low / 10, high * 3, 80)
+        names = list(dict.fromkeys(ok["strategy"]))
+        for (_, name), values in predicted_speedups(ok, rates).items():
+            axis.plot(rates, values, color=_line_style(names.index(name))["color"], linewidth=1.3, **SIMULATED)
+        for name, own in ok.groupby("strategy", sort=False):
+            place = names.index(str(name))
+            aside = 1 + 0.05 * (place - (len(names) - 1) / 2)  # side by side, never on top of each other
+            rate = own["link_bits_per_second"] * aside
+            interval_points(axis, rate, own, SPEEDUP, linestyle="none", **_line_style(place))
+        axis.axhline(1, color="0.2", linewidth=1)
+        axis.set_xscale("log")
+        axis.set_yscale("log", base=2)
+        axis.set_ylim(bottom=max(2**-5, float(ok["low"].min()) / 4))
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_xlabel("link rate (bit/s)")
+        axis.set_ylabel("speedup in images/s over sequential (95 % interval)")
+        axis.set_title(f"{title}\n({data_label(ok)}, {int(ok['hosts'].min())} hosts and more)", loc="left")
+        handles = [Line2D([], [], linestyle="none", **_line_style(i), label=label(n)) for i, n in enumerate(names)]
+        handles.append(Line2D([], [], color="0.3", label="predicted from the bytes counted", **SIMULATED))
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Bytes per step on the busiest link (`distribution.network_table`) beside the paper's peak, on a log scale."""
+    if table.empty:
+        return empty(title, "no records over emulated links")
+    kept = ["use_case", "strategy", "hosts", "workers", "servers"]
+    table = table.drop_duplicates(kept).sort_values("link_bytes_busiest")
+    with look():
+        figure = new_figure(9.0, 1.6 + ROW_INCHES * len(table))
+        axis = figure.subplots()
+        names = [
+            f"{label(row.strategy)}, {row.use_case}, {row.workers} workers on {row.hosts - row.servers} hosts"
+            for row in table.itertuples()
+        ]
+        axis.barh(range(len(table)), table["link_bytes_busiest"], color=PALETTE[0], height=0.6)
+        for y, value in enumerate(table["link_bytes_busiest"]):
+            axis.text(1.01, y, size_text(value), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+        axis.axvline(_PAPER_BYTES, color=GREY, linestyle="--", linewidth=1)
+        axis.plot(_PAPER_BYTES, -0.6, clip_on=False, **PUBLISHED)
+        axis.set_yticks(range(len(table)), names)
+        axis.set_xscale("log")
+        axis.set_xlim(left=_PAPER_BYTES / 4)
+        axis.set_xlabel("bytes per step on the busiest link, counted by its interface (log scale)")
+        axis.set_title(title, loc="left")
+        text = "published (§4.2): peak of 35 KiB, no time unit given"
+        figure.legend(
+            handles=[Line2D([], [], **PUBLISHED, label=text)], loc="outside lower center", frameon=False
+        )  # fmt: skip
+    return figure

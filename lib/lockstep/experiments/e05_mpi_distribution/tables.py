@@ -1,0 +1,127 @@
+"""Tables of training over several workers and hosts, from records alone: rankings, speedups, what a link decides."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analysis.statistics import BASELINE, AnalysisError, aa_or_none, is_difference, ratio_with_interval
+from lockstep.analysis.tables import (
+    cells,
+    distributed_speedup_table,
+    median_of,
+    outcome,
+    ratio_columns,
+)
+
+HEADLINE = "headline"
+LOCAL = ("host_threads", "mpi_allreduce", "mpi_shared_memory")
+"""The local strategies of the headline: threads of one process, processes that send, processes that share memory."""
+RANKING_BASE = "mpi_allreduce"
+
+
+def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataFrame:
+    """Each local strategy against `RANKING_BASE` on as many hosts, paired per round.
+
+    Columns: use_case, hosts, workers, strategy, images_per_second, step_seconds, ratio, low, high (images/s over
+    the base's), difference (bool), place (1 = most images/s at that number of hosts), rounds, status, reason.
+    """
+    table: list[dict[str, Any]] = []
+    for cell, rows in cells(records, experiment):
+        if cell["strategy"] not in LOCAL or cell["variant"] != "a":
+            continue
+        status, reason = outcome(rows)
+        row = {name: cell[name] for name in ("use_case", "data_source", "hosts", "workers", "strategy")}
+        row |= {name: median_of(rows, name) for name in ("images_per_second", "step_seconds")}
+        ratio = None
+        base = {name: cell[name] for name in ("experiment", "use_case", "hosts", "workers", "precision", "device")}
+        base["strategy"] = RANKING_BASE
+        try:
+            ratio = ratio_with_interval(records, cell, {**base, "variant": "a"}, "images_per_second")
+        except AnalysisError as error:
+            reason = reason or str(error)
+        row |= ratio_columns(ratio, "ratio") | {"rounds": ratio.rounds if ratio else 0}
+        row |= {"difference": ratio is not None and is_difference(ratio, aa_or_none(records, base))}
+        row |= {"global_batch_size": cell["global_batch_size"], "status": status, "reason": reason}
+        table.append(row)
+    frame = pd.DataFrame(table)
+    if len(frame):
+        frame["place"] = frame.groupby(["use_case", "hosts"])["images_per_second"].rank(ascending=False)
+    return frame
+
+
+def link_table(records: pd.DataFrame, experiment: str = "links") -> pd.DataFrame:
+    """Every sync at every link rate, and from which rate on it pays: more images/s than sequential training.
+
+        step(rate) = own + busiest link's bytes x 8 / rate
+
+    The bytes are counted on the links. `own_seconds` is what is left of the step at the highest measured rate, so the
+    prediction at all lower rates uses nothing that was measured there. Columns: those of `distributed_speedup_table`, and
+    own_seconds, predicted_step_seconds, pays_from_bits_per_second (inf: never; 0: at any rate).
+    """
+    table = distributed_speedup_table(records, experiment)
+    if table.empty:
+        return table
+    sequential = table[(table["strategy"] == BASELINE["strategy"]) & (table["variant"] == "a")]
+    table = table[table["link_bits_per_second"] > 0].reset_index(drop=True)
+    added = ["own_seconds", "predicted_step_seconds", "pays_from_bits_per_second"]
+    table[added] = np.nan
+    for _, own in table[table["status"] == "ok"].groupby(["use_case", "strategy"], sort=False):
+        fastest = own.loc[own["link_bits_per_second"].idxmax()]
+        wire_bits = 8 * fastest["link_bytes_busiest"]
+        rest = max(0.0, fastest["step_seconds"] - wire_bits / fastest["link_bits_per_second"])
+        table.loc[own.index, "own_seconds"] = rest
+        table.loc[own.index, "predicted_step_seconds"] = rest + wire_bits / own["link_bits_per_second"]
+        base = sequential[sequential["use_case"] == fastest["use_case"]]
+        if len(base):
+            allowed = base["step_seconds"].iloc[0] * fastest["global_batch_size"] / base["global_batch_size"].iloc[0]
+            table.loc[own.index, "pays_from_bits_per_second"] = _rate(wire_bits, allowed - rest)
+    return table
+
+
+def _rate(bits: float, seconds: float) -> float:
+    """The rate at which `bits` pass in `seconds`."""
+    if seconds <= 0:
+        return math.inf
+    return bits / seconds
+
+
+def predicted_speedups(table: pd.DataFrame, rates: np.ndarray) -> dict[tuple[str, str], np.ndarray]:
+    """(use case, strategy) -> the speedup over sequential that `link_table`'s model predicts at each rate (bits/s)."""
+    found = {}
+    for (use_case, strategy), own in table[table["own_seconds"].notna()].groupby(["use_case", "strategy"], sort=False):
+        fastest = own.loc[own["link_bits_per_second"].idxmax()]
+        base_rate = fastest["images_per_second"] / fastest["speedup"]
+        step = fastest["own_seconds"] + 8 * fastest["link_bytes_busiest"] / rates
+        found[str(use_case), str(strategy)] = fastest["global_batch_size"] / step / base_rate
+    return found
+
+
+def network_table(records: pd.DataFrame) -> pd.DataFrame:
+    """What every cell that trains over links puts on the busiest of them, per step and per second of a step (B)."""
+    rows = records[(records["status"] == "ok") & records["link_bytes_busiest"].notna()]
+    rows = rows[rows["images_per_second"].notna()]
+    table = []
+    for name in rows["experiment"].unique():
+        for cell, own in cells(rows, str(name)):
+            kept = {key: cell[key] for key in ("experiment", "use_case", "strategy", "hosts", "workers", "servers")}
+            step, busiest = median_of(own, "step_seconds"), median_of(own, "link_bytes_busiest")
+            row = kept | {"link_bits_per_second": cell["link_bits_per_second"], "link_bytes_busiest": busiest}
+            table.append(row | {"bytes_per_second": busiest / step})
+    return pd.DataFrame(table)
+
+
+def traffic_table(records: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Bytes through all links per step (B) of exchanges alone: counted, and per byte of gradients."""
+    table = []
+    for cell, rows in cells(records, experiment):
+        status, reason = outcome(rows)
+        row = {name: cell[name] for name in ("experiment", "strategy", "hosts", "workers", "servers")}
+        counted = median_of(rows, "link_bytes_sent")
+        row |= {"message_bytes": cell["message_bytes"], "link_bytes_sent": counted}
+        row |= {"times_message": counted / cell["message_bytes"] if cell["message_bytes"] else math.nan}
+        table.append(row | {"status": status, "reason": reason})
+    return pd.DataFrame(table)

@@ -1,0 +1,228 @@
+"""Tables of training on Spark, from records and the traced table `spark` alone: where a step's time goes, what Spark
+costs without training, and what more data do to it.
+
+    a step of SparkNet   | broadcast | fetch | read | input | compute | update | exchange |
+                           driver      executors: the slowest partition          schedule, add up, collect
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.statistics import (
+    AnalysisError,
+    Ratio,
+    interval_of,
+    is_difference,
+    median_or_nan,
+    ratio_with_interval,
+    select,
+)
+from lockstep.analysis.tables import PHASES, SHOWN, cells, distributed_speedup_table, median_of, outcome, ratio_columns
+
+SPEEDUP, DATA, OVERHEAD, PREPARATION = "speedup", "data", "overhead", "preparation"
+"""Experiments of notebook 06: the variants, images/s against the data set's size, Spark without training, Parquet."""
+PAIRED = "spark_allreduce"
+"""The strategy on Spark that stands twice (variants a and b)."""
+PARTS: tuple[str, ...] = ("read_seconds", "input_seconds", "compute_seconds", "update_seconds")
+PARTS += ("wait_seconds", "broadcast_seconds", "fetch_seconds", "exchange_seconds")
+"""Of a step, in seconds: computing and what feeds it, then what it takes to agree."""
+AGREEING = PARTS[4:]
+TRACED = ("mpi_allreduce", PAIRED, "sparknet", "sparknet_tau")
+"""Strategies whose resources are shown: a column for each is all that a page has room for."""
+_OF_SPARK: tuple[str, ...] = ("experiment", "use_case", "strategy", "workers", "device", "variant")
+_OF_SPARK += ("images", "global_batch_size", "exchange_every", "executor_data")
+_VARIANT = ("exchange_every", "executor_data")
+_TOLD = {"read_seconds": "read_seconds", "broadcast_seconds": "broadcast_seconds", "state_seconds": "fetch_seconds"}
+"""Columns of the table `spark` -> parts of a step that records do not tell apart."""
+
+
+def variant_table(records: pd.DataFrame) -> pd.DataFrame:
+    """`distributed_speedup_table` of SPEEDUP with what tells variants of SparkNet apart (exchange_every, which is tau;
+    executor_data), peak_pss_bytes of all processes together (Spark's JVMs count, too), and `over_fewest`: images/s over
+    the same variant's with the fewest workers, paired per round, with over_fewest_low and over_fewest_high."""
+    table = distributed_speedup_table(records, SPEEDUP)
+    if table.empty:
+        return table
+    found = cells(records, SPEEDUP)
+    for name in _VARIANT:
+        table[name] = [cell[name] for cell, _ in found]
+    table["peak_pss_bytes"] = [median_of(rows, "peak_pss_bytes") for _, rows in found]
+    more = [_named(_over_fewest(records, cell), "over_fewest") for cell, _ in found]
+    return table.join(pd.DataFrame(more, index=table.index))
+
+
+def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Ratio | None:
+    """None for what has the fewest workers itself, and where no round holds both."""
+    names = ("experiment", "use_case", "strategy", "device", "exchange_every")
+    same = {name: cell[name] for name in names} | {"variant": "a"}
+    fewest = int(select(records, same, status=None)["workers"].min())
+    if fewest == cell["workers"] or cell["variant"] != "a":
+        return None
+    try:
+        return ratio_with_interval(records, cell, same | {"workers": fewest}, "images_per_second")
+    except AnalysisError:
+        return None
+
+
+def parts_table(records: pd.DataFrame, spark: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Where a step's time goes in SPEEDUP: medians over rounds, in seconds per step; of each use case sequential
+    training, and every variant with the most workers.
+
+    Of SparkNet, `input_seconds` and `exchange_seconds` of the records are split with the table `spark`: `read` is until
+    all records of a partition had come, `broadcast` until the driver had handed the parameters to Spark, `fetch` until
+    an executor had them; what is left of `exchange` is scheduling, adding up, and what executors wait for each other.
+    Without that table, and of all others, these three are NaN, and nothing is split. Of MPI and barrier mode each part
+    is that of its slowest rank, so their sum may exceed the step. `agreeing`: share of the step in AGREEING.
+    """
+    table = []
+    for cell, rows in _with_most_workers(cells(records, SPEEDUP)):
+        status, reason = outcome(rows)
+        rounds = _per_round(rows[rows["status"] == "ok"], _windows(spark, cell))
+        row: dict[str, Any] = {name: cell[name] for name in (*SHOWN, *_VARIANT)}
+        row |= {name: median_or_nan(rounds[name]) for name in (*PARTS, "step_seconds")}
+        share = rounds[list(AGREEING)].sum(axis=1) / rounds["step_seconds"]
+        table.append(row | {"agreeing": median_or_nan(share), "status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+def _with_most_workers(found: list[tuple[dict[str, Any], pd.DataFrame]]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Sequential training and the cells of as many workers as the use case has at most; of A/A pairs the first."""
+    most: dict[str, int] = {}
+    for cell, _ in found:
+        most[cell["use_case"]] = max(most.get(cell["use_case"], 1), int(cell["workers"]))
+    return [
+        (cell, rows)
+        for cell, rows in found
+        if cell["variant"] == "a" and (cell["strategy"] == "sequential" or cell["workers"] == most[cell["use_case"]])
+    ]
+
+
+def _windows(spark: pd.DataFrame | None, cell: dict[str, Any]) -> pd.DataFrame:
+    """What the table `spark` tells of a cell: seconds per step by round, each window's of its slowest partition."""
+    parts = list(_TOLD.values())
+    if spark is None or spark.empty:
+        return pd.DataFrame(columns=parts, dtype=float)
+    own = select(spark, {name: cell[name] for name in _OF_SPARK}, status=None).reset_index(drop=True)
+    if own.empty:
+        return pd.DataFrame(columns=parts, dtype=float)
+    slowest = own.loc[own.groupby(["round", "window"])["task_seconds"].idxmax()]
+    seconds = slowest[list(_TOLD)].astype(float).div(slowest["steps"], axis=0).rename(columns=_TOLD)
+    return seconds.groupby(slowest["round"]).mean()
+
+
+def _per_round(rows: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
+    """PARTS and step_seconds by round."""
+    found = rows.groupby("round")[[*PHASES, "step_seconds"]].median().astype(float)
+    found = found.join(windows.reindex(found.index))
+    split = windows.reindex(found.index).fillna(0.0)
+    found["input_seconds"] -= split["read_seconds"]
+    found["exchange_seconds"] -= split["broadcast_seconds"] + split["fetch_seconds"]
+    return found
+
+
+def overhead_table(records: pd.DataFrame, use_case: str = "SimpleBig", beside: str = "sparknet_files") -> pd.DataFrame:
+    """Seconds of a Spark job without training: an empty one, a broadcast, a treeAggregate (median, 95 % interval).
+
+    `of_step`: those seconds over a step of `beside` on `use_case` with as many workers, paired per round, with its
+    interval of_step_low, of_step_high; NaN where no round holds both.
+    """
+    table = []
+    for cell, rows in cells(records, OVERHEAD):
+        status, reason = outcome(rows)
+        row: dict[str, Any] = {name: cell[name] for name in ("strategy", "workers", "message_bytes")}
+        row |= ratio_columns(_interval(rows, "step_seconds"), "seconds")
+        step = {"experiment": SPEEDUP, "use_case": use_case, "strategy": beside, "workers": cell["workers"]}
+        try:
+            ratio = ratio_with_interval(records, cell, step | {"variant": "a", "device": "cpu"}, "step_seconds")
+        except AnalysisError:
+            ratio, reason = None, reason or f"no round holds a step of {beside} with {cell['workers']} workers, too"
+        row |= _named(ratio, "of_step")
+        table.append(row | {"rounds": int((rows["status"] == "ok").sum()), "status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+UNEVEN = "not compared: fewer images than its steps take, so the last batch is smaller"
+
+
+def data_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Images/s against the number of images that are trained on (experiment DATA), median and 95 % interval.
+
+    `times_smallest`: over the same strategy's with the fewest images, paired per round, with times_smallest_low and
+    times_smallest_high; `difference`: may that be called one. A row per strategy and number of images: sizes that the
+    data set did not have became its own size, and are one row.
+    """
+    table = []
+    own = records[records["experiment"] == DATA]
+    for (use_case, strategy), rows in own.groupby(["use_case", "strategy"], sort=False):
+        rates = size_rates(rows)
+        for images, cell in rows.groupby("images"):
+            status, reason = outcome(cell)
+            first = cell.iloc[0]
+            if status == "ok" and uneven(cell).all():
+                reason = UNEVEN
+            row: dict[str, Any] = {"use_case": use_case, "strategy": strategy, "images": int(images)}
+            row |= {name: first[name] for name in ("workers", "global_batch_size", "data_source")}
+            row |= ratio_columns(_interval(cell, "images_per_second"), "images_per_second")
+            times = times_smallest(rates, int(images))
+            row |= _named(times, "times_smallest") | {"difference": times is not None and is_difference(times)}
+            row |= {name: median_of(cell, name) for name in ("step_seconds", "input_seconds", "epoch_seconds")}
+            table.append(row | {"rounds": len(rates), "status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+def size_rates(rows: pd.DataFrame) -> pd.DataFrame:
+    """Images/s by round (rows) and number of images (columns) of one strategy's ok rows that trained on whole batches:
+    a set smaller than them ends with a smaller batch, which is slower whatever the size of the set."""
+    ok = rows[(rows["status"] == "ok") & rows["images_per_second"].notna() & ~uneven(rows)]
+    return ok.pivot_table(index="round", columns="images", values="images_per_second", aggfunc="median").astype(float)
+
+
+def uneven(rows: pd.DataFrame) -> pd.Series:
+    """Did a row's steps take more images than its set holds?"""
+    return rows["images"] < rows["global_batch_size"] * (rows["warmup_steps"] + rows["steps"])
+
+
+def times_smallest(rates: pd.DataFrame, images: int) -> Ratio | None:
+    """Images/s with so many images over those with the fewest, paired per round (`size_rates`); None without both."""
+    if images not in rates:
+        return None
+    ratios = (rates[images] / rates[rates.columns.min()]).dropna()
+    return interval_of(ratios) if len(ratios) else None
+
+
+def preparation_table(records: pd.DataFrame) -> pd.DataFrame:
+    """Images per second from files to Parquet and from Parquet to decoded images (median, 95 % interval)."""
+    table = []
+    for cell, rows in cells(records, PREPARATION):
+        status, reason = outcome(rows)
+        row: dict[str, Any] = {
+            name: cell[name] for name in ("use_case", "data_source", "strategy", "workers", "images")
+        }
+        row |= ratio_columns(_interval(rows, "images_per_second"), "images_per_second")
+        table.append(row | {"rounds": int((rows["status"] == "ok").sum()), "status": status, "reason": reason})
+    return pd.DataFrame(table)
+
+
+def shown_traces(resources: pd.DataFrame | None) -> pd.DataFrame:
+    """Of the table `resources` the strategies TRACED with the most workers: one of several numbers of workers would be
+    drawn over the other."""
+    if resources is None or resources.empty:
+        return pd.DataFrame()
+    own = resources[(resources["experiment"] == SPEEDUP) & resources["strategy"].isin(TRACED)]
+    return own[own["workers"] == own["workers"].max()]
+
+
+def _interval(rows: pd.DataFrame, measure: str) -> Ratio | None:
+    """The median over rounds and its interval; None where nothing ran."""
+    values = rows[rows["status"] == "ok"].groupby("round")[measure].median().dropna().astype(float)
+    return interval_of(values) if len(values) else None
+
+
+def _named(ratio: Ratio | None, name: str) -> dict[str, float]:
+    """A ratio as columns, where a row has low and high of something else already."""
+    return {
+        column if column == name else f"{name}_{column}": value for column, value in ratio_columns(ratio, name).items()
+    }

@@ -1,0 +1,199 @@
+"""Accuracy, generalisation gap and training time against batch size."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from lockstep.analysis.figures.style import (
+    GREY,
+    PALETTE,
+    PUBLISHED,
+    StoredFigure,
+    empty,
+    interval_points,
+    label,
+    look,
+    new_figure,
+)
+from lockstep.analysis.published import read_claims
+from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import equal_updates
+
+NETWORKS: Mapping[str, str] = {"cnn": "CNN", "convlstm": "ConvLSTM (CNN → LSTM)", "convlstm2d": "ConvLSTM2D"}
+NOTHING = "no records of this experiment"
+# Name of a line -> colour and marker; published numbers are hollow grey diamonds.
+_LINES: Mapping[str, tuple[Any, str]] = {
+    "data parallel": (PALETTE[0], "o"),
+    "model parallel": (PALETTE[1], "s"),
+    "sequential": (PALETTE[5], "X"),
+    "TensorFlow": (PALETTE[2], "^"),
+    "linear rule": (PALETTE[4], "v"),
+    "equal updates": (PALETTE[3], "P"),
+    "Algorithm 1, mean": (PALETTE[9], "<"),
+    "Algorithm 1, once per epoch": (PALETTE[6], "p"),
+    "local SGD, once per epoch": (PALETTE[8], ">"),
+}
+_OTHER = (PALETTE[7], "*")
+_MARKERS = "osv^PX<>"
+_SHADES = (0, 1, 2, 3, 4, 9, 5, 8)
+"""Of the palette, for strategies as they come: by their place in the table of strategies several would look alike."""
+
+
+def accuracy_lines(table: pd.DataFrame, title: str, published: Mapping[str, float] | None = None) -> StoredFigure:
+    """Mean test accuracy over seeds against the global batch size (`seed_accuracy_table`).
+
+    A row of panels per use case, a column per network. `published`: name -> accuracy (%), for which the paper states no
+    batch size; drawn beside the ConvLSTM of Pneumonia. What was trained for a number of updates is one line with what
+    made as many updates in whole epochs.
+    """
+    return _batch_panels(table, title, "accuracy", "test accuracy (%)", published)
+
+
+def published_accuracies() -> dict[str, float]:
+    """The abstract's two accuracies (%), by the way of training."""
+    values = read_claims().set_index("id")["value"]
+    return {f"{way} parallel": float(values[f"cla-{way}-accuracy"]) for way in ("data", "model")}
+
+
+def gap_lines(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Train minus test accuracy against the global batch size."""
+    return _batch_panels(table, title, "gap", "train minus test accuracy (points)")
+
+
+def _batch_panels(
+    table: pd.DataFrame, title: str, measure: str, unit: str, published: Mapping[str, float] | None = None
+) -> StoredFigure:
+    ok = table[table[measure].notna()] if len(table) else table
+    if ok.empty:
+        return empty(title, NOTHING)
+    cases, networks = list(dict.fromkeys(ok["use_case"])), [name for name in NETWORKS if name in set(ok["network"])]
+    networks += sorted(set(ok["network"]) - set(networks))
+    with look():
+        figure = new_figure(1.2 + 3.6 * max(len(networks), 2), 1.4 + 2.9 * len(cases))
+        figure.suptitle(title)
+        axes = figure.subplots(len(cases), len(networks), squeeze=False, sharey="row")
+        drawn: dict[str, None] = {}
+        for line, case in zip(axes, cases, strict=True):
+            for axis, network in zip(line, networks, strict=True):
+                rows = ok[(ok["use_case"] == case) & (ok["network"] == network)]
+                drawn |= dict.fromkeys(_batch_panel(axis, rows, measure))
+                axis.set_title(_panel_title(network, case, rows), loc="left")
+                if published and (case, network) == ("Pneumonia", "convlstm"):
+                    _beside(axis, published)
+            line[0].set_ylabel(f"{unit}\nmean over seeds, 95 % interval")
+        handles = [_handle(name) for name in drawn]
+        if published:
+            handles.append(Line2D([], [], **PUBLISHED, label="published (data, model parallel), batch not stated"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _panel_title(network: str, case: str, rows: pd.DataFrame) -> str:
+    source = " and ".join(sorted(rows["data_source"].unique()))
+    return f"{NETWORKS.get(network, network)}\n{case}, {f'{source} images' if source else 'not measured'}"
+
+
+def _handle(name: str) -> Line2D:
+    line_colour, marker = _LINES.get(name, _OTHER)
+    return Line2D([], [], linestyle="-", marker=marker, color=line_colour, label=name)
+
+
+def _series(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The lines of a panel by name."""
+    plain = rows[(rows["updates"] == 0) & (rows["rule"] == "constant")]
+    torch = plain[plain["framework"] == "torch"]
+    found = {name: torch[torch["way"] == name] for name in ("data parallel", "model parallel", "sequential")}
+    found["TensorFlow"] = plain[plain["framework"] == "tensorflow"]
+    found["linear rule"] = rows[rows["rule"] != "constant"]
+    averaged = torch[torch["way"] == "weights averaged"]
+    found |= {label(str(name)): own for name, own in averaged.groupby("strategy", sort=False)}
+    for updates in sorted(set(rows["updates"]) - {0}, reverse=True)[:1]:
+        same = equal_updates(rows, int(updates))
+        found["equal updates"] = same[(same["framework"] == "torch") & (same["way"] == "data parallel")]
+    return {name: own.sort_values("global_batch_size") for name, own in found.items() if len(own)}
+
+
+def _batch_panel(axis: Axes, rows: pd.DataFrame, measure: str) -> list[str]:
+    series = _series(rows)
+    for place, (name, own) in enumerate(series.items()):
+        line_colour, marker = _LINES.get(name, _OTHER)
+        own = own.drop_duplicates("global_batch_size")
+        columns = (measure, f"{measure}_low", f"{measure}_high")
+        aside = own["global_batch_size"] * 1.06 ** (place - (len(series) - 1) / 2)  # never on top of each other
+        interval_points(axis, aside, own, columns, linestyle="-", marker=marker, color=line_colour, linewidth=1.2)
+    _batch_axis(axis, rows["global_batch_size"])
+    return list(series)
+
+
+def _batch_axis(axis: Axes, batches: pd.Series) -> None:
+    sizes = sorted(int(size) for size in batches.unique())
+    axis.set_xlabel("global batch size (log scale)")
+    if not sizes:
+        return
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, [str(size) for size in sizes])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+
+
+def _beside(axis: Axes, published: Mapping[str, float]) -> None:
+    """Numbers without a batch size, at the right of all that have one."""
+    left, right = axis.get_xlim()
+    width = max(2.0, 0.7 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
+    axis.set_xlim(right=right * 2**width)
+    axis.axvline(right * 2 ** (0.08 * width), color="0.8", linewidth=1, zorder=1)
+    place = right * 2 ** (0.22 * width)
+    for name, value in published.items():
+        axis.plot(place, value, **PUBLISHED)
+        # One line each: four points apart, two lines would meet.
+        axis.annotate(f"{value:g} % ({name.split()[0]})", (place, value), xytext=(7, 0),
+                      textcoords="offset points", va="center", fontsize=7, color=GREY)  # fmt: skip
+
+
+def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Seconds of ten epochs at the speed that was timed, against the global batch size (`speed_table`): a row of
+    panels per use case, a column per network, a line per strategy; TensorFlow's are dashed."""
+    ok = table[table["training_seconds"].notna() & (table["variant"] == "a")] if len(table) else table
+    ok = ok[(ok["dropout"] == 0) & (ok["weight_decay"] == 0)] if len(ok) else ok
+    if ok.empty:
+        return empty(title, NOTHING)
+    cases, networks = list(dict.fromkeys(ok["use_case"])), list(dict.fromkeys(ok["network"]))
+    with look():
+        figure = new_figure(1.2 + 3.6 * max(len(networks), 2), 2.0 + 3.2 * len(cases))
+        figure.suptitle(title)
+        axes = figure.subplots(len(cases), len(networks), squeeze=False, sharey="row")
+        handles: dict[str, Line2D] = {}
+        names = list(dict.fromkeys(ok["strategy"]))
+        for (case, network), axis in zip(itertools.product(cases, networks), axes.flat, strict=True):
+            rows = ok[(ok["use_case"] == case) & (ok["network"] == network)]
+            _time_panel(axis, rows, handles, names)
+            axis.set_title(_panel_title(network, case, rows), loc="left")
+        for line in axes[:, 0]:
+            line.set_ylabel("seconds of 10 epochs\n(log scale; median, 95 % interval)")
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _time_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D], names: Sequence[str]) -> None:
+    cells = list(rows.groupby(["strategy", "framework"], sort=False))
+    for place, ((strategy, framework), own) in enumerate(cells):
+        number = names.index(str(strategy)) % len(_MARKERS)
+        style: dict[str, Any] = {"marker": _MARKERS[number], "color": PALETTE[_SHADES[number]], "linewidth": 1.2}
+        style |= {"linestyle": "-" if framework == "torch" else "--"}
+        own = own.sort_values("global_batch_size")
+        columns = ("training_seconds", "training_seconds_low", "training_seconds_high")
+        aside = own["global_batch_size"] * 1.05 ** (place - (len(cells) - 1) / 2)
+        interval_points(axis, aside, own, columns, **style)
+        name = label(str(strategy)) + ("" if framework == "torch" else ", TensorFlow")
+        handles.setdefault(name, Line2D([], [], label=name, **style))
+    _batch_axis(axis, rows["global_batch_size"])
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "25" else ""))

@@ -1,0 +1,97 @@
+"""Notebook 07's figures, by file name: each from what is stored alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.seeds import ABLATION, SELECTED
+from lockstep.analysis.stored import Stored
+from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
+    accuracy_lines,
+    gap_lines,
+    published_accuracies,
+    time_lines,
+)
+from lockstep.experiments.e07_convlstm_batch_size.setting_drawings import (
+    confusion_maps,
+    operator_stacks,
+    paired_difference_points,
+    ratio_points,
+    setting_points,
+)
+from lockstep.experiments.e07_convlstm_batch_size.tables import (
+    candidate_accuracy,
+    choices,
+    learning_accuracy,
+    paired_accuracy,
+    quoted_confusion,
+    timed_frameworks,
+    timed_prices,
+    timed_ways,
+)
+from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import seed_accuracy_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
+
+
+def accuracy_by_batch(stored: Stored) -> Figure:
+    return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies())
+
+
+def generalisation_gap(stored: Stored) -> Figure:
+    return gap_lines(learning_accuracy(stored), "What is learnt by heart")
+
+
+def training_time(stored: Stored) -> Figure:
+    return time_lines(timed_ways(stored), "Training time against batch size")
+
+
+def candidates(stored: Stored) -> Figure:
+    choice = choices(stored)
+    chosen = list(zip(choice["network"], choice["chosen"], strict=True)) if len(choice) else []
+    return setting_points(candidate_accuracy(stored), "Settings, chosen on held-out training images", chosen)
+
+
+def pooling_and_dropout(stored: Stored) -> Figure:
+    return setting_points(seed_accuracy_table(stored.records, ABLATION), "Pooling and dropout")
+
+
+def paired_differences(stored: Stored) -> Figure:
+    return paired_difference_points(paired_accuracy(stored), "Does distributing cost accuracy?")
+
+
+def confusion_matrices(stored: Stored) -> Figure:
+    matrix = matrix_table(quoted_confusion(stored), SELECTED)
+    return confusion_maps(matrix, "Test split: who was taken for whom (the chosen settings, mean over seeds)")
+
+
+def frameworks(stored: Stored) -> Figure:
+    return ratio_points(timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's")
+
+
+def prices(stored: Stored) -> Figure:
+    return ratio_points(
+        timed_prices(stored), "What the LSTM, dropout and L2 do to a step", "step of the plain CNN / this step"
+    )
+
+
+def framework_operators(stored: Stored) -> Figure:
+    table = framework_operator_table(stored.records, stored.table("operators"))
+    return operator_stacks(table, "Where a step of torch and of TensorFlow goes")
+
+
+FIGURES: Mapping[str, Recipe] = {
+    "accuracy": accuracy_by_batch,
+    "gap": generalisation_gap,
+    "time": training_time,
+    "candidates": candidates,
+    "confusion": confusion_matrices,
+    "ablation": pooling_and_dropout,
+    "paired": paired_differences,
+    "frameworks": frameworks,
+    "operators": framework_operators,
+    "prices": prices,
+}

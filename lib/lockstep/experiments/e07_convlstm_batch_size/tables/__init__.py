@@ -1,0 +1,141 @@
+"""What notebook 07 shows as tables, from its records and the traced tables `confusion` and `operators` alone.
+
+A round of an accuracy cell is a seed: means are over seeds, and two cells are compared seed by seed. Speed cells are
+timed as everywhere else: rounds of interleaved cells, an A/A pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from lockstep.analysis.seeds import ABLATION, CANDIDATES, LEARNING, SELECTED
+from lockstep.analysis.stored import Stored, once
+from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
+    coverage_table,
+    gain_table,
+    paired_table,
+    seed_accuracy_table,
+    setting_text,
+)
+from lockstep.experiments.e07_convlstm_batch_size.tables.choice import beside_plain, choice_table, quoted
+from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.speed import (
+    framework_operator_table,
+    framework_table,
+    price_table,
+    speed_table,
+)
+
+_CELL = ["use_case", "network", "framework", "way", "global_batch_size", "budget", "rule"]
+_ACCURACY = ["accuracy", "accuracy_low", "accuracy_high"]
+_SCORES = [*_ACCURACY, "run_low", "run_high", "balanced", "auc"]
+_POINTS = ["points", "points_low", "points_high"]
+_RECALL = ["split", "class", "images", "recall", "recall_low", "recall_high"]
+_SHARES = ["actual_share", "predicted_share"]
+
+
+# What figures and tables both read
+learning_accuracy = once(lambda stored: seed_accuracy_table(stored.records, LEARNING, stored.table("confusion")))
+candidate_accuracy = once(lambda stored: seed_accuracy_table(stored.records, CANDIDATES, stored.table("confusion")))
+choices = once(lambda stored: choice_table(stored.records, stored.table("confusion")))
+timed_ways = once(lambda stored: speed_table(stored.records))
+timed_frameworks = once(lambda stored: framework_table(stored.records))
+timed_prices = once(lambda stored: price_table(stored.records))
+paired_accuracy = once(lambda stored: paired_table(stored.records))
+quoted_confusion = once(lambda stored: quoted(stored.records, stored.table("confusion")))
+
+
+def _coverage(stored: Stored) -> pd.DataFrame:
+    return coverage_table(stored.records)
+
+
+def _accuracy(stored: Stored) -> pd.DataFrame:
+    columns = [*_CELL, *_SCORES, "updates_done", "training_seconds", "seeds", "status", "reason"]
+    return learning_accuracy(stored).reindex(columns=columns).round(2)
+
+
+def _gap(stored: Stored) -> pd.DataFrame:
+    columns = [*_CELL, "train", "accuracy", "gap", "gap_low", "gap_high", "seeds"]
+    return learning_accuracy(stored).reindex(columns=columns).round(2)
+
+
+def _time(stored: Stored) -> pd.DataFrame:
+    cell = ["use_case", "network", "framework", "strategy", "variant", "workers", "global_batch_size"]
+    cell += ["dropout", "weight_decay"]
+    measured = ["speedup", "low", "high", "difference", "images_per_second", "step_seconds", "training_seconds"]
+    columns = [*cell, *measured, "exchange_seconds", "status", "reason"]
+    return timed_ways(stored).reindex(columns=columns).round(4)
+
+
+def _frameworks(stored: Stored) -> pd.DataFrame:
+    return timed_frameworks(stored).round(4)
+
+
+def _prices(stored: Stored) -> pd.DataFrame:
+    return timed_prices(stored).round(4)
+
+
+def _operators(stored: Stored) -> pd.DataFrame:
+    cell = ["network", "framework", "global_batch_size", "operators"]
+    columns = [*cell, "seconds", "share", "step_seconds", "rounds", "reason"]
+    return framework_operator_table(stored.records, stored.table("operators")).reindex(columns=columns).round(4)
+
+
+def _choice(stored: Stored) -> pd.DataFrame:
+    """A column per use case and network: there are more things to say of a choice than networks."""
+    return choices(stored).round(2).T
+
+
+def _beside_plain(stored: Stored) -> pd.DataFrame:
+    return beside_plain(stored.records).round(2)
+
+
+def _candidates(stored: Stored) -> pd.DataFrame:
+    table = candidate_accuracy(stored)
+    table = table.assign(setting=[setting_text(row) for _, row in table.iterrows()])
+    validation = ["validation", "validation_low", "validation_high"]
+    return table.reindex(columns=["network", "setting", *validation, *_SCORES, "seeds", "reason"]).round(2)
+
+
+def _classes_of(stored: Stored, experiment: str) -> pd.DataFrame:
+    """Without finalists that validation data did not choose."""
+    return class_table(quoted_confusion(stored), experiment)
+
+
+def _classes(stored: Stored) -> pd.DataFrame:
+    columns = ["use_case", "network", *_RECALL, *_SHARES, "seeds"]
+    return _classes_of(stored, SELECTED).reindex(columns=columns).round(1)
+
+
+def _candidate_classes(stored: Stored) -> pd.DataFrame:
+    columns = ["network", "dropout", "class_weights", "augmentation", *_RECALL, *_SHARES]
+    return _classes_of(stored, CANDIDATES).reindex(columns=columns).round(1)
+
+
+def _paired(stored: Stored) -> pd.DataFrame:
+    return paired_accuracy(stored).round(3)
+
+
+def _ablation(stored: Stored) -> pd.DataFrame:
+    columns = ["network", "pooling", "dropout", *_ACCURACY, *_POINTS, "gap", "training_seconds", "seeds", "reason"]
+    return gain_table(stored.records, ABLATION).reindex(columns=columns).round(2)
+
+
+TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
+    "coverage": _coverage,
+    "accuracy": _accuracy,
+    "gap": _gap,
+    "time": _time,
+    "frameworks": _frameworks,
+    "prices": _prices,
+    "operators": _operators,
+    "choice": _choice,
+    "beside_plain": _beside_plain,
+    "candidates": _candidates,
+    "classes": _classes,
+    "candidate_classes": _candidate_classes,
+    "paired": _paired,
+    "ablation": _ablation,
+}

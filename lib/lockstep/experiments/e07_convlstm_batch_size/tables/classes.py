@@ -1,0 +1,91 @@
+"""What each class gets: recall, and its share among what is predicted, from the traced table `confusion`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.seeds import mean_columns, mean_of
+
+_COUNTED = ("split", "actual", "predicted", "count", "round", "seed")
+
+
+def _keys(confusion: pd.DataFrame) -> list[str]:
+    """What tells the cells of the table apart."""
+    return [name for name in confusion.columns if name not in _COUNTED]
+
+
+def _cell_rows(confusion: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
+    keep = pd.Series(True, index=confusion.index)
+    for name in _keys(confusion):
+        if name in cell:
+            keep &= confusion[name] == cell[name]
+    return confusion[keep]
+
+
+def right_of(confusion: pd.DataFrame | None, cell: Mapping[str, Any], seed: int) -> tuple[int, int] | None:
+    """How many images of the test split one run got right, and how many there are; None where it was not counted."""
+    if confusion is None or confusion.empty:
+        return None
+    rows = _cell_rows(confusion, cell)
+    rows = rows[(rows["split"] == "test") & (rows["round"] == seed)]
+    if rows.empty:
+        return None
+    return int(rows.loc[rows["actual"] == rows["predicted"], "count"].sum()), int(rows["count"].sum())
+
+
+def class_table(confusion: pd.DataFrame | None, experiment: str) -> pd.DataFrame:
+    """Per cell, split and class: recall (%), mean over seeds with its 95 % interval; and the class's share among the
+    images (`actual_share`) and among the predictions (`predicted_share`), in %.
+
+    A network that is trained where a class is frequent predicts it too often where it is not: `predicted_share` over
+    `actual_share` is that error of calibration, and recall says which class pays for it.
+    """
+    table = []
+    for key, split, cell in _each(confusion, experiment):
+        total = cell.groupby("round")["count"].sum()
+        for name in dict.fromkeys(cell["actual"]):
+            own = cell[cell["actual"] == name]
+            actual = own.groupby("round")["count"].sum()
+            right = own[own["predicted"] == name].groupby("round")["count"].sum().reindex(actual.index, fill_value=0)
+            predicted = cell[cell["predicted"] == name].groupby("round")["count"].sum()
+            predicted = predicted.reindex(total.index, fill_value=0)
+            row: dict[str, Any] = dict(key) | {"split": split, "class": name, "images": int(actual.median())}
+            row |= (
+                mean_columns(mean_of(right / actual), "recall", 100)
+                if (actual > 0).all()
+                else mean_columns(None, "recall")
+            )
+            row["recall_low"], row["recall_high"] = max(row["recall_low"], 0.0), min(row["recall_high"], 100.0)
+            row |= {"actual_share": 100 * float((actual / total).mean())}
+            row |= {"predicted_share": 100 * float((predicted / total).mean()), "seeds": len(actual)}
+            table.append(row)
+    return pd.DataFrame(table)
+
+
+def matrix_table(confusion: pd.DataFrame | None, experiment: str, split: str = "test") -> pd.DataFrame:
+    """Per cell the confusion matrix over all seeds: actual, predicted, images (mean per seed), share of the actual
+    class (%)."""
+    table = []
+    for key, own_split, cell in _each(confusion, experiment):
+        if own_split != split:
+            continue
+        counts = cell.groupby(["actual", "predicted"], sort=False)["count"].sum() / cell["round"].nunique()
+        of_class = counts.groupby(level="actual").sum()
+        for (actual, predicted), count in counts.items():
+            share = 100 * count / of_class[actual] if of_class[actual] else float("nan")
+            table.append(dict(key) | {"actual": actual, "predicted": predicted, "images": count, "share": share})
+    return pd.DataFrame(table)
+
+
+def _each(confusion: pd.DataFrame | None, experiment: str) -> list[tuple[dict[str, Any], str, pd.DataFrame]]:
+    if confusion is None or confusion.empty:
+        return []
+    own = confusion[confusion["experiment"] == experiment]
+    keys = _keys(confusion)
+    found = []
+    for key, rows in own.groupby([*keys, "split"], sort=False, dropna=False):
+        found.append((dict(zip(keys, key[:-1], strict=True)), str(key[-1]), rows))
+    return found

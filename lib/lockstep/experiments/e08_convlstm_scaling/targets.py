@@ -1,0 +1,36 @@
+"""What notebook 08 aims at: what the cost model says of cells that it never saw, and two workers on two cores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lockstep.analysis.statistics import AnalysisError
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, compared, lacking
+from lockstep.predict.cost_model import CALIBRATION, HELD_OUT, held_out_error, modelled
+
+LARGE_BATCH = 128
+
+
+def _model_error(stored: Stored) -> Reading:
+    try:
+        found, cells, left_out = held_out_error(stored.records)
+    except AnalysisError as error:
+        rows = [modelled(stored.records, experiments) for experiments in (CALIBRATION, HELD_OUT)]
+        return lacking(rows, str(error)) if all(len(each) for each in rows) else lacking(rows, MISSING)
+    without = f"; without others: {', '.join(left_out)}" if left_out else ""
+    return Reading(found, reason=f"over {cells} cells of a round, then over rounds{without}")
+
+
+def _two_workers(network: str) -> Read:
+    shared: dict[str, Any] = {"experiment": "strong", "use_case": "Pneumonia", "network": network, "variant": "a"}
+    shared |= {"global_batch_size": LARGE_BATCH}
+    ours = {"strategy": "engines_shared_memory", "workers": 2}
+    return compared(ours, {"strategy": "sequential"}, shared=shared)
+
+
+TARGETS: tuple[Target, ...] = (
+    Target("median error of the cost model on held-out cells", 0.10, _model_error, AT_MOST),
+    Target(f"2 engines over sequential training, CNN, batch {LARGE_BATCH}", 1.70, _two_workers("cnn")),
+    Target(f"2 engines over sequential training, ConvLSTM, batch {LARGE_BATCH}", 1.70, _two_workers("convlstm")),
+)

@@ -1,0 +1,69 @@
+"""What an experiment is: one object that a notebook, the report and the command line all read.
+
+A folder `experiments/e02_threads_vs_processes/` holds the same few files as every other:
+
+    grid.py       parameters of the notebook -> the cells to measure
+    tables.py     what is stored -> tables, for the notebook and for the figures
+    figures.py    what is stored -> figures, by file name (drawings.py: what only this notebook draws)
+    findings.py   what is stored -> the sentence or two that a figure shows
+    verdicts.py   a claim of the paper and what is stored -> a verdict
+    targets.py    what we ourselves aim at
+    __init__.py   EXPERIMENT, which names them all
+
+and `registry.py` has a line for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import Target
+from lockstep.analysis.verdicts import Function
+from lockstep.engine.job import Job, JobError
+
+
+class Parameters(SimpleNamespace):
+    """A notebook's parameters as attributes: `chosen.workers`."""
+
+    def of(self, name: str, use_case: str) -> Any:
+        """The value for `use_case` of a parameter that holds one for each. Raises JobError if it has none."""
+        values = getattr(self, name)
+        if use_case not in values:
+            raise JobError(
+                f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of use_cases"
+            )
+        return values[use_case]
+
+
+Grid = Callable[[Parameters], list[Job]]
+Table = Callable[[Stored], pd.DataFrame]
+Finding = Callable[[Stored], str]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One notebook's experiment, under the notebook's own name."""
+
+    name: str  # 02_threads_vs_processes: also the name of its folder of results
+    question: str
+    grid: Grid | None = None  # None: it measures nothing and shows what the others stored
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    figures: Mapping[str, Recipe] = field(default_factory=dict)
+    findings: Mapping[str, Finding] = field(default_factory=dict)  # by the name of the figure they belong to
+    verdicts: Mapping[str, Function] = field(default_factory=dict)  # by the name that the claims ledger gives them
+    targets: Sequence[Target] = ()
+    headlines: Sequence[str] = ()  # claims that the README shows
+    traced: Callable[[Job], bool] = lambda job: False  # cells whose CPU, memory and threads are sampled
+    drawn_only: Sequence[str] = ()  # parameters that change what is shown and nothing that is measured
+    after: Callable[[Stored, Any], None] | None = None  # further files of a run, given its folder
+
+    @property
+    def number(self) -> str:
+        return self.name.partition("_")[0]

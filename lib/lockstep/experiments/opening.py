@@ -1,0 +1,132 @@
+"""Opening an experiment in its notebook: what it stores, measured first where that is asked for.
+
+run = open_experiment("02", globals())
+run.figure("speedup")
+run.finding("speedup")
+run.table("speedup")
+run.verdicts()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from IPython.display import Markdown
+from matplotlib.figure import Figure
+
+from lockstep.analysis.figures.recipes import draw_all
+from lockstep.analysis.published import read_claims
+from lockstep.analysis.stored import Stored, read_stored
+from lockstep.engine.job import Job
+from lockstep.experiments.experiment import Experiment, Parameters
+from lockstep.experiments.parameters import parameter_names
+from lockstep.experiments.registry import experiment
+from lockstep.experiments.report import published_measured, sources, targets_table
+from lockstep.records import read_run
+from lockstep.records.places import repository_root
+
+WHERE = ("measure", "results", "data_dir", "rounds")
+"""Parameters that say where and how often, not what: a run may go on with others."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened experiment: its parameters, and what its results folder holds."""
+
+    experiment: Experiment
+    parameters: Parameters
+
+    @property
+    def folder(self) -> Path:
+        """Where its records are, or will be."""
+        return repository_root() / self.parameters.results / self.experiment.name
+
+    @property
+    def grid(self) -> list[Job]:
+        """The cells that these parameters ask for."""
+        assert self.experiment.grid is not None, f"{self.experiment.name} measures nothing"
+        return self.experiment.grid(self.parameters)
+
+    @cached_property
+    def stored(self) -> Stored:
+        assumptions = {name: getattr(self.parameters, name) for name in self.experiment.drawn_only}
+        return replace(read_stored(self.folder), assumptions=assumptions)
+
+    def measure(self) -> None:
+        """Measure the grid into the results folder, which may hold its first rounds already, and draw its figures."""
+        from lockstep.measure.grid import run_grid  # torch: only those who measure wait for it
+
+        chosen = vars(self.parameters)
+        told = {name: value for name, value in chosen.items() if name not in (*WHERE, *self.experiment.drawn_only)}
+        run_grid(
+            self.grid,
+            notebook=self.experiment.name,
+            results=self.parameters.results,
+            rounds=self.parameters.rounds,
+            parameters=told,
+            data_dir=self.parameters.data_dir,
+            images=self.parameters.images,
+            strict=self.parameters.strict,
+        )
+        draw_all(self.experiment.figures, self.stored, self.folder / "figures")
+        if self.experiment.after:
+            self.experiment.after(self.stored, self.folder)
+
+    def about(self) -> str:
+        """One paragraph: the machine, the data, the rounds, and how many rows are ok, failed and skipped."""
+        machine = read_run(self.folder)["machine"]
+        has = "has" if machine["bfloat16"] else "has no"
+        return (
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; it {has} bfloat16 "
+            f"units.\n{sources(self.stored.records)}"
+        )
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table of the experiment. Raises KeyError, listing the tables, for one that it has not."""
+        return self._named(self.experiment.tables, name, "table")(self.stored)
+
+    def figure(self, name: str) -> Figure:
+        """A figure of the experiment. Raises KeyError, listing the figures, for one that it has not."""
+        return self._named(self.experiment.figures, name, "figure")(self.stored)
+
+    def finding(self, name: str) -> Markdown:
+        """What that figure shows, in a sentence or two. Raises KeyError for a figure without a finding."""
+        return Markdown(self._named(self.experiment.findings, name, "finding")(self.stored))
+
+    def verdicts(self) -> pd.DataFrame:
+        """Published, measured and verdict, a row per claim that this notebook can speak to."""
+        claims = read_claims()
+        own = claims[claims["notebook"] == self.experiment.name]
+        return published_measured(own, self.stored, self.experiment.verdicts)
+
+    def targets(self) -> pd.DataFrame:
+        """What we ourselves aim at, what was measured, and whether that reaches it."""
+        return targets_table(self.experiment.targets, self.stored)
+
+    def _named(self, known: Mapping[str, Any], name: str, kind: str) -> Any:
+        if name not in known:
+            raise KeyError(f"{self.experiment.name} has no {kind} {name!r}; there are: {', '.join(known)}")
+        return known[name]
+
+
+def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
+    """The experiment of a notebook with the values of that notebook's parameters, measured first if `measure` is True.
+
+    `values` are the notebook's own variables, `globals()`: the names are read from its parameters cell, so none has to
+    be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, RecordError for missing records,
+    and what `lockstep.measure.grid.run_grid` raises.
+    """
+    found = experiment(name)
+    names = parameter_names(repository_root() / "notebooks" / f"{found.name}.ipynb")
+    missing = [each for each in names if each not in values]
+    if missing:
+        raise KeyError(f"{found.name}: no value for {', '.join(missing)}; run the parameters cell first")
+    run = Run(found, Parameters(**{each: values[each] for each in names}))
+    if run.parameters.measure:
+        run.measure()
+    return run

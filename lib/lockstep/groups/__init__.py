@@ -1,5 +1,0 @@
-"""Who works together: one `Group` per rank, whatever carries the messages."""
-
-from lockstep.groups.base import ANY, Group, GroupAborted, GroupError, GroupTimeout, allgather_object
-
-__all__ = ["ANY", "Group", "GroupAborted", "GroupError", "GroupTimeout", "allgather_object"]

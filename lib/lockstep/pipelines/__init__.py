@@ -1,1 +1,0 @@
-"""Pipelines as plain data: who works on what when, how long that should take, and where to cut a model. No torch."""

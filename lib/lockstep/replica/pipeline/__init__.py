@@ -1,6 +1,0 @@
-"""A model cut into stages that stand on several ranks; micro-batches flow through them."""
-
-from lockstep.replica.pipeline.building import Built, build, stages_of
-from lockstep.replica.pipeline.replica import PipelineReplica
-
-__all__ = ["Built", "PipelineReplica", "build", "stages_of"]

@@ -1,0 +1,265 @@
+"""Every definition with a worked example, and the tables built from them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fake_records import records
+from lockstep.analysis import tables as summaries
+from lockstep.analysis.statistics import (
+    AnalysisError,
+    Ratio,
+    aa_interval,
+    aa_or_none,
+    amdahl,
+    amdahl_fit,
+    bootstrap_interval,
+    efficiency,
+    is_difference,
+    paired_ratios,
+    per_round,
+    ratio_with_interval,
+    roughness,
+    speedup,
+)
+
+
+def small(ours: list[float], base: list[float]) -> pd.DataFrame:
+    """Two strategies, a row per round."""
+    rows = []
+    for strategy, values in (("threads", ours), ("sequential", base)):
+        for number, value in enumerate(values):
+            rows.append({"strategy": strategy, "global_batch_size": 64 if strategy == "threads" else 32,
+                         "round": number, "variant": "a", "images_per_second": value, "step_seconds": 32 / value,
+                         "status": "ok"})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_bootstrap_interval_of_equal_values_is_that_value() -> None:
+    assert bootstrap_interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
+
+
+def test_bootstrap_interval_of_the_mean_matches_the_normal_one() -> None:
+    values = np.random.default_rng(3).normal(10, 1, size=400)
+    low, high = bootstrap_interval(values, np.mean)
+    half = 1.96 * values.std() / math.sqrt(len(values))
+    assert low == pytest.approx(values.mean() - half, abs=0.02)
+    assert high == pytest.approx(values.mean() + half, abs=0.02)
+
+
+def test_bootstrap_interval_is_seeded() -> None:
+    values = list(np.random.default_rng(4).normal(size=31))
+    assert bootstrap_interval(values, np.mean) == bootstrap_interval(values, np.mean)
+    assert bootstrap_interval(values, np.mean, seed=1) != bootstrap_interval(values, np.mean, seed=2)
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=12))
+def test_bootstrap_interval_of_the_median_holds_it_and_stays_inside_the_values(values: list[float]) -> None:
+    low, high = bootstrap_interval(values, n=2000)
+    assert min(values) <= low <= high <= max(values)
+    assert low <= np.median(values) <= high
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
+def test_bootstrap_interval_refuses_nothing_and_nan(values: list[float]) -> None:
+    with pytest.raises(AnalysisError, match="at least one value"):
+        bootstrap_interval(values)
+
+
+def test_ratios_are_paired_per_round_and_not_taken_of_medians() -> None:
+    # 2, 3, 4 per round; the ratio of the medians would be 30 / 20 = 1.5.
+    frame = small([20, 30, 160], [10, 10, 40]).sample(frac=1, random_state=0)
+    ratios = paired_ratios(frame, {"strategy": "threads"}, {"strategy": "sequential"}, "images_per_second")
+    assert ratios.to_dict() == {0: 2.0, 1: 3.0, 2: 4.0}
+
+
+def test_a_round_that_lacks_one_half_is_left_out() -> None:
+    frame = small([20, 30], [10, 10, 40])
+    frame.loc[frame.index[0], "status"] = "failed"
+    ratios = paired_ratios(frame, {"strategy": "threads"}, {"strategy": "sequential"}, "images_per_second")
+    assert ratios.to_dict() == {1: 3.0}
+
+
+def test_no_common_round_is_an_error_that_names_both() -> None:
+    with pytest.raises(AnalysisError, match=r"ddp.*0 rounds.*sequential"):
+        paired_ratios(small([1], [1]), {"strategy": "ddp"}, {"strategy": "sequential"}, "images_per_second")
+
+
+def test_conditions_that_mix_cells_are_refused_with_the_columns_that_differ() -> None:
+    with pytest.raises(AnalysisError, match="strategy"):
+        per_round(small([1, 2], [1, 2]), {"variant": "a"}, "images_per_second")
+
+
+def test_unknown_column_is_refused_by_name() -> None:
+    with pytest.raises(AnalysisError, match="wrokers"):
+        per_round(small([1], [1]), {"wrokers": 2}, "images_per_second")
+
+
+def test_speedup_names_base_batches_and_seconds() -> None:
+    found = speedup(small([20.0] * 5, [10.0] * 5), {"strategy": "threads"})
+    assert found.ratio == Ratio(2.0, 2.0, 2.0, 5)
+    assert (found.base, found.batch, found.base_batch) == ("sequential", 64, 32)
+    assert (found.step_seconds, found.base_step_seconds) == (pytest.approx(1.6), pytest.approx(3.2))
+    assert "over sequential" in str(found) and "batch 64" in str(found)
+
+
+def test_amdahl_and_efficiency_worked() -> None:
+    # A tenth serial on 4 workers: 1 / (0.1 + 0.9 / 4) = 3.0769.
+    assert amdahl(4, 0.1) == pytest.approx(3.0769, abs=1e-4)
+    assert efficiency(3.0, 4) == pytest.approx(0.75)
+    assert efficiency(3.0769, 4, serial=0.1) == pytest.approx(1.0, abs=1e-4)
+
+
+@given(st.floats(0.0, 1.0))
+def test_amdahl_fit_finds_the_serial_fraction(serial: float) -> None:
+    workers = [1, 2, 4, 8]
+    assert amdahl_fit(workers, [amdahl(p, serial) for p in workers]) == pytest.approx(serial, abs=1e-9)
+
+
+def test_amdahl_fit_stays_between_0_and_1() -> None:
+    assert amdahl_fit([1, 2], [1, 2.4]) == 0.0
+    assert amdahl_fit([1, 2], [1, 0.5]) == 1.0
+    with pytest.raises(AnalysisError, match="more than one worker"):
+        amdahl_fit([1, 1], [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "aa", "expected"),
+    [
+        (Ratio(1.2, 1.1, 1.3, 5), None, True),
+        (Ratio(0.8, 0.7, 0.9, 5), None, True),
+        (Ratio(1.2, 0.99, 1.3, 5), None, False),  # its interval holds 1
+        (Ratio(1.2, 1.1, 1.3, 4), None, False),  # too few rounds
+        (Ratio(1.02, 1.01, 1.03, 5), Ratio(1.0, 0.97, 1.03, 5), False),  # as large as noise alone
+        (Ratio(1.2, 1.1, 1.3, 5), Ratio(1.0, 0.97, 1.03, 5), True),
+    ],
+)
+def test_is_difference(ratio: Ratio, aa: Ratio | None, expected: bool) -> None:
+    assert is_difference(ratio, aa) is expected
+
+
+def test_aa_interval_is_b_over_a() -> None:
+    frame = small([], [10.0] * 5)
+    twin = frame.assign(variant="b", images_per_second=11.0)
+    assert aa_interval(pd.concat([frame, twin]), {"strategy": "sequential"}).median == pytest.approx(1.1)
+    with pytest.raises(AnalysisError):
+        aa_interval(frame, {"strategy": "sequential"})
+
+
+def test_aa_or_none_is_the_pair_of_a_measure_where_there_is_one() -> None:
+    frame = small([], [10.0] * 5).assign(peak_pss_bytes=100.0)
+    twin = frame.assign(variant="b", peak_pss_bytes=102.0)
+    pair, like = pd.concat([frame, twin]), {"strategy": "sequential"}
+    assert aa_or_none(pair, like) == aa_interval(pair, like)
+    found = aa_or_none(pair, like, "peak_pss_bytes")
+    assert found is not None and found.median == pytest.approx(1.02)
+    assert aa_or_none(frame, like) is None
+
+
+def test_roughness_is_the_mean_change_over_the_mean_without_the_first_sample() -> None:
+    # 2, 4, 3 follow the ramp: changes 2 and 1, mean change 1.5, mean 3.
+    trace = pd.DataFrame({"seconds": [0, 3, 1, 2], "pss_bytes": [99, 3, 2, 4]})
+    assert roughness(trace, "pss_bytes") == pytest.approx(0.5)
+    assert math.isnan(roughness(trace.head(1), "pss_bytes"))
+
+
+# Tables
+
+
+def row_of(table: pd.DataFrame, **conditions: object) -> pd.Series:
+    for name, value in conditions.items():
+        table = table[table[name] == value]
+    assert len(table) == 1, f"{len(table)} rows for {conditions}"
+    return table.iloc[0]
+
+
+def test_summary_table_keeps_every_cell_with_speedup_base_and_seconds() -> None:
+    table = summaries.summary_table(records())
+    row = row_of(table, use_case="SimpleBig", strategy="processes", device="cpu")
+    assert row["low"] <= row["speedup"] <= row["high"] and row["speedup"] == pytest.approx(1.9, rel=0.02)
+    assert (row["base"], row["rounds"], bool(row["difference"])) == ("sequential", 6, True)
+    assert row["step_seconds"] == pytest.approx(2 * 0.52 / 1.9, rel=0.02)
+    skipped = row_of(table, use_case="SimpleBig", strategy="processes", device="cuda")
+    assert (skipped["status"], skipped["reason"]) == ("skipped", "no CUDA device")
+    assert math.isnan(skipped["speedup"]) and not skipped["difference"]
+
+
+def test_the_second_half_of_the_aa_pair_is_no_difference() -> None:
+    row = row_of(summaries.summary_table(records()), use_case="SimpleBig", strategy="sequential", variant="b")
+    assert row["speedup"] == pytest.approx(1, abs=0.03) and not row["difference"]
+
+
+def test_failed_cells_stay_rows_and_a_failed_round_is_told() -> None:
+    table = summaries.summary_table(records(failed="ddp"))
+    failed = row_of(table, use_case="SimpleBig", strategy="ddp")
+    assert failed["status"] == "failed" and "ValueError" in failed["reason"]
+    frame = records()
+    hit = frame.index[(frame["strategy"] == "ddp") & (frame["round"] == 3)][0]
+    frame.loc[hit, ["status", "reason", "images_per_second"]] = ["failed", "killed", math.nan]
+    some = row_of(summaries.summary_table(frame), use_case=frame.loc[hit, "use_case"], strategy="ddp")
+    assert (some["status"], some["rounds"], some["reason"]) == ("ok", 5, "1 of 6 rounds failed: killed")
+
+
+def test_without_a_base_there_is_no_speedup() -> None:
+    frame = records()
+    table = summaries.summary_table(frame[frame["strategy"] != "sequential"])
+    assert table["speedup"].isna().all() and (table["base"] == "").all()
+
+
+def test_memory_per_worker_is_the_whole_over_the_workers() -> None:
+    row = row_of(summaries.memory_table(records()), use_case="SimpleBig", strategy="processes", device="cpu")
+    assert row["pss_per_worker_bytes"] * 2 == row["peak_pss_bytes"]
+    assert row["peak_pss_bytes"] == pytest.approx(3.0 * 2**30, rel=0.01)
+
+
+def test_input_table_worked() -> None:
+    frame = records(experiments=("input",)).copy()
+    for kind, step in (("jpeg", 0.6), ("memory", 0.5)):
+        hit = frame["input"] == kind
+        frame.loc[hit, "step_seconds"], frame.loc[hit, "images_per_second"] = step, 32 / step
+    frame["decode_seconds"] = 0.07
+    table = summaries.input_table(frame)
+    busy, free = row_of(table, cores_per_worker=1), row_of(table, cores_per_worker=2)
+    assert busy["ratio"] == pytest.approx(0.5 / 0.6)
+    assert busy["of_bound"] == pytest.approx((0.5 + 0.07) / 0.6)
+    assert math.isnan(free["of_bound"])  # a free core decodes: the bound is another one
+
+
+def test_exchange_table_compares_reduce_and_update() -> None:
+    table = summaries.exchange_table(records())
+    assert row_of(table, strategy="processes")["times_base"] == 1.0
+    gloo = row_of(table, strategy="processes_allreduce")
+    assert gloo["times_base"] == pytest.approx(4.5, rel=0.03) and gloo["seconds"] == pytest.approx(0.27, rel=0.03)
+
+
+def test_gil_table_compares_the_same_workers_and_threads() -> None:
+    table = summaries.gil_table(records())
+    row = row_of(table, use_case="SimpleBig", workers=2)
+    assert row["processes_over_threads"] == pytest.approx(1.9 / 1.65, rel=0.03) and row["difference"]
+    assert set(table["workers"]) == {1, 2, 4}
+
+
+def test_scaling_table_gives_the_cores_but_no_more_than_there_are() -> None:
+    table = summaries.scaling_table(records(), most_cores=2)
+    assert set(table["cores"]) == {2} and set(table["base_cores"]) == {2}
+    assert row_of(table, use_case="SimpleBig", strategy="processes", workers=1)["speedup"] == 1.0
+    assert row_of(table, use_case="SimpleBig", strategy="processes", workers=2)["speedup"] == pytest.approx(
+        1.118, rel=0.03
+    )
+
+
+def test_phase_table_has_every_phase() -> None:
+    row = row_of(summaries.phase_table(records()), use_case="SimpleBig", strategy="threads")
+    assert sum(row[name] for name in summaries.PHASES) == pytest.approx(row["step_seconds"], rel=0.02)
+
+
+def test_ratio_with_interval_reads_as_text() -> None:
+    ratio = ratio_with_interval(small([20, 30, 40], [10] * 3), {"strategy": "threads"}, {"strategy": "sequential"},
+                                "images_per_second")  # fmt: skip
+    assert str(ratio) == "3 [2, 4]" and ratio.rounds == 3

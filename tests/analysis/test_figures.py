@@ -1,0 +1,177 @@
+"""Figures from records alone: same bytes twice, all numbers drawn, published never drawn like measured."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+from lockstep.figures import FIGURES, render_all, save_figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fake_records import records, resources
+from lockstep import figures
+from lockstep.analysis import tables as summaries
+from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED
+from lockstep.analysis.published import read_table
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
+
+NOTEBOOK = "02_threads_vs_processes"
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+def speedup_figure(frame: pd.DataFrame) -> Figure:
+    return figures.speedup_bars(summaries.summary_table(frame), read_table("single-to-multi", "table1"), "Table 1")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return render_all(NOTEBOOK, records(), {"resources": resources()}, tmp_path_factory.mktemp("figures"))
+
+
+def test_every_figure_is_written_as_png_and_svg(drawn: list[Path]) -> None:
+    assert [path.name for path in drawn] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    assert all(path.stat().st_size > 3000 for path in drawn)
+
+
+def test_files_hold_no_date_and_no_version(drawn: list[Path]) -> None:
+    for path in drawn:
+        content = path.read_bytes()
+        assert b"dc:date" not in content and b"Matplotlib v" not in content and b"matplotlib.org" not in content[:400]
+
+
+def test_drawing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    once = save_figure(speedup_figure(records()), tmp_path / "a", "speedup")
+    again = save_figure(speedup_figure(records()), tmp_path / "b", "speedup")
+    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+def test_saving_the_same_figure_twice_and_showing_it_gives_the_same_bytes(tmp_path: Path) -> None:
+    figure = speedup_figure(records())
+    first = [path.read_bytes() for path in save_figure(figure, tmp_path, "x")]
+    assert first == [path.read_bytes() for path in save_figure(figure, tmp_path, "x")]
+    assert figure._repr_png_() == first[0]
+
+
+def test_drawing_leaves_the_callers_settings_alone() -> None:
+    before = dict(mpl.rcParams)
+    speedup_figure(records())
+    assert dict(mpl.rcParams) == before
+
+
+def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> None:
+    found = texts(speedup_figure(records()))
+    table = summaries.summary_table(records())
+    for row in table[table["status"] == "ok"].itertuples():
+        assert any(text.startswith(f"{row.speedup:.2f}  ({row.step_seconds:.3g} s") for text in found)
+    for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)"):
+        assert value in found
+    assert "SimpleBig (real photos, 32 to 64 images per step)" in found
+    assert found.count("skipped: no CUDA device") == 4
+
+
+def test_a_failed_row_says_why() -> None:
+    found = texts(speedup_figure(records(failed="threads")))
+    assert found.count("failed: worker 1 raised ValueError: bad") == 2
+
+
+def test_published_measured_and_simulated_share_no_style() -> None:
+    styles = [(style["linestyle"], style["marker"]) for style in (PUBLISHED, MEASURED, SIMULATED)]
+    assert len({line for line, _ in styles}) == len({marker for _, marker in styles}) == 3
+    marks = [line for axis in speedup_figure(records()).axes for line in axis.lines if line.get_marker() == "D"]
+    assert len(marks) == 6 and {mark.get_markerfacecolor() for mark in marks} == {"white"}
+    assert {mark.get_linestyle() for mark in marks} == {"None"}
+
+
+def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
+    figure = figures.exchange_bars(summaries.exchange_table(records()), "x")
+    axis = figure.axes[0]
+    assert len(axis.patches) == 2
+    dashed = [line for line in axis.lines if line.get_linestyle() == "--"]
+    assert len(dashed) == 1 and dashed[0].get_xdata()[0] == pytest.approx(45, rel=0.03)
+
+
+def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
+    figure = figures.resource_traces(resources(), "x", data="real photos")
+    assert len(figure.axes) == 4 * 3
+    for axis in figure.axes:
+        assert sorted(line.get_linestyle() for line in axis.lines) == ["-", "--"]
+        top = max(line.get_ydata().max() for line in axis.lines)
+        assert axis.get_ylim()[0] == 0 and axis.get_ylim()[1] >= top
+
+
+def test_traces_without_io_wait_are_drawn() -> None:
+    figure = figures.resource_traces(resources().assign(io_wait_percent=""), "x")
+    figure.canvas.draw()
+    assert any(len(axis.lines) for axis in figure.axes), "the other traces are drawn all the same"
+
+
+def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
+    """Steps so short that the sampler came by once."""
+    traces = resources()
+    traces = traces[(traces["strategy"] != "threads") | (traces["use_case"] != "SimpleBig") | (traces["seconds"] == 2)]
+    figure = figures.resource_traces(traces, "x")
+    for axis in figure.axes:
+        for line in axis.lines:
+            assert (line.get_marker() == "o") == (len(line.get_xdata()) == 1), "a line of one point is invisible"
+            assert line.get_marker() in ("o", "none")
+    marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() == "o"]
+    assert len(marks) == 4 and all(line.get_linestyle() == "-" for line in marks)
+    solid, dashed = figure.legends[0].get_lines()
+    assert (solid.get_marker(), dashed.get_marker()) == ("o", "none")
+
+
+def ticks_outside(axes: Axes) -> list[Text]:
+    """Labels that exist, but are not drawn: those of ticks beyond the limits, or of an axis shared with a neighbour."""
+    found = []
+    for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        low, high = sorted(limits)
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+            found += [text for text, on in ((tick.label1, tick.label1.get_visible()), (tick.label2, False))
+                      if not on or not low <= tick.get_loc() <= high]  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("draw", FIGURES[NOTEBOOK].values(), ids=FIGURES[NOTEBOOK])
+def test_labels_do_not_overlap(draw: figures.Drawing) -> None:
+    figure = draw(records(failed="ddp"), resources())
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    hidden = {id(text) for axis in figure.axes for text in ticks_outside(axis)}
+    shown = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible() and id(t) not in hidden]
+    boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in shown]
+    whole = figure.bbox
+    assert not [text for text, box in boxes if box.x0 < whole.x0 - 1 or box.x1 > whole.x1 + 1]
+    clashes = [
+        (one, two)
+        for (one, a), (two, b) in itertools.combinations(boxes, 2)
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1 and one != two
+    ]
+    assert not clashes
+
+
+@pytest.mark.parametrize("draw", FIGURES[NOTEBOOK].values(), ids=FIGURES[NOTEBOOK])
+def test_no_records_give_a_figure_that_says_so(draw: figures.Drawing) -> None:
+    found = " ".join(texts(draw(records().head(0), pd.DataFrame())))
+    assert "no records" in found or "no resource traces" in found
+
+
+def test_an_unknown_notebook_names_those_with_figures(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"99_none.*02_threads_vs_processes"):
+        render_all("99_none", records(), {}, tmp_path)
+
+
+def test_figures_and_report_import_no_framework() -> None:
+    code = "import sys, lockstep.figures, lockstep.experiments.report; assert not {'torch', 'tensorflow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,198 @@
+"""The papers' tables and the claims ledger: complete, consistent, and every claim has its verdict function."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lockstep.analysis.published import (
+    CLAIM_COLUMNS,
+    PublishedError,
+    read_claims,
+    read_table,
+    repository_root,
+)
+from lockstep.analysis.verdicts import VERDICTS
+
+# What the paper prints, transcribed apart from the CSV files: (ComplexSmall, SimpleBig).
+PRINTED = {
+    "table1": {("CPU single-process", "cpu"): (4, 6.15), ("CPU multi-process", "cpu"): (5.76, 15.57),
+               ("GPU single-process", "cuda"): (1.57, 1.25)},
+    "table2": {("model", "cuda"): (6.74, 8.01), ("data and model", "cuda"): (2.84, 3.85)},
+    "table3": {("MPI", "cpu"): (12.11, 26.62), ("MPI", "cuda"): (4.13, 11.79), ("Spark", "cpu"): (1.14, 0.53),
+               ("Spark", "cuda"): (None, None)},
+}  # fmt: skip
+GOOD = {"id": "a", "paper": "p", "place": "§1", "statement": "s", "value": "2", "unit": "times", "use_case": "both",
+        "notebook": "n", "verdict": "pending", "note": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_tables_hold_what_the_paper_prints(name: str) -> None:
+    table = read_table("single-to-multi", name)
+    found = {(r.row, r.device, r.use_case): None if pd.isna(r.speedup) else r.speedup for r in table.itertuples()}
+    expected = {}
+    for (row, device), values in PRINTED[name].items():
+        for use_case, value in zip(("ComplexSmall", "SimpleBig"), values, strict=True):
+            expected[row, device, use_case] = value
+    assert found == expected
+    assert set(table["place"]) == {f"Table {name[-1]}"}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_every_number_of_a_table_is_a_claim_and_the_reverse(name: str) -> None:
+    table = read_table("single-to-multi", name).dropna(subset="speedup")
+    claims = read_claims()
+    claims = claims[claims["paper"] == "single-to-multi"]
+    claims = claims[(claims["place"] == f"Table {name[-1]}") & (claims["unit"] == "times")]
+    assert sorted(zip(table["use_case"], table["speedup"], strict=True)) == sorted(
+        zip(claims["use_case"], claims["value"], strict=True)
+    )
+
+
+def test_figures_quoted_outside_the_tables_agree_with_them_or_are_contradictions() -> None:
+    printed = {v for rows in PRINTED.values() for pair in rows.values() for v in pair if v is not None}
+    claims = read_claims()
+    quoted = claims[claims["id"].str.match("s2m-(headline|mpi-gpu|spark-slows|gpu-worst)") & claims["value"].notna()]
+    assert len(quoted) >= 5
+    for claim in quoted.itertuples():
+        assert (claim.value in printed) != (claim.verdict == "contradiction"), claim.id
+
+
+def test_the_headline_contradiction_quotes_both_numbers() -> None:
+    claim = read_claims().set_index("id").loc["s2m-headline-cpu"]
+    table = read_table("single-to-multi", "table3")
+    best = table[table["device"] == "cpu"]["speedup"].max()
+    assert claim["verdict"] == "contradiction" and claim["value"] == 26.63
+    assert f"{best:g}" in claim["note"] and best != claim["value"]
+
+
+def test_every_claim_has_a_verdict_function_and_every_function_a_claim() -> None:
+    used = set(read_claims()["verdict"])
+    assert used | {"pending"} == set(VERDICTS), "pending is for claims of notebooks to come, and there may be none"
+
+
+def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another() -> None:
+    claims = read_claims()
+    open_ones = {"pending", "omission", "contradiction", "survey"}
+    judged = claims[~claims["verdict"].isin(open_ones)]
+    built = {"01_single_node_baselines", "02_threads_vs_processes", "05_mpi_distribution"}
+    built |= {"03_pipelined_model_parallelism", "04_hybrid_parallelism", "06_spark_distribution"}
+    built |= {"07_convlstm_batch_size", "08_convlstm_scaling"}
+    assert set(judged["notebook"]) == built and len(judged) >= 20
+    pending = claims[claims["verdict"] == "pending"]
+    assert not built & set(pending["notebook"])
+    assert claims[claims["verdict"].isin(open_ones - {"pending"})]["note"].ne("").all()
+
+
+# Transcribed apart from the CSV files.
+TIMES = {5: 17.2157, 6: 14.321, 7: 11.345, 8: 9.456, 16: 5.673, 32: 2.456}
+LAYERS = [(8e6, "50x50", 8e4, 3.2e15), (1.6e5, "5x5", 1.6e5, 1.28e12), (3.2e5, "5x5", 3.2e5, 5.12e12)]
+LAYERS += [(1, "1280000 x1", 1, 2.56e6)]
+
+
+def of_convlstm() -> pd.DataFrame:
+    claims = read_claims()
+    return claims[claims["paper"] == "convlstm-d-accel"].set_index("id")
+
+
+def test_tables_of_convlstm_d_accel_hold_what_the_paper_prints() -> None:
+    topology = read_table("convlstm-d-accel", "table2").set_index("row")["value"]
+    assert (topology["Flatten"], topology["Epochs"], topology["Batch size"]) == ("512", "10", "32")
+    assert (topology["Learning rate"], topology["Optimization / Loss"]) == ("0.001", "Adam / binary cross entropy")
+    assert [value[:3].strip() for value in topology["Conv2D \N{EN DASH}ReLU"]] == ["32", "64", "128"]
+    times = read_table("convlstm-d-accel", "table3")
+    assert dict(zip(times["nodes"], times["time_seconds"], strict=True)) == TIMES
+    assert set(times["accuracy_percent"]) == {100}
+    layers = read_table("convlstm-d-accel", "table4")
+    columns = ["kernels", "kernel_shape", "output_shape", "flops"]
+    assert list(layers[columns].itertuples(index=False, name=None)) == LAYERS
+
+
+def test_every_row_of_table_3_and_table_4_is_a_claim() -> None:
+    claims = of_convlstm()
+    times = claims[claims.index.str.startswith("cla-table3-time-")]["value"]
+    expected = [TIMES[5] / seconds for nodes, seconds in TIMES.items() if nodes != 5]
+    assert list(times) == [pytest.approx(ratio, rel=1e-3) for ratio in expected]
+    assert claims.loc["cla-table3-accuracy", "value"] == 100
+    flops = claims[claims.index.str.startswith("cla-table4-flops-")]["value"]
+    assert list(flops) == [row[-1] for row in LAYERS]
+
+
+def test_the_totals_contradict_each_other_as_the_ledger_says() -> None:
+    claims, total = of_convlstm(), sum(row[-1] for row in LAYERS)
+    assert claims.loc["cla-flops-node", "value"] == pytest.approx(total, rel=0.01)
+    assert claims.loc["cla-flops-5-nodes", "value"] == pytest.approx(4 * total, rel=1e-6)
+    assert claims.loc["cla-flops-cloud", "value"] == pytest.approx(4000 * total, rel=0.01)
+    assert f"{total / 1e15:.11f}e15" in claims.loc["cla-flops-four-times", "note"]
+    assert claims.loc["cla-superlinear", "value"] == pytest.approx(TIMES[5] / TIMES[32], abs=0.005)
+    assert claims.loc["cla-superlinear", "value"] > 32 / 5
+
+
+def test_the_gaps_of_convlstm_d_accel_are_rows_with_their_reason() -> None:
+    claims = of_convlstm()
+    open_ones = claims[claims["verdict"].isin(["contradiction", "omission", "survey"])]
+    assert (open_ones["note"] != "").all()
+    for told in ("SageMaker", "2.206 %", "three are announced and four", "Figure 8", "Table 11", "FLOP per second",
+                 "four worker nodes", "3, 5, 7, 9 and 11", "100 %"):  # fmt: skip
+        assert open_ones["note"].str.contains(told, regex=False).any(), told
+
+
+def ledger(folder: Path, *rows: dict[str, str], columns: tuple[str, ...] = CLAIM_COLUMNS) -> Path:
+    (folder / "data" / "published").mkdir(parents=True)
+    with (folder / "data" / "published" / "claims.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(columns)
+        writer.writerows([row[name] for name in columns] for row in rows)
+    return folder
+
+
+def test_a_good_ledger_is_read(tmp_path: Path) -> None:
+    claims = read_claims(ledger(tmp_path, GOOD, {**GOOD, "id": "b", "value": "", "unit": ""}))
+    assert list(claims["value"].isna()) == [False, True] and list(claims["id"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"verdict": "no_such_function"}, r"claims\.csv, line 3: verdict='no_such_function' is no verdict function"),
+        ({"verdict": ""}, r"line 3: verdict is empty"),
+        ({"statement": " "}, r"line 3: statement is empty"),
+        ({"id": "a"}, r"line 3: id='a' stands in line 2"),
+        ({"value": "fast"}, r"line 3: value='fast' is not a number"),
+        ({"unit": ""}, r"line 3: value=2 has no unit"),
+        ({"use_case": "Medium"}, r"line 3: use_case='Medium'"),
+        ({"notebook": ""}, r"line 3: a pending claim must name the notebook"),
+    ],
+)
+def test_a_faulty_claim_is_refused_with_file_and_line(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    root = ledger(tmp_path, GOOD, {**GOOD, "id": "b", **change})
+    with pytest.raises(PublishedError, match=message):
+        read_claims(root)
+
+
+def test_other_columns_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PublishedError, match="line 1: columns"):
+        read_claims(ledger(tmp_path, GOOD, columns=CLAIM_COLUMNS[:-1]))
+
+
+def test_a_row_of_another_length_is_refused(tmp_path: Path) -> None:
+    root = ledger(tmp_path, GOOD)
+    with (root / "data" / "published" / "claims.csv").open("a") as stream:
+        stream.write("a,b\n")
+    with pytest.raises(PublishedError, match="line 3: 2 values instead of 10"):
+        read_claims(root)
+
+
+def test_missing_table_names_those_there_are() -> None:
+    with pytest.raises(PublishedError, match=r"table9.*single-to-multi-table1"):
+        read_table("single-to-multi", "table9")
+
+
+def test_the_root_is_found_from_below_and_missed_elsewhere(tmp_path: Path) -> None:
+    root = repository_root()
+    assert repository_root(root / "data" / "published") == root
+    with pytest.raises(PublishedError, match="pyproject"):
+        repository_root(tmp_path)

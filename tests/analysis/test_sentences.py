@@ -1,0 +1,86 @@
+"""What findings are made of: numbers in words, intervals, and sentences that never say more than the interval."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from lockstep.analysis.sentences import counted, faster, finding, listed, network, sentence, settle_each, times
+from lockstep.analysis.statistics import AnalysisError, Ratio
+from lockstep.analysis.stored import Stored, no_records, once
+from lockstep.analysis.verdicts import NotNow
+
+CLEAR, UNCLEAR = Ratio(1.5, 1.4, 1.6, 5), Ratio(1.1, 0.9, 1.3, 5)
+NOISE = Ratio(1.0, 0.6, 1.6, 5)
+
+
+def test_singular_and_plural() -> None:
+    assert [counted(number, "process") for number in (0, 1, 2)] == ["no processes", "one process", "two processes"]
+    assert counted(1, "core") == "one core" and counted(16, "core") == "16 cores"
+
+
+def test_lists_in_a_sentence() -> None:
+    assert listed(["a"]) == "a" and listed(["a", "b"]) == "a and b" and listed("abc") == "a, b, and c"
+
+
+def test_a_sentence_begins_and_ends_as_one() -> None:
+    assert sentence("two processes gain") == "Two processes gain." == sentence("Two processes gain.")
+
+
+def test_a_ratio_shows_its_interval_behind_what_it_is_of() -> None:
+    assert times(Ratio(1.9234, 1.77, 2.37, 5), "as fast as one core") == "1.92 times as fast as one core [1.77, 2.37]"
+
+
+def test_a_use_case_is_called_by_its_network() -> None:
+    assert network("SimpleBig") == "AlexNet" and "Pneumonia" in network("Pneumonia")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "says", "never"),
+    [
+        (CLEAR, None, "a are 1.5 times as fast as b [1.4, 1.6]", "cannot"),
+        (Ratio(0.5, 0.4, 0.6, 5), None, "a are slower than b", "cannot"),
+        (UNCLEAR, None, "cannot be told apart", "faster"),
+        (CLEAR, NOISE, "cannot be told apart", "are 1.5"),
+    ],
+)
+def test_a_comparison_says_no_more_than_its_interval(ratio: Ratio, noise: Ratio | None, says: str, never: str) -> None:
+    said = faster(ratio, noise, "a", "b")
+    assert says in said and never not in said
+
+
+def test_too_few_rounds_compare_nothing() -> None:
+    with pytest.raises(NotNow, match="two rounds stored"):
+        faster(Ratio(9.0, 9.0, 9.0, 2), None, "a", "b")
+
+
+def test_a_finding_says_what_is_missing_and_never_raises() -> None:
+    @finding
+    def broken(stored: Stored) -> str:
+        raise AnalysisError("no round holds both")
+
+    some = Stored(pd.DataFrame({"experiment": ["table1"]}))
+    assert broken(some) == "These records do not answer this yet: no round holds both."
+    assert "Nothing is stored" in broken(no_records())
+
+
+def test_one_use_case_without_data_does_not_silence_the_others() -> None:
+    def say(name: str) -> str:
+        if name == "b":
+            raise NotNow("", "no records of b")
+        return f"{name} gains."
+
+    assert settle_each(say, ["a", "b", "c"]) == ["a gains.", "b: not known yet (no records of b).", "c gains."]
+
+
+def test_what_is_computed_once_is_computed_once_for_each_run_folder() -> None:
+    calls = []
+
+    @once
+    def count(stored: Stored) -> int:
+        calls.append(stored)
+        return len(stored.records)
+
+    first, second = no_records(), Stored(pd.DataFrame({"experiment": ["x"]}))
+    assert [count(first), count(first), count(second)] == [0, 0, 1]
+    assert len(calls) == 2

@@ -1,0 +1,323 @@
+"""`lockstep.train` on a reader's own model and data, and the launchers behind it."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import lockstep
+import tiny
+from lockstep.api import Trained
+from lockstep.engine.cores import cores_of, usable_cores
+from lockstep.engine.data.errors import DataError
+from lockstep.engine.groups.threads import ThreadGroup
+from lockstep.engine.job import Job, JobError
+from lockstep.engine.launch import LAUNCHERS, Launcher, Threads
+from lockstep.engine.launch.environment import EnvironmentProfileError, worker_environment
+from lockstep.engine.training.checkpoint import CheckpointError
+from lockstep.engine.training.loop import Site, Trace, run_job
+
+WHOLE, HELD_BACK = tiny.arrays(), tiny.arrays(11)
+DATA = (WHOLE.images, WHOLE.labels)
+TEST = (torch.from_numpy(HELD_BACK.images), torch.from_numpy(HELD_BACK.labels))
+SETTINGS: dict[str, Any] = {"launcher": "threads", "global_batch_size": 8, "optimiser": tiny.SGD}
+
+train = functools.partial(lockstep.train, tiny.net, DATA, **SETTINGS)
+
+
+class Started(Exception):
+    """Nothing was wrong: workers would start now."""
+
+
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused must be refused before anything starts."""
+
+    def start(self: object) -> None:
+        raise Started
+
+    monkeypatch.setattr("lockstep.engine.launch.team.Team.start", start)
+
+
+NINE_STAGES = {"model_parallel": "pipeline", "launcher": "processes", "workers": 9, "global_batch_size": 36}
+
+
+@pytest.mark.usefixtures("no_workers")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"sync": "shared"}, "sync='shared' does not exist; there are: local, allreduce, shared_memory, local_sgd"),
+        ({"sync": "ddp"}, "sync='ddp' needs a process per worker, not launcher='threads'; give launcher='processes'"),
+        ({"resume": True}, "resume=True needs the file of an earlier run, and checkpoint=None is none"),
+        ({"resume": True, "checkpoint": "no/such.pt"}, "checkpoint='no/such.pt': its folder does not exist; make it"),
+        ({"launcher": "slurm"}, "launcher='slurm' does not exist; there are: threads, processes"),
+        ({"sync": "local", "workers": 2}, "sync='local' can't train 2 workers together; give workers=1"),
+        ({"epochs": 0}, "epochs=0 is not possible; give a whole number of at least 1"),
+        ({"epochs": 1.5}, "epochs=1.5 is not possible"),
+        ({"epochs": True}, "epochs=True is not possible"),
+        ({"workers": 0}, "workers=0 is not possible; give a whole number of at least 1"),
+        ({"workers": -1}, "workers=-1 is not possible"),
+        ({"workers": True}, "workers=True is not possible"),
+        ({"workers": 1.5}, "workers=1.5 is not possible"),
+        ({"threads_per_worker": 0}, "threads_per_worker=0 is not possible"),
+        ({"global_batch_size": 0}, "global_batch_size=0 is not possible"),
+        ({"precision": "float16"}, "precision='float16' does not exist; there are: float32, bfloat16"),
+        ({"seed": -1}, "seed=-1 is not possible"),
+        ({"buckets": "layer"}, "unknown option(s) ['buckets']; there are: bucket, overlap, transport, exchange_every"),
+        ({"bucket": "layer"}, "bucket='layer' does nothing with sync='shared_memory'; only allreduce reads it"),
+        ({"model_parallel": "pipeline", "stages": "2"}, "stages='2' is not possible"),
+        ({"model_parallel": "pipeline", "stages_per_rank": 0}, "stages_per_rank=0 is not possible"),
+        (NINE_STAGES, "stages=9 for a model with"),
+        ({"sync": "parameter_server", "servers": 2}, "shards=1 on servers=2: each server has one"),
+    ],
+)
+def test_what_is_impossible_is_refused_before_anything_starts(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        train(**wrong)
+    assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_workers")
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((WHOLE.images, WHOLE.labels[:-1]), r"labels has shape \[36\] for 37 images"),
+        ((WHOLE.images[:, 0], WHOLE.labels), "images has shape"),
+        ("no/such/folder", "no/such"),
+    ],
+)
+def test_data_that_does_not_fit(data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        lockstep.train(tiny.net, data, **SETTINGS)
+
+
+@pytest.mark.usefixtures("no_workers")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"workers": len(usable_cores()) + 1}, "usable cores: workers share cores"),
+        ({"workers": 38}, "38 workers for 37 training images: some have nothing to train on"),
+        ({"workers": 3, "global_batch_size": 8}, "global batch 8 is not divisible by 3 workers"),
+        ({"sync": "local_sgd", "exchange_every": 5}, "not synchronous SGD: other parameters than one worker"),
+        ({"sync": "gossip", "workers": 4}, "not synchronous SGD"),
+        ({"sync": "allreduce", "compression": "topk", "density": 0.1}, "not synchronous SGD"),
+    ],
+)
+def test_what_is_allowed_is_warned_about_once(changes: dict[str, Any], message: str) -> None:
+    with warnings.catch_warnings(record=True) as told, pytest.raises(Started):
+        warnings.simplefilter("always")
+        train(**changes)
+    texts = [str(one.message) for one in told]
+    assert sum(message in text for text in texts) == 1
+    assert sum("cores" in text for text in texts) <= 1, "the launcher need not say it again"
+    assert {one.filename for one in told} == {__file__}, "the warning points at the caller's line"
+
+
+# --- what comes back ---
+
+
+class Here(Threads):
+    """The same ranks, as threads of this process: no start to wait for."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def run(self, job: Job, site: Site) -> list[Trace]:
+        with ThreadPoolExecutor(job.ranks) as pool:
+            calls = [pool.submit(run_job, job, group, site) for group in ThreadGroup.of(job.ranks)]
+            return [call.result(60) for call in calls]
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[str]:
+    """The launcher's name."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(LAUNCHERS, "here", Here)
+        yield "here"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("train")
+
+
+@pytest.fixture(scope="module")
+def alone(here: str) -> Trained:
+    """Two epochs, one worker."""
+    return train(launcher=here, sync="local", workers=1, epochs=2, test=TEST)
+
+
+@pytest.fixture(scope="module")
+def first_epoch(folder: Path) -> Trained:
+    """One epoch, two real workers, kept."""
+    return train(workers=2, epochs=1, checkpoint=folder / "c.pt")
+
+
+@pytest.fixture(scope="module")
+def both_epochs(first_epoch: Trained, folder: Path, here: str) -> Trained:
+    """The second epoch after the first."""
+    return train(launcher=here, workers=2, epochs=2, checkpoint=folder / "c.pt", resume=True, test=TEST)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _none_left() -> Iterator[None]:
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    left = [one for one in set(psutil.Process().children(recursive=True)) - before if one.is_running()]
+    assert not left
+
+
+def flat(trained: Trained) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in trained.model.parameters()])
+
+
+def test_one_worker_and_two_give_the_same_model(alone: Trained, both_epochs: Trained) -> None:
+    """Although two were broken off after an epoch and resumed: the conformance suite's tolerance."""
+    assert (flat(alone) - flat(both_epochs)).abs().max() < 3e-7
+    assert alone.scores == both_epochs.scores
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sync": "parameter_server", "servers": 1},
+        {"sync": "parameter_server", "shards": 2},
+        {"sync": "allreduce", "bucket": "layer", "overlap": True},
+        {"sync": "local_sgd"},
+    ],
+    ids=str,
+)
+def test_other_syncs_give_the_same_model(here: str, alone: Trained, options: dict[str, Any]) -> None:
+    with warnings.catch_warnings(action="ignore"):  # more ranks than cores
+        got = train(launcher=here, workers=2, epochs=2, test=TEST, **options)
+    assert (flat(alone) - flat(got)).abs().max() < 3e-7
+    assert got.losses == pytest.approx(alone.losses, rel=1e-5)
+    assert got.scores == alone.scores
+    assert len(got.traces) == 2 + options.get("servers", 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "naive"}, {"workers": 4, "stages": 2}], ids=str)
+def test_a_model_in_stages_is_the_same_model(alone: Trained, options: dict[str, Any]) -> None:
+    with warnings.catch_warnings(action="ignore"):  # more ranks than cores
+        asked = {"workers": 2, "launcher": "processes", "epochs": 2, "test": TEST, "model_parallel": "pipeline"}
+        got = train(**(asked | options))
+    assert (flat(alone) - flat(got)).abs().max() < 3e-7
+    assert got.losses == pytest.approx(alone.losses, rel=1e-5)
+    assert got.scores == alone.scores
+
+
+def test_a_rate_that_changes_and_weights_of_classes_are_the_same_for_any_workers(here: str, alone: Trained) -> None:
+    options: dict[str, Any] = {"epochs": 2, "class_weights": "balanced", "learning_rate_decay": "cosine"}
+    one, two = (train(launcher=here, workers=count, sync="allreduce", **options) for count in (1, 2))
+    assert two.losses == pytest.approx(one.losses, rel=1e-5)
+    assert one.losses != pytest.approx(alone.losses, rel=1e-5), "it is another course"
+
+
+def test_a_model_that_workers_do_not_share_is_their_mean(here: str) -> None:
+    """One epoch of five steps, averaged every four: the scores are those of the model that comes back."""
+    with warnings.catch_warnings(action="ignore"):  # not synchronous SGD
+        got = train(launcher=here, workers=2, test=TEST, sync="local_sgd", exchange_every=4)
+    with torch.no_grad():
+        guess = got.model(TEST[0]).argmax(dim=1)
+    assert got.scores["test_accuracy"] == pytest.approx(float((guess == TEST[1]).float().mean()))
+
+
+def test_a_loss_per_step_over_the_global_batch(alone: Trained, first_epoch: Trained, both_epochs: Trained) -> None:
+    """37 samples in batches of 8 are 5 steps."""
+    assert len(alone.losses) == 10
+    assert alone.losses == pytest.approx(first_epoch.losses + both_epochs.losses, rel=1e-5)
+    assert all(0.1 < loss < 10 for loss in alone.losses)
+
+
+def test_scores_are_those_of_the_model_that_comes_back(alone: Trained, first_epoch: Trained) -> None:
+    assert sorted(alone.scores) == ["test_accuracy", "test_balanced_accuracy"]
+    assert not alone.model.training
+    with torch.no_grad():
+        guess = alone.model(TEST[0]).argmax(dim=1)
+    assert alone.scores["test_accuracy"] == pytest.approx(float((guess == TEST[1]).float().mean()))
+    recalls = [float((guess[TEST[1] == c] == c).float().mean()) for c in range(3)]
+    assert alone.scores["test_balanced_accuracy"] == pytest.approx(np.mean(recalls))
+    assert first_epoch.scores == {}, "without test data"
+
+
+def test_traces_are_by_rank(both_epochs: Trained) -> None:
+    assert [trace.rank for trace in both_epochs.traces] == [0, 1]
+    assert [len(trace.steps) for trace in both_epochs.traces] == [5, 5]
+    assert both_epochs.images_per_second > 0
+
+
+def test_the_checkpoint_is_all_that_is_left(both_epochs: Trained, folder: Path) -> None:
+    assert [path.name for path in folder.iterdir()] == ["c.pt"]
+
+
+def test_what_can_not_be_resumed_is_refused_before_anything_starts(
+    first_epoch: Trained, folder: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue("no_workers")
+    with pytest.raises(Started):
+        train(checkpoint=folder / "c.pt", resume=True)
+    with pytest.raises(CheckpointError, match="was written with seed=0, this run has 1; resume with the same value"):
+        train(checkpoint=folder / "c.pt", resume=True, seed=1)
+    with pytest.raises(JobError, match="resume=True needs the file of an earlier run"):
+        train(checkpoint=tmp_path / "c.pt", resume=True)
+    (tmp_path / "c.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(CheckpointError, match=r"c\.pt can't be read"):
+        train(checkpoint=tmp_path / "c.pt", resume=True)
+
+
+# --- launchers, before they start anything ---
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, 2.0, "2"])
+@pytest.mark.parametrize("launcher", LAUNCHERS.values())
+def test_a_launcher_refuses_impossible_workers(launcher: type[Launcher], workers: Any) -> None:
+    with pytest.raises(ValueError, match=f"workers={workers!r} is not possible; give a whole number of at least 1"):
+        launcher(workers)
+    with pytest.raises(ValueError, match=f"threads_per_worker={workers!r} is not possible"):
+        launcher(1, workers)
+
+
+def test_more_workers_than_cores_are_allowed_and_warned_about() -> None:
+    count = len(usable_cores()) + 1
+    with pytest.warns(UserWarning, match=f"{count} workers x 1 cores are more than the {count - 1} usable cores"):
+        team = LAUNCHERS["processes"](count).team
+    assert team.ranks_by_process == [[rank] for rank in range(count)]
+    assert team.pids == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "per_worker", "expected"),
+    [
+        (2, 1, [[4], [5]]),
+        (2, 2, [[4, 5], [6, 9]]),
+        (3, 2, [[4, 5], [6, 9], [4, 5]]),
+        (1, 9, [[4, 5, 6, 9]]),
+        (2, 3, [[4, 5, 6], [4, 5, 9]]),
+    ],
+)
+def test_cores_of_workers(workers: int, per_worker: int, expected: list[list[int]]) -> None:
+    """Cores 4, 5, 6 and 9 are all there are."""
+    assert [cores_of(rank, per_worker, [4, 5, 6, 9]) for rank in range(workers)] == expected
+
+
+def test_every_worker_gets_one_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("LOCKSTEP_TEST", "kept")
+    plain, tuned = worker_environment("plain", 2), worker_environment("tuned", 2)
+    assert "MALLOC_ARENA_MAX" not in plain, "what a profile sets must not come from outside"
+    assert tuned["MALLOC_ARENA_MAX"] == "1"
+    for environment in (plain, tuned):
+        assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == "2"
+        assert environment["LOCKSTEP_TEST"] == "kept"
+    with pytest.raises(EnvironmentProfileError, match="environment='fast' does not exist; there are: plain, tuned"):
+        worker_environment("fast", 1)

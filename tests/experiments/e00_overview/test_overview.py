@@ -1,0 +1,248 @@
+"""Notebook 00: every notebook and every claim in its place, with records, without, and before they are built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from lockstep.figures import published_beside_measured, verdict_bars
+from lockstep.targets import TARGETS
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fake_records import records, resources
+from lockstep.analysis.figures.style import PUBLISHED
+from lockstep.analysis.published import read_claims
+from lockstep.analysis.statistics import MIN_ROUNDS
+from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET, TOLERANCE, WORDS
+from lockstep.experiments import report
+from lockstep.experiments.catalogue import CatalogueError, Notebook, catalogue
+from lockstep.experiments.e00_overview import tables as overview
+from lockstep.experiments.e00_overview.drawings import VERDICT_COLOURS
+from lockstep.experiments.e00_overview.tables import NUMBERS, Overview, how_to_read, read_overview
+from lockstep.records import COLUMNS, SCHEMA_VERSION
+from small_notebooks import write_notebook
+
+NOTEBOOK = "02_threads_vs_processes"
+UNBUILT = "06_spark_distribution"
+RUN: dict[str, Any] = {
+    "schema_version": SCHEMA_VERSION,
+    "git": {"commit": "0123456789abcdef", "dirty": True},
+    "machine": {"cpu": "A CPU", "cores": 2, "cores_total": 64, "memory_bytes": 24 * 2**30, "gpu": [], "os": "Linux",
+                "bfloat16": "amx", "kernel": "6.1"},
+    "versions": {"python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6", "glibc": "2.36"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made-up records of notebook 02, and its executed notebook."""
+    folder = tmp_path_factory.mktemp("run") / NOTEBOOK
+    folder.mkdir()
+    records()[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
+    resources().to_csv(folder / "resources.csv", index=False)
+    (folder / "run.json").write_text(json.dumps(RUN))
+    (folder / "executed.ipynb").write_text("{}")
+    return folder.parent
+
+
+@pytest.fixture(scope="module")
+def seen(run_folder: Path) -> Overview:
+    return read_overview(run_folder)
+
+
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> Overview:
+    return read_overview(tmp_path_factory.mktemp("nothing"))
+
+
+def row(text: str, holds: str) -> str:
+    (found,) = [line for line in text.splitlines() if holds in line]
+    return found
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+def test_the_catalogue_holds_what_is_built_and_what_the_ledger_names(root: Path) -> None:
+    found = {notebook.name: notebook for notebook in catalogue()}
+    committed = {path.stem for path in (root / "notebooks").glob("[0-9]*.ipynb")}
+    assert {name for name, notebook in found.items() if notebook.built} == committed
+    assert set(read_claims()["notebook"]) - {""} <= set(found) and list(found) == sorted(found)
+    assert found[NOTEBOOK].question == "Threads or processes: which trains faster on one machine?"
+
+
+def test_a_notebook_that_only_the_ledger_knows_is_to_come(root: Path, tmp_path: Path) -> None:
+    """A repository in which notebook 06 has not been built."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "data").symlink_to(root / "data")
+    for path in (root / "notebooks").glob("[0-9]*.ipynb"):
+        if path.stem != UNBUILT:
+            (tmp_path / "notebooks" / path.name).symlink_to(path)
+    (found,) = [notebook for notebook in catalogue(tmp_path) if not notebook.built]
+    assert (found.name, found.number, found.question) == (UNBUILT, "06", "")
+    assert found.subject == "spark distribution"
+
+
+@pytest.mark.parametrize("content", ["{", '{"cells": []}', '{"cells": [{"source": ["No heading"]}]}'])
+def test_a_notebook_without_a_title_is_named(root: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "data").symlink_to(root / "data")
+    (tmp_path / "notebooks" / "09_odd.ipynb").write_text(content)
+    with pytest.raises(CatalogueError, match=r"09_odd\.ipynb .*must begin with # and a question"):
+        catalogue(tmp_path)
+    write_notebook(tmp_path / "notebooks" / "09_odd.ipynb", "measure: bool = False")
+    assert Notebook("09_odd", "Does it run?") in catalogue(tmp_path)
+
+
+def test_notebooks_say_what_is_stored_of_them(seen: Overview, nothing: Overview) -> None:
+    text = seen.notebooks()
+    assert "Data: real and synthetic. 6 rounds" in row(text, f"]({NOTEBOOK}.ipynb)")
+    assert "measures nothing" in row(text, "](00_overview.ipynb)")
+    assert "not measured yet" in row(nothing.notebooks(), f"]({NOTEBOOK}.ipynb)")
+    claims = read_claims()
+    assert f"*Single-to-Multi* {(claims['paper'] == 'single-to-multi').sum()}, " in text
+    counted = [
+        int(line.split("|")[3]) for line in text.splitlines() if line.startswith("| 0") and line.split("|")[3].strip()
+    ]
+    assert sum(counted) == (claims["notebook"] != "").sum()
+
+
+def test_a_notebook_to_come_is_listed_with_its_claims(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [Notebook(UNBUILT) if notebook.name == UNBUILT else notebook for notebook in catalogue()]
+    monkeypatch.setattr(report, "catalogue", lambda: known)
+    view = read_overview(run_folder)
+    told = row(view.notebooks(), "| 06 |")
+    assert told.endswith("| not built yet |") and "](" not in told and "spark distribution" in told
+    (section,) = [part for part in view.claims().split("### ") if part.startswith("06 · ")]
+    assert "Not built yet." in section and section.splitlines()[6].endswith("| 06 |")
+
+
+def test_the_machine_is_that_of_run_json(seen: Overview, nothing: Overview) -> None:
+    found = row(seen.machines(), "A CPU")
+    versions = "python 3.11.7, torch 2.13.0, numpy 2.4.6"
+    assert found.strip("| ").split(" | ") == [
+        f"[02]({NOTEBOOK}.ipynb)", "A CPU", "2 of 64", "24 GiB", "amx", "none", "Linux 6.1", versions,
+        "01234567 and uncommitted changes",
+    ]  # fmt: skip
+    assert nothing.machines() == "No records are stored in this run folder."
+
+
+def test_counts_add_up_to_the_ledger(seen: Overview, nothing: Overview) -> None:
+    for view in (seen, nothing):
+        counts = view.counts()
+        assert list(counts.columns) == [*WORDS, "claims"]
+        assert (counts[list(WORDS)].sum(axis=1) == counts["claims"]).all()
+        assert counts.loc["all", "claims"] == len(read_claims()) == counts.drop(index="all")["claims"].sum()
+    # Sums that the paper prints with all their terms need no records.
+    counts, summed = nothing.counts(), read_claims()["verdict"].isin(["flops_equation", "flops_total"]).sum()
+    assert counts.loc["all", list(WORDS[:2])].sum() == counts.loc["08", list(WORDS[:2])].sum() <= summed
+    assert seen.counts().loc["02", WORDS[0]] > 0
+
+
+def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> None:
+    sections = seen.claims().split("### ")[1:]
+    assert len(sections) == read_claims().groupby(["notebook", "paper"]).ngroups
+    by_title = {section.splitlines()[0].partition(" · ")[0]: section for section in sections}
+    for claim in read_claims().to_dict("records"):
+        number = str(claim["notebook"])[:2] or "Not tied to a notebook"
+        assert f"| {claim['place']} | {claim['statement']}" in by_title[number], claim["id"]
+    own = by_title["02"].splitlines()[4:]
+    assert all(line.endswith(f"| [02]({NOTEBOOK}.ipynb) |") for line in own[2:] if line), (
+        "each row links to its notebook"
+    )
+    assert "(ComplexSmall) (ComplexSmall)" not in seen.claims()
+
+
+def test_without_records_nothing_is_measured(nothing: Overview) -> None:
+    words = {found.verdict for part in nothing.stored for row, found in part.judged if "flops" not in row["verdict"]}
+    assert words == {NOT_YET, NOT_MEASURABLE}
+    assert nothing.numbers().empty and list(nothing.numbers().columns) == list(NUMBERS)
+    bars = [line for line in nothing.targets().splitlines() if "| ≥ " in line]
+    assert bars and all(line.endswith(f"|  | {NOT_YET} |") for line in bars)
+
+
+def test_a_bar_of_each_notebook_has_its_row(seen: Overview) -> None:
+    text = seen.targets()
+    for name, targets in TARGETS.items():
+        assert f"### [{name[:2]} · " in text or f"### {name[:2]} · " in text
+        for target in targets:
+            assert f"| {target.name} | {target.aim} {target.bar:g} |" in text
+
+
+def test_numbers_are_those_of_the_verdicts(seen: Overview) -> None:
+    numbers = seen.numbers().set_index("claim")
+    speedup = numbers.loc["s2m-table1-cpu-multi-simplebig"]
+    assert (speedup["published"], speedup["unit"], speedup["notebook"]) == (15.57, "times", "02")
+    assert speedup["low"] <= speedup["measured"] <= speedup["high"] and speedup["measured"] == pytest.approx(
+        1.9, rel=0.05
+    )
+    assert list(numbers.loc["s2m-cpu-fully-used", "published"]) == [100.0] * 4
+    assert numbers["published"].notna().all() and numbers["measured"].notna().all()
+
+
+def test_links_of_a_run_lead_to_its_executed_notebooks(run_folder: Path) -> None:
+    """Its notebook 00 lies in <run>/00_overview/, one folder below the others'."""
+    text = read_overview(run_folder, executed=True).claims()
+    assert f"| [02](../{NOTEBOOK}/executed.ipynb) |" in text and f"]({NOTEBOOK}.ipynb)" not in text
+    assert text.count("executed.ipynb") == text.count(f"../{NOTEBOOK}/executed.ipynb"), "nothing else has been run"
+
+
+def test_a_relative_folder_is_that_of_the_repository(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(overview, "read_all", lambda folder: [])
+    assert read_overview("results/reference").folder == root / "results" / "reference"
+
+
+def test_the_words_are_explained_with_the_rules_of_the_code() -> None:
+    lines = how_to_read().splitlines()
+    assert [line.partition("**: ")[0] for line in lines] == [f"- **{word}" for word in WORDS]
+    assert "twice" in lines[0] and "ratios of traces" in lines[0], "not every comparison has an A/A pair"
+    assert f"{TOLERANCE:.0%}" in lines[0] and f"fewer than {MIN_ROUNDS} paired rounds" in lines[-1]
+
+
+def test_the_bars_show_each_count(seen: Overview) -> None:
+    counts = seen.counts()
+    figure = verdict_bars(counts)
+    axis = figure.axes[0]
+    parts = counts.drop(index="all")[list(WORDS)].to_numpy().ravel()
+    widths = sorted(bar.get_width() for bar in axis.patches)
+    assert widths == sorted(parts), "a part for each count"
+    shown = sorted(int(text.get_text()) for text in axis.texts)
+    assert shown == sorted(part for part in parts if part), "with its number, unless there is none"
+    assert set(WORDS) <= set(texts(figure)) and "notebook 02" in texts(figure) and "no notebook" in texts(figure)
+    assert len({str(colour) for colour in VERDICT_COLOURS.values()}) == len(WORDS)
+
+
+def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
+    numbers = seen.numbers()
+    figure = published_beside_measured(numbers)
+    marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() in ("D", "o")]
+    published = [line for line in marks if line.get_marker() == PUBLISHED["marker"]]
+    measured = [line for line in marks if line.get_marker() == "o"]
+    assert sorted(float(line.get_xdata()[0]) for line in published) == sorted(
+        numbers.groupby("claim")["published"].first()
+    )
+    assert sorted(float(line.get_xdata()[0]) for line in measured) == sorted(numbers["measured"])
+    assert all(line.get_markerfacecolor() == "white" for line in published), "hollow"
+    assert all(line.get_markerfacecolor() != "white" for line in measured), "filled"
+    assert {"15.57", "100", "published"} <= set(texts(figure))
+
+
+def test_a_negative_figure_needs_no_logarithm() -> None:
+    one = dict.fromkeys(NUMBERS, "") | {"claim": "x", "unit": "times", "published": 2.0, "measured": -1.0, "low": -1.5}
+    figure = published_beside_measured(pd.DataFrame([one | {"high": -0.5, "verdict": WORDS[0], "statement": "s"}]))
+    assert figure.axes[0].get_xscale() == "linear" and figure.axes[0].get_xlim()[0] < -1.5
+
+
+def test_without_numbers_a_figure_says_so(nothing: Overview) -> None:
+    assert "no claim has both a published and a measured number yet" in texts(
+        published_beside_measured(nothing.numbers())
+    )
+    assert "the ledger holds no claims" in texts(verdict_bars(nothing.counts().iloc[:0]))

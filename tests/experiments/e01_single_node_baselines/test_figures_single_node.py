@@ -1,0 +1,109 @@
+"""Figures of notebook 01: every number of their tables is drawn, what was not measured says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fake_single_node import NO_UNITS, operators, records, resources
+from lockstep.analysis.figures.recipes import draw_all
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e01_single_node_baselines import drawings
+from lockstep.experiments.e01_single_node_baselines import tables as baselines
+from lockstep.experiments.e01_single_node_baselines.figures import FIGURES
+from lockstep.records import RunFolder
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
+    stored = Stored(records(), {"operators": operators(), "resources": resources()})
+    once = draw_all(FIGURES, stored, tmp_path / "a")
+    again = draw_all(FIGURES, stored, tmp_path / "b")
+    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
+    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
+    table = baselines.ladder_table(records())
+    figure = drawings.ladder_bars(table, "title")
+    shown = texts(figure)
+    assert "1.90  (gain 1.06 [1.06, 1.06])" in shown and "1.00" in shown
+    assert shown.count(f"skipped: {NO_UNITS}") == 4, "two rungs of two use cases"
+    assert shown.count("skipped: no CUDA device") == 2
+    ceilings = [c for axis in figure.axes for c in axis.collections if c.get_linestyle()[0][1]]
+    assert len(ceilings) == table["ceiling"].notna().sum()
+    big = figure.axes[1]
+    assert "SimpleBig (real photos, 32 images per step)" in [big.get_title(loc="left")]
+
+
+def test_parts_of_a_step_add_up_to_its_mark() -> None:
+    table = baselines.ladder_table(records())
+    figure = drawings.step_stack(table, "title")
+    for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
+        own = table[table["use_case"] == use_case].reset_index(drop=True)
+        ends = {
+            round(bar.get_y() + bar.get_height() / 2): bar.get_x() + bar.get_width()
+            for bar in axis.patches if bar.get_width() > 0
+        }  # fmt: skip
+        assert ends == {y: pytest.approx(step) for y, step in enumerate(own["step_seconds"]) if step > 0}
+
+
+def test_the_roofline_holds_the_roofs_and_what_computes() -> None:
+    roofs, kinds = baselines.roof_table(records()), baselines.operators_against_roofs(records(), operators())
+    figure = drawings.roofline(roofs, kinds, "title")
+    (axis,) = figure.axes
+    assert axis.get_title(loc="left") == "float32, 2 cores", "no panel for what was skipped"
+    (roof, *points) = axis.lines
+    assert max(roof.get_ydata()) == pytest.approx(240 / 1.2)
+    drawn = sorted(float(point.get_ydata()[0]) for point in points)
+    assert drawn == pytest.approx(sorted(kinds[kinds["flops_per_second"] > 0]["flops_per_second"] / 1e9))
+
+
+def test_operators_say_how_near_their_roof_they_are() -> None:
+    kinds = baselines.operators_against_roofs(records(), operators())
+    shown = texts(drawings.operator_bars(kinds, "title"))
+    first = kinds.iloc[0]
+    assert f"60.0%  ({first['of_peak']:.0%} of the matrix peak)" in shown
+    relu = kinds[kinds["operators"] == "ReLU"].iloc[0]
+    assert f"3.0%  ({relu['of_bandwidth']:.0%} of the copy bandwidth)" in shown
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nothing_to_draw_is_said(name: str) -> None:
+    assert texts(FIGURES[name](no_records()))[0] in (
+        "no records of this experiment",
+        "no resource traces are stored",
+    )
+
+
+def test_only_skipped_roofs() -> None:
+    frame = records()
+    figure = drawings.roofline(
+        baselines.roof_table(frame[frame["precision"] == "bfloat16"]), pd.DataFrame(), "How near the machine's roofs"
+    )
+    assert "no records of this experiment" in texts(figure)
+
+
+def test_what_was_stored_is_drawn(tmp_path: Path) -> None:
+    """An unmeasured number of a traced table, such as the bytes of copies, once came back as text."""
+    folder = tmp_path / "01_single_node_baselines"
+    frame, kinds = records(1), operators(1)
+    assert kinds["bytes"].isna().any()
+    rows = [{k: (None if pd.isna(v) else v) for k, v in row.items()} for row in frame.to_dict("records")]
+    with RunFolder(folder, {"git": {}}) as run:
+        run.write_round(rows, {"operators": kinds, "resources": resources()})
+    stored = read_stored(folder)
+    assert list(stored.tables) == ["resources", "operators"]
+    drawn = baselines.operators_against_roofs(stored.records, stored.table("operators"))
+    assert drawn[drawn["operators"] == "other"]["bytes_per_second"].isna().all()
+    assert len(draw_all(FIGURES, stored, tmp_path / "figures")) == 2 * len(FIGURES)

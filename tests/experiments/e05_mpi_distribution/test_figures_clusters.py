@@ -1,0 +1,81 @@
+"""Figures of notebook 05: every number of their tables is drawn, predictions look unlike measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from lockstep.figures import FIGURES, render_all
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fake_distribution import not_run, records, resources
+from lockstep import figures
+from lockstep.analysis.figures.style import size_text
+from lockstep.analysis.published import read_table
+from lockstep.experiments.e05_mpi_distribution import tables as distribution
+from lockstep.predict import link_model as alphabeta
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
+
+NOTEBOOK = "05_mpi_distribution"
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
+
+
+def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
+    tables = {"resources": resources()}
+    once = render_all(NOTEBOOK, records(), tables, tmp_path / "a")
+    again = render_all(NOTEBOOK, records(), tables, tmp_path / "b")
+    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+def test_a_ranking_shows_one_and_several_hosts() -> None:
+    table = distribution.ranking_table(records())
+    figure = figures.ranking_points(table, "title")
+    shown = texts(figure)
+    assert {"1 host", "2 hosts"} <= set(shown)
+    for row in table.itertuples():
+        assert f"{row.ratio:.3f}  ({row.step_seconds:.3g} s per step)" in shown
+
+
+def test_what_is_predicted_is_dotted_and_said_to_be() -> None:
+    frame = records()
+    link = alphabeta.link_of(frame)
+    wire = alphabeta.message_table(frame, "wire", link)
+    figure = figures.message_lines({"emulated link": wire}, "title", link)
+    (axis,) = figure.axes
+    dotted = [line for line in axis.lines if line.get_linestyle() == ":"]
+    predicted = wire[wire["strategy"] == "mpi_allreduce"].sort_values("bytes")["predicted_seconds"]
+    assert [list(line.get_ydata()) for line in dotted] == [pytest.approx(predicted.tolist())]
+    assert any(text.startswith("all-reduce as predicted from ping-pong") for text in texts(figure))
+
+
+def test_without_an_emulated_cluster_figures_say_so() -> None:
+    frame = not_run(records(), "skipped", "no root", experiment="wire")
+    assert len(figures.message_lines({"wire": alphabeta.message_table(frame, "wire")}, "title").axes) == 1
+    assert "no records" in " ".join(texts(figures.link_lines(pd.DataFrame(), "title")))
+    assert "no records" in " ".join(texts(figures.network_bars(pd.DataFrame(), "title")))
+
+
+def test_bytes_are_written_with_their_unit() -> None:
+    assert [size_text(size) for size in (12, 4096, 16 << 20, 3 << 30)] == ["12 B", "4 KiB", "16 MiB", "3 GiB"]
+
+
+def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:
+    """Table 3 has a row MPI for the CPU and one for the GPU: both were drawn on the CPU's bar."""
+    table = distribution.speedup_table(records(), "weak")
+    figure = figures.speedup_bars(table, read_table("single-to-multi", "table3"), "title")
+    for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
+        own = table[table["use_case"] == use_case].reset_index(drop=True)
+        marks = {
+            int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "D"
+        }
+        devices = {own.loc[y, "device"]: speedup for y, speedup in marks.items()}
+        expected = {"ComplexSmall": {"cpu": 12.11, "cuda": 4.13}, "SimpleBig": {"cpu": 26.62, "cuda": 11.79}}
+        assert devices == expected[use_case] and set(own.loc[list(marks), "strategy"]) == {"allreduce"}

@@ -1,0 +1,65 @@
+"""What notebook 08 aims at: each target reads its own cells, can be missed, and says why where there is no number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fake_distribution import not_run, scaled
+from fake_scaling import COSTS, HELD_OUT_ERROR, records
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import target_table
+from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.experiments.e08_convlstm_scaling.targets import TARGETS
+
+ERROR, CNN, CONVLSTM = (target.name for target in TARGETS)
+
+
+def found(frame: pd.DataFrame) -> dict[str, Any]:
+    return {row["target"]: row for _, row in target_table(TARGETS, Stored(frame)).iterrows()}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return records()
+
+
+def test_the_targets_are_those_of_the_issue() -> None:
+    assert [(target.aim, target.bar) for target in TARGETS] == [("≤", 0.1), ("≥", 1.7), ("≥", 1.7)]
+
+
+def test_every_target_reads_its_own_cells(frame: pd.DataFrame) -> None:
+    table = found(frame)
+    assert table[ERROR]["ratio"] == pytest.approx(1 - 1 / HELD_OUT_ERROR) and table[ERROR]["reached"] == "yes"
+    assert table[ERROR]["reason"] == "over 9 cells of a round, then over rounds"
+    for name, network in ((CNN, "cnn"), (CONVLSTM, "convlstm")):
+        model = COSTS[network]
+        two = model.compute_seconds(64, 2) + model.exchange_seconds("engines_shared_memory", "shared_memory", 2)
+        assert table[name]["ratio"] == pytest.approx(model.compute_seconds(128) / two)
+        assert table[name]["reached"] == "yes"
+
+
+def test_every_target_can_be_missed(frame: pd.DataFrame) -> None:
+    far = scaled(frame, "step_seconds", 1.3, experiment="held_out")
+    assert found(far)[ERROR]["reached"] == "no"
+    slow = scaled(frame, "images_per_second", 0.8, experiment="strong", strategy="engines_shared_memory")
+    table = found(slow)
+    assert (table[CNN]["reached"], table[CONVLSTM]["reached"]) == ("no", "no")
+
+
+def test_cells_that_the_model_cannot_speak_of_are_named_and_not_counted(frame: pd.DataFrame) -> None:
+    rest = frame[~((frame["strategy"] == "parameter_server") & (frame["experiment"].isin(["strong", "weak"])))]
+    reason = found(rest)[ERROR]["reason"]
+    assert reason.startswith(
+        "over 7 cells of a round, then over rounds; without others: parameter_server was not among"
+    )
+
+
+def test_a_target_without_a_number_says_why(frame: pd.DataFrame) -> None:
+    skipped = not_run(frame, "skipped", "no ipyparallel", experiment="strong", strategy="engines_shared_memory")
+    assert found(skipped)[CNN]["reached"] == NOT_MEASURABLE
+    rest = found(frame[~frame["experiment"].isin(["held_out", "held_out_hosts"])])
+    assert rest[ERROR]["reached"] == NOT_YET and pd.isna(rest[ERROR]["ratio"])
+    assert found(frame.iloc[:0])[ERROR]["reached"] == NOT_YET

@@ -1,0 +1,48 @@
+"""Every experiment's grid is what its stored records hold: the same cells, in the same order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lockstep.commands.runner import read_parameters
+from lockstep.commands.runner.parameters import read_profile
+from lockstep.engine.job import IDENTITY
+from lockstep.experiments.experiment import Parameters
+from lockstep.experiments.registry import every, experiment
+from lockstep.records import read_records
+from lockstep.records.places import repository_root
+
+MEASURED = [found.name for found in every() if found.grid is not None]
+PROFILES = {"07_convlstm_batch_size": "long"}
+"""What the stored run was made with, where the grid follows the order of keys: `run.json` sorts them."""
+OF_THE_RUN = ("round", "seed", "images", "data_source")
+"""Columns of a record that the data and the round decide, not the grid."""
+
+
+def parameters_of_reference(name: str) -> Parameters:
+    """The parameters that the stored records were measured with."""
+    notebooks = repository_root() / "notebooks"
+    values: dict[str, Any] = {
+        key: parameter.default for key, parameter in read_parameters(notebooks / f"{name}.ipynb").items()
+    }
+    if name in PROFILES:
+        values |= read_profile(notebooks / "profiles" / f"{PROFILES[name]}.yaml")[name]
+    told = json.loads((repository_root() / "results" / "reference" / name / "run.json").read_text())["parameters"]
+    values |= {key: value for key, value in told.items() if value != values.get(key)}
+    return Parameters(**values)
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_grid_is_what_the_records_of_its_parameters_hold(name: str) -> None:
+    kept = [column for column in IDENTITY if column not in OF_THE_RUN]
+    grid = experiment(name).grid
+    assert grid is not None
+    jobs = grid(parameters_of_reference(name))
+    records = read_records(repository_root() / "results" / "reference" / name)
+    stored = records.loc[records["round"] == 0, kept].reset_index(drop=True)
+    asked = pd.DataFrame([vars(job) for job in jobs])[kept]
+    pd.testing.assert_frame_equal(asked, stored, check_dtype=False)

@@ -1,0 +1,605 @@
+"""Running a grid: rounds are whole, variants take turns, and a cell that can't run is a row that says why."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from lockstep.engine.cores import usable_cores
+from lockstep.engine.job import OF_LEARNING, Job, JobError
+from lockstep.engine.launch import LAUNCHERS, WorkerFailed
+from lockstep.engine.training.loop import STEP_COLUMNS, Trace
+from lockstep.engine.training.scores import DIVERGED
+from lockstep.engine.usecases import Source
+from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import TABLE_CELL
+from lockstep.measure import grid
+from lockstep.measure.contention import Contention
+from lockstep.measure.environment import NO_CUDA
+from lockstep.measure.probes import is_traced
+from lockstep.measure.probes.exchange import run_exchange
+from lockstep.measure.probes.operators import run_profile
+from lockstep.measure.teams import Teams
+from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_table
+
+
+def trace(rank: int, *steps: dict[str, float], startup: float = 1.0, **scores: float) -> Trace:
+    zeros = dict.fromkeys(STEP_COLUMNS, 0.0)
+    return Trace(rank, startup, began=0.0, ended=1e12, steps=[zeros | step for step in steps], scores=scores)
+
+
+# --- summarise ---
+
+
+def test_a_row_holds_the_slowest_ranks_mean() -> None:
+    """Steps of 10 and of 5 images: images/s counts those that were there."""
+    job = Job.of("threads", workers=2, per_worker_batch_size=5, images=100)
+    first = trace(
+        0,
+        {"step_seconds": 0.4, "compute_seconds": 0.3, "wait_seconds": 0.1, "train_loss": 0.5, "images": 5},
+        {"step_seconds": 0.6, "compute_seconds": 0.5, "bytes_sent": 16, "train_loss": 0.3, "images": 3},
+        startup=2.0,
+        test_accuracy=0.75,
+    )
+    second = trace(
+        1,
+        {"step_seconds": 0.4, "compute_seconds": 0.1, "wait_seconds": 0.3, "train_loss": 0.7, "images": 5},
+        {"step_seconds": 0.8, "compute_seconds": 0.1, "train_loss": 0.1, "decode_seconds": 0.4, "images": 2},
+    )
+    got = grid.summarise(job, [first, second])
+    expected = {
+        "step_seconds": 0.6, "compute_seconds": 0.4, "wait_seconds": 0.15, "decode_seconds": 0.2, "bytes_sent": 8.0,
+        "startup_seconds": 2.0, "test_accuracy": 0.75, "train_loss": 0.8, "images_per_second": 7.5 / 0.6,
+        "epoch_seconds": 100 * 0.6 / 7.5, "input_seconds": 0.0, "exchange_seconds": 0.0, "update_seconds": 0.0,
+        "forward_seconds": 0.0, "backward_seconds": 0.0,
+    }  # fmt: skip
+    assert got == pytest.approx(expected)
+    make_row(job, got)
+
+
+def test_a_server_that_is_asked_less_often_than_workers_step() -> None:
+    """Two steps of the workers, one update of the server: its seconds are per step of the workers."""
+    job = Job.of("algorithm_1", workers=1)
+    worker = trace(0, {"step_seconds": 0.4, "images": 32}, {"step_seconds": 0.6, "images": 32})
+    server = trace(1, {"step_seconds": 1.0, "update_seconds": 0.2, "bytes_sent": 10})
+    got = grid.summarise(job, [worker, server])
+    assert (got["step_seconds"], got["update_seconds"], got["bytes_sent"]) == (0.5, 0.1, 5.0)
+    assert got["images_per_second"] == 64.0
+
+
+def test_every_step_of_every_rank_is_kept_where_it_is_asked_for() -> None:
+    traces = [trace(rank, {"step_seconds": 0.4}, {"step_seconds": 0.6}) for rank in range(2)]
+    job = Job.of("processes", workers=2, experiment="timeline", round=3, variant="b")  # resources: of "a" alone
+    steps = grid._tables(job, traces, None)["steps"]  # type: ignore[arg-type]
+    assert steps["rank"].tolist() == [0, 0, 1, 1]
+    assert steps["start_seconds"].tolist() == [0.0, 0.4, 0.0, 0.4]
+    assert (steps[["strategy", "launcher", "hosts", "round"]] == ["processes", "processes", 1, 3]).all(axis=None)
+    assert grid._tables(job.with_(experiment="speed"), traces, None) == {}  # type: ignore[arg-type]
+
+
+def test_what_a_pipeline_traced_says_which_cell_it_is_of() -> None:
+    rows: list[dict[str, float | str]] = [
+        {"rank": 0, "stage": 0, "seconds": 0.1},
+        {"rank": 1, "stage": 1, "seconds": 0.2},
+    ]
+    job = Job.of("1f1b", workers=2, experiment="schedules", global_batch_size=64, round=3)
+    traced = Trace(0, tables={"actions": rows, "operators": [{"calls": 1.0}]})
+    found = grid._tables(job, [traced, Trace(1)], None)  # type: ignore[arg-type]
+    own = found["actions"]
+    assert own["seconds"].tolist() == [0.1, 0.2] and own["stages"].tolist() == [2, 2]
+    names = [*TABLE_CELL, "round"]
+    assert own.iloc[0][names].tolist() == [getattr(job, name) for name in names]
+    assert "stages" not in found["operators"], "a table of another kind stays as it is"
+
+
+def test_idle_time_is_the_mean_over_the_ranks_of_a_pipeline() -> None:
+    steps = [trace(rank, {"step_seconds": 0.5, "idle_seconds": idle}) for rank, idle in enumerate((0.1, 0.3))]
+    job = Job.of("1f1b", workers=2, global_batch_size=64)
+    assert grid.summarise(job, steps)["idle_seconds"] == pytest.approx(0.2)
+    assert "idle_seconds" not in grid.summarise(Job.of("processes", workers=2), steps)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "sampled"),
+    [
+        ("sequential", {}, True),
+        ("processes_allreduce", {"workers": 4}, False),
+        ("1f1b", {"workers": 2}, False),
+        ("1f1b", {"workers": 4, "sync": "allreduce"}, True),
+    ],
+)
+def test_of_the_hybrids_cells_those_of_the_papers_figure_are_sampled(
+    strategy: str, more: dict[str, Any], sampled: bool
+) -> None:
+    """Samples are told apart by strategy, and 1F1B has several cells there."""
+    job = Job.of(strategy, experiment="hybrid", global_batch_size=64, **more)
+    assert is_traced(job) == sampled
+    assert is_traced(job.with_(experiment="speedup")) and not is_traced(job.with_(experiment="schedules"))
+
+
+def test_reduce_and_update_alone_train_nothing() -> None:
+    job = Job.of("processes", workers=2, experiment="exchange", input="none", images=100)
+    got = grid.summarise(job, [trace(0, {"step_seconds": 0.5, "exchange_seconds": 0.25}), trace(1, {})])
+    assert got["exchange_seconds"] == 0.25
+    assert not {"images_per_second", "epoch_seconds", "train_loss"} & set(got)
+
+
+# --- measure_job ---
+
+
+class Team:
+    """Like a team whose worker is this process; `outcome` is what its runs give or raise."""
+
+    def __init__(self, outcome: list[Trace] | Exception) -> None:
+        self.outcome, self.pids, self.calls = outcome, [os.getpid()], []
+        self.starts, self.running, self.start_seconds = 0, False, 2.5
+        self.repeated = ""
+
+    def start(self) -> None:
+        self.starts += not self.running
+        self.running = True
+
+    def close(self) -> None:
+        self.running = False
+
+    def run(self, job: Job, site: object, function: object) -> list[Trace]:
+        self.calls.append((job, site, function))
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+class OneTeam(Teams):
+    def __init__(self, outcome: list[Trace] | Exception) -> None:
+        super().__init__()
+        self.only = Team(outcome)
+
+    def team(self, job: Job) -> Any:
+        return self.only
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that nobody else uses, whatever runs beside these tests."""
+    monkeypatch.setattr(Contention, "contended", lambda self: False)
+
+
+STEP = {"step_seconds": 0.5, "train_loss": 1.0, "images": 32.0}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_start_is_measured_on_a_team_that_was_closed_before() -> None:
+    teams = OneTeam([trace(0, STEP)])
+    teams.only.start()
+    row, _, _ = grid.measure_job(Job.of("sequential", experiment="table1"), None, teams)
+    assert row["launch_seconds"] == 2.5 and teams.only.starts == 1, "a warm team stays"
+    grid.measure_job(Job.of("sequential", experiment="start"), None, teams)
+    assert teams.only.starts == 2
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_links_carry_is_counted_once_per_host() -> None:
+    job = Job.of("mpi_allreduce", workers=4, hosts=2, link_bits_per_second=1e9)
+    sent = [{"link_bytes_sent": 100.0, "link_bytes_received": 20.0, "images": 8, "step_seconds": 1.0}] * 2
+    sent += [{"link_bytes_sent": 30.0, "link_bytes_received": 110.0, "images": 8, "step_seconds": 1.0}] * 2
+    got = grid.summarise(job, [trace(rank, step) for rank, step in enumerate(sent)])
+    assert (got["link_bytes_sent"], got["link_bytes_busiest"]) == (130.0, 110.0)
+
+
+def test_what_a_server_is_still_sending_when_it_looks_at_its_link_is_counted_where_it_arrives() -> None:
+    """50 of its 200 bytes were under way, and missing from the row."""
+    job = Job.of("parameter_server", workers=2, hosts=3, launcher="mpiexec", link_bits_per_second=1e9)
+    assert job.ranks == 3
+    worker = {"link_bytes_sent": 90.0, "link_bytes_received": 100.0, "images": 8, "step_seconds": 1.0}
+    server = {"link_bytes_sent": 150.0, "link_bytes_received": 180.0, "step_seconds": 1.0}
+    got = grid.summarise(job, [trace(0, worker), trace(1, worker), trace(2, server)])
+    assert (got["link_bytes_sent"], got["link_bytes_busiest"]) == (380.0, 180.0)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cell_that_works() -> None:
+    teams = OneTeam([trace(0, STEP)])
+    job = Job.of("sequential", experiment="table1", images=64, round=3)
+    row, tables, disturbed = grid.measure_job(job, Source("photos", "real", 64), teams)
+    assert (row["status"], row["reason"], disturbed) == ("ok", "", False)
+    assert row["images_per_second"] == 64.0
+    assert row["peak_pss_bytes"] > 1e6
+    assert row["other_cpu_seconds"] >= 0
+    samples = tables["resources"]
+    assert len(samples) >= 1
+    for name in ("experiment", "use_case", "strategy", "round", "workers", "device"):
+        assert set(samples[name]) == {getattr(job, name)}
+    ((_, site, function),) = teams.only.calls
+    assert site.data_root == "photos"
+    assert function is None
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("changes", [{"experiment": "input"}, {"variant": "b"}, {"precision": "bfloat16"}])
+def test_only_table_1s_own_cells_are_traced(changes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "missing", lambda job: None)
+    job = Job.of("sequential", **({"experiment": "table1"} | changes))
+    row, tables, _ = grid.measure_job(job, None, OneTeam([trace(0, STEP)]))
+    assert (row["status"], tables) == ("ok", {})
+
+
+@pytest.mark.usefixtures("quiet")
+def test_samples_are_of_the_measured_steps_only() -> None:
+    nothing = trace(0, STEP)
+    nothing.ended = -1.0  # long before this process was sampled
+    _, tables, _ = grid.measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([nothing]))
+    assert len(tables["resources"]) == 0
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_is_allowed_but_worth_a_warning_is_recorded() -> None:
+    workers = len(usable_cores()) + 1
+    job = Job.of("threads", workers=workers, global_batch_size=2 * workers + 1, images=1)
+    row, *_ = grid.measure_job(job, None, OneTeam([trace(0, STEP)]))
+    assert row["status"] == "ok"
+    for part in ("workers share cores", "some have nothing to train on", "is not divisible by"):
+        assert part in row["reason"]
+
+
+def test_a_disturbed_cell_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
+    row, _, disturbed = grid.measure_job(Job(), None, OneTeam([trace(0, STEP)]))
+    assert (row["status"], row["reason"], disturbed) == ("ok", "contended", True)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cell_that_was_begun_again_says_why() -> None:
+    teams = OneTeam([trace(0, STEP)])
+    teams.only.repeated = "begun again after an executor was lost"
+    row, *_ = grid.measure_job(Job(), None, teams)
+    assert (row["status"], row["reason"]) == ("ok", "begun again after an executor was lost")
+
+
+# --- learning ---
+
+
+LEARNT: dict[str, Any] = {"experiment": "learning", "epochs": 2, "scored_on": "test", "network": "cnn", "dropout": 0.5}
+
+
+def learnt() -> Trace:
+    """15 steps of 0.5 s as their sum, and what a run tells of itself."""
+    made = trace(0, {"step_seconds": 7.5, "train_loss": 9.0, "images": 480.0})
+    made.summed = 15
+    made.scores = {"test_accuracy": 0.9, "train_loss": 0.2, "updates_done": 15, "training_seconds": 7.5}
+    made.tables["epochs"] = [
+        {"epoch": epoch, "train_loss": 1 / epoch, "learning_rate": 0.1 / epoch} for epoch in (1.0, 2.0)
+    ]
+    made.tables["confusion"] = [{"split": "test", "actual": "0", "predicted": "1", "count": 3.0}]
+    made.tables["actions"] = [{"rank": 0.0, "seconds": 0.1}]
+    return made
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_cell_that_learns_tells_its_steps_and_what_it_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job.of("sequential", **LEARNT, images=320, seed=4, round=4)
+    row, tables, _ = grid.measure_job(job, None, OneTeam([learnt()]))
+    assert (row["step_seconds"], row["images_per_second"]) == (0.5, 64.0)
+    assert (row["train_loss"], row["test_accuracy"], row["updates_done"]) == (0.2, 0.9, 15)
+    assert set(tables) == {"epochs", "confusion"}, "what stages did is no matter there"
+    for frame in tables.values():
+        for name in ("experiment", "use_case", "round", "launcher", "framework", "global_batch_size", *OF_LEARNING):
+            told = f"job_{name}" if name == "learning_rate" and "epoch" in frame else name
+            assert (frame[told] == getattr(job, name)).all(), name
+    assert tables["epochs"]["epoch"].tolist() == [1, 2]
+    assert tables["epochs"]["learning_rate"].tolist() == [0.1, 0.05], "of that epoch, not what the job asks for"
+    assert grid._told(row) == "15 updates in 7.5 s, 90.0% test"
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("name", ["train_accuracy", "validation_accuracy", "test_accuracy"])
+def test_a_cell_that_diverged_failed(name: str) -> None:
+    """As an ok row without an accuracy it was left out of means over seeds, and nothing told of it."""
+    trained = learnt()
+    trained.scores[name] = math.nan
+    row, tables, _ = grid.measure_job(Job.of("sequential", **LEARNT, images=320), None, OneTeam([trained]))
+    assert (row["status"], row["reason"]) == ("failed", DIVERGED)
+    assert row["updates_done"] == 15 and set(tables) == {"epochs", "confusion"}, "how it came to that is kept"
+
+
+def test_rounds_of_learning_have_seeds_of_their_own_and_are_not_done_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result does not depend on who else used the machine; a time, which does, is measured again."""
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
+    teams = OneTeam([learnt()])
+    jobs = [Job.of("sequential", **LEARNT), Job.of("sequential", experiment="table1")]
+    with RunFolder(tmp_path, {}) as run:
+        for number in range(2):
+            grid._measure_round(run, jobs, {}, teams, number, 2)  # type: ignore[arg-type]
+    asked = [(job.experiment, job.round, job.seed) for job, *_ in teams.only.calls]
+    assert sorted(asked) == [
+        ("learning", 0, 0), ("learning", 1, 1),
+        *[("table1", 0, 0)] * 2, *[("table1", 1, 0)] * 2,
+    ]  # fmt: skip
+    confusion = read_table(tmp_path, "confusion")
+    assert confusion is not None
+    own = confusion[confusion["experiment"] == "learning"]
+    assert own["actual"].tolist() == ["0", "0"], "a class may be called so"
+    assert own["seed"].tolist() == [0, 1] and own["batch_norm"].tolist() == [False, False]
+
+
+# --- teams ---
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Launchers of teams that start nothing: the names of those that run, in the order of their starts."""
+    running: list[str] = []
+
+    class Noted(Team):
+        def __init__(self, name: str) -> None:
+            super().__init__([trace(0, STEP)])
+            self.name, self.cores = name, []
+
+        def start(self) -> None:
+            if self.name not in running:
+                running.append(self.name)
+
+        def close(self) -> None:
+            if self.name in running:
+                running.remove(self.name)
+
+    for name, kind in LAUNCHERS.items():
+
+        def of(job: Job, crowds: bool = kind.crowds) -> Any:
+            return SimpleNamespace(team=Noted(f"{job.launcher} {job.workers}"), crowds=crowds)
+
+        monkeypatch.setitem(LAUNCHERS, name, SimpleNamespace(of=of, crowds=kind.crowds))
+    return running
+
+
+@pytest.mark.usefixtures("quiet")
+def test_teams_that_hold_gigabytes_are_warm_alone_of_their_kind_and_beside_no_cell_of_others(warm: list[str]) -> None:
+    teams = Teams()
+    seen = []
+    order = (("processes", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1), ("sparknet", 1), ("ddp", 2))
+    for name, workers in order:
+        row, *_ = grid.measure_job(Job.of(name, workers=workers), None, teams)
+        assert row["status"] == "ok"
+        seen.append(list(warm))
+    assert seen == [
+        ["processes 2"],
+        ["processes 2", "spark 2"],
+        ["processes 2", "spark_driver 2"],
+        ["processes 2", "spark_driver 1"],
+        ["processes 2", "spark_driver 1"],
+        ["processes 2"],
+    ]
+
+
+def test_cells_of_such_a_team_stand_in_a_row_and_all_others_where_they_fell(warm: list[str]) -> None:
+    names = ["sequential", "sparknet", "spark_allreduce", "processes", "sparknet_files", "spark_shared_memory", "ddp"]
+    jobs = [Job.of(name, workers=1 if name == "sequential" else 2) for name in names]
+    order = Teams().in_a_row(jobs, [3, 4, 0, 2, 6, 1, 5])
+    assert [names[index] for index in order] == [
+        "processes", "sparknet_files", "sparknet", "sequential", "spark_allreduce", "spark_shared_memory", "ddp"
+    ]  # fmt: skip
+
+
+def test_a_cell_that_fails_is_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    failure = WorkerFailed(1, "step 3, phase compute", "raised ValueError: bad", "Traceback ...\n  in forward\n")
+    row, samples, disturbed = grid.measure_job(Job(), None, OneTeam(failure))
+    assert (row["status"], row["reason"]) == ("failed", "rank 1 raised ValueError: bad (step 3, phase compute)")
+    assert row["images_per_second"] is None
+    assert (samples, disturbed) == ({}, False)
+    assert "in forward" in capsys.readouterr().err, "the worker's own traceback is shown"
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_the_machine_lacks_is_skipped(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    monkeypatch.setattr("lockstep.measure.environment.cuda_devices", lambda: 0)
+    teams = OneTeam(AssertionError("must not run"))
+    row, samples, _ = grid.measure_job(Job(device="cuda", precision=precision), None, teams)
+    assert (row["status"], row["reason"], samples) == ("skipped", NO_CUDA, {})
+    assert teams.only.calls == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_reduce_and_update_alone_have_a_function_of_their_own() -> None:
+    teams = OneTeam([trace(0, {"exchange_seconds": 0.1})])
+    row, *_ = grid.measure_job(Job(experiment="exchange", input="none"), None, teams)
+    assert teams.only.calls[0][2] is run_exchange
+    assert (row["status"], row["images_per_second"], row["exchange_seconds"]) == ("ok", None, 0.1)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_profile_has_a_table_and_no_steps() -> None:
+    """Its rows are told from other cells' by the same columns as resource samples."""
+    profiled = Trace(0, scores={"flops_per_image": 4e9}, tables={"operators": [{"operators": "ReLU", "seconds": 0.5}]})
+    job = Job.of("sequential", experiment="profile", round=2)
+    teams = OneTeam([profiled])
+    row, tables, _ = grid.measure_job(job, None, teams)
+    assert teams.only.calls[0][2] is run_profile
+    assert (row["flops_per_image"], row["step_seconds"], row["status"]) == (4e9, None, "ok")
+    (operator,) = tables["operators"].to_dict("records")
+    assert operator == {
+        "operators": "ReLU", "seconds": 0.5, "experiment": "profile", "use_case": "SimpleBig", "round": 2,
+        "strategy": "sequential", "workers": 1, "device": "cpu",
+        "framework": "torch", "network": "default", "global_batch_size": 32,
+    }  # fmt: skip
+
+
+# --- run_grid ---
+
+Measure = Callable[..., tuple[dict[str, Any], dict[str, pd.DataFrame], bool]]
+
+
+class Recorder:
+    """Stands in for measure_job: notes what was measured, and stops at `stop_at` calls."""
+
+    def __init__(self) -> None:
+        self.measured: list[tuple[int, str, str]] = []
+        self.disturbed: set[str] = set()
+        self.stop_at = 10**9
+
+    def __call__(self, job: Job, source: Source, teams: Teams) -> tuple[dict[str, Any], dict[str, pd.DataFrame], bool]:
+        if len(self.measured) == self.stop_at:
+            raise KeyboardInterrupt
+        self.measured.append((job.round, job.strategy, job.variant))
+        samples = pd.DataFrame({"round": job.round, "strategy": job.strategy, "seconds": [0.0, 0.5]})
+        row = make_row(job, {"images_per_second": float(len(self.measured)), "step_seconds": 1.0})
+        return row, {"resources": samples}, job.strategy in self.disturbed
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    made = Recorder()
+    monkeypatch.setattr(grid, "measure_job", made)
+    machine = {"git": {"commit": "abc", "dirty": False}, "machine": {"cores": 2}}
+    monkeypatch.setattr(grid, "capture", lambda repository: dict(machine))
+    return made
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Tiny photos: they are looked at once, and nothing is trained on them."""
+    for split in ("train", "test"):
+        for name in ("fire", "none", "smoke"):
+            folder = tmp_path / "data" / "fire-smoke" / split / name
+            folder.mkdir(parents=True)
+            for number in range(4):
+                Image.new("RGB", (4, 4)).save(folder / f"{split}{number}.jpg")
+    return tmp_path / "data"
+
+
+JOBS = [Job.of("sequential"), Job.of("threads", workers=1), Job.of("sequential", variant="b")]
+
+
+def run(photos: Path, rounds: int = 2, jobs: list[Job] = JOBS, **parameters: object) -> Path:
+    out = photos.parent / "out"
+    return grid.run_grid(jobs, notebook="02", results=out, rounds=rounds, parameters=parameters, data_dir=str(photos))
+
+
+def test_rounds_are_stored_with_the_variants_interleaved(recorder: Recorder, photos: Path) -> None:
+    folder = run(photos, seeds=[1, 2])
+    assert folder == photos.parent / "out" / "02"
+    names = [("sequential", "a"), ("threads", "a"), ("sequential", "b")]
+    stored = [(number, *name) for number in range(2) for name in names]
+    assert sorted(recorder.measured[:3]) == sorted(stored[:3]), "a round at a time, each variant once"
+    assert sorted(recorder.measured[3:]) == sorted(stored[3:])
+    frame = read_records(folder)
+    assert list(zip(frame["round"], frame["strategy"], frame["variant"], strict=True)) == stored, "in the grid's order"
+    assert set(frame["data_source"]) == {"real"}
+    assert set(frame["images"]) == {12}
+    table = read_table(folder, "resources")
+    assert table is not None
+    assert table["round"].tolist() == [0] * 6 + [1] * 6
+    described = read_run(folder)
+    assert described["parameters"] == {"seeds": [1, 2]}
+    assert described["data"]["SimpleBig"]["source"] == "real"
+    assert len(described["workers"]) == 1, "sequential and one thread are the same team"
+    assert list(described["environment_profiles"]) == ["tuned"]
+
+
+def test_the_order_changes_from_round_to_round_and_is_the_same_again(recorder: Recorder, photos: Path) -> None:
+    """No variant always follows the same one."""
+    run(photos, rounds=6)
+    orders = [tuple(cell[1:] for cell in recorder.measured[3 * n : 3 * n + 3]) for n in range(6)]
+    assert len(set(orders)) > 2
+    assert len({order[0] for order in orders}) == 3, "each variant is first at times"
+    first = list(recorder.measured)
+    recorder.measured.clear()
+    grid.run_grid(JOBS, notebook="02", results=photos.parent / "again", rounds=6, parameters={}, data_dir=str(photos))
+    assert recorder.measured == first
+
+
+@pytest.mark.parametrize("rounds", [0, -1, True, 1.5])
+def test_impossible_rounds(recorder: Recorder, photos: Path, rounds: int) -> None:
+    with pytest.raises(JobError, match=f"rounds={rounds!r} is not possible; give a whole number of at least 1"):
+        run(photos, rounds=rounds)
+    assert not (photos.parent / "out").exists()
+
+
+def test_a_killed_run_goes_on_where_it_was(recorder: Recorder, photos: Path) -> None:
+    recorder.stop_at = 5  # in the middle of the second round
+    with pytest.raises(KeyboardInterrupt):
+        run(photos)
+    folder = photos.parent / "out" / "02"
+    assert set(read_records(folder)["round"]) == {0}
+    before = (folder / "records.csv").read_text()
+    recorder.measured.clear()
+    recorder.stop_at = 10**9
+    run(photos)
+    assert [number for number, *_ in recorder.measured] == [1, 1, 1], "the whole second round, and nothing else"
+    assert (folder / "records.csv").read_text().startswith(before)
+    recorder.measured.clear()
+    run(photos)
+    assert recorder.measured == []
+    run(photos, rounds=3)
+    assert [number for number, *_ in recorder.measured] == [2, 2, 2]
+
+
+def test_a_disturbed_cell_is_measured_again_once_a_round(recorder: Recorder, photos: Path) -> None:
+    recorder.disturbed = {"sequential"}
+    folder = run(photos, rounds=1)
+    cells = [(strategy, variant) for _, strategy, variant in recorder.measured]
+    assert len(cells) == 4
+    (again,) = [place for place in range(1, 4) if cells[place] == cells[place - 1]]
+    frame = read_records(folder)
+    # The recorder's images/s are the number of the measurement.
+    by_cell = {(row.strategy, row.variant): row.images_per_second for row in frame.itertuples()}
+    assert by_cell[cells[again]] == again + 1, "the second measurement counts, and it alone"
+    assert set(by_cell.values()) == {1.0, 2.0, 3.0, 4.0} - {float(again)}
+    table = read_table(folder, "resources")
+    assert table is not None
+    assert len(table) == 6
+
+
+def test_a_second_measurement_that_fails_does_not_count(
+    recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder.disturbed = {"sequential"}
+
+    def fail_second(job: Job, *others: Any) -> Any:
+        known = (job.round, job.strategy, job.variant) in recorder.measured
+        row, samples, disturbed = recorder(job, *others)
+        return (make_row(job, {}, status="failed", reason="bad"), {}, False) if known else (row, samples, disturbed)
+
+    monkeypatch.setattr(grid, "measure_job", fail_second)
+    frame = read_records(run(photos, rounds=1))
+    assert len(recorder.measured) == 4
+    assert frame["status"].tolist() == ["ok"] * 3
+
+
+def test_cells_of_a_team_that_holds_gigabytes_follow_one_another(recorder: Recorder, photos: Path) -> None:
+    names = ["sequential", "sparknet", "processes", "sparknet_files", "spark_allreduce", "ddp", "sparknet_tau"]
+    jobs = [Job.of(name, workers=1 if name == "sequential" else 2) for name in names]
+    with warnings.catch_warnings(action="ignore"):  # on one core
+        run(photos, rounds=4, jobs=jobs)
+    orders = [[name for number, name, _ in recorder.measured if number == wanted] for wanted in range(4)]
+    places = [[order.index(name) for name in names if name.startswith("sparknet")] for order in orders]
+    assert [max(each) - min(each) for each in places] == [2, 2, 2, 2]
+    assert len({tuple(order) for order in orders}) > 1, "the rest is in an order of its own in each round"
+
+
+def test_other_parameters_do_not_resume(recorder: Recorder, photos: Path) -> None:
+    run(photos, seeds=[1])
+    before = len(recorder.measured)
+    with pytest.raises(RecordError, match="holds a run with another parameters"):
+        run(photos, seeds=[2])
+    assert len(recorder.measured) == before
+
+
+def test_a_use_case_that_does_not_exist(recorder: Recorder, photos: Path) -> None:
+    with pytest.raises(ValueError, match="use_case='SimpleBgi' does not exist; there are: ComplexSmall, SimpleBig"):
+        run(photos, jobs=[Job(use_case="SimpleBgi")])
+    assert not (photos.parent / "out").exists()
+
+
+def test_a_launcher_that_does_not_exist(recorder: Recorder, photos: Path) -> None:
+    with pytest.raises(ValueError, match="launcher='trheads' does not exist; there are: threads, processes"):
+        run(photos, jobs=[Job(launcher="trheads")])
+    assert recorder.measured == []

@@ -1,0 +1,71 @@
+"""The house's rules that import-linter can't say: small files, few rooms, no experiment that imports another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grimp
+import pytest
+
+from lockstep.experiments.registry import EXPERIMENTS, every
+
+MOST_LINES = 300
+MOST_ROOMS = 10
+MOST_LINES_OF_THE_LIBRARY = 29_000
+
+
+@pytest.fixture(scope="module")
+def modules(root: Path) -> list[Path]:
+    return sorted((root / "lib" / "lockstep").rglob("*.py"))
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_no_file_is_too_long(modules: list[Path], root: Path) -> None:
+    long = {path.relative_to(root).as_posix(): lines(path) for path in modules if lines(path) > MOST_LINES}
+    assert not long, "divide it along its meaning"
+
+
+def test_the_library_stays_small(modules: list[Path]) -> None:
+    assert sum(lines(path) for path in modules) <= MOST_LINES_OF_THE_LIBRARY
+
+
+def test_the_root_of_the_library_holds_the_interface_alone(root: Path) -> None:
+    library = root / "lib" / "lockstep"
+    assert {path.name for path in library.glob("*.py")} == {"__init__.py", "api.py"}
+    assert len([path for path in library.iterdir() if (path / "__init__.py").is_file()]) <= MOST_ROOMS
+
+
+def test_every_module_says_what_it_is(modules: list[Path], root: Path) -> None:
+    silent = [path.relative_to(root).as_posix() for path in modules if not path.read_text().lstrip('"').strip('" \n')]
+    silent += [path.relative_to(root).as_posix() for path in modules if not path.read_text().startswith('"""')]
+    silent += [path.relative_to(root).as_posix() for path in modules if path.read_text().startswith('""""""')]
+    assert not silent
+
+
+def test_no_experiment_imports_another() -> None:
+    graph = grimp.build_graph("lockstep")
+    packages = [f"lockstep.experiments.e{name}" for name in EXPERIMENTS]
+    found = [
+        (package, other)
+        for package in packages
+        for other in packages
+        if other != package and graph.find_shortest_chain(package, other, as_packages=True)
+    ]
+    assert not found, "what two experiments need belongs into analysis or predict"
+
+
+def test_every_experiment_has_its_folder_its_notebook_and_its_results(root: Path) -> None:
+    folders = {path.name for path in (root / "lib/lockstep/experiments").iterdir() if path.name.startswith("e0")}
+    assert folders == {f"e{name}" for name in EXPERIMENTS}
+    assert {path.stem for path in (root / "notebooks").glob("*.ipynb")} == set(EXPERIMENTS)
+    assert [found.name for found in every()] == list(EXPERIMENTS)
+
+
+def test_an_experiment_has_what_its_notebook_shows() -> None:
+    for found in every():
+        if found.grid is not None:
+            assert found.figures and found.tables, found.name
+        assert set(found.findings) <= set(found.figures), f"{found.name}: a finding belongs to a figure"

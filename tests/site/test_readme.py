@@ -1,0 +1,177 @@
+"""What the README and the architecture promise: the example runs, links lead somewhere, and every name exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import lockstep
+from lockstep.commands.cli import app
+from lockstep.commands.runner import find_notebook, read_parameters
+from lockstep.commands.runner.parameters import check_values, parse_assignments
+from lockstep.experiments.catalogue import catalogue
+
+DOCUMENTS = ("README.md", "CHANGELOG.md", "docs/architecture.md", "docs/cluster.md", "data/README.md")
+every_document = pytest.mark.parametrize("name", DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def readme(root: Path) -> str:
+    return (root / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def architecture(root: Path) -> str:
+    return (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[str]:
+    """Command lines of the shell blocks, and those set as code within a line."""
+    lines = [line.partition("#")[0].strip() for block in blocks(text, "bash") for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [line for line in [*lines, *re.findall(r"`([^`\n]+)`", prose)] if line]
+
+
+@pytest.mark.slow  # four processes import torch
+@pytest.mark.usefixtures("no_leftovers")
+def test_the_example_runs(readme: str, tmp_path: Path) -> None:
+    """As a reader would run it: a script of its own, somewhere else."""
+    (example,) = blocks(readme, "python")
+    checks = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Assert)]
+    assert "lockstep.train(" in example and len(checks) >= 4, "the example shows nothing unless it checks something"
+    script = tmp_path / "example.py"
+    script.write_text(example, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"\d+ images/s, \{'test_accuracy': ", done.stdout), done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["example.py"], "training leaves no files in the way"
+
+
+@every_document
+def test_every_link_leads_somewhere(root: Path, name: str) -> None:
+    path = root / name
+    text = path.read_text(encoding="utf-8")
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    headings = {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        if target.startswith("https://"):
+            continue
+        if file and not (path.parent / file).is_file():
+            wrong.append(target)
+        if not file and anchor not in headings:
+            wrong.append(target)
+    assert not wrong
+
+
+def test_every_make_target_and_variable_exists(root: Path, readme: str, architecture: str) -> None:
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
+    variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.M))
+    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(commands(readme) + commands(architecture))))
+    assert {"reproduce", "test", "figures", "report", "lab"} <= named <= targets
+    assert {"PROFILE", "DATA_DIR", "RESULTS"} <= variables
+    assert set(re.findall(r"\b([A-Z_]{4,})=", readme)) - {"LOCKSTEP_DATA", "LOCKSTEP_SPARK_MASTER"} <= variables
+
+
+def test_every_lockstep_command_would_be_accepted(root: Path, readme: str, tmp_path: Path) -> None:
+    (tmp_path / "fire-smoke").mkdir()
+    readme = readme.replace("path/to/root", str(tmp_path))
+    lines = [line for line in commands(readme) if line.startswith(".venv/bin/lockstep ")]
+    assert len(lines) >= 4
+    for line in lines:
+        given = parsed(shlex.split(line)[1:])
+        for notebook in given.get("notebooks") or []:
+            known = read_parameters(find_notebook(notebook, root))
+            check_values(parse_assignments(given["parameter"] or []), known, line)
+            assert given["profile"] is None or (root / "notebooks" / "profiles" / f"{given['profile']}.yaml").is_file()
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """The options of a command line, down to the command within a group. Raises click's UsageError for a wrong one."""
+    command: Any = typer.main.get_command(app)
+    name, *rest = arguments
+    while hasattr(command, "commands"):
+        command = command.commands[name]
+        if hasattr(command, "commands"):
+            name, *rest = rest
+    given: dict[str, Any] = command.make_context(name, rest).params
+    return given
+
+
+def test_every_notebook_is_listed_with_its_own_question(root: Path, readme: str) -> None:
+    listed = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\w+)\.ipynb\) \| (.+) \|$", readme, re.M)
+    built = [notebook for notebook in catalogue(root) if notebook.built]
+    assert listed == [(notebook.number, notebook.name, notebook.question) for notebook in built]
+
+
+def test_what_is_still_to_come_is_named(root: Path, readme: str) -> None:
+    """A newcomer must not look for notebooks that are not there; nor miss in this list one that the ledger knows."""
+    ((told,),) = [re.findall(r"Still to come: (.+?)\.", readme, re.S)]
+    assert re.findall(r"\((\d\d)\)", told) == [notebook.number for notebook in catalogue(root) if not notebook.built]
+
+
+def test_the_two_commands_come_first(root: Path, readme: str) -> None:
+    first = blocks(readme, "bash")[0].splitlines()
+    assert [line.split("#")[0].strip() for line in first] == ["make reproduce", "make test"]
+    shown = subprocess.run(["make", "-n", "reproduce"], cwd=root, capture_output=True, text=True, check=True).stdout
+    (run,) = [line for line in shown.splitlines() if " run " in line]
+    everything = " ".join(notebook.number for notebook in catalogue(root) if notebook.built)
+    assert run.split(" run ")[1].strip() == f"{everything} --profile quick"
+
+
+def test_one_generated_table_and_one_figure(readme: str) -> None:
+    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == ["table:headlines", "/table"]
+    assert len(re.findall(r"!\[[^]]+\]\(results/reference/\w+/figures/\w+\.png\)", readme)) == 1
+
+
+def test_every_part_of_the_library_has_its_floor(root: Path, architecture: str) -> None:
+    floors = re.findall(r"^\| (\d) \| (.+?) \|", architecture, re.M)
+    assert [int(number) for number, _ in floors] == [6, 5, 4, 3, 2, 1, 0]
+    listed = [name for _, names in floors for name in re.findall(r"`(\w+)`", names)]
+    there = [path.stem for path in (root / "lib" / "lockstep").iterdir() if not path.name.startswith(("_", "."))]
+    assert sorted(listed) == sorted(name for name in there if name != "py")
+
+
+def test_the_floors_are_those_that_the_linter_enforces(root: Path, architecture: str) -> None:
+    (layers,) = re.findall(r"^layers = \[(.*?)^\]", (root / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
+    enforced = [set(re.findall(r"\w+", line)) for line in re.findall(r'"([^"]+)"', layers)]
+    floors = re.findall(r"^\| \d \| (.+?) \|", architecture, re.M)
+    assert all(set(re.findall(r"`(\w+)`", names)) <= allowed for names, allowed in zip(floors, enforced, strict=True))
+
+
+@every_document
+def test_every_name_of_the_library_exists(root: Path, name: str) -> None:
+    text = (root / name).read_text(encoding="utf-8")
+    for dotted in sorted(set(re.findall(r"`(lockstep(?:\.\w+)+)", text))):
+        assert resolve(dotted) is not None, dotted
+
+
+def test_the_tables_to_add_to_are_named(architecture: str) -> None:
+    for table in ("SYNCS", "LAUNCHERS", "PEERS", "STRATEGIES", "USE_CASES", "FIGURES", "VERDICTS"):
+        assert re.search(rf"`lockstep\.[\w.]+\.{table}`", architecture), table
+
+
+def resolve(dotted: str) -> object:
+    """The module, class, function or table of that name. Raises AttributeError or ImportError if there is none."""
+    found: Any = lockstep
+    parts = dotted.split(".")[1:]
+    for place, part in enumerate(parts):
+        if not hasattr(found, part):
+            importlib.import_module(".".join(["lockstep", *parts[: place + 1]]))
+        found = getattr(found, part)
+    return found
