@@ -23,10 +23,11 @@ from lockstep.engine.data.folders import SPLITS, open_folder
 from lockstep.engine.data.sources import Arrays, ImageData
 from lockstep.engine.job import OF_PIPELINES, Job, JobError, at_least
 from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.pipelines import partition
 from lockstep.engine.replica.pipeline.cut import CutError, flatten
 from lockstep.engine.replica.pipeline.profile import counted
-from lockstep.engine.replica.torch import Loss, cross_entropy, load_flat
+from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import PAPER_SGD, UseCase

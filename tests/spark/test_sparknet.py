@@ -15,9 +15,9 @@ import lockstep
 import tiny
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
+from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.peers import sparknet_worker
 from lockstep.engine.peers.sparknet_driver import ExecutorFailed, _Windows
-from lockstep.engine.replica.torch import cross_entropy
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, run_job
 from together import TOLERANCE, Teams, alone, small_job

@@ -27,8 +27,8 @@ from lockstep.engine.job import Job, JobError
 from lockstep.engine.models.alexnet import alexnet
 from lockstep.engine.models.convlstm import build
 from lockstep.engine.models.layers import Network
+from lockstep.engine.models.losses import Loss, binary_cross_entropy, cross_entropy
 from lockstep.engine.models.vgg import vgg16
-from lockstep.engine.replica.torch import Loss, binary_cross_entropy, cross_entropy
 
 # Single-to-Multi, section 3.2. `fused` is the same arithmetic in one pass over memory.
 PAPER_SGD = functools.partial(torch.optim.SGD, lr=0.001, momentum=0.9, fused=True)

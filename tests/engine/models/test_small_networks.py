@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.models.convlstm import LSTM, ConvLSTM2D, Positions, build
 from lockstep.engine.models.layers import KINDS, POOLINGS, Network
+from lockstep.engine.models.losses import binary_cross_entropy, cross_entropy, scores_of
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten, uncuttable
-from lockstep.engine.replica.torch import binary_cross_entropy, cross_entropy, scores_of
 
 
 def possible() -> list[Network]:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 import tiny
 from lockstep.engine.data.keyed import STREAM_DROPOUT
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.dropout import KeyedDropout, SampleKeys, key_dropout
-from lockstep.engine.replica.torch import cross_entropy, load_flat
+from lockstep.engine.replica.torch import load_flat
 
 DATA = tiny.arrays()
 

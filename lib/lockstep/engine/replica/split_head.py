@@ -27,10 +27,11 @@ from torch import Tensor, nn
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
+from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import KeyedDropout, SampleKeys, key_dropout
 from lockstep.engine.replica.rows import Gather, Rows, SumOwn
-from lockstep.engine.replica.torch import Loss, TorchReplica, cross_entropy
+from lockstep.engine.replica.torch import TorchReplica
 
 if TYPE_CHECKING:
     from lockstep.engine.usecases import UseCase

@@ -6,17 +6,16 @@ import functools
 import itertools
 import time
 import weakref
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.models.losses import Loss, cross_entropy, scores_of
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -27,23 +26,6 @@ def formatted(images: Tensor, memory_format: torch.memory_format) -> Tensor:
         _, _, height, width = images.shape
         images = images.as_strided(images.shape, (height * width, 1, width, 1))
     return images
-
-
-def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
-    """Loss of each sample: output [samples, classes], labels int64 [samples] -> float32 [samples]."""
-    return nn.functional.cross_entropy(output.float(), labels, reduction="none")
-
-
-def binary_cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
-    """Of two classes told apart by one logit, that of the second: output [samples, 1] -> float32 [samples]."""
-    logits = output.float().squeeze(1)
-    return nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
-
-
-def scores_of(output: Tensor) -> Tensor:
-    """A score for every class, float32 [samples, classes]: to one logit, that of the second class, the first has 0."""
-    output = output.float()
-    return torch.cat([torch.zeros_like(output), output], dim=1) if output.shape[1:] == (1,) else output
 
 
 class TorchReplica(Replica):

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from lockstep.engine.models.losses import Loss
 from lockstep.engine.pipelines.partition import LayerCost
 from lockstep.engine.replica.pipeline.cut import uncuttable
-
-Loss = Callable[[Tensor, Tensor], Tensor]  # as in lockstep.engine.usecases.UseCase
 
 
 def counted(layers: Sequence[nn.Module]) -> list[LayerCost]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.groups import Group, allgather_object
 from lockstep.engine.job import Job
+from lockstep.engine.models.losses import Loss, scores_of
 from lockstep.engine.pipelines.order import KINDS
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import SampleKeys
@@ -25,7 +26,7 @@ from lockstep.engine.replica.pipeline.recording import Done, Recorder
 from lockstep.engine.replica.pipeline.schedules import make_schedule
 from lockstep.engine.replica.pipeline.stage import Layers, TimedStage
 from lockstep.engine.replica.pipeline.telling import action_rows, stage_rows
-from lockstep.engine.replica.torch import MEMORY_FORMATS, Loss, TorchReplica, scores_of
+from lockstep.engine.replica.torch import MEMORY_FORMATS, TorchReplica
 
 MEMORY_EXPERIMENT = "stage_memory"
 """The experiment whose steps run under torch's profiler, which is slow: it counts bytes, and its times mean nothing."""
