@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from lockstep.engine.replica.pipeline.memory import Rise, reset_peak_rss
 from lockstep.engine.replica.pipeline.recording import Done, Recorder
 from lockstep.engine.replica.pipeline.schedules import make_schedule
 from lockstep.engine.replica.pipeline.stage import Layers, TimedStage
-from lockstep.engine.replica.pipeline.telling import action_rows, stage_rows
+from lockstep.engine.replica.pipeline.step_tables import action_rows, stage_rows
 from lockstep.engine.replica.torch import MEMORY_FORMATS, TorchReplica
 
 MEMORY_EXPERIMENT = "stage_memory"
@@ -65,7 +66,7 @@ class PipelineReplica(TorchReplica):
         self._loss_seconds, self.images_bytes = 0.0, 0
         self.rise = Rise() if job.experiment == MEMORY_EXPERIMENT else None
         group = group_of(built.mesh, device)
-        self.stages = [
+        self.stages: Sequence[TimedStage] = [
             TimedStage(module, index, job.stages, built.shapes[index], group, self.recorder, keys)
             for index, module in zip(built.modules, modules, strict=True)
         ]
