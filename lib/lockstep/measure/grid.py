@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from lockstep.engine.training.scores import DIVERGED
 from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import capture, missing
-from lockstep.measure.probes import EXPERIMENTS, OF_ALL_FRAMEWORKS, RESTARTED, STEPS_TRACED, is_traced
+from lockstep.measure.probes import EXPERIMENTS, OF_ALL_FRAMEWORKS, RESTARTED, STEPS_TRACED
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.steps import step_table
 from lockstep.measure.teams import Teams
@@ -64,12 +64,14 @@ def run_grid(
     data_dir: str = "",
     images: int = 0,
     strict: bool = False,
+    traced: Callable[[Job], bool] = lambda job: False,
 ) -> Path:
     """Measure every job in each of `rounds` rounds into `<results>/<notebook>/`; returns that folder.
 
     Rounds that stand there already are kept: a killed run goes on where it was. A cell that fails or can't run here
     is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos
-    that can't be read are left out, warned about and counted in `skipped_images`; `strict` allows none. Raises
+    that can't be read are left out, warned about and counted in `skipped_images`; `strict` allows none. The samples of
+    CPU, memory and threads are stored of the cells for which `traced` is true. Raises
     RecordError, WriteError, DataError, JobError before anything is measured, also for choices that a use case has not.
     """
     if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
@@ -97,33 +99,39 @@ def run_grid(
                 if number in run.rounds_done:
                     _say(f"round {number + 1} of {rounds}: stands in {folder.name} already")
                     continue
-                _measure_round(run, jobs, sources, teams, number, rounds)
+                _measure_round(run, jobs, sources, teams, number, rounds, traced)
     return folder
 
 
 def _measure_round(
-    run: RunFolder, jobs: Sequence[Job], sources: Mapping[str, Source], teams: Teams, number: int, rounds: int
+    run: RunFolder,
+    jobs: Sequence[Job],
+    sources: Mapping[str, Source],
+    teams: Teams,
+    number: int,
+    rounds: int,
+    traced: Callable[[Job], bool],
 ) -> None:
     redone = 0
     rows: list[tuple[int, Row]] = []
-    traced: dict[str, list[pd.DataFrame]] = {}
+    frames_of: dict[str, list[pd.DataFrame]] = {}
     shuffled = np.random.default_rng([number, len(jobs)]).permutation(len(jobs))
     order = teams.in_a_row(jobs, (int(index) for index in shuffled))
     for place, index in enumerate(order):
         job = _of_round(jobs[index], number)
         source = sources.get(job.use_case)
-        row, tables, disturbed = measure_job(job, source, teams)
+        row, tables, disturbed = measure_job(job, source, teams, traced(job))
         if disturbed and job.experiment not in LEARNING and redone < _REDO_PER_ROUND:
             redone += 1
             _say(f"{job.label}: others used the machine meanwhile, measured again")
-            again = measure_job(job, source, teams)
+            again = measure_job(job, source, teams, traced(job))
             if again[0]["status"] == "ok":
                 row, tables, _ = again
         rows.append((index, row))
         for name, frame in tables.items():
-            traced.setdefault(name, []).append(frame)
+            frames_of.setdefault(name, []).append(frame)
         _say(f"round {number + 1} of {rounds}, {place + 1:2d}/{len(jobs)}: {job.experiment} {job.label}: {_told(row)}")
-    whole = {name: pd.concat(frames) for name, frames in traced.items()}
+    whole = {name: pd.concat(frames) for name, frames in frames_of.items()}
     run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], whole)
 
 
@@ -132,10 +140,12 @@ def _of_round(job: Job, number: int) -> Job:
     return job.with_(round=number, **({"seed": number} if job.experiment in LEARNING else {}))
 
 
-def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dict[str, pd.DataFrame], bool]:
+def measure_job(
+    job: Job, source: Source | None, teams: Teams, traced: bool = False
+) -> tuple[Row, dict[str, pd.DataFrame], bool]:
     """One cell: its row, its part of the traced tables, and whether others disturbed it.
 
-    Failed and impossible cells are rows too.
+    `traced`: its samples of CPU, memory and threads are a table too. Failed and impossible cells are rows too.
     """
     why = _why_not(job)
     if why is not None:
@@ -173,7 +183,7 @@ def measure_job(job: Job, source: Source | None, teams: Teams) -> tuple[Row, dic
     diverged = any(math.isnan(measured.get(name, 0.0)) for name in _ACCURACIES)
     status, notes = ("failed", [DIVERGED, *notes]) if diverged else ("ok", notes)
     row = make_row(job, measured, status=status, reason="; ".join(notes))
-    return row, _tables(job, traces, None if team.repeated else sampler), contention.contended()
+    return row, _tables(job, traces, sampler if traced and not team.repeated else None), contention.contended()
 
 
 def _why_not(job: Job) -> str | None:
@@ -203,7 +213,7 @@ def _tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) 
             found[name].insert(place, column, getattr(job, column))
     for name in _ALSO_OF_SPARK if "spark" in found else ():
         found["spark"].insert(0, name, getattr(job, name))
-    if is_traced(job) and sampler is not None:
+    if sampler is not None:
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
         found["steps"] = step_table(traces)

@@ -1,4 +1,4 @@
-"""What runs on the workers: the training loop, unless an experiment measures something else, and which are traced."""
+"""What runs on the workers: the training loop, unless an experiment measures something else."""
 
 from __future__ import annotations
 
@@ -41,14 +41,3 @@ OF_ALL_FRAMEWORKS = ("profile",)
 
 STEPS_TRACED = ("timeline",)
 """Experiments of which every step of every rank is kept, in `steps.csv`."""
-
-TRACED = ("table1", "ladder", "timeline", "speedup")
-"""Experiments whose float32 cells are sampled (CPU, memory, threads, I/O wait) while they train."""
-
-
-def is_traced(job: Job) -> bool:
-    if job.variant != "a" or job.precision != "float32":
-        return False
-    # Samples are told apart by strategy alone; of `hybrid`, where one has several cells, those of the paper's figure.
-    combined = job.replicas > 1 and job.pipeline_ranks > 1
-    return job.experiment in TRACED or (job.experiment == "hybrid" and (combined or job.ranks == 1))
