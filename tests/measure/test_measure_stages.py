@@ -18,7 +18,7 @@ from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.replica.pipeline.cut import CutError
 from lockstep.engine.replica.torch import MEMORY_FORMATS
 from lockstep.engine.training.loop import Site
-from lockstep.measure.probes import EXPERIMENTS
+from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.stages import _Alone, run_layers, run_stage_times
 
 SECONDS = ("forward_seconds", "backward_seconds", "input_backward_seconds", "weight_backward_seconds", "update_seconds")
@@ -34,7 +34,7 @@ def site(**changes: Any) -> Site:
 
 
 def test_both_are_experiments() -> None:
-    assert EXPERIMENTS["layers"] is run_layers and EXPERIMENTS["stage_times"] is run_stage_times
+    assert PROBES["layers"].run is run_layers and PROBES["stage_times"].run is run_stage_times
 
 
 def test_every_layer_has_its_costs() -> None:

@@ -28,7 +28,7 @@ from lockstep.engine.launch.failure_detector import FailureDetectorThread
 from lockstep.engine.peers import run_function
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import Source, find_images, use_case
-from lockstep.measure.grid import summarise
+from lockstep.measure.summary import summarise
 
 CANT_START = 3  # exit code
 _GRACE_SECONDS = 2.0  # a rank that fails because of another rank lets that one report first
