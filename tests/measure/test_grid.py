@@ -336,10 +336,10 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for name, kind in LAUNCHERS.items():
 
-        def of(job: Job, crowds: bool = kind.crowds) -> Any:
-            return SimpleNamespace(team=Noted(f"{job.launcher} {job.workers}"), crowds=crowds)
+        def of(job: Job, heavy_when_idle: bool = kind.heavy_when_idle) -> Any:
+            return SimpleNamespace(team=Noted(f"{job.launcher} {job.workers}"), heavy_when_idle=heavy_when_idle)
 
-        monkeypatch.setitem(LAUNCHERS, name, SimpleNamespace(of=of, crowds=kind.crowds))
+        monkeypatch.setitem(LAUNCHERS, name, SimpleNamespace(of=of, heavy_when_idle=kind.heavy_when_idle))
     return running
 
 

@@ -19,7 +19,7 @@ import torch
 from lockstep.engine.cores import cores_of, pin, usable_cores
 from lockstep.engine.groups import GroupAborted, allgather_object
 from lockstep.engine.groups.board import Board
-from lockstep.engine.groups.library import MPI, start
+from lockstep.engine.groups.library import MPI, start_mpi
 from lockstep.engine.groups.memory import common_file
 from lockstep.engine.groups.mpi import MpiGroup
 from lockstep.engine.job import Job
@@ -40,7 +40,7 @@ def main() -> None:
     job = Job.from_json(json.dumps(options["job"]))
     if problem := interface_problem(os.environ.get("GLOO_SOCKET_IFNAME", "")):
         _exit_with(f"{problem}; name another with --iface")  # Otherwise the MPI library would silently use another one.
-    start()
+    start_mpi()
     if job.ranks != MPI.COMM_WORLD.size:
         _exit_for_wrong_size(job, MPI.COMM_WORLD.size)
     group = MpiGroup.world()

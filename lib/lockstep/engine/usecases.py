@@ -25,7 +25,7 @@ from lockstep.engine.data.sources import ImageData, Photos
 from lockstep.engine.data.synthetic import counts_for, ensure_stand_in
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.models.alexnet import alexnet
-from lockstep.engine.models.convlstm import build
+from lockstep.engine.models.convlstm import build_network
 from lockstep.engine.models.layers import Network
 from lockstep.engine.models.losses import Loss, binary_cross_entropy, cross_entropy
 from lockstep.engine.models.vgg import vgg16
@@ -54,7 +54,7 @@ class UseCase:
     dataset: str = ""
     images: int = 0  # photos in the paper's data set, training and test together
     classes: int = 0  # that the network tells apart (0: any number)
-    place: str = ""  # in the paper
+    paper_section: str = ""
     train: ImageData | None = None
     test: ImageData | None = None
     network: Network | None = None  # of small images; `model` and `loss` follow from it
@@ -64,12 +64,12 @@ class UseCase:
     @classmethod
     def of(cls, network: Network, name: str, **others: Any) -> UseCase:
         """On images of 50 x 50 pixels, as *ConvLSTM-D-Accel* trains: folders of any number of classes."""
-        made = cls(name, functools.partial(build, network), PAPER_ADAM, augmentation="none", **others)
+        made = cls(name, functools.partial(build_network, network), PAPER_ADAM, augmentation="none", **others)
         return made._with(network)
 
     def _with(self, network: Network) -> UseCase:
         loss = binary_cross_entropy if network.outputs == 1 else cross_entropy
-        return replace(self, network=network, model=functools.partial(build, network), loss=loss)
+        return replace(self, network=network, model=functools.partial(build_network, network), loss=loss)
 
     def for_job(self, job: Job) -> UseCase:
         """With the network, optimiser and augmentation that `job` asks for. JobError where there is no choice."""
@@ -157,23 +157,23 @@ class UseCase:
 USE_CASES: dict[str, UseCase] = {
     "ComplexSmall": UseCase(
         "ComplexSmall", functools.partial(vgg16, 3), dataset="fire-smoke", images=791, classes=3,
-        place="Single-to-Multi 3.1",
+        paper_section="Single-to-Multi 3.1",
     ),
     "SimpleBig": UseCase(
         "SimpleBig", functools.partial(alexnet, 3), dataset="fire-smoke", images=6003, classes=3,
-        place="Single-to-Multi 3.1",
+        paper_section="Single-to-Multi 3.1",
     ),
     # ConvLSTM-D-Accel names these four and gives no counts. Those here are of the public sets that it may mean (see
     # data/README.md); for breast cancer 10,000 of a set that has 277,000 patches.
     "Pneumonia": UseCase.of(
-        Network(channels=1), "Pneumonia", dataset="pneumonia", images=5856, place="ConvLSTM-D-Accel 4",
+        Network(channels=1), "Pneumonia", dataset="pneumonia", images=5856, paper_section="ConvLSTM-D-Accel 4",
     ),
-    "FaceMask": UseCase.of(Network(), "FaceMask", dataset="face-mask", images=7553, place="ConvLSTM-D-Accel 4"),
+    "FaceMask": UseCase.of(Network(), "FaceMask", dataset="face-mask", images=7553, paper_section="ConvLSTM-D-Accel 4"),
     "LeafDisease": UseCase.of(
-        Network(classes=4), "LeafDisease", dataset="leaf-disease", images=4188, place="ConvLSTM-D-Accel 4",
+        Network(classes=4), "LeafDisease", dataset="leaf-disease", images=4188, paper_section="ConvLSTM-D-Accel 4",
     ),
     "BreastCancer": UseCase.of(
-        Network(), "BreastCancer", dataset="breast-cancer", images=10_000, place="ConvLSTM-D-Accel 4",
+        Network(), "BreastCancer", dataset="breast-cancer", images=10_000, paper_section="ConvLSTM-D-Accel 4",
     ),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from lockstep.engine.pipelines.partition import LayerCost, Memory, balanced
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 from lockstep.engine.replica.pipeline import profile as module
 from lockstep.engine.replica.pipeline.cut import flatten, stage_module, uncuttable
-from lockstep.engine.replica.pipeline.profile import counted, profile
+from lockstep.engine.replica.pipeline.profile import profile, static_costs
 
 FLOAT = 4
 
@@ -129,7 +129,7 @@ def test_outputs_and_what_is_saved_by_hand() -> None:
     wide, narrow = 2 * 4 * 4 * 4 * FLOAT, 2 * 16 * FLOAT
     assert [cost.output_bytes for cost in costs] == [wide, wide, narrow, narrow, 2 * 5 * FLOAT]
     # The convolution's output is saved once, by the ReLU that writes over it and by the pooling; the pooling also saves
-    # which pixels it took (8 bytes each), and its output is what the linear layer saves. The images are not counted.
+    # which pixels it took (8 bytes each), and its output is what the linear layer saves. The images are not static_costs.
     assert [cost.saved_bytes for cost in costs] == [wide, 0, narrow + 2 * narrow, 0, 0]
     assert [cost.output_saved for cost in costs] == [True, True, True, True, False]
     assert [cost.in_place for cost in costs] == [False, True, False, False, False]
@@ -210,7 +210,7 @@ def test_bfloat16_halves_what_is_sent() -> None:
 def test_what_is_known_without_running() -> None:
     layers = flatten(tiny.deep_net())
     layers[0].weight.requires_grad_(False)  # type: ignore[union-attr, operator]
-    known = counted(layers)
+    known = static_costs(layers)
     assert [cost.parameters for cost in known[:3]] == [5, 0, 84]
     assert known[4] == LayerCost("Flatten", cuttable=False)
 

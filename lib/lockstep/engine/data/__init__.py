@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.engine.data.checking import Checked, check_photos
+from lockstep.engine.data.checking import CheckResult, check_photos
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder, open_photos
 from lockstep.engine.data.keyed import STREAM_DROPOUT, STREAM_FLIP, keyed_uniform, mix64
@@ -17,7 +17,7 @@ __all__ = [
     "STREAM_FLIP",
     "Arrays",
     "Batch",
-    "Checked",
+    "CheckResult",
     "DataError",
     "ImageData",
     "Loader",

@@ -15,8 +15,8 @@ from pathlib import Path
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import SPLITS, open_folder
 from lockstep.engine.data.photos import decode_photo, why_unreadable
-from lockstep.engine.data.remembered import key_of, recall, remember
-from lockstep.engine.data.threads import in_threads, told
+from lockstep.engine.data.readable_cache import key_of, readable_photos, store_readable_photos
+from lockstep.engine.data.threads import in_threads, with_progress
 
 MOST_UNREADABLE = 0.05  # of a split
 _NAMED = 5  # photos named in a message
@@ -27,7 +27,7 @@ BROKEN = "a link to nothing"
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """What a look at a data set found."""
 
     folder: Path
@@ -50,7 +50,7 @@ class Checked:
         )
 
 
-def check_photos(folder: str | os.PathLike[str], splits: Sequence[str] = SPLITS, strict: bool = False) -> Checked:
+def check_photos(folder: str | os.PathLike[str], splits: Sequence[str] = SPLITS, strict: bool = False) -> CheckResult:
     """Looks at every photo of these splits of the data set in `folder`, in threads on all usable cores.
 
     Raises DataError where `open_folder` would, if more than 5 % of a split can't be read, if a class loses all its
@@ -117,9 +117,9 @@ def look_at_file(path: str, inside: str) -> os.stat_result | str:
     return info if info.st_size else "an empty file"
 
 
-def _look(folder: Path, splits: Sequence[str]) -> Checked:
+def _look(folder: Path, splits: Sequence[str]) -> CheckResult:
     top = os.fspath(folder)
-    known = recall(folder)
+    known = readable_photos(folder)
     counts: dict[str, int] = {}
     unreadable: dict[str, dict[str, str]] = {}
     keys: set[bytes] = set()
@@ -140,13 +140,15 @@ def _look(folder: Path, splits: Sequence[str]) -> Checked:
                 unknown.append((split, path, key))
     found = in_threads(_why_unreadable, [path for _, path, _ in unknown])
     what = f"looking at the photos in {folder.name!r}, once"
-    for (split, path, key), why in zip(unknown, told(found, len(unknown), what), strict=True):
+    for (split, path, key), why in zip(unknown, with_progress(found, len(unknown), what), strict=True):
         if why:
             unreadable[split][path[len(top) + 1 :]] = why
             keys.discard(key)
     if unknown:
-        remember(folder, keys if set(splits) == set(SPLITS) else keys | known)
-    return Checked(folder, counts, {split: dict(sorted(of_split.items())) for split, of_split in unreadable.items()})
+        store_readable_photos(folder, keys if set(splits) == set(SPLITS) else keys | known)
+    return CheckResult(
+        folder, counts, {split: dict(sorted(of_split.items())) for split, of_split in unreadable.items()}
+    )
 
 
 def _why_unreadable(path: str) -> str:

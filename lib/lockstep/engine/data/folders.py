@@ -128,7 +128,7 @@ def subfolders(folder: Path) -> dict[str, Path]:
 
 def photo_names(folder: Path) -> list[str]:
     """What is called like a photo, sorted. A listing of names alone: no look at the files."""
-    with _told_where(folder):
+    with _naming_folder(folder):
         names = os.listdir(folder)
     return sorted(name for name in names if name.lower().endswith(_ENDINGS) and not name.startswith("."))
 
@@ -222,12 +222,12 @@ def _without(gone: Collection[str], names: list[str], folder: Path, dataset: Pat
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
-    with _told_where(folder), os.scandir(folder) as entries:
+    with _naming_folder(folder), os.scandir(folder) as entries:
         return list(entries)
 
 
 @contextlib.contextmanager
-def _told_where(folder: Path) -> Iterator[None]:
+def _naming_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -39,10 +39,10 @@ def part_of_training(data: ImageData, part: str) -> ImageData:
         return data.picked(ids, augment=data.augment and part == "kept")
     if isinstance(data, SmallImages):
         return data.picked(ids, augment=part == "kept")
-    return Picked(data, ids)
+    return Selection(data, ids)
 
 
-class Picked:
+class Selection:
     """Some images of another set."""
 
     def __init__(self, data: ImageData, ids: Ids) -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lockstep.engine.data.checking import BROKEN, LEAVES, Checked, everything, look_at_file, refusals
+from lockstep.engine.data.checking import BROKEN, LEAVES, CheckResult, everything, look_at_file, refusals
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import SPLITS, open_folder, part_of, photo_names, split_folders, subfolders
 from lockstep.engine.data.photos import Look, look_at_photo, why_unreadable
-from lockstep.engine.data.threads import in_threads, told
+from lockstep.engine.data.threads import in_threads, with_progress
 
 IMBALANCE = 3.0  # the largest class over the smallest, from which it is worth a word
 
@@ -45,7 +45,7 @@ class Inspection:
     folder: Path
     photos: list[Photo] = field(default_factory=list)
     listed: dict[str, Counter[str]] = field(default_factory=dict)  # by split and class, with those that can't be read
-    unreadable: dict[str, dict[str, str]] = field(default_factory=dict)  # as in `Checked`
+    unreadable: dict[str, dict[str, str]] = field(default_factory=dict)  # as in `CheckResult`
     left_alone: list[str] = field(default_factory=list)  # folders beside train and test
     refused: list[str] = field(default_factory=list)  # why training would refuse it
     cautions: list[str] = field(default_factory=list)  # what to know before training on it
@@ -89,7 +89,7 @@ def inspect_set(folder: Path, strict: bool = False) -> Inspection:
         found.refused.append(str(error))
         return found
     _look_at_all(found, parts)
-    checked = Checked(found.folder, {s: sum(of.values()) for s, of in found.listed.items()}, found.unreadable)
+    checked = CheckResult(found.folder, {s: sum(of.values()) for s, of in found.listed.items()}, found.unreadable)
     found.refused += refusals(checked.counts, found.unreadable, strict)
     for split in SPLITS:
         try:
@@ -172,7 +172,7 @@ def _look_at_all(found: Inspection, parts: Sequence[tuple[str, str, Path, list[s
         except DataError as error:
             return why_unreadable(error.__cause__ or error)
 
-    seen = told(in_threads(look, todo), len(todo), f"looking at the photos in {found.folder.name!r}")
+    seen = with_progress(in_threads(look, todo), len(todo), f"looking at the photos in {found.folder.name!r}")
     for (split, _, path), photo in zip(todo, seen, strict=True):
         if isinstance(photo, str):
             found.unreadable[split][path[len(top) + 1 :]] = photo

@@ -22,9 +22,9 @@ from lockstep.engine.data.affine import varied
 from lockstep.engine.data.folders import SPLITS
 from lockstep.engine.data.keyed import STREAM_FLIP, STREAM_SHIFT, keyed_uniform
 from lockstep.engine.data.photos import decode_small
-from lockstep.engine.data.remembered import cache_folder, key_of
+from lockstep.engine.data.readable_cache import cache_folder, key_of
 from lockstep.engine.data.sources import Ids, Images, Photos, prepare
-from lockstep.engine.data.threads import in_threads, told
+from lockstep.engine.data.threads import in_threads, with_progress
 from lockstep.engine.files import WriteError, write_atomically
 from lockstep.engine.models.layers import SIZE
 
@@ -150,7 +150,7 @@ def _decoded(data: SmallImages, path: Path | None, dates: bytes) -> tuple[Pixels
         return small
 
     what = f"decoding the images of {_dataset(data)!r}, once"
-    enlarged = sum(told(in_threads(decode, range(count)), count, what))
+    enlarged = sum(with_progress(in_threads(decode, range(count)), count, what))
     if path is not None:
         with contextlib.suppress(OSError, WriteError):  # a cache that can't be written is no error
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterato
         pool.shutdown(cancel_futures=True)
 
 
-def told(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
+def with_progress(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
     """The same results; on the way a line on stderr says how far it is, if there are at least `LARGE`."""
     every = max(LARGE // 2, total // 10)
     same_line = sys.stderr.isatty()

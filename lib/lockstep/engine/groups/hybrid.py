@@ -28,7 +28,7 @@ from lockstep.engine.groups.base import ANY, CanShare, Group, GroupAborted, Grou
 from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.mailbox import Mailbox
 from lockstep.engine.groups.mpi import MpiGroup
-from lockstep.engine.groups.progress import Common
+from lockstep.engine.groups.mpi_waiting import MpiProcess
 from lockstep.engine.groups.threads import ThreadGroup
 
 _LOOK_SECONDS = 0.05  # a thread that waits for another one asks MPI this often whether somebody elsewhere gave up
@@ -38,7 +38,7 @@ _given_up: list[GroupAborted] = []
 """With them the frames that they passed, and so the buffers that MPI may still write to."""
 
 
-class HostNews(Common):
+class ThreadedMpiProcess(MpiProcess):
     """Who gave up, for all threads and lanes of this process.
 
     MPI goes on with what an aborted rank had begun, whenever another thread of the process calls it: those buffers
@@ -60,7 +60,13 @@ class HostThreads(ThreadGroup):
     """
 
     def __init__(
-        self, rank: int, boxes: list[Mailbox], board: Board | None, common: dict[str, Any], news: HostNews, first: int
+        self,
+        rank: int,
+        boxes: list[Mailbox],
+        board: Board | None,
+        common: dict[str, Any],
+        news: ThreadedMpiProcess,
+        first: int,
     ) -> None:
         super().__init__(rank, boxes, board, common)
         self._news, self.first = news, first
@@ -81,7 +87,7 @@ class HostThreads(ThreadGroup):
                     raise GroupTimeout(_nothing(self.first, source, tag, deadline_seconds)) from None
 
     def wait_for(self, done: Callable[[], bool], until: float | None) -> bool:
-        """As `Common.wait`."""
+        """As `MpiProcess.wait`."""
         return self._news.wait(done, until=until)
 
     def abort(self, reason: str) -> None:
@@ -123,7 +129,7 @@ class HybridGroup(Group, CanShare):
         """
         if world.size > 1 and world.node.size > 1:
             raise GroupError(f"{world.node.size} processes on one host; host_workers='threads' has one on each")
-        news, first = HostNews(world.comm), world.rank * threads
+        news, first = ThreadedMpiProcess(world.comm), world.rank * threads
         lanes = [
             Lane(world.comm.Dup(), news, board, world.hosts, [p * threads + t for p in range(world.size)])
             for t in range(threads)

@@ -4,7 +4,7 @@
     sums       MPI_Iallreduce in place, in chunks of 16 MiB that are under way together
     memory     an anonymous file per node, as between processes; `node` and `leaders` come from MPI_Comm_split_type
 
-Every wait looks and sleeps, so that idle ranks leave their core to others (see `groups.progress`).
+Every wait looks and sleeps, so that idle ranks leave their core to others (see `groups.mpi_waiting`).
 
 Measured on 2 cores, MPICH 5 (100 MB, 2 ranks): one blocking Allreduce 92 ms; chunks of 1 MiB 39, of 16 MiB 35, all at
 once 41 ms; between two emulated hosts at 10 Gbit/s 16 MiB take 93 ms in chunks of 1 MiB, 52 ms at once; 3 ranks on
@@ -26,8 +26,8 @@ from lockstep.engine.groups import memory, wire
 from lockstep.engine.groups.base import ANY, CanShare, Group, GroupError, GroupTimeout, SubGroup
 from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.gloo import interface_address, make_gloo
-from lockstep.engine.groups.library import MPI, start
-from lockstep.engine.groups.progress import EAGER_SECONDS, Common
+from lockstep.engine.groups.library import MPI, start_mpi
+from lockstep.engine.groups.mpi_waiting import EAGER_SECONDS, MpiProcess
 
 HOST_VARIABLE = "LOCKSTEP_HOST"  # the name of an emulated host; ranks of one machine that differ in it are two nodes
 _CHUNK = 1 << 22  # values of an all-reduce's chunk
@@ -39,7 +39,7 @@ _SUMMABLE = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: M
 class MpiGroup(Group, CanShare):
     """This process's rank in communicator `comm`. Make the one of all ranks with `MpiGroup.world`."""
 
-    def __init__(self, comm: Any, common: Common, board: Board | None, hosts: list[str], ranks: list[int]) -> None:
+    def __init__(self, comm: Any, common: MpiProcess, board: Board | None, hosts: list[str], ranks: list[int]) -> None:
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
         self._common, self._board = common, board
         self._hosts, self._ranks = hosts, ranks  # of each rank here: its host, its rank in the world
@@ -56,11 +56,11 @@ class MpiGroup(Group, CanShare):
 
         `board` has a line per rank; without one a rank notes nothing. Initialises MPI unless that has happened.
         """
-        start()
+        start_mpi()
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise GroupError("this MPI library allows one thread only; use a build with MPI_THREAD_MULTIPLE")
         comm = (comm or MPI.COMM_WORLD).Dup()
-        group = cls(comm, Common(comm), board, [""] * comm.size, list(range(comm.size)))
+        group = cls(comm, MpiProcess(comm), board, [""] * comm.size, list(range(comm.size)))
         name = host or os.environ.get(HOST_VARIABLE) or socket.gethostname()
         names = group.allgather(torch.frombuffer(bytearray(name.encode()), dtype=torch.uint8))
         machine = torch.frombuffer(bytearray(socket.gethostname().encode()), dtype=torch.uint8)
@@ -168,7 +168,7 @@ class MpiGroup(Group, CanShare):
         heads = np.zeros((self.size, wire.HEAD.size), np.uint8)
         heads[self.rank] = np.frombuffer(wire.head_of(own, ""), np.uint8)
         self.finish(self.comm.Iallgather(MPI.IN_PLACE, [heads, MPI.BYTE]), 0)
-        kinds = [wire.kind_of(head.tobytes()) for head in heads]
+        kinds = [wire.header_of(head.tobytes()) for head in heads]
         counts = [int(np.prod(shape)) * kind.itemsize for _, kind, shape in kinds]
         starts = [sum(counts[:r]) for r in range(self.size)]
         data = np.empty(sum(counts), np.uint8)

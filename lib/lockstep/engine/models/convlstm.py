@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lockstep.engine.models.layers import KERNEL, Layer, Network
 
 
-def build(network: Network) -> nn.Sequential:
+def build_network(network: Network) -> nn.Sequential:
     """`network` for float images [n, channels, 50, 50]; returns logits [n, network.outputs].
 
     Of grey images and two classes: 257,537 parameters (cnn), 396,929 (convlstm), 98,049 (convlstm2d). Initialised

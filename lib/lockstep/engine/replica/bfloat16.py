@@ -79,7 +79,7 @@ class Bfloat16Replica(TorchReplica):
             low.copy_(source)
 
 
-def bfloat16_kind(kind: type[TorchReplica]) -> type[TorchReplica]:
+def bfloat16_replica_class(kind: type[TorchReplica]) -> type[TorchReplica]:
     """The replica that avoids copies, in place of `kind`. Raises ValueError if `kind` brings its own exchange."""
     if kind is not TorchReplica:
         raise ValueError(

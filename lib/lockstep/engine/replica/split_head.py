@@ -147,7 +147,7 @@ def _own_units(layer: nn.Module, keys: SampleKeys, first: int) -> nn.Module:
 
 
 def _trained(*modules: nn.Module) -> int:
-    """Parameters to train, each counted once."""
+    """Parameters to train, each static_costs once."""
     return sum(each.numel() for each in nn.ModuleList(modules).parameters() if each.requires_grad)
 
 

@@ -56,7 +56,7 @@ class TorchReplica(Replica):
         if not self._trained:
             raise ValueError(f"{type(model).__name__} has no parameter to train; give a model with requires_grad=True")
         bounds = np.cumsum([0] + [sum(leaf.numel() for leaf in layer) for layer in self._layers])
-        self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+        self.layer_slices = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
         self._gradients: Tensor | None = None
         self._pending: list[int] = []
         self._fresh = [True] * len(self._trained)
@@ -131,12 +131,12 @@ class TorchReplica(Replica):
         # Python's collector can't see the circle.
         weak = weakref.ref(self)
         index = 0
-        for part, layer in enumerate(self._layers):
-            for leaf in layer:
-                leaf.register_post_accumulate_grad_hook(functools.partial(_take, weak, index, part))
+        for layer, leaves in enumerate(self._layers):
+            for leaf in leaves:
+                leaf.register_post_accumulate_grad_hook(functools.partial(_take, weak, index, layer))
                 index += 1
 
-    def _take(self, leaf: Tensor, index: int, part: int) -> None:
+    def _take(self, leaf: Tensor, index: int, layer: int) -> None:
         """Move a gradient that autograd has just finished into the flat buffer."""
         assert leaf.grad is not None
         if self._fresh[index]:
@@ -145,25 +145,25 @@ class TorchReplica(Replica):
         else:
             self._views[index].add_(leaf.grad)
         leaf.grad = None
-        self._done(part)
+        self._done(layer)
 
-    def _done(self, part: int) -> None:
-        self._pending[part] -= 1
-        if self._pending[part] == 0 and self._on_ready is not None:
-            self._on_ready(part)
+    def _done(self, layer: int) -> None:
+        self._pending[layer] -= 1
+        if self._pending[layer] == 0 and self._on_ready is not None:
+            self._on_ready(layer)
 
     def _finish_untouched(self) -> None:
         """Parameters that this batch did not use have a gradient too: zero."""
         index = 0
-        for part, layer in enumerate(self._layers):
-            for _ in layer:
+        for layer, leaves in enumerate(self._layers):
+            for _ in leaves:
                 if self._fresh[index]:
                     self._views[index].zero_()
                     self._fresh[index] = False
                 index += 1
-            if self._pending[part] > 0:
-                self._pending[part] = 1
-                self._done(part)
+            if self._pending[layer] > 0:
+                self._pending[layer] = 1
+                self._done(layer)
 
     def _flatten_buffers(self) -> None:
         owners = _float_buffers(self.model)
@@ -173,10 +173,10 @@ class TorchReplica(Replica):
             setattr(module, name, view)
 
 
-def _take(replica: weakref.ref[TorchReplica], index: int, part: int, leaf: Tensor) -> None:
+def _take(replica: weakref.ref[TorchReplica], index: int, layer: int, leaf: Tensor) -> None:
     alive = replica()
     if alive is not None:
-        alive._take(leaf, index, part)
+        alive._take(leaf, index, layer)
 
 
 def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:

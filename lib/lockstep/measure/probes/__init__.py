@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from lockstep.measure.probes.exchange import run_exchange
 from lockstep.measure.probes.flops import run_flops
 from lockstep.measure.probes.operators import run_profile

@@ -39,7 +39,7 @@ def count_layers(model: nn.Sequential, channels: int, batch: int = 1) -> list[tu
 def flops_table(network: Network) -> list[dict[str, Any]]:
     """A row per layer of an image's pass: network, name, equation_flops (NaN: the paper has none), computed_flops (by
     hand), counted_flops, counted_backward_flops. A pooling compares and adds nothing up: an equation and no count."""
-    counted = [row for row in count_layers(convlstm.build(network), network.channels) if row[1]]
+    counted = [row for row in count_layers(convlstm.build_network(network), network.channels) if row[1]]
     by_hand = network_layers(network)
     computing = [layer.name for layer in by_hand if layer.computed]
     if len(counted) != len(computing):

@@ -18,7 +18,7 @@ from lockstep.engine.pipelines.order import in_flight, order
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten, stage_module, uncuttable
 from lockstep.engine.replica.pipeline.mesh import Mesh, mesh_of
-from lockstep.engine.replica.pipeline.profile import counted, profile
+from lockstep.engine.replica.pipeline.profile import profile, static_costs
 from lockstep.engine.replica.torch import MEMORY_FORMATS, formatted
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Built:
         return self.cuts[stage], [*self.cuts[1:], self.layers][stage] - 1
 
 
-def build(
+def build_stages(
     case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...], cuts: list[int] | None = None
 ) -> tuple[Built, SampleKeys]:
     """This rank's stages of the model that every rank makes from the job's seed. Collective.
@@ -80,7 +80,7 @@ def stages_of(
     case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...]
 ) -> tuple[Built, list[tuple[int, nn.Sequential]]]:
     """This rank's stages by index, to be measured alone."""
-    built, _ = build(case, job, group, image_shape)
+    built, _ = build_stages(case, job, group, image_shape)
     return built, list(built.modules.items())
 
 
@@ -107,9 +107,9 @@ def agree_on_cuts(case: UseCase, job: Job, group: Group, image_shape: tuple[int,
 def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
     layers, keys = _layers(case, job)
     if job.partition == "equal_layers":
-        return partition.equal_layers(counted(layers), job.stages)
+        return partition.equal_layers(static_costs(layers), job.stages)
     if job.partition == "equal_parameters":
-        return partition.equal_parameters(counted(layers), job.stages)
+        return partition.equal_parameters(static_costs(layers), job.stages)
     size = micro_batch_size(job)
     asked = (job.stages, job.stages_per_rank, job.stage_memory_bytes, job.schedule, job.micro_batches, job.activations)
     where = (job.device, job.precision, job.memory_format, torch.get_num_threads())

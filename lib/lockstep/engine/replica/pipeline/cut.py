@@ -45,12 +45,14 @@ def uncuttable(layers: Sequence[nn.Module]) -> dict[int, str]:
     for index, layer in enumerate(layers[:-1]):
         if isinstance(layer, _SEVERAL_OUTPUTS) or getattr(layer, "return_indices", False):
             found[index] = (
-                f"{_told(layers, index)} gives more than one tensor, and a stage sends one; cut after the layer that "
+                f"{_described(layers, index)} gives more than one tensor, and a stage sends one; cut after the layer that "
                 "takes them"
             )
         elif (viewing := _viewing(layers, index)) is not None:
             # torch's pipelining detaches what it has sent, in place, which it can't do with a view.
-            found[index] = f"{_told(layers, viewing)} only views its input, and a view can't be sent on; cut before it"
+            found[index] = (
+                f"{_described(layers, viewing)} only views its input, and a view can't be sent on; cut before it"
+            )
     owners: dict[int, list[int]] = {}
     for index, layer in enumerate(layers):
         for parameter in layer.parameters():
@@ -58,7 +60,7 @@ def uncuttable(layers: Sequence[nn.Module]) -> dict[int, str]:
     for shared in owners.values():
         for index in range(shared[0], shared[-1]):
             found[index] = (
-                f"{_told(layers, shared[0])} and {_told(layers, shared[-1])} share a parameter, which can't be in two "
+                f"{_described(layers, shared[0])} and {_described(layers, shared[-1])} share a parameter, which can't be in two "
                 "stages; cut before the one or after the other"
             )
     return found
@@ -93,7 +95,7 @@ def check_cuts(layers: Sequence[nn.Module], cuts: Sequence[int], *, with_paramet
         trained = any(parameter.requires_grad for layer in layers[first:end] for parameter in layer.parameters())
         if with_parameters and not trained:
             raise CutError(
-                f"stage {stage} has no parameter to train: {_told(layers, first)} to {_told(layers, end - 1)}; join it "
+                f"stage {stage} has no parameter to train: {_described(layers, first)} to {_described(layers, end - 1)}; join it "
                 "with a neighbour"
             )
 
@@ -115,5 +117,5 @@ def stage_module(layers: Sequence[nn.Module], first: int, last: int) -> nn.Seque
     return nn.Sequential(*own)
 
 
-def _told(layers: Sequence[nn.Module], index: int) -> str:
+def _described(layers: Sequence[nn.Module], index: int) -> str:
     return f"layer {index} ({type(layers[index]).__name__})"

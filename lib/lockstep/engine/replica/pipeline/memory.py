@@ -13,7 +13,7 @@ from torch import Tensor, nn
 _RESET_PEAK = "5"  # proc(5), /proc/pid/clear_refs
 
 
-class Held:
+class HeldMemory:
     """Bytes of the distinct memory behind tensors, without that of `module`'s own parameters and buffers.
 
     Of memory that tensors see a part of, such as one micro-batch of a batch of images, that part counts.
@@ -47,7 +47,7 @@ class Held:
             yield
 
 
-class Rise:
+class PeakTensorMemory:
     """The most bytes of CPU tensors that were alive at once above those at the beginning, as torch's profiler saw them.
 
     Memory that a kernel takes for itself, past torch's allocator, is not seen.

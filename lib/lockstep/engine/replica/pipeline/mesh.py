@@ -28,11 +28,11 @@ class Mesh:
         return self.peers.rank
 
     @property
-    def place(self) -> int:
+    def pipeline_rank(self) -> int:
         return self.pipeline.rank
 
     @property
-    def places(self) -> int:
+    def pipeline_size(self) -> int:
         return self.pipeline.size
 
     def stages(self, count: int, schedule: str) -> list[int]:
@@ -41,8 +41,8 @@ class Mesh:
         in turn   place 0: 0 2    place 1: 1 3          V   place 0: 0 3    place 1: 1 2
         """
         if schedule == "zero_bubble_v":
-            return [self.place, count - 1 - self.place]
-        return list(range(self.place, count, self.places))
+            return [self.pipeline_rank, count - 1 - self.pipeline_rank]
+        return list(range(self.pipeline_rank, count, self.pipeline_size))
 
 
 # A warm team runs many jobs with the same group: its parts, and their connections, are made once and kept as long as

@@ -1,4 +1,4 @@
-"""What each layer of a model costs on this machine: seconds measured, bytes counted.
+"""What each layer of a model costs on this machine: seconds measured, bytes static_costs.
 
     image -> layer 0 -> leaf -> layer 1 -> leaf -> layer 2 -> loss      forward, each layer a graph of its own
              layer 0 <- grad <- layer 1 <- grad <- layer 2 <- loss      backward, from the gradient of the layer after
@@ -25,7 +25,7 @@ from lockstep.engine.pipelines.partition import LayerCost
 from lockstep.engine.replica.pipeline.cut import uncuttable
 
 
-def counted(layers: Sequence[nn.Module]) -> list[LayerCost]:
+def static_costs(layers: Sequence[nn.Module]) -> list[LayerCost]:
     """What is known of every layer without running it: name, trainable parameters, whether a stage may end with it."""
     joined = uncuttable(layers)
     return [
@@ -65,7 +65,7 @@ def profile(
     with _untouched(layers, images):
         costs = [
             replace(cost, **vars(seen) | {"cuttable": cost.cuttable and seen.cuttable})
-            for cost, seen in zip(counted(layers), _seen(layers, images, precision), strict=True)
+            for cost, seen in zip(static_costs(layers), _seen(layers, images, precision), strict=True)
         ]
         for repetition in range(warmup + repeats):
             if not accumulated:
@@ -135,8 +135,8 @@ class _Seen:
 def _seen(layers: Sequence[nn.Module], images: Tensor, precision: str) -> list[_Seen]:
     """A forward pass of the whole model, with a look at what autograd saves.
 
-    Memory is counted once, for the layer that made it: what a layer saves of its input is part of the layer before,
-    which may not need it itself. Parameters, buffers and the images are not counted.
+    Memory is static_costs once, for the layer that made it: what a layer saves of its input is part of the layer before,
+    which may not need it itself. Parameters, buffers and the images are not static_costs.
     """
     x: Any = images.clone()
     outputs, written = [x], []

@@ -14,7 +14,7 @@ from torch.distributed.pipelining import schedules as torch_schedules
 
 
 @dataclass(frozen=True)
-class Done:
+class TimedAction:
     """One action; seconds of `time.perf_counter`, one clock for all processes of a machine."""
 
     stage: int
@@ -37,7 +37,7 @@ class Recorder:
     """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    actions: list[Done] = field(default_factory=list)
+    actions: list[TimedAction] = field(default_factory=list)
     _asked: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # of the tensors that are to be moved
     _posted: list[tuple[list[Any], tuple[int, int, str]]] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class Recorder:
     def timing(self, stage: int, micro_batch: int, action: str) -> Iterator[None]:
         began = self.now()
         yield
-        self.actions.append(Done(stage, micro_batch, action, began, self.now()))
+        self.actions.append(TimedAction(stage, micro_batch, action, began, self.now()))
 
     def now(self) -> float:
         """Seconds; a GPU has done what it was told by then."""

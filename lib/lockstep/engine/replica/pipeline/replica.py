@@ -22,8 +22,8 @@ from lockstep.engine.pipelines.order import KINDS
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import SampleKeys
 from lockstep.engine.replica.pipeline.building import Built, group_of
-from lockstep.engine.replica.pipeline.memory import Rise, reset_peak_rss
-from lockstep.engine.replica.pipeline.recording import Done, Recorder
+from lockstep.engine.replica.pipeline.memory import PeakTensorMemory, reset_peak_rss
+from lockstep.engine.replica.pipeline.recording import Recorder, TimedAction
 from lockstep.engine.replica.pipeline.schedules import make_schedule
 from lockstep.engine.replica.pipeline.stage import Layers, TimedStage
 from lockstep.engine.replica.pipeline.step_tables import action_rows, stage_rows
@@ -64,7 +64,7 @@ class PipelineReplica(TorchReplica):
         self.share, self.micro_batches = job.global_batch_size // job.replicas, job.micro_batches
         self.recorder, self.idle_seconds = Recorder(place), 0.0
         self._loss_seconds, self.images_bytes = 0.0, 0
-        self.rise = Rise() if job.experiment == MEMORY_EXPERIMENT else None
+        self.rise = PeakTensorMemory() if job.experiment == MEMORY_EXPERIMENT else None
         group = group_of(built.mesh, device)
         self.stages: Sequence[TimedStage] = [
             TimedStage(module, index, job.stages, built.shapes[index], group, self.recorder, keys)
@@ -118,8 +118,8 @@ class PipelineReplica(TorchReplica):
                 self.schedule.step(target=target, losses=losses, return_outputs=False)
         self._account(self.recorder.now() - began)
         if on_ready is not None:
-            for part in reversed(range(len(self.parts))):
-                on_ready(part)
+            for layer in reversed(range(len(self.layer_slices))):
+                on_ready(layer)
         return float(sum(float(loss.detach()) for loss in losses))
 
     def _prepare(self, batch: Batch, weights: np.ndarray) -> tuple[Tensor, Tensor | None]:
@@ -161,7 +161,7 @@ class PipelineReplica(TorchReplica):
         ended = time.perf_counter()
         for name, seconds in (("update", update_seconds), ("exchange", exchange_seconds)):
             if seconds:
-                self.recorder.actions.append(Done(-1, -1, name, ended - seconds, ended))
+                self.recorder.actions.append(TimedAction(-1, -1, name, ended - seconds, ended))
             ended -= seconds
 
     def traced(self, held_bytes: int) -> dict[str, list[dict[str, float | str]]]:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from lockstep.engine.replica.dropout import SampleKeys
-from lockstep.engine.replica.pipeline.memory import Held
+from lockstep.engine.replica.pipeline.memory import HeldMemory
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.torch import formatted
 
@@ -95,7 +95,7 @@ class TimedStage(PipelineStage):
             return super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
 
     def _measured(self, fwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
-        held = Held(self.submod)
+        held = HeldMemory(self.submod)
         hooks = [layer.register_forward_hook(self._note_output) for layer in self.layers]
         with self.recorder.timing(self.stage_index, fwd_chunk_id, "forward"), held.saving():
             output = super().forward_one_chunk(fwd_chunk_id, *arguments, **named)

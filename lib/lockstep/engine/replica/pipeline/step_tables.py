@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lockstep.engine.pipelines.order import KINDS, Action, in_flight
 from lockstep.engine.replica.pipeline.building import Built
-from lockstep.engine.replica.pipeline.memory import Rise, peak_rss_bytes
+from lockstep.engine.replica.pipeline.memory import PeakTensorMemory, peak_rss_bytes
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.pipeline.stage import TimedStage
 
@@ -27,7 +27,7 @@ class Stages(Protocol):
     built: Built
     stages: Sequence[TimedStage]
     recorder: Recorder
-    rise: Rise | None
+    rise: PeakTensorMemory | None
     images_bytes: int
     parameters: Tensor
     buffers: Tensor
@@ -72,7 +72,7 @@ def stage_rows(replica: Stages, held_bytes: int) -> Rows:
 
 
 def _peak_bytes(replica: Stages, held_bytes: int) -> float:
-    """Tensors of this rank: what stood when the step began, and the most that came on top of it; nan if not counted."""
+    """Tensors of this rank: what stood when the step began, and the most that came on top of it; nan if not static_costs."""
     if replica.rise is None:
         return math.nan
     standing = replica.parameters.nbytes + replica.buffers.nbytes + held_bytes + _received_bytes(replica)

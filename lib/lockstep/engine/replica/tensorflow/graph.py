@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.engine.models.layers import Network
-from lockstep.engine.replica.tensorflow.model import KerasModel, Piece, build
+from lockstep.engine.replica.tensorflow.model import KerasModel, Piece, build_keras_model
 
 _TRACING = threading.Lock()
 _MOST = 8  # networks that are kept
@@ -36,7 +36,7 @@ def graph(network: Network) -> Graph:
         if network not in _traced:
             while len(_traced) >= _MOST:
                 _traced.pop(next(iter(_traced)))
-            _traced[network] = _trace(build(network))
+            _traced[network] = _trace(build_keras_model(network))
         return _traced[network]
 
 

@@ -62,7 +62,7 @@ class KerasModel:
         return sum(piece.length for piece in self.buffers)
 
 
-def build(network: Network) -> KerasModel:
+def build_keras_model(network: Network) -> KerasModel:
     """`network` in Keras; to be called by one thread at a time. Its variables hold no weights of ours."""
     import keras
 

@@ -25,7 +25,7 @@ from lockstep.engine.models.layers import Network
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.tensorflow.graph import graph
 from lockstep.engine.replica.tensorflow.profiling import operator_seconds
-from lockstep.engine.replica.tensorflow.runtime import one_by_one, start
+from lockstep.engine.replica.tensorflow.runtime import one_by_one, start_tensorflow
 from lockstep.engine.replica.torch import TorchReplica
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ class TensorFlowReplica(Replica):
 
     def __init__(self, network: Network, like: TorchReplica, seed: int = 0, threads: int = 1) -> None:
         self.network, self.seed = network, seed
-        self._tf = start(threads)
+        self._tf = start_tensorflow(threads)
         self._graph = graph(network)
         if self._graph.keras.length != like.length or self._graph.keras.running != like.buffers.numel():
             raise ValueError(f"the torch model has {like.length} parameters, {network} {self._graph.keras.length}")
         self.parameters, self.buffers = like.parameters.detach().clone(), like.buffers.detach().clone()
-        self.parts = list(like.parts)
+        self.layer_slices = list(like.layer_slices)
         # One for each parameter of torch's model: the state of an optimiser fits either framework.
         self._like = [torch.empty(piece.shape, device="meta") for piece in self._graph.keras.parameters]
         self.leaves = [nn.Parameter(view) for view in flat_views(self.parameters, self._like)]
@@ -88,8 +88,8 @@ class TensorFlowReplica(Replica):
             self._gradients.zero_()
             self._fresh = False
         if on_ready is not None:
-            for part in reversed(range(len(self.parts))):  # as torch's backward pass does
-                on_ready(part)
+            for layer in reversed(range(len(self.layer_slices))):  # as torch's backward pass does
+                on_ready(layer)
         return loss
 
     def _backward(self, batch: Batch, weights: np.ndarray) -> float:

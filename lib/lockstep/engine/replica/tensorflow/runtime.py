@@ -16,7 +16,7 @@ class NoTensorFlow(ImportError):
     """TensorFlow can't be used in this process; the message says why and what helps."""
 
 
-def start(threads: int) -> Any:
+def start_tensorflow(threads: int) -> Any:
     """The module `tensorflow`, whose operators use `threads` threads and no GPU.
 
     Ranks that are threads of one process share its runtime, and its threads can't change. Raises NoTensorFlow.

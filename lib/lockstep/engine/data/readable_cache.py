@@ -37,7 +37,7 @@ def key_of(relative: str, info: os.stat_result) -> bytes:
     return blake2b(text, digest_size=12).hexdigest().encode()
 
 
-def recall(folder: Path) -> set[bytes]:
+def readable_photos(folder: Path) -> set[bytes]:
     """The keys of a data set's readable photos; none if nothing (or nothing sound) is remembered."""
     path = _file_of(folder)
     known = _here.get(folder, set())
@@ -48,7 +48,7 @@ def recall(folder: Path) -> set[bytes]:
     return known.union(lines[1:] if lines and lines[0] == _FIRST_LINE else ())
 
 
-def remember(folder: Path, keys: Iterable[bytes]) -> None:
+def store_readable_photos(folder: Path, keys: Iterable[bytes]) -> None:
     """Keeps them for the next time. A cache that can't be written is no error."""
     path, keys = _file_of(folder), set(keys)
     if path is not None:

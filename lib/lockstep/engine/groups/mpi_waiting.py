@@ -29,7 +29,7 @@ _CHECK_EVERY = 64  # looks without sleep, for one at whether somebody gave up
 _ABORT_TAG = 1
 
 
-class Common:
+class MpiProcess:
     """What all groups of one MPI process share: who gave up, and the messages under way."""
 
     def __init__(self, world: Any) -> None:
