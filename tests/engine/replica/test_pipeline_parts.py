@@ -1,4 +1,4 @@
-"""The parts of a pipeline that need no workers: who has which stage, what is noted, what memory is static_costs."""
+"""The parts of a pipeline that need no workers: who has which stage, what is noted, what memory is counted."""
 
 from __future__ import annotations
 

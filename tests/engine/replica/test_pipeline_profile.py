@@ -129,7 +129,7 @@ def test_outputs_and_what_is_saved_by_hand() -> None:
     wide, narrow = 2 * 4 * 4 * 4 * FLOAT, 2 * 16 * FLOAT
     assert [cost.output_bytes for cost in costs] == [wide, wide, narrow, narrow, 2 * 5 * FLOAT]
     # The convolution's output is saved once, by the ReLU that writes over it and by the pooling; the pooling also saves
-    # which pixels it took (8 bytes each), and its output is what the linear layer saves. The images are not static_costs.
+    # which pixels it took (8 bytes each), and its output is what the linear layer saves. The images are not counted.
     assert [cost.saved_bytes for cost in costs] == [wide, 0, narrow + 2 * narrow, 0, 0]
     assert [cost.output_saved for cost in costs] == [True, True, True, True, False]
     assert [cost.in_place for cost in costs] == [False, True, False, False, False]

@@ -235,7 +235,7 @@ def test_the_common_part_comes_first_and_the_own_part_is_its_block(ranks: int) -
 
 @SIZES
 def test_whole_and_part_of_are_inverse_in_the_sequential_order(ranks: int) -> None:
-    static_costs = torch.arange(float(LENGTH))
+    counted = torch.arange(float(LENGTH))
 
     def run(group: Group) -> tuple[Tensor, Tensor, Tensor]:
         made = replica(group)
@@ -243,14 +243,14 @@ def test_whole_and_part_of_are_inverse_in_the_sequential_order(ranks: int) -> No
             made.part_of(torch.zeros(LENGTH + 1))
         return (
             made.whole(made.parameters),
-            made.whole(made.part_of(static_costs)),
+            made.whole(made.part_of(counted)),
             made.part_of(made.whole(made.parameters)),
         )
 
     expected = whole_replica().parameters
     for start, back, part in with_gloo(ranks, run):
         assert torch.equal(start, expected)
-        assert torch.equal(back, static_costs)
+        assert torch.equal(back, counted)
         assert len(part) < LENGTH
 
 

@@ -1,4 +1,4 @@
-"""Images: photos in class folders, a synthetic stand-in, a reader's own arrays, and their way into a training step."""
+"""Images: photos in class folders, a synthetic stand-in, a reader's own arrays, and the loader of batches."""
 
 from __future__ import annotations
 

@@ -26,15 +26,15 @@ from lockstep.engine.data.readable_cache import cache_folder
 from lockstep.engine.data.small_pictures import draw_small_picture
 from lockstep.engine.data.threads import in_threads
 
-VERSION = 1  # of the pictures: raise it when they change, so that nobody measures on old ones
+VERSION = 1  # of the pictures: raise it when they change, so that nothing is measured on old ones
 QUALITY = 88  # JPEG: gives files about as large as those of the real set
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """What the stand-in of a data set is made of: draw(seed, split, class, number) gives a picture."""
+    """How the stand-in of one data set is made: draw(seed, split, class, number) gives a picture."""
 
-    images: int  # of a use case that trains on it (see `lockstep.engine.usecases`), the smallest
+    images: int  # of the smallest use case that trains on it (see `lockstep.engine.usecases`)
     classes: tuple[str, ...]
     draw: Callable[[int, int, int, int], Image.Image]
 
@@ -72,8 +72,8 @@ def ensure_stand_in(dataset: str, images: int, root: str | os.PathLike[str] | No
     """The folder to give to `open_photos` for a stand-in of `images` photos (train and test); written if not there.
 
     Each count has a folder of its own under `root` (without it: LOCKSTEP_STAND_IN, else data/stand-in in the
-    repository, else the user's cache). Several processes may ask at once: one writes, the others wait. What a killed
-    one left half done is removed. Raises DataError.
+    repository, else the user's cache). Several processes may call this at once: one writes, the others wait. What a
+    killed process left unfinished is removed. Raises DataError.
     """
     if dataset not in STAND_INS:
         raise DataError(f"data set {dataset!r} has no stand-in; there is one for: {', '.join(STAND_INS)}")
@@ -82,7 +82,7 @@ def ensure_stand_in(dataset: str, images: int, root: str | os.PathLike[str] | No
     base = target.parent
     if not _complete(target, dataset):
         with _sole_writer(base):
-            # Asked again: another process may have written it while this one waited.
+            # Checked again, because another process may have written it while this one waited.
             if not _complete(target, dataset):
                 for left_over in target.glob(f".{dataset}.*.tmp"):
                     shutil.rmtree(left_over, ignore_errors=True)

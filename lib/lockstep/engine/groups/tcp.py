@@ -1,4 +1,4 @@
-r"""Ranks that are processes of any machines, a TCP connection between each two: whatever cluster manager started them.
+r"""Ranks that are processes on any machines, with a TCP connection between every two of them.
 
 host a   rank 0 --- rank 1          node: the ranks of one host, which share memory
            |  \    /  |             leaders: the first rank of each host
@@ -45,7 +45,7 @@ class TcpGroup(ProcessGroup):
         return self._leaders
 
     def torch_group(self) -> Any:
-        """gloo over TCP; rank 0's address is that of the interface in GLOO_SOCKET_IFNAME. Collective at first."""
+        """gloo over TCP, at rank 0's address on the interface in GLOO_SOCKET_IFNAME. The first call is collective."""
         if self._gloo is None:
             address = interface_address(len(set(self.hosts)) > 1)
             self._gloo = make_gloo(self, address, self._gloo_timeout_seconds)
@@ -97,7 +97,7 @@ def connect_all(
 
 
 def _greeting(peer: socket.socket, proof: bytes) -> int | None:
-    """The rank of who has connected; None for one who does not know the key."""
+    """The rank that has connected; None for a connection without the key."""
     peer.settimeout(_GREETING_SECONDS)
     received = b""
     with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.
 
 
 def formatted(images: Tensor, memory_format: torch.memory_format) -> Tensor:
-    """`images` [n, channels, height, width] in this format; of grey ones strides alone tell it, where layers look."""
+    """`images` [n, channels, height, width] in this format; for one channel only the strides tell the formats apart."""
     images = images.contiguous(memory_format=memory_format)
     if memory_format is torch.channels_last and images.shape[1] == 1:
         _, _, height, width = images.shape
@@ -106,7 +106,7 @@ class TorchReplica(Replica):
         middle = time.perf_counter()
         total.backward()
         loss = float(total.detach())
-        # A GPU has only been told what to do when the call returns: there is no split without stopping it.
+        # On a GPU the calls return before the work is done, so the passes can't be timed apart without stopping it.
         split = self.device.type == "cpu"
         self.forward_seconds += middle - start if split else float("nan")
         self.backward_seconds += time.perf_counter() - middle if split else float("nan")
@@ -127,8 +127,8 @@ class TorchReplica(Replica):
             self.model.train()
 
     def _install_hooks(self) -> None:
-        # A hook that held the replica would keep it alive for ever: the tensor owns the hook in C++, where
-        # Python's collector can't see the circle.
+        # A hook that refers to the replica would keep it alive forever: the tensor owns the hook in C++, where
+        # Python's garbage collector can't see the cycle.
         weak = weakref.ref(self)
         index = 0
         for layer, leaves in enumerate(self._layers):
@@ -137,7 +137,7 @@ class TorchReplica(Replica):
                 index += 1
 
     def _take(self, leaf: Tensor, index: int, layer: int) -> None:
-        """Move a gradient that autograd has just finished into the flat buffer."""
+        """Move a gradient that autograd has just completed into the flat buffer."""
         assert leaf.grad is not None
         if self._fresh[index]:
             self._views[index].copy_(leaf.grad)
@@ -153,7 +153,7 @@ class TorchReplica(Replica):
             self._on_ready(layer)
 
     def _finish_untouched(self) -> None:
-        """Parameters that this batch did not use have a gradient too: zero."""
+        """Set the gradient of parameters that this batch did not use to zero."""
         index = 0
         for layer, leaves in enumerate(self._layers):
             for _ in leaves:

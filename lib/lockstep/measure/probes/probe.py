@@ -10,7 +10,8 @@ from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace
 
 OF_PIPELINES = (
-    "schedule", "stages", "stages_per_rank", "micro_batches", "partition", "activations", "global_batch_size", "variant",
+    "schedule", "stages", "stages_per_rank", "micro_batches", "partition", "activations", "global_batch_size",
+    "variant",
 )  # fmt: skip
 """The columns that tell cells of models cut into stages apart."""
 

@@ -72,7 +72,8 @@ def stage_rows(replica: Stages, held_bytes: int) -> Rows:
 
 
 def _peak_bytes(replica: Stages, held_bytes: int) -> float:
-    """Tensors of this rank: what stood when the step began, and the most that came on top of it; nan if not static_costs."""
+    """Tensors of this rank: what stood when the step began, and the most that came on top of it; nan if not
+    counted."""
     if replica.rise is None:
         return math.nan
     standing = replica.parameters.nbytes + replica.buffers.nbytes + held_bytes + _received_bytes(replica)
@@ -83,8 +84,8 @@ def _peak_bytes(replica: Stages, held_bytes: int) -> float:
 
 
 def _working_bytes(replica: Stages, held: Mapping[int, int]) -> int:
-    """What a rank needs besides parameters and activations in flight: buffers that stand for all micro-batches, and
-    what one backward pass takes for a moment."""
+    """The memory besides parameters and activations in flight: receive buffers of all micro-batches, and the temporary
+    tensors of one backward pass."""
     inputs = {index: given.nbytes for index, (given, _) in replica.built.shapes.items()}
     standing = _received_bytes(replica) + replica.images_bytes
     standing -= sum(held.get(index, 0) * size for index, size in inputs.items())  # those are activations in flight
@@ -92,8 +93,8 @@ def _working_bytes(replica: Stages, held: Mapping[int, int]) -> int:
 
 
 def _momentary_bytes(replica: Stages, stage: TimedStage) -> int:
-    """Of one micro-batch's backward pass: the gradients of a layer's output and input, and of a parameter that has
-    one of the micro-batch before; where activations are recomputed, all of them."""
+    """The temporary tensors of one micro-batch's backward pass: the gradients of a layer's output and input, of a
+    parameter that already has a gradient, and the activations, if they are recomputed."""
     momentary = 2 * max(stage.output_bytes, default=0)
     if len(stage.sample_ids) > 1 or replica.bound_gradients is not None:
         momentary += max(parameter.nbytes for parameter in stage.submod.parameters())
@@ -101,7 +102,7 @@ def _momentary_bytes(replica: Stages, stage: TimedStage) -> int:
 
 
 def _received_bytes(replica: Stages) -> int:
-    """Buffers for what comes in, one per micro-batch, which stand as long as the replica does."""
+    """The bytes of the receive buffers, one per micro-batch, which are kept as long as the replica."""
     buffers = [
         getattr(info, "buffer", None)  # the images of the first stage have none
         for stage in replica.stages

@@ -102,7 +102,8 @@ def _call(group: Group, rank: int, endpoints: list[Endpoint], until: float) -> s
 def _answer(
     group: Group, listener: socket.socket, endpoints: list[Endpoint], until: float
 ) -> Iterator[tuple[int, socket.socket]]:
-    """Those ranks above this one, as they call; a caller that does not belong to this job is closed at once, a silent one at the end."""
+    """Those ranks above this one, as they call; a caller that does not belong to this job is closed at once, a silent
+    one at the end."""
     expected = set(range(group.rank + 1, group.size))
     heard: dict[socket.socket, bytes] = {}
     with selectors.DefaultSelector() as selector:
