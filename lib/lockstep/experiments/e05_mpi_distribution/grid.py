@@ -167,7 +167,7 @@ def _messages(chosen: Parameters, size: int) -> list[Job]:
 
 
 def _bytes_on_links(chosen: Parameters) -> list[Job]:
-    """Exchanges whose bytes are counted by the links: with servers, between hosts of several workers, over many hosts."""
+    """Exchanges of one size, whose bytes the links count."""
     size, slowest, fastest = chosen.server_bytes, min(chosen.link_rates), max(chosen.link_rates)
     jobs = [
         _exchange(chosen, "servers_wire", "sharded_server", size, workers=4, **_between_hosts(4, slowest)),

@@ -65,8 +65,9 @@ def link_table(records: pd.DataFrame, experiment: str = "links") -> pd.DataFrame
         step(rate) = own + busiest link's bytes x 8 / rate
 
     The bytes are counted on the links. `own_seconds` is what is left of the step at the highest measured rate, so the
-    prediction at all lower rates uses nothing that was measured there. Columns: those of `distributed_speedup_table`, and
-    own_seconds, predicted_step_seconds, pays_from_bits_per_second (inf: never; 0: at any rate).
+    prediction at all lower rates uses nothing that was measured there. Columns: those of
+    `distributed_speedup_table`, and own_seconds, predicted_step_seconds, pays_from_bits_per_second (inf: never; 0: at
+    any rate).
     """
     table = distributed_speedup_table(records, experiment)
     if table.empty:

@@ -75,7 +75,7 @@ def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Seconds until all ranks of a team were ready, per launcher and number of ranks (`analysis.tables.start_table`)."""
+    """Seconds until all ranks of a team were ready, per launcher and number of ranks (`tables.start_table`)."""
     if table.empty:
         return empty(title, "no start was recorded")
     rows = table.reset_index(drop=True)
