@@ -56,7 +56,7 @@ def _speedup(chosen: Parameters, use_case: str) -> list[Job]:
 
 def _starts(chosen: Parameters) -> list[Job]:
     """The least that a team can do: it is started anew in each round for these."""
-    nothing = {"input": "none", "message_bytes": SMALLEST_MESSAGE_BYTES, "steps": 1, "warmup_steps": 0}
+    nothing: dict[str, Any] = {"input": "none", "message_bytes": SMALLEST_MESSAGE_BYTES, "steps": 1, "warmup_steps": 0}
     return [_trained(chosen, "start", strategy, **nothing) for strategy in STARTED_ANEW]
 
 
