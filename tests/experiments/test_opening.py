@@ -73,7 +73,7 @@ def test_measuring_hands_over_every_parameter_that_decides_what_is_measured(
     run = open_experiment("02", {**values, "measure": True, "rounds": 7})
     assert given["rounds"] == 7 and given["notebook"] == LOCAL
     assert set(given["parameters"]) == set(vars(run.parameters)) - set(WHERE)
-    assert given["jobs"] == run.grid
+    assert given["jobs"] == run.grid and given["traced"] is experiment("02").traced
 
 
 def test_a_use_case_without_a_value_is_an_error_that_says_where() -> None:

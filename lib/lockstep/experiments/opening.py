@@ -72,6 +72,7 @@ class Run:
             data_dir=self.parameters.data_dir,
             images=self.parameters.images,
             strict=self.parameters.strict,
+            traced=self.experiment.traced,
         )
         draw_all(self.experiment.figures, self.stored, self.folder / "figures")
         if self.experiment.after:
