@@ -81,8 +81,6 @@ def test_table_2_stands_on_the_rows_of_the_gpu(frame: pd.DataFrame) -> None:
 def test_schedules_have_different_colours_and_none_is_grey() -> None:
     colours = {to_hex(colour(job.strategy)) for job in pipelines()}
     assert len(colours) == 5 and to_hex(PALETTE[7]) not in colours
-    # nor any other registered row that is drawn in a colour of its own
-    assert to_hex(PALETTE[7]) not in {to_hex(colour(name)) for name in STRATEGIES}
 
 
 def test_speedups_and_bubbles_stand_beside_what_the_formula_allows(frame: pd.DataFrame) -> None:
