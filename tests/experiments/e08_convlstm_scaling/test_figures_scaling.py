@@ -14,7 +14,6 @@ from fake_scaling import LINK, flops, records
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records, read_stored
-from lockstep.commands.runner import read_parameters
 from lockstep.experiments.e08_convlstm_scaling import EXPERIMENT
 from lockstep.experiments.e08_convlstm_scaling import flops as counts
 from lockstep.experiments.e08_convlstm_scaling.drawings import (
@@ -28,6 +27,7 @@ from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast
 from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_of, forecast_table
 from lockstep.experiments.e08_convlstm_scaling.table3 import modelled_times, published_times
 from lockstep.experiments.e08_convlstm_scaling.tables import TABLES, worker_accuracy_table, worker_scaling_table
+from lockstep.experiments.parameters import read_parameters
 from lockstep.predict import cost_model as costs
 
 # A notebook that warns is not committed.
