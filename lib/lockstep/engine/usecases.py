@@ -126,8 +126,8 @@ class UseCase:
     ) -> ImageData:
         """The images of split `train` or `test`, without `skipped`; `images` of them (0: all). Raises DataError.
 
-        `part` of `train`: all | kept | held_out (see `lockstep.engine.data.held_out`), of those `images`. DataError also for
-        a folder with another number of classes than the network has, if that is given.
+        `part` of `train`: all | kept | held_out (see `lockstep.engine.data.held_out`), of those `images`. DataError
+        also for a folder with another number of classes than the network has, if that is given.
         """
         own = self.train if split == "train" else self.test
         if own is None and root is None:
@@ -203,9 +203,9 @@ def find_images(case: UseCase, data_dir: str | None = None, images: int = 0, str
     Test photos are all used, whatever `images`. A data folder without a set of small images: their stand-in, with a
     warning. Small images of both splits are decoded here, once for all workers.
 
-    Every photo of a real set is looked at before (once: see `lockstep.engine.data.checking`). Those that can't be read are
-    left out, with a warning. Raises DataError, also for another number of classes than the network has, if more than
-    5 % of a split can't be read, or if any can't and `strict` is set.
+    Every photo of a real set is looked at before (once: see `lockstep.engine.data.checking`). Those that can't be
+    read are left out, with a warning. Raises DataError, also for another number of classes than the network has, if
+    more than 5 % of a split can't be read, or if any can't and `strict` is set.
     """
     total = images or case.images
     root = str(_root(case, data_dir or os.environ.get("LOCKSTEP_DATA") or None, total))

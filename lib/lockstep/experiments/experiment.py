@@ -37,7 +37,8 @@ class Parameters(SimpleNamespace):
         values = getattr(self, name)
         if use_case not in values:
             raise JobError(
-                f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of use_cases"
+                f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of "
+                "use_cases"
             )
         return values[use_case]
 

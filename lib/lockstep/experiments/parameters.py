@@ -57,7 +57,8 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
     """The parameters of a notebook, in its order.
 
     The cell is parsed as Python, since papermill's own inspection returns defaults as text and reads no annotation.
-    Raises ParameterError if there is not exactly one cell tagged `parameters`, or if a line is not `name: type = literal`.
+    Raises ParameterError if there is not exactly one cell tagged `parameters`, or for a line that is not
+    `name: type = literal`.
     """
     try:
         # As JSON: importing nbformat takes seconds, and a mistyped name should be refused at once.

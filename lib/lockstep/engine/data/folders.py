@@ -31,10 +31,10 @@ def open_photos(root: str | os.PathLike[str], dataset: str, split: str, skipped:
     """The photos of one split ("train" or "test"), in an order that does not depend on the file system.
 
     Training photos are mirrored at random (by seed, epoch and sample id); test photos never. `skipped` are photos to
-    leave out, as paths within the data set's folder (see `lockstep.engine.data.checking`). Raises DataError for a missing
-    folder, a split without classes or with one only, a class without photos, classes that differ between train and
-    test, folders that are links leading out of the data set's own folder (which may itself be a link), and a stand-in
-    that was changed.
+    leave out, as paths within the data set's folder (see `lockstep.engine.data.checking`). Raises DataError for a
+    missing folder, a split without classes or with one only, a class without photos, classes that differ between train
+    and test, folders that are links leading out of the data set's own folder (which may itself be a link), and a
+    stand-in that was changed.
     """
     return open_folder(dataset_folder(root, dataset), split, skipped)
 

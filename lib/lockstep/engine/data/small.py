@@ -49,9 +49,9 @@ class SmallImages:
     """Some of `photos`, the centre square scaled to 50 x 50, grey (`channels` 1) or RGB (3), as numbers from 0 to 1.
 
     `augment`, by (seed, epoch, sample id): none | flip: half of them are mirrored | shift: mirrored so, and moved by
-    up to `SHIFT` pixels each way, with the edge's pixels in what becomes free | affine: see `lockstep.engine.data.affine`.
-    `standardise`: then each image gets mean 0 and standard deviation 1, over its channels and pixels. What travels to a
-    worker is names alone.
+    up to `SHIFT` pixels each way, with the edge's pixels in what becomes free | affine: see
+    `lockstep.engine.data.affine`. `standardise`: then each image gets mean 0 and standard deviation 1, over its
+    channels and pixels. What travels to a worker is names alone.
     """
 
     photos: Photos

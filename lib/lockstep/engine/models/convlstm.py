@@ -1,4 +1,4 @@
-"""The small networks of *ConvLSTM-D-Accel* (see `lockstep.engine.models.layers`): a CNN, a CNN followed by an LSTM, a ConvLSTM2D.
+"""The small networks of *ConvLSTM-D-Accel* (`lockstep.engine.models.layers`): a CNN, a CNN and an LSTM, a ConvLSTM2D.
 
 The paper's "ConvLSTM" is the second: an LSTM that reads the flattened features of a CNN. ConvLSTM2D is what the name
 means elsewhere (Shi et al. 2015): an LSTM whose products with input and state are convolutions.
