@@ -22,14 +22,16 @@ def clear_ends() -> Iterator[None]:
         yield
     except Stopped as error:
         raise _end(f"stopped by {error}; no process of the run is left", error.exit_code) from error
+    except KeyboardInterrupt as error:
+        raise _end("stopped by SIGINT", 130) from error
     except RunError as error:
-        raise _end(f"refused: {error}", 2) from error
+        raise _end(_lines(f"refused: {error}"), 2) from error
     except RunFailed as error:
-        raise _end(str(error), 1) from error
+        raise _end(Text.from_ansi(str(error)), 1) from error  # a traceback has colours
     except ValueError as error:
         if not _is_ours(error):
             raise
-        raise _end(f"error: {error}", 1) from error
+        raise _end(_lines(f"error: {error}"), 1) from error
 
 
 @contextlib.contextmanager
@@ -52,8 +54,10 @@ def _is_ours(error: ValueError) -> bool:
     return type(error).__module__.startswith("lockstep.")
 
 
-def _end(message: str, code: int) -> typer.Exit:
-    # A failed notebook's traceback is coloured; whatever else a terminal would obey comes from a name or a value.
-    lines = [Text(printable(line.plain), spans=line.spans) for line in Text.from_ansi(message).split("\n")]
-    Console(stderr=True).print(Text("\n").join(lines), highlight=False, soft_wrap=True)
+def _lines(message: str) -> str:
+    return "\n".join(printable(line) for line in message.split("\n"))
+
+
+def _end(message: str | Text, code: int) -> typer.Exit:
+    Console(stderr=True).print(message, highlight=False, markup=False, soft_wrap=True)
     return typer.Exit(code)

@@ -1,39 +1,13 @@
-"""The options of `lockstep mpi`. `mpi_job` runs the command, and takes longer to import."""
+"""`lockstep mpi`, as the command line sees it. `mpi_job` does the work, and takes longer to import."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from lockstep.commands.ending import checking_arguments, clear_ends
-
-
-@dataclass(frozen=True)
-class MpiOptions:
-    """The options of `lockstep mpi`, which `mpi` explains."""
-
-    workers: int
-    use_case: str = "SimpleBig"
-    network: str = "default"
-    sync: str = "allreduce"
-    steps: int = 20
-    per_worker_batch_size: int = 32
-    threads_per_worker: int = 1
-    precision: str = "float32"
-    data_dir: str = ""
-    images: int = 0
-    checkpoint: str = ""
-    resume: bool = False
-    hosts: str = ""
-    hostfile: str = ""
-    iface: str = ""
-    launcher_kind: str = ""
-    stall_seconds: float = 600
-    batch: bool = False
-    dry_run: bool = False
-
+from lockstep.commands.mpi_options import MpiOptions
 
 _Usual = MpiOptions  # its class attributes are the defaults
 
@@ -50,9 +24,7 @@ def mpi(
     sync: Annotated[
         str, typer.Option(help="How replicas agree; `lockstep strategies` lists what runs on mpiexec.")
     ] = _Usual.sync,
-    steps: Annotated[
-        int, typer.Option(help="Measured optimiser steps, after one that is discarded.")
-    ] = _Usual.steps,
+    steps: Annotated[int, typer.Option(help="Measured optimiser steps, after one that is discarded.")] = _Usual.steps,
     per_worker_batch_size: Annotated[
         int, typer.Option(help="Images per worker and step.")
     ] = _Usual.per_worker_batch_size,
@@ -93,4 +65,4 @@ def mpi(
     with checking_arguments():
         ready = prepared(options)
     if code := execute(ready):
-        raise typer.Exit(code)
+        raise typer.Exit(code if code > 128 else 1)  # 128 + n: stopped by signal n; else whatever mpiexec calls it

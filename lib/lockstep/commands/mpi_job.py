@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from lockstep.commands.mpi import MpiOptions
+from lockstep.commands.mpi_options import MpiOptions
 from lockstep.engine import registry
 from lockstep.engine.job import Job
 from lockstep.engine.job.strategies import STRATEGIES
@@ -29,7 +29,7 @@ _FORWARDED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP
 
 OF_PHOTOS = ("ComplexSmall", "SimpleBig")
 OF_SMALL_IMAGES = ("Pneumonia", "FaceMask", "LeafDisease", "BreastCancer")
-"""The names of `lockstep.engine.usecases.USE_CASES`, which imports torch; of small images there is a choice of network."""
+"""The names in `lockstep.engine.usecases`, which imports torch; only of small images there is a choice of network."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,6 @@ def repository_root(start: str | Path | None = None) -> Path:
         if (found := repository_above(begin.resolve())) is not None:
             return found
     raise PlaceError(
-        f"no Lockstep repository at or above {starts[0]}: no pyproject.toml there names the project lockstep; change into "
-        "the folder of your clone"
+        f"no Lockstep repository at or above {starts[0]}: no pyproject.toml there names the project lockstep; "
+        "change into the folder of your clone"
     )

@@ -136,7 +136,6 @@ def default_root() -> Path:
     return cache_folder() / "stand-in" if repository is None else repository / "data" / "stand-in"
 
 
-
 def _complete(target: Path, dataset: str) -> bool:
     return (target / dataset / MARKER).is_file()
 
