@@ -133,8 +133,6 @@ def missing(job: Job) -> str | None:
     """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
     if job.link_bits_per_second:
         from lockstep.engine.launch.mpi.emulated import why_not  # on demand: it imports torch, which may be lacking
-            why_not,
-        )  # on demand: it imports torch, and the doctor may lack it
 
         if lacking := why_not():
             return lacking
