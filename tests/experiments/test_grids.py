@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lockstep.commands.runner import read_parameters
 from lockstep.commands.runner.parameters import read_profile
 from lockstep.engine.job import IDENTITY
 from lockstep.experiments.experiment import Parameters
+from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import every, experiment
 from lockstep.records import read_records, read_table
 from lockstep.records.places import repository_root
