@@ -85,7 +85,6 @@ def test_samples_a_busy_process(start: Starter) -> None:
     assert frame["seconds"].is_monotonic_increasing and frame["seconds"].iloc[0] > 0
     assert 64 * MIB <= frame["pss_bytes"].max() <= 200 * MIB
     assert sampler.peak_pss_bytes == frame["pss_bytes"].max()
-    assert sampler.peak_pss_bytes_per_process == sampler.peak_pss_bytes
     assert frame["cpu_percent"].max() > 10
     assert (frame["threads"] == 1).all()
     assert frame["io_wait_percent"].dropna().between(0, 100).all()
@@ -103,7 +102,6 @@ def test_shared_pages_count_once(start: Starter) -> None:
     assert sum(each.memory_info().rss for each in resident) >= 128 * MIB
     assert 64 * MIB <= sampler.peak_pss_bytes < 110 * MIB
     assert sampler.samples[-1].threads == 2
-    assert sampler.peak_pss_bytes_per_process == sampler.peak_pss_bytes  # the tree is one worker
 
 
 def test_rss_stands_in_and_says_so(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,22 +132,13 @@ def test_a_process_that_dies_meanwhile(start: Starter) -> None:
         other.kill()  # stays a zombie until waited for
         _until(lambda: sampler.samples[-1].pss_bytes == 0)
     assert sampler.peak_pss_bytes >= 128 * MIB
-    assert 64 * MIB <= sampler.peak_pss_bytes_per_process < 128 * MIB
     assert _samplers_running() == []
 
 
-def test_teams_come_and_go(start: Starter) -> None:
-    child = start(BURNER)
+def test_without_a_process_there_is_nothing_to_read() -> None:
     with ResourceSampler([], interval_seconds=0.05) as sampler:
         _until(lambda: len(sampler.samples) >= 1)
-        assert sampler.samples[-1].pss_bytes == 0
-        assert math.isnan(sampler.peak_pss_bytes_per_process)
-        sampler.set_pids([child.pid])
-        _until(lambda: sampler.samples[-1].pss_bytes >= 64 * MIB)
-        sampler.set_pids([])
-        _until(lambda: sampler.samples[-1].pss_bytes == 0)
-    assert sampler.samples[-1].threads == 0
-    assert sampler.peak_pss_bytes >= 64 * MIB
+    assert (sampler.samples[-1].pss_bytes, sampler.samples[-1].threads, sampler.peak_pss_bytes) == (0, 0, 0)
 
 
 def test_an_idle_team_below_the_driver_can_be_left_out(start: Starter) -> None:
@@ -200,17 +189,6 @@ def test_a_new_height_is_read_whatever_it_costs(start: Starter, monkeypatch: pyt
         child.stdin.write("\n")
         child.stdin.flush()
         _until(lambda: sampler.peak_pss_bytes >= 64 * MIB)
-
-
-def test_a_new_and_smaller_team_is_read_at_once(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "PSS_BUDGET", 1e-9)
-    large, small = start(BURNER), start(BURNT)
-    with ResourceSampler([large.pid], interval_seconds=0.02) as sampler:
-        _until(lambda: len(sampler.samples) >= 1)
-        sampler.set_pids([small.pid])
-        before = len(sampler.samples)
-        _until(lambda: len(sampler.samples) > before)
-        assert 0 < sampler.samples[-1].pss_bytes < 64 * MIB
 
 
 def test_an_error_in_the_thread_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,12 +133,10 @@ class ResourceSampler:
         self.samples: list[Sample] = []
         self.memory_kind = "pss" if _HAS_PSS else "rss"
         self.peak_pss_bytes = 0  # of the sum over all trees
-        self._peaks: dict[psutil.Process, int] = {}  # per worker: a given process with its children
         self._tree = ProcessTree(pids, exclude)
         self._memory: dict[psutil.Process, int] = {}
         self._memory_due = 0.0
         self._height = 0  # highest RSS at which memory has been read
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -150,19 +148,12 @@ class ResourceSampler:
         """time.perf_counter() when `seconds` was 0."""
         return self._began
 
-    def set_pids(self, pids: Iterable[int], exclude: Iterable[int] = ()) -> None:
-        """Follow other worker processes from now on; peaks and samples are kept."""
-        with self._lock:
-            self._tree.watch(pids, exclude)
-            self._memory_due, self._height = 0.0, 0
-
     def __enter__(self) -> ResourceSampler:
         if self._thread is not None:
             raise RuntimeError("this ResourceSampler has run already; make a new one")
-        with self._lock:
-            self._tree.advance()
-            self._io = _io_wait()
-            self._began = self._last = time.perf_counter()
+        self._tree.advance()
+        self._io = _io_wait()
+        self._began = self._last = time.perf_counter()
         self._thread = threading.Thread(target=self._run, name="lockstep-resources", daemon=True)
         self._thread.start()
         return self
@@ -178,12 +169,6 @@ class ResourceSampler:
         """The samples so far; a column for each field of `Sample`."""
         return pd.DataFrame(list(self.samples), columns=list(Sample._fields))
 
-    @property
-    def peak_pss_bytes_per_process(self) -> float:
-        """Mean over the worker processes of each one's own peak, its children included; nan before a sample."""
-        with self._lock:
-            return sum(self._peaks.values()) / len(self._peaks) if self._peaks else math.nan
-
     def _run(self) -> None:
         try:
             due = self._began + self.interval_seconds
@@ -197,34 +182,27 @@ class ResourceSampler:
             self._error = error
 
     def _sample(self) -> None:
-        with self._lock:
-            now = time.perf_counter()
-            used = self._tree.advance()
-            seen = list(self._tree.seen.values())
-            memory = self._read_memory(seen)
-            io = _io_wait()
-            elapsed, self._last = max(now - self._last, 1e-6), now
-            waited, passed = io[0] - self._io[0], io[1] - self._io[1]
-            self._io = io
-            # The kernel's count may go back a little.
-            wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
-            threads = sum(_threads(each.process) for each in seen)
-            self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
+        now = time.perf_counter()
+        used = self._tree.advance()
+        seen = list(self._tree.seen.values())
+        memory = self._read_memory(seen)
+        io = _io_wait()
+        elapsed, self._last = max(now - self._last, 1e-6), now
+        waited, passed = io[0] - self._io[0], io[1] - self._io[1]
+        self._io = io
+        # The kernel's count may go back a little.
+        wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
+        threads = sum(_threads(each.process) for each in seen)
+        self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
 
     def _read_memory(self, seen: list[Seen]) -> int:
-        """PSS of the trees; notes the peaks, of the whole and of each worker."""
+        """PSS of the trees; notes the peak of the whole."""
         height = sum(_rss(each.process) for each in seen)
         if time.perf_counter() >= self._memory_due or height > NEW_HEIGHT * self._height:
             self._height = max(self._height, height)
             cost = time.thread_time()
             self._memory = {each.process: self._pss(each.process) for each in seen}
             self._memory_due = time.perf_counter() + (time.thread_time() - cost) / PSS_BUDGET
-            workers: dict[int, int] = {}
-            for each in seen:
-                workers[each.root] = workers.get(each.root, 0) + self._memory[each.process]
-            for each in seen:
-                if each.process.pid == each.root:
-                    self._peaks[each.process] = max(self._peaks.get(each.process, 0), workers[each.root])
             self.peak_pss_bytes = max(self.peak_pss_bytes, sum(self._memory.values()))
         return sum(self._memory.get(each.process, 0) for each in seen)
 
