@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import lockstep.commands.runner.plans as plans
 from lockstep.commands.cli import app
-from lockstep.commands.runner import Plan, RunError, plan_runs, read_parameters
+from lockstep.commands.runner import RunError, RunPlan, plan_runs, read_parameters
 from lockstep.engine.files import WriteError
 from lockstep.records.places import repository_root
 from small_notebooks import small_repository, write_notebook
@@ -36,7 +36,7 @@ def refused(*arguments: str) -> str:
     return result.output
 
 
-def one_plan(root: Path, *assignments: str, **options: Any) -> Plan:
+def one_plan(root: Path, *assignments: str, **options: Any) -> RunPlan:
     (plan,) = plan_runs(["07"], root, assignments=assignments, **options)
     return plan
 

@@ -9,13 +9,13 @@ processes behind when it is killed. Here an unknown name or a wrong type is an e
 from lockstep.commands.runner.errors import RunError, RunFailed, Stopped
 from lockstep.commands.runner.parameters import Parameter, read_parameters
 from lockstep.commands.runner.places import find_notebook, notebooks
-from lockstep.commands.runner.plans import Plan, plan_runs
+from lockstep.commands.runner.plans import RunPlan, plan_runs
 
 __all__ = [
     "Parameter",
-    "Plan",
     "RunError",
     "RunFailed",
+    "RunPlan",
     "Stopped",
     "find_notebook",
     "notebooks",
