@@ -40,13 +40,13 @@ def make_stand_in(
     ] = None,
 ) -> None:
     """Write the synthetic stand-in: JPEG files with a photo's decoding cost, in the layout of a real set."""
-    from lockstep.engine.data.synthetic import DRAWN, counts_for, ensure_stand_in, stand_in_root, write_stand_in
+    from lockstep.engine.data.synthetic import STAND_INS, counts_for, ensure_stand_in, stand_in_root, write_stand_in
 
     with checking_arguments():
-        if dataset not in DRAWN:
-            raise RunError(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(DRAWN)}")
-        images = DRAWN[dataset].images if images is None else images
-        counts = counts_for(images, DRAWN[dataset].classes)
+        if dataset not in STAND_INS:
+            raise RunError(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(STAND_INS)}")
+        images = STAND_INS[dataset].images if images is None else images
+        counts = counts_for(images, STAND_INS[dataset].classes)
         root = stand_in_root(images) if out is None else out.expanduser()
         folder = root / dataset
         stood = folder.exists()

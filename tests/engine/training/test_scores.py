@@ -46,7 +46,9 @@ def test_every_score_is_scikit_learns(data: st.DataObject) -> None:
     assert scores.accuracy(outputs, label) == same(metrics.accuracy_score(label, guess))
     recalls = metrics.recall_score(label, guess, average=None, labels=np.unique(label), zero_division=0)
     assert scores.balanced_accuracy(outputs, label) == same(recalls.mean())
-    assert scores.cross_entropy(outputs, label) == same(metrics.log_loss(label, probabilities, labels=range(classes)))
+    assert scores.mean_cross_entropy(outputs, label) == same(
+        metrics.log_loss(label, probabilities, labels=range(classes))
+    )
     table = metrics.confusion_matrix(label, guess, labels=range(classes))
     assert [row["count"] for row in scores.confusion(outputs, label, names)] == table.ravel().tolist()
     if len(set(label.tolist())) < classes:
@@ -87,7 +89,7 @@ def test_outputs_that_are_no_numbers_have_no_area() -> None:
 def test_a_network_that_diverged_is_right_about_nobody(logit: float) -> None:
     """argmax of [0, nan] is 1: it had the accuracy of one that takes everybody for ill."""
     outputs, label = two(logit, logit, 1), np.array([1, 1, 1])
-    for score in (scores.accuracy, scores.balanced_accuracy, scores.cross_entropy, scores.auc):
+    for score in (scores.accuracy, scores.balanced_accuracy, scores.mean_cross_entropy, scores.auc):
         assert math.isnan(score(outputs, label)), score.__name__
     rows = scores.confusion(outputs, label, ("normal", "ill"))
     counts = {row["predicted"]: row["count"] for row in rows if row["actual"] == "ill"}
@@ -103,9 +105,9 @@ def test_accuracies_count_samples_and_classes() -> None:
 
 
 def test_the_loss_of_one_logit_is_binary_cross_entropy() -> None:
-    loss = scores.cross_entropy(two(2.0, -1.0), np.array([1, 1]))
+    loss = scores.mean_cross_entropy(two(2.0, -1.0), np.array([1, 1]))
     assert loss == pytest.approx(np.mean([math.log1p(math.exp(-2)), math.log1p(math.exp(1))]))
-    assert scores.cross_entropy(two(1000.0), np.array([0])) == pytest.approx(1000), "no overflow"
+    assert scores.mean_cross_entropy(two(1000.0), np.array([0])) == pytest.approx(1000), "no overflow"
 
 
 def test_the_confusion_has_every_pair_of_classes() -> None:

@@ -10,16 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.commands.runner.errors import RunError
-from lockstep.commands.runner.parameters import (
-    Parameter,
-    check_names,
-    check_values,
-    parse_assignments,
-    read_parameters,
-    read_profile,
-)
+from lockstep.commands.runner.parameters import check_names, check_values, parse_assignments, read_profile
 from lockstep.commands.runner.places import find_notebook, notebooks, reads_the_others, written
 from lockstep.engine.files import WriteError, write_atomically
+from lockstep.experiments.parameters import Parameter, read_parameters
 
 OURS = ("measure", "results", "data_dir", "strict")  # set by the runner
 Known = dict[str, Parameter]
@@ -58,9 +52,9 @@ def plan_runs(
 ) -> list[RunPlan]:
     """A plan for each notebook, 00 last; values: the notebook's default < profile < assignments (`name=value`, YAML).
 
-    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError for an unknown
-    notebook, profile or parameter, a value of the wrong type, a missing data folder, an option that none of the
-    notebooks has a use for, or a run folder that can't be written.
+    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError or
+    ParameterError for an unknown notebook, profile or parameter, a value of the wrong type, a missing data folder, an
+    option that none of the notebooks has a use for, or a run folder that can't be written.
     """
     _check_options(data_dir, out, reference)
     run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")

@@ -3,8 +3,8 @@
 `outputs` are float [samples, classes], of which a softmax makes probabilities; `labels` int64 [samples]. A network that
 has diverged gives outputs that are not finite: no score is a number then, though `argmax` would name a class.
 
-Workers compute them, so NumPy alone does: scikit-learn would add some 90 MB and a second of CPU time to each worker, and
-to what is measured of it. The tests compare every score with scikit-learn's.
+Workers compute them, so NumPy alone does: scikit-learn would add its own memory, some 90 MB, to what is measured of each
+worker. The tests compare every score with scikit-learn's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def balanced_accuracy(outputs: Outputs, labels: Labels) -> float:
     return float(np.mean([float(np.mean(guess[labels == c] == c)) for c in np.unique(labels)]))
 
 
-def cross_entropy(outputs: Outputs, labels: Labels) -> float:
+def mean_cross_entropy(outputs: Outputs, labels: Labels) -> float:
     """The mean over samples, natural logarithm; NaN where an output is not finite."""
     if not np.isfinite(outputs).all():
         return float("nan")
