@@ -45,7 +45,7 @@ def test_no_two_functions_or_classes_share_a_name(modules: list[Path], root: Pat
         place = path.relative_to(root / "lib" / "lockstep")
         if place.parts[0] == "experiments" and len(place.parts) > 2:
             continue
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].add(place.as_posix())
     del found["main"]

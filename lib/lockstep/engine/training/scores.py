@@ -3,8 +3,8 @@
 `outputs` are float [samples, classes], of which a softmax makes probabilities; `labels` int64 [samples]. A network that
 has diverged gives outputs that are not finite: no score is a number then, though `argmax` would name a class.
 
-Workers compute them, so NumPy alone does: scikit-learn would add its own memory, some 90 MB, to what is measured of each
-worker. The tests compare every score with scikit-learn's.
+Workers compute them, so NumPy alone does: scikit-learn would add its own memory, some 90 MB, to what is measured of
+each worker. The tests compare every score with scikit-learn's.
 """
 
 from __future__ import annotations
