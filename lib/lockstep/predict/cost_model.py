@@ -49,7 +49,7 @@ def priced() -> list[str]:
     return [name for name in names if link_model.chain(_cell(name, 2), 1.0) is not None]
 
 
-def chain(sync: str, workers: int, gradient_bytes: float, hosts: int = 1) -> Chain:
+def chain_of_sync(sync: str, workers: int, gradient_bytes: float, hosts: int = 1) -> Chain:
     """The longest chain of an exchange by `sync` with the options of its row in the table of strategies.
 
     4 workers, 1 MB: all-reduce (4 messages, 1.5 MB), server (2, 8 MB). Raises AnalysisError for a sync whose file
@@ -119,12 +119,12 @@ class Costs:
     def on_cluster(self, batch: int, workers: int, sync: str, link: AlphaBeta) -> tuple[float, float]:
         """Seconds of computing and of exchanging in a step of `batch` images on a node per worker."""
         images = math.ceil(batch / workers)
-        exchange = chain(sync, workers, self.gradient_bytes, hosts=workers)
+        exchange = chain_of_sync(sync, workers, self.gradient_bytes, hosts=workers)
         return self.fixed_seconds + images * self.image_seconds, link.seconds_of(exchange)
 
     def busy_share(self, workers: int, sync: str, link: AlphaBeta, busy: float = BUSY) -> int:
         """Images that each worker of a cluster must have for `busy` of its step to compute."""
-        exchange = link.seconds_of(chain(sync, workers, self.gradient_bytes, hosts=workers))
+        exchange = link.seconds_of(chain_of_sync(sync, workers, self.gradient_bytes, hosts=workers))
         needed = busy / (1 - busy) * exchange - self.fixed_seconds
         return max(1, math.ceil(needed / self.image_seconds)) if self.image_seconds else 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import lockstep.engine.job.strategies as strategies
@@ -78,9 +78,6 @@ class Job(Clock):
     def with_(self, **changes: Any) -> Job:
         """A copy with some fields changed."""
         return replace(self, **changes)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Job:
