@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.job import Job
+from lockstep.engine.models.flop_count import network_layers
 from lockstep.engine.models.layers import Network
-from lockstep.experiments.e08_convlstm_scaling.flops import network_layers
 from lockstep.experiments.fixed_batch import trained
 from lockstep.predict.cost_model import Costs, chain
 from lockstep.predict.link_model import AlphaBeta

@@ -19,7 +19,7 @@ from lockstep.analysis.timeline import (
     write_traces,
 )
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
-from lockstep.measure.steps import step_table
+from lockstep.measure.traced_tables import step_table
 
 
 def step(compute: float, wait: float, input: float = 0.01, whole: float = 0.5) -> dict[str, float]:

@@ -25,7 +25,7 @@ from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.usecases import UseCase
-from lockstep.measure.grid import summarise
+from lockstep.measure.summary import summarise
 from lockstep.measure.teams import Teams
 
 pytestmark = pytest.mark.linux

@@ -35,13 +35,13 @@ def make(
 ) -> None:
     """Write the synthetic stand-in: JPEG files with a photo's decoding cost, in the layout of a real set."""
     from lockstep.engine.data.errors import DataError
-    from lockstep.engine.data.synthetic import DRAWN, counts_for, ensure_stand_in, stand_in_root, write_stand_in
+    from lockstep.engine.data.synthetic import STAND_INS, counts_for, ensure_stand_in, stand_in_root, write_stand_in
 
-    if dataset not in DRAWN:
-        raise _end(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(DRAWN)}", 2)
-    images = DRAWN[dataset].images if images is None else images
+    if dataset not in STAND_INS:
+        raise _end(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(STAND_INS)}", 2)
+    images = STAND_INS[dataset].images if images is None else images
     try:
-        counts = counts_for(images, DRAWN[dataset].classes)
+        counts = counts_for(images, STAND_INS[dataset].classes)
         root = stand_in_root(images) if out is None else out.expanduser()
         folder = root / dataset
         if out is not None and folder.exists():
