@@ -9,7 +9,7 @@ whole (temporary file, fsync, rename) or not at all, so a killed run loses at mo
 """
 
 from lockstep.records.folder import RunFolder
-from lockstep.records.reading import read_records, read_run, read_table, read_tables
+from lockstep.records.reading import read_records, read_run, read_tables, read_traced_table
 from lockstep.records.schema import (
     ADDED,
     COLUMNS,
@@ -41,6 +41,6 @@ __all__ = [
     "make_row",
     "read_records",
     "read_run",
-    "read_table",
     "read_tables",
+    "read_traced_table",
 ]

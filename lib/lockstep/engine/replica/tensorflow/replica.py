@@ -136,8 +136,8 @@ class TensorFlowReplica(Replica):
     def profiled(self, batch: Batch, weights: np.ndarray) -> list[tuple[str, float]]:
         """(type, seconds) of every operator of a forward and backward pass, which adds to the gradients.
 
-        The pass runs once before, to start the executor that reports operators. With several threads for operators, these
-        overlap, and the sum of their seconds is larger than the duration of the pass.
+        The pass runs once before, to start the executor that reports operators. With several threads for operators,
+        these overlap, and the sum of their seconds is larger than the duration of the pass.
         """
         self._executor = contextlib.nullcontext
         try:
