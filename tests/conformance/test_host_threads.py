@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import tiny
-from lockstep.commands.mpi_job import MpiOptions, job_of
+from lockstep.commands.mpi_job import job_of
+from lockstep.commands.mpi_options import MpiOptions
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job

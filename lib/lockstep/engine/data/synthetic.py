@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from lockstep.engine.data.pictures import CLASSES, draw_picture
 from lockstep.engine.data.readable_cache import cache_folder
 from lockstep.engine.data.small_pictures import draw_small_picture
 from lockstep.engine.data.threads import in_threads
+from lockstep.engine.files import repository_above
 
 VERSION = 1  # of the pictures: raise it when they change, so that nothing is measured on old ones
 QUALITY = 88  # JPEG: gives files about as large as those of the real set
@@ -132,20 +132,8 @@ def default_root() -> Path:
     named = os.environ.get("LOCKSTEP_STAND_IN")
     if named:
         return Path(named).expanduser()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if _is_repository(folder):
-            return folder / "data" / "stand-in"
-    return cache_folder() / "stand-in"
-
-
-def _is_repository(folder: Path) -> bool:
-    try:
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    named = project.get("project")
-    return isinstance(named, dict) and named.get("name") == "lockstep"
+    repository = repository_above(Path.cwd())
+    return cache_folder() / "stand-in" if repository is None else repository / "data" / "stand-in"
 
 
 def _complete(target: Path, dataset: str) -> bool:
