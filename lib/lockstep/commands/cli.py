@@ -61,9 +61,9 @@ def options_of_all(
     pass  # no docstring: the help of the application stands above
 
 
-@app.command()
+@app.command("run")
 @clear_ends()
-def run(
+def run_notebooks(
     notebooks: Notebooks,
     profile: Profile = None,
     parameter: Values = None,
@@ -104,7 +104,7 @@ def run(
 
 @app.command("notebooks")
 @clear_ends()
-def notebooks_command(
+def refresh_notebooks(
     names: Annotated[list[str] | None, typer.Argument(help="Notebooks by number or name; without it all.")] = None,
     timeout: Timeout = 900,
 ) -> None:

@@ -124,7 +124,6 @@ class ResourceSampler:
         self._memory: dict[psutil.Process, int] = {}
         self._memory_due = 0.0
         self._height = 0  # highest RSS at which memory has been read
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -139,10 +138,9 @@ class ResourceSampler:
     def __enter__(self) -> ResourceSampler:
         if self._thread is not None:
             raise RuntimeError("this ResourceSampler has run already; make a new one")
-        with self._lock:
-            self._tree.advance()
-            self._io = _io_wait()
-            self._began = self._last = time.perf_counter()
+        self._tree.advance()
+        self._io = _io_wait()
+        self._began = self._last = time.perf_counter()
         self._thread = threading.Thread(target=self._run, name="lockstep-resources", daemon=True)
         self._thread.start()
         return self
@@ -172,19 +170,18 @@ class ResourceSampler:
             self._error = error
 
     def _sample(self) -> None:
-        with self._lock:
-            now = time.perf_counter()
-            used = self._tree.advance()
-            seen = list(self._tree.seen.values())
-            memory = self._read_memory(seen)
-            io = _io_wait()
-            elapsed, self._last = max(now - self._last, 1e-6), now
-            waited, passed = io[0] - self._io[0], io[1] - self._io[1]
-            self._io = io
-            # The kernel's count may decrease a little.
-            wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
-            threads = sum(_threads(each.process) for each in seen)
-            self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
+        now = time.perf_counter()
+        used = self._tree.advance()
+        seen = list(self._tree.seen.values())
+        memory = self._read_memory(seen)
+        io = _io_wait()
+        elapsed, self._last = max(now - self._last, 1e-6), now
+        waited, passed = io[0] - self._io[0], io[1] - self._io[1]
+        self._io = io
+        # The kernel's count may decrease a little.
+        wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
+        threads = sum(_threads(each.process) for each in seen)
+        self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
 
     def _read_memory(self, seen: list[ProcessUse]) -> int:
         """The PSS of all trees in bytes; also keeps their peak."""
