@@ -135,18 +135,6 @@ def test_a_process_that_dies_meanwhile(start: Starter) -> None:
     assert _samplers_running() == []
 
 
-def test_without_a_process_there_is_nothing_to_read() -> None:
-    with ResourceSampler([], interval_seconds=0.05) as sampler:
-        _until(lambda: len(sampler.samples) >= 1)
-    assert (sampler.samples[-1].pss_bytes, sampler.samples[-1].threads, sampler.peak_pss_bytes) == (0, 0, 0)
-
-
-def test_an_idle_team_below_the_driver_can_be_left_out(start: Starter) -> None:
-    child = start(BURNER)
-    assert child.pid in ProcessTree([os.getpid()]).seen
-    assert child.pid not in ProcessTree([os.getpid()], exclude=[child.pid]).seen
-
-
 def test_a_root_inside_another_tree_is_its_own_worker(start: Starter) -> None:
     child = start(SHARERS)
     for roots in ([os.getpid(), child.pid], [child.pid, os.getpid()]):
@@ -217,21 +205,9 @@ def test_wrong_use_is_refused() -> None:
 
 
 def test_what_was_used_before_does_not_count(start: Starter) -> None:
-    tree = ProcessTree([])
     child = start(BURNT)
-    tree.watch([child.pid])
-    assert tree.advance() < 0.25
-    tree.watch([child.pid, os.getpid()])
-    assert tree.advance() < 0.25
-
-
-def test_what_those_who_stay_have_used_is_not_lost(start: Starter) -> None:
-    child = start(BURNER)
-    tree = ProcessTree([child.pid])
-    used = psutil.Process(child.pid).cpu_times().user
-    _until(lambda: psutil.Process(child.pid).cpu_times().user >= used + 0.2)
-    tree.watch([child.pid, os.getpid()])
-    assert tree.advance() >= 0.15
+    assert ProcessTree([child.pid]).advance() < 0.25
+    assert ProcessTree([child.pid, os.getpid()]).advance() < 0.25
 
 
 def test_a_child_that_ended_is_counted_once(start: Starter) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.records.folder import RunFolder
-    from lockstep.records.reading import read_records, read_run, read_tables, read_traced
+    from lockstep.records.reading import read_records, read_run, read_tables, read_traced_table
     from lockstep.records.schema import (
         ADDED,
         COLUMNS,
@@ -46,7 +46,7 @@ __all__ = [
     "read_records",
     "read_run",
     "read_tables",
-    "read_traced",
+    "read_traced_table",
 ]
 
 

@@ -128,6 +128,8 @@ def _supervise(
         commands[name] = subprocess.Popen(words, preexec_fn=_die_with_supervisor)
     while not ending and not _gone(parent, launcher):
         select.select([wakeup, *([launcher] if launcher is not None else [])], [], [], _timeout(launcher))
+        _drain(wakeup)
+        _reap_orphans({command.pid for command in commands.values()})
         for name, command in commands.items():
             if (status := command.poll()) is not None:
                 ending.append(status if status >= 0 else 128 - status)
@@ -141,11 +143,29 @@ def _install_signal_handlers() -> tuple[int, list[int]]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides what Ctrl-C means
     ending: list[int] = []
     wakeup, write_end = os.pipe()
+    os.set_blocking(wakeup, False)
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end)
     signal.signal(signal.SIGTERM, lambda *_: ending.append(143))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return wakeup, ending
+
+
+def _drain(wakeup: int) -> None:
+    """Empty the pipe of signals: while it holds one, `select` would return at once and a core would be busy."""
+    with contextlib.suppress(BlockingIOError):
+        while os.read(wakeup, 4096):
+            pass
+
+
+def _reap_orphans(commands: set[int]) -> None:
+    """Reap what has ended below this program, except its `commands`, whose exit codes `Popen.poll` is to find.
+
+    A command that has ended stops the loop: it ends the job, and with it everything else.
+    """
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in commands:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def _die_with_supervisor() -> None:
