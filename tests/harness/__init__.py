@@ -1,0 +1,1 @@
+"""What makes the suite fast and safe to run in parallel, and how it is checked."""
