@@ -38,6 +38,23 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _zygotes() -> Iterator[Any]:
+    """Workers are forked from processes that have imported torch, each started when it is first needed."""
+    from harness import zygote
+
+    with pytest.MonkeyPatch.context() as patched:
+        zygotes = zygote.install(patched)
+        yield zygotes
+        zygotes.stop()
+
+
+@pytest.fixture(autouse=True)
+def _true_start(request: pytest.FixtureRequest, _zygotes: Any) -> None:
+    """Tests marked `true_start` have new Python processes as workers, as users have."""
+    _zygotes.wanted = request.node.get_closest_marker("true_start") is None
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _session_cluster() -> Iterator[Any]:
     """One Spark cluster, started when a team first needs it."""
     from harness import spark_cluster
@@ -76,12 +93,12 @@ def _skip_without_images(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def no_leftovers(_session_cluster: Any) -> Iterator[None]:
+def no_leftovers(_session_cluster: Any, _zygotes: Any) -> Iterator[None]:
     """Fails the test if a process that it started, or a file in shared memory that it made, is still there after."""
     before, shared = set(_children()), _shared_memory()
     yield
     deadline = time.monotonic() + LEFTOVER_SECONDS
-    while (left := _started_since(before, _session_cluster.standing)) and time.monotonic() < deadline:
+    while (left := _started_since(before, _session_cluster.standing | _zygotes.pids)) and time.monotonic() < deadline:
         time.sleep(0.1)
     named = [f"{process.pid}: {command(process)}" for process in left]
     for process in left:
