@@ -76,6 +76,7 @@ def test_on_emulated_hosts(how: str) -> None:
     assert subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout == ""
 
 
+@pytest.mark.true_start
 def test_a_start_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its two processes find no package to import."""
     (tmp_path / "mpi4py").mkdir()

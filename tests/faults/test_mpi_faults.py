@@ -86,6 +86,7 @@ def soon(kill: Callable[[], None]) -> None:
     threading.Timer(0.5, kill).start()
 
 
+@pytest.mark.true_start
 @pytest.mark.parametrize(
     ("launcher", "name", "told"),
     [
@@ -108,6 +109,7 @@ def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: s
         assert told in str(failure)
 
 
+@pytest.mark.true_start
 def test_what_is_left_when_even_the_supervisor_is_killed() -> None:
     """Nothing that runs; Hydra's file in /tmp is the supervisor's to remove."""
     before = library_files()

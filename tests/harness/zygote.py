@@ -27,15 +27,15 @@ import pytest
 from harness.zygote_process import LENGTH, NUMBER
 from lockstep.engine.launch import team, worker_process
 from lockstep.engine.launch.environment import PROFILES, python_path, worker_environment
-from lockstep.engine.launch.mpi import engines
 from lockstep.engine.launch.mpi import team as mpi_team
+from lockstep.engine.launch.mpi.emulated import EmulatedTeam
 from lockstep.engine.launch.mpi.team import MpiTeam
 from lockstep.engine.launch.rank_parent import rank_parent_command
 
 _HERE = Path(__file__).resolve().parent
 _READ_EARLY = ("OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "LD_", "GLIBC_", "ATEN_", "TORCH_", "PYTHONHASHSEED")
 _READ_EARLY += tuple({name for profile in PROFILES.values() for name in profile})
-_TRUE_START, _TRUE_RANK, _TRUE_ENGINE = team._START, mpi_team._RANK, engines._ENGINE
+_TRUE_START, _TRUE_RANK = team._START, mpi_team._RANK
 
 
 class ForkedProcess:
@@ -142,8 +142,8 @@ class Zygotes:
     def rank_program(self, this: MpiTeam, rendezvous: object) -> list[str]:
         """In place of `MpiTeam._rank_program`."""
         found = _true_rank_program(this, rendezvous)  # type: ignore[arg-type]
-        if not self.wanted or mpi_team._RANK != _TRUE_RANK:
-            return found
+        if not self.wanted or mpi_team._RANK != _TRUE_RANK or isinstance(this, EmulatedTeam):
+            return found  # a zygote is on no emulated host
         environment = worker_environment(this.environment, this.threads_per_worker)
         client = [sys.executable, "-I", "-S", str(_HERE / "rank_client.py")]
         at = len(rank_parent_command(""))
