@@ -14,7 +14,7 @@ import psutil
 import torch
 from torch import nn
 
-from lockstep.commands.mpi_job import MpiOptions
+from lockstep.commands.mpi_options import MpiOptions
 from lockstep.engine import usecases
 
 PROGRAM = "from cluster_runs import main; main()"
@@ -103,7 +103,7 @@ def _act(wanted: MpiOptions, folder: str, two_hosts: str) -> None:
     mpi_job._PROGRAM = PROGRAM
     code = 1
     try:
-        code = mpi_job.execute(wanted)
+        code = mpi_job.execute(mpi_job.prepared(wanted))
     except ValueError as error:
         os.write(2, f"{error}\n".encode())
     except KeyboardInterrupt:

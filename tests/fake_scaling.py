@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.job import Job
+from lockstep.engine.models.flop_count import network_layers
 from lockstep.engine.models.layers import Network
-from lockstep.experiments.e08_convlstm_scaling.flops import network_layers
 from lockstep.experiments.fixed_batch import trained
-from lockstep.predict.cost_model import Costs
+from lockstep.predict.cost_model import Costs, chain
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.records import COLUMNS, Row, make_row
 
@@ -25,6 +25,13 @@ NOISE = 1.01  # the second half of an A/A pair over the first
 HELD_OUT_ERROR = 1.06  # measured over modelled
 ACCURACY = {1: (0.80, 0.81, 0.79, 0.80, 0.80), 2: (0.80, 0.82, 0.79, 0.80, 0.80), 4: (0.79, 0.81, 0.78, 0.80, 0.79)}
 PIPELINES = {"naive_pipeline": 0.95, "gpipe": 1.6}
+
+
+def two_workers_seconds(network: str, images: int, strategy: str, sync: str) -> float:
+    """What a step of two workers takes by the model, each with `images`."""
+    model = COSTS[network]
+    exchange = model.exchange_seconds(strategy, chain(sync, 2, model.gradient_bytes), 2)
+    return model.compute_seconds(images, 2) + exchange
 
 
 def records(rounds: int = 5) -> pd.DataFrame:

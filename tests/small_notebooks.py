@@ -23,7 +23,7 @@ results: str = "results/reference"
 def small_repository(folder: Path, *cells: str, parameters: str = PARAMETERS) -> Path:
     """A repository with the notebook 07_small: its parameters cell, then `cells`. Returns its root."""
     (folder / "notebooks" / "profiles").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text("")
+    (folder / "pyproject.toml").write_text('[project]\nname = "lockstep"\n')
     (folder / "notebooks" / "profiles" / "smoke.yaml").write_text("07_small: {workers: 1, rate: 2}\n")
     write_notebook(folder / "notebooks" / "07_small.ipynb", parameters, *cells)
     return folder.resolve()

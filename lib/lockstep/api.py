@@ -23,10 +23,11 @@ from lockstep.engine.data.folders import SPLITS, open_folder
 from lockstep.engine.data.sources import Arrays, ImageData
 from lockstep.engine.job import OF_PIPELINES, Job, JobError, at_least
 from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.pipelines import partition
 from lockstep.engine.replica.pipeline.cut import CutError, flatten
-from lockstep.engine.replica.pipeline.profile import counted
-from lockstep.engine.replica.torch import Loss, cross_entropy, load_flat
+from lockstep.engine.replica.pipeline.profile import static_costs
+from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import PAPER_SGD, UseCase
@@ -155,7 +156,7 @@ def _pipelined(sync: str, workers: int, options: dict[str, Any]) -> tuple[str, d
 def _check_stages(model: nn.Module, stages: int) -> None:
     """Raises JobError for a model that can't be cut into so many."""
     try:
-        partition.equal_layers(counted(flatten(model)), stages)
+        partition.equal_layers(static_costs(flatten(model)), stages)
     except (CutError, partition.PartitionError) as error:
         raise JobError(str(error)) from error
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_records import records
-from lockstep.analysis import tables as summaries
 from lockstep.analysis.statistics import (
     AnalysisError,
     Ratio,
@@ -28,6 +27,7 @@ from lockstep.analysis.statistics import (
     roughness,
     speedup,
 )
+from lockstep.analysis.tables import summary_table
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -180,7 +180,7 @@ def row_of(table: pd.DataFrame, **conditions: object) -> pd.Series:
 
 
 def test_summary_table_keeps_every_cell_with_speedup_base_and_seconds() -> None:
-    table = summaries.summary_table(records())
+    table = summary_table(records())
     row = row_of(table, use_case="SimpleBig", strategy="processes", device="cpu")
     assert row["low"] <= row["speedup"] <= row["high"] and row["speedup"] == pytest.approx(1.9, rel=0.02)
     assert (row["base"], row["rounds"], bool(row["difference"])) == ("sequential", 6, True)
@@ -191,72 +191,25 @@ def test_summary_table_keeps_every_cell_with_speedup_base_and_seconds() -> None:
 
 
 def test_the_second_half_of_the_aa_pair_is_no_difference() -> None:
-    row = row_of(summaries.summary_table(records()), use_case="SimpleBig", strategy="sequential", variant="b")
+    row = row_of(summary_table(records()), use_case="SimpleBig", strategy="sequential", variant="b")
     assert row["speedup"] == pytest.approx(1, abs=0.03) and not row["difference"]
 
 
 def test_failed_cells_stay_rows_and_a_failed_round_is_told() -> None:
-    table = summaries.summary_table(records(failed="ddp"))
+    table = summary_table(records(failed="ddp"))
     failed = row_of(table, use_case="SimpleBig", strategy="ddp")
     assert failed["status"] == "failed" and "ValueError" in failed["reason"]
     frame = records()
     hit = frame.index[(frame["strategy"] == "ddp") & (frame["round"] == 3)][0]
     frame.loc[hit, ["status", "reason", "images_per_second"]] = ["failed", "killed", math.nan]
-    some = row_of(summaries.summary_table(frame), use_case=frame.loc[hit, "use_case"], strategy="ddp")
+    some = row_of(summary_table(frame), use_case=frame.loc[hit, "use_case"], strategy="ddp")
     assert (some["status"], some["rounds"], some["reason"]) == ("ok", 5, "1 of 6 rounds failed: killed")
 
 
 def test_without_a_base_there_is_no_speedup() -> None:
     frame = records()
-    table = summaries.summary_table(frame[frame["strategy"] != "sequential"])
+    table = summary_table(frame[frame["strategy"] != "sequential"])
     assert table["speedup"].isna().all() and (table["base"] == "").all()
-
-
-def test_memory_per_worker_is_the_whole_over_the_workers() -> None:
-    row = row_of(summaries.memory_table(records()), use_case="SimpleBig", strategy="processes", device="cpu")
-    assert row["pss_per_worker_bytes"] * 2 == row["peak_pss_bytes"]
-    assert row["peak_pss_bytes"] == pytest.approx(3.0 * 2**30, rel=0.01)
-
-
-def test_input_table_worked() -> None:
-    frame = records(experiments=("input",)).copy()
-    for kind, step in (("jpeg", 0.6), ("memory", 0.5)):
-        hit = frame["input"] == kind
-        frame.loc[hit, "step_seconds"], frame.loc[hit, "images_per_second"] = step, 32 / step
-    frame["decode_seconds"] = 0.07
-    table = summaries.input_table(frame)
-    busy, free = row_of(table, cores_per_worker=1), row_of(table, cores_per_worker=2)
-    assert busy["ratio"] == pytest.approx(0.5 / 0.6)
-    assert busy["of_bound"] == pytest.approx((0.5 + 0.07) / 0.6)
-    assert math.isnan(free["of_bound"])  # a free core decodes: the bound is another one
-
-
-def test_exchange_table_compares_reduce_and_update() -> None:
-    table = summaries.exchange_table(records())
-    assert row_of(table, strategy="processes")["times_base"] == 1.0
-    gloo = row_of(table, strategy="processes_allreduce")
-    assert gloo["times_base"] == pytest.approx(4.5, rel=0.03) and gloo["seconds"] == pytest.approx(0.27, rel=0.03)
-
-
-def test_gil_table_compares_the_same_workers_and_threads() -> None:
-    table = summaries.gil_table(records())
-    row = row_of(table, use_case="SimpleBig", workers=2)
-    assert row["processes_over_threads"] == pytest.approx(1.9 / 1.65, rel=0.03) and row["difference"]
-    assert set(table["workers"]) == {1, 2, 4}
-
-
-def test_scaling_table_gives_the_cores_but_no_more_than_there_are() -> None:
-    table = summaries.scaling_table(records(), most_cores=2)
-    assert set(table["cores"]) == {2} and set(table["base_cores"]) == {2}
-    assert row_of(table, use_case="SimpleBig", strategy="processes", workers=1)["speedup"] == 1.0
-    assert row_of(table, use_case="SimpleBig", strategy="processes", workers=2)["speedup"] == pytest.approx(
-        1.118, rel=0.03
-    )
-
-
-def test_phase_table_has_every_phase() -> None:
-    row = row_of(summaries.phase_table(records()), use_case="SimpleBig", strategy="threads")
-    assert sum(row[name] for name in summaries.PHASES) == pytest.approx(row["step_seconds"], rel=0.02)
 
 
 def test_ratio_with_interval_reads_as_text() -> None:

@@ -13,9 +13,11 @@ from lockstep.analysis.published import (
     PublishedError,
     read_claims,
     read_table,
-    repository_root,
 )
-from lockstep.analysis.verdicts import VERDICTS
+from lockstep.analysis.verdicts import COMMON
+from lockstep.experiments import registry
+from lockstep.experiments.registry import checked_claims, every
+from lockstep.records.places import PlaceError, repository_root
 
 # What the paper prints, transcribed apart from the CSV files: (ComplexSmall, SimpleBig).
 PRINTED = {
@@ -70,17 +72,18 @@ def test_the_headline_contradiction_quotes_both_numbers() -> None:
 
 
 def test_every_claim_has_a_verdict_function_and_every_function_a_claim() -> None:
-    used = set(read_claims()["verdict"])
-    assert used | {"pending"} == set(VERDICTS), "pending is for claims of notebooks to come, and there may be none"
+    claims = checked_claims()  # refuses a claim whose function neither its experiment nor COMMON has
+    for found in every():
+        used = set(claims.loc[claims["notebook"] == found.name, "verdict"])
+        assert used - set(COMMON) == set(found.verdicts), found.name
+    assert set(COMMON) - set(claims["verdict"]) <= {"pending"}, "there may be no claim of a notebook to come"
 
 
 def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another() -> None:
     claims = read_claims()
     open_ones = {"pending", "omission", "contradiction", "survey"}
     judged = claims[~claims["verdict"].isin(open_ones)]
-    built = {"01_single_node_baselines", "02_threads_vs_processes", "05_mpi_distribution"}
-    built |= {"03_pipelined_model_parallelism", "04_hybrid_parallelism", "06_spark_distribution"}
-    built |= {"07_convlstm_batch_size", "08_convlstm_scaling"}
+    built = {found.name for found in every()} - {"00_overview"}
     assert set(judged["notebook"]) == built and len(judged) >= 20
     pending = claims[claims["verdict"] == "pending"]
     assert not built & set(pending["notebook"])
@@ -157,8 +160,7 @@ def test_a_good_ledger_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"verdict": "no_such_function"}, r"claims\.csv, line 3: verdict='no_such_function' is no verdict function"),
-        ({"verdict": ""}, r"line 3: verdict is empty"),
+        ({"verdict": ""}, r"claims\.csv, line 3: verdict is empty"),
         ({"statement": " "}, r"line 3: statement is empty"),
         ({"id": "a"}, r"line 3: id='a' stands in line 2"),
         ({"value": "fast"}, r"line 3: value='fast' is not a number"),
@@ -171,6 +173,19 @@ def test_a_faulty_claim_is_refused_with_file_and_line(tmp_path: Path, change: di
     root = ledger(tmp_path, GOOD, {**GOOD, "id": "b", **change})
     with pytest.raises(PublishedError, match=message):
         read_claims(root)
+
+
+def test_a_claim_whose_verdict_function_does_not_exist_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {**GOOD, "notebook": "04_hybrid_parallelism", "verdict": "hybrid_gpu_speedup"}
+    root = ledger(tmp_path, own)
+    monkeypatch.setattr(registry, "read_claims", lambda: read_claims(root))
+    assert len(checked_claims()) == 1
+    for notebook in ("02_threads_vs_processes", "09_to_come", ""):  # the function is one of notebook 04's own
+        root = ledger(tmp_path / f"of {notebook}", GOOD, {**own, "id": "b", "notebook": notebook})
+        with pytest.raises(PublishedError, match="claim 'b': verdict='hybrid_gpu_speedup' is no verdict function"):
+            checked_claims()
 
 
 def test_other_columns_are_refused(tmp_path: Path) -> None:
@@ -194,5 +209,5 @@ def test_missing_table_names_those_there_are() -> None:
 def test_the_root_is_found_from_below_and_missed_elsewhere(tmp_path: Path) -> None:
     root = repository_root()
     assert repository_root(root / "data" / "published") == root
-    with pytest.raises(PublishedError, match="pyproject"):
+    with pytest.raises(PlaceError, match="pyproject"):
         repository_root(tmp_path)

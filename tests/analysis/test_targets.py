@@ -1,24 +1,27 @@
-"""The house's own bars: a ratio paired per round, reached or not, and why there is none."""
+"""What a target says: a ratio paired per round, reached or not, and why there is none."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import pytest
-from lockstep.targets import TARGETS, TOO_FEW, target_table
 
 from fake_records import records as fake_records
 from lockstep.analysis.statistics import MIN_ROUNDS
-from lockstep.analysis.targets import AT_LEAST, AT_MOST, WITHIN, Reading, Target
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.targets import AT_LEAST, AT_MOST, TOO_FEW, WITHIN, Reading, Target, target_table
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
 from lockstep.engine.job import Job
-from lockstep.experiments.report import no_records, targets_table
+from lockstep.experiments.e01_single_node_baselines.targets import TARGETS as SINGLE
+from lockstep.experiments.e02_threads_vs_processes.targets import TARGETS as LOCAL
+from lockstep.experiments.experiment import Experiment
+from lockstep.experiments.registry import every
+from lockstep.experiments.report import targets_table
 from lockstep.records import COLUMNS, Row, make_row
 
 ROUNDS = 5
-NOTEBOOK = "02_threads_vs_processes"
-SINGLE = "01_single_node_baselines"
 PROCESSES = "processes over the sequential baseline"
 FLOAT = "shared memory over DDP, float32"
 BFLOAT = "shared memory over DDP, bfloat16"
@@ -49,16 +52,16 @@ def rows(
     return found
 
 
-def table(*parts: list[Row], notebook: str = NOTEBOOK) -> dict[str, Any]:
+def table(*parts: list[Row], targets: Sequence[Target] = LOCAL) -> dict[str, Any]:
     frame = pd.DataFrame([row for part in parts for row in part], columns=list(COLUMNS))
     numbers = [name for name, column in COLUMNS.items() if column.kind == "number"]
     frame[numbers] = frame[numbers].astype(float)
-    found = target_table(frame, notebook)
+    found = target_table(targets, Stored(frame))
     return {row["target"]: row for _, row in found.iterrows()}
 
 
-def test_every_target_of_the_issue_has_its_bar() -> None:
-    bars = {target.name: target.bar for target in TARGETS[NOTEBOOK]}
+def test_every_target_of_notebook_02_is_there() -> None:
+    bars = {target.name: target.bar for target in LOCAL}
     assert list(bars.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95, 0.95]
     found = table(rows("sequential", 10.0))
     assert {name: row["bar"] for name, row in found.items()} == bars
@@ -73,7 +76,7 @@ def test_a_ratio_is_paired_per_round() -> None:
 
 
 @pytest.mark.parametrize(("speed", "reached"), [(18.5, "yes"), (18.4, "no")])
-def test_the_bar_itself_is_reached(speed: float, reached: str) -> None:
+def test_the_threshold_itself_is_reached(speed: float, reached: str) -> None:
     assert table(rows("sequential", 10.0), rows("processes", speed))[PROCESSES]["reached"] == reached
 
 
@@ -123,7 +126,7 @@ def test_halves_that_never_met_are_not_called_missing() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "reached"), [(1, TOO_FEW), (MIN_ROUNDS - 1, TOO_FEW), (MIN_ROUNDS, "yes")])
-def test_a_bar_needs_its_rounds(rounds: int, reached: str) -> None:
+def test_a_target_needs_its_rounds(rounds: int, reached: str) -> None:
     row = table(rows("sequential", 10.0, rounds=rounds), rows("processes", 19.0))[PROCESSES]
     assert (row["reached"], row["rounds"], row["ratio"]) == (reached, rounds, pytest.approx(1.9))
     assert row["reason"] == ("" if reached == "yes" else f"{rounds} of at least {MIN_ROUNDS}")
@@ -165,17 +168,20 @@ def test_input_with_a_free_core_and_without() -> None:
     assert found[BUSY]["reached"] == "no"
 
 
-@pytest.mark.parametrize("notebook", TARGETS)
-def test_bars_without_records_are_not_measured_yet(notebook: str) -> None:
-    table = targets_table(no_records(), notebook)
-    assert len(table) == len(TARGETS[notebook]) > 0
+WITH_TARGETS = [found for found in every() if found.targets]
+
+
+@pytest.mark.parametrize("own", WITH_TARGETS, ids=lambda own: own.name)
+def test_targets_without_records_are_not_measured_yet(own: Experiment) -> None:
+    table = targets_table(own.targets, no_records())
+    assert len(table) == len(own.targets)
     assert set(table["reached"]) == {NOT_YET} and set(table["measured"]) == {""}
 
 
-def test_bars_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
-    table = targets_table(fake_records(rounds=1), NOTEBOOK)
-    told = table.loc[table["measured"] != "", "reached"]
-    assert len(told) and set(told) == {"too few rounds: 1 of at least 5"}
+def test_targets_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
+    table = targets_table(LOCAL, Stored(fake_records(rounds=1)))
+    words = table.loc[table["measured"] != "", "reached"]
+    assert len(words) and set(words) == {"too few rounds: 1 of at least 5"}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +193,7 @@ def test_bars_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
     ],
 )
 def test_an_aim_has_its_side(aim: str, bar: float, inside: tuple[float, ...], outside: tuple[float, ...]) -> None:
-    target = Target("x", bar, lambda records: Reading(), aim)
+    target = Target("x", bar, lambda stored: Reading(), aim)
     assert all(target.reached(value) for value in inside) and not any(target.reached(value) for value in outside)
 
 
@@ -204,25 +210,25 @@ def rung(name: str, speed: float, use_case: str = "SimpleBig", **fields: Any) ->
     return [row | {"strategy": name} for row in made]
 
 
-def test_the_bars_of_one_node_are_those_of_the_issue() -> None:
-    assert [target.bar for target in TARGETS[SINGLE]] == [5.0, 4.0, 0.45, 0.45, 350.0]
+def test_every_target_of_notebook_01_is_there() -> None:
+    assert [target.bar for target in SINGLE] == [5.0, 4.0, 0.45, 0.45, 350.0]
 
 
 def test_the_best_setting_is_the_fastest_that_ran() -> None:
     found = table(
         rung("sequential", 10.0), rung("fused", 43.0), rung("channels_last", 39.0),
         rung("bfloat16", 0.0, precision="bfloat16", status="skipped", why="no units"),
-        notebook=SINGLE,
+        targets=SINGLE,
     )  # fmt: skip
     assert (found[BEST_BIG]["ratio"], found[BEST_BIG]["reached"]) == (pytest.approx(4.3), "yes")
 
 
-def test_a_bar_for_bfloat16_is_not_reached_by_float32() -> None:
+def test_a_target_for_bfloat16_is_not_reached_by_float32() -> None:
     why = "no bfloat16 units"
     found = table(
         rung("sequential", 1.0, "ComplexSmall"), rung("fused", 9.0, "ComplexSmall"),
         rung("bfloat16", 0.0, "ComplexSmall", precision="bfloat16", status="skipped", why=why),
-        notebook=SINGLE,
+        targets=SINGLE,
     )  # fmt: skip
     assert (found[BEST_SMALL]["reached"], found[BEST_SMALL]["reason"]) == ("not measurable here", why)
 
@@ -237,13 +243,13 @@ def test_convolutions_are_compared_with_the_peak_of_the_same_precision() -> None
         flops("roof", 200e9, experiment="machine"),
         flops("roof", 900e9, experiment="machine", precision="bfloat16"),
         flops("roof_1_core", 110e9, experiment="machine"),
-        notebook=SINGLE,
+        targets=SINGLE,
     )
     assert (found[PEAK]["ratio"], found[PEAK]["reached"]) == (pytest.approx(0.75), "yes")
 
 
-def test_an_absolute_bar_has_no_denominator() -> None:
+def test_an_absolute_target_has_no_denominator() -> None:
     decoded = [row | {"strategy": "decode"} for row in rows("sequential", 300.0, experiment="decode")]
-    row = table(decoded, notebook=SINGLE)[DECODED]
+    row = table(decoded, targets=SINGLE)[DECODED]
     assert row["ratio"] == pytest.approx(300 * 1.2), "the median of rounds that are 0, 10, ... 40 % faster"
     assert (row["rounds"], row["reached"]) == (ROUNDS, "yes")

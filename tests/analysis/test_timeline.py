@@ -16,10 +16,10 @@ from lockstep.analysis.timeline import (
     rank_table,
     slowest,
     write_action_traces,
-    write_chrome_trace,
+    write_traces,
 )
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
-from lockstep.measure.steps import step_table
+from lockstep.measure.traced_tables import step_table
 
 
 def step(compute: float, wait: float, input: float = 0.01, whole: float = 0.5) -> dict[str, float]:
@@ -93,9 +93,14 @@ def test_one_worker_has_nobody_to_be_compared_with() -> None:
         slowest(step_table([Trace(0, steps=[step(0.3, 0.0)])]))
 
 
+def of_cell(steps: pd.DataFrame, strategy: str, number: int) -> pd.DataFrame:
+    """Steps as a run folder holds them: of a cell, in a round."""
+    cell = {"experiment": "timeline", "use_case": "SimpleBig", "strategy": strategy, "hosts": 1, "workers": 3}
+    return steps.assign(**cell, variant="a", round=number)
+
+
 def test_the_chrome_trace(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    write_chrome_trace(three(), path)
+    (path,) = write_traces(of_cell(three(), "allreduce", 0), tmp_path)
     events = json.loads(path.read_text())["traceEvents"]
     assert [event["args"]["name"] for event in events if event["ph"] == "M"] == ["rank 0", "rank 1", "rank 2"]
     drawn = [event for event in events if event["ph"] == "X"]
@@ -107,6 +112,17 @@ def test_the_chrome_trace(tmp_path: Path) -> None:
     total = sum(event["dur"] for event in drawn) / 1e6
     phases = [f"{name}_seconds" for name in ("input", "compute", "wait", "exchange", "update")]
     assert total == pytest.approx(three()[phases].to_numpy().sum())
+
+
+def test_each_cell_has_a_trace_of_its_first_round(tmp_path: Path) -> None:
+    cells = [of_cell(three("input"), "ddp", 1), of_cell(three(), "ddp", 0), of_cell(three(), "gossip", 1)]
+    paths = write_traces(pd.concat(cells, ignore_index=True), tmp_path / "traces")
+    assert sorted(path.name for path in paths) == [
+        "timeline-SimpleBig-ddp-1-3-a.json",
+        "timeline-SimpleBig-gossip-1-3-a.json",
+    ]
+    for path in paths:
+        assert json.loads(path.read_text()) == chrome_trace(three()), "round 0 of one, the only round of the other"
 
 
 def test_a_pipeline_as_a_chrome_trace_has_an_event_for_every_action(tmp_path: Path) -> None:

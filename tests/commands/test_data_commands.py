@@ -151,7 +151,7 @@ def test_without_a_place_it_goes_where_runs_look(tmp_path: Path, monkeypatch: py
 
 
 def test_an_impossible_stand_in(tmp_path: Path) -> None:
-    assert "images=5 is too few for 3 classes" in call("make", "--images", 5, "--out", tmp_path, code=1)
+    assert "images=5 is too few for 3 classes" in call("make", "--images", 5, "--out", tmp_path, code=2)
     (tmp_path / "file").touch()
     assert "can't be written" in call("make", "--images", 6, "--out", tmp_path / "file", code=1)
     call("make", "--images", "many", code=2)

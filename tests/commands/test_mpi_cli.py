@@ -78,9 +78,9 @@ def test_slurm_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_script_for_sbatch() -> None:
-    done = CliRunner().invoke(app, ["mpi", "--workers", "4", "--batch"])
-    first, second, command = done.stdout.splitlines()
-    assert (first, second) == ("#!/bin/bash", "#SBATCH --ntasks=4")
+    done = CliRunner().invoke(app, ["mpi", "--workers", "4", "--threads-per-worker", "2", "--batch"])
+    *first, command = done.stdout.splitlines()
+    assert first == ["#!/bin/bash", "#SBATCH --ntasks=4", "#SBATCH --cpus-per-task=2"]
     assert shlex.split(command)[:2] == ["srun", "--ntasks=4"]
 
 
@@ -97,7 +97,7 @@ def test_a_script_for_sbatch() -> None:
 )
 def test_what_is_refused(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(app, ["mpi", *arguments, "--dry-run"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert message in " ".join(done.output.split())
 
 
@@ -116,7 +116,7 @@ def test_what_is_refused_before_a_rank_starts(
 ) -> None:
     monkeypatch.setattr(mpi_job, "run", lambda words, environment: pytest.fail(f"started {words}"))
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", *arguments])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert message in " ".join(done.output.split())
 
 
@@ -145,7 +145,7 @@ def test_a_rank_refuses_an_interface_that_its_host_lacks(
 
 def test_a_launcher_that_is_not_here_is_refused_before_anything_runs() -> None:
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", "--launcher-kind", "openmpi"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "mpiexec is of mpich" in done.output
 
 
@@ -155,5 +155,5 @@ def test_no_mpiexec_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(mpi_job, "find_mpiexec", none)
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", "--dry-run"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "no mpiexec in this environment" in done.output

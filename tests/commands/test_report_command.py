@@ -53,6 +53,6 @@ def test_a_file_that_can_not_be_filled_is_told_and_left(small: Path, content: by
     if content is not None:
         path.write_bytes(content)
     result = CliRunner().invoke(app, ["report", "--results", "results/run", "--fill", "PAGE.md"])
-    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.exception
-    assert result.output.startswith("error: PAGE.md") and expected in result.output
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.exception
+    assert result.output.startswith("refused: PAGE.md") and expected in result.output
     assert (path.read_bytes() if content is not None else None) == content

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from cluster_runs import START_SECONDS, Run, small_case
-from lockstep.commands.mpi_job import MpiOptions, job_of
+from lockstep.commands.mpi_job import job_of
+from lockstep.commands.mpi_options import MpiOptions
 from lockstep.commands.mpi_rank import result_line
 from lockstep.engine.job import Job
 from lockstep.engine.launch import LAUNCHERS, Team

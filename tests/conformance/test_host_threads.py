@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import tiny
-from lockstep.commands.mpi_job import MpiOptions, job_of
+from lockstep.commands.mpi_job import job_of
+from lockstep.commands.mpi_options import MpiOptions
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
@@ -25,7 +26,7 @@ from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.usecases import UseCase
-from lockstep.measure.grid import summarise
+from lockstep.measure.summary import summarise
 from lockstep.measure.teams import Teams
 
 pytestmark = [pytest.mark.linux, pytest.mark.serial]

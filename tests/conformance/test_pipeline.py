@@ -21,7 +21,7 @@ from lockstep.engine.replica.pipeline import PipelineReplica
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.checkpoint import CheckpointError
 from lockstep.engine.training.loop import Site, run_job
-from lockstep.measure.probes import EXPERIMENTS
+from lockstep.measure.probes import PROBES
 from together import TOLERANCE, Teams, alone, small_job
 
 TWO: dict[str, Any] = {
@@ -260,7 +260,7 @@ def test_a_run_gives_its_memory_back(teams: Teams, variant: str) -> None:
 @pytest.mark.parametrize("experiment", ["layers", "stage_times"])
 def test_measuring_gives_its_memory_back(teams: Teams, experiment: str) -> None:
     this = staged("1f1b", experiment=experiment, steps=1, warmup_steps=1)
-    function, site = EXPERIMENTS[experiment], Site(use_case=tiny.case(model=tiny.deep_net))
+    function, site = PROBES[experiment].run, Site(use_case=tiny.case(model=tiny.deep_net))
     team = teams.of("processes", 2)
     team.run(this, site, function)
     left = team.call(_left_over)

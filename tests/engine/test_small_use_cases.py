@@ -19,7 +19,7 @@ from lockstep.engine.data.small import SmallImages
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.models.layers import Network
-from lockstep.engine.replica.torch import binary_cross_entropy, cross_entropy
+from lockstep.engine.models.losses import binary_cross_entropy, cross_entropy
 from lockstep.engine.training.loop import Site, run_job
 from lockstep.engine.usecases import USE_CASES, find_images
 from photo_sets import photo_set, picture

@@ -9,7 +9,7 @@ import torch
 
 import lockstep.engine.usecases as usecases
 from lockstep.engine.data.errors import DataError
-from lockstep.engine.data.synthetic import DRAWN, ensure_stand_in
+from lockstep.engine.data.synthetic import STAND_INS, ensure_stand_in
 from lockstep.engine.usecases import USE_CASES, find_images
 from photo_sets import photo_set
 
@@ -19,8 +19,10 @@ def test_network_and_stand_in_have_the_classes_that_the_use_case_states(name: st
     case = USE_CASES[name]
     with torch.device("meta"):
         model = case.model()
-    classes = len(DRAWN[case.dataset].classes)
-    assert DRAWN[case.dataset].images == min(each.images for each in USE_CASES.values() if each.dataset == case.dataset)
+    classes = len(STAND_INS[case.dataset].classes)
+    assert STAND_INS[case.dataset].images == min(
+        each.images for each in USE_CASES.values() if each.dataset == case.dataset
+    )
     if case.network is None:
         assert model(torch.empty(2, 3, 224, 224, device="meta")).shape == (2, classes)
         assert case.classes == classes

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lockstep.commands.runner import read_parameters
 from lockstep.commands.runner.parameters import read_profile
 from lockstep.engine.job import IDENTITY
 from lockstep.experiments.experiment import Parameters
+from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import every, experiment
-from lockstep.records import read_records
+from lockstep.records import read_records, read_table
 from lockstep.records.places import repository_root
 
 MEASURED = [found.name for found in every() if found.grid is not None]
@@ -46,3 +46,24 @@ def test_a_grid_is_what_the_records_of_its_parameters_hold(name: str) -> None:
     stored = records.loc[records["round"] == 0, kept].reset_index(drop=True)
     asked = pd.DataFrame([vars(job) for job in jobs])[kept]
     pd.testing.assert_frame_equal(asked, stored, check_dtype=False)
+
+
+TRACED_CELL = ["experiment", "use_case", "strategy", "workers", "device"]
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_traced_cells_are_those_whose_samples_are_stored(name: str) -> None:
+    """Samples are stored by these columns alone, so no two traced cells of a grid may share them."""
+    found = experiment(name)
+    assert found.grid is not None
+    traced = pd.DataFrame([vars(job) for job in found.grid(parameters_of_reference(name)) if found.traced(job)])
+    folder = repository_root() / "results" / "reference" / name
+    stored = read_table(folder, "resources")
+    if stored is None:
+        assert traced.empty
+        return
+    assert not traced.duplicated(TRACED_CELL).any()
+    rows = read_records(folder)
+    measured = set(map(tuple, rows.loc[rows["status"] == "ok", TRACED_CELL].to_numpy()))
+    expected = {cell for cell in map(tuple, traced[TRACED_CELL].to_numpy()) if cell in measured}
+    assert set(map(tuple, stored[TRACED_CELL].drop_duplicates().to_numpy())) == expected

@@ -23,8 +23,8 @@ from lockstep.engine.launch.mpi import team as mpi_team
 from lockstep.engine.launch.mpi.engines import EnginesTeam
 from lockstep.engine.launch.mpi.team import MpiTeam
 from lockstep.engine.training.loop import Site, Trace
-from lockstep.measure.grid import measure_job
-from lockstep.measure.probes import EXPERIMENTS
+from lockstep.measure.cell import measure_job
+from lockstep.measure.probes import PROBES, Probe
 from lockstep.measure.teams import Teams
 from mpi_files import library_files
 from processes import command, program
@@ -72,7 +72,7 @@ def fault(job: Job, group: Group, site: Site) -> Trace:
 
 @pytest.mark.parametrize(("launcher", "how"), [("mpiexec", "kill"), ("engines", "raise")])
 def test_a_grid_has_a_row_that_says_failed(launcher: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXPERIMENTS, "faulty", fault)
+    monkeypatch.setitem(PROBES, "faulty", Probe(fault))
     this = job_of(launcher, {"sync": "allreduce"}).with_(experiment="faulty", use_case=NO_USE_CASE)
     with Teams() as teams:
         row, tables, disturbed = measure_job(this, None, teams)

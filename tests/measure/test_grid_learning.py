@@ -15,9 +15,12 @@ from lockstep.engine.job import Job, JobError
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
 from lockstep.engine.usecases import USE_CASES
 from lockstep.measure import grid
-from lockstep.measure.probes import EXPERIMENTS, OF_ALL_FRAMEWORKS, exchange
+from lockstep.measure.cell import measure_job
+from lockstep.measure.probes import PROBES, exchange
 from lockstep.measure.probes.exchange import parameter_count, run_exchange
+from lockstep.measure.summary import summarise
 from lockstep.measure.teams import Teams
+from lockstep.measure.traced_tables import traced_tables
 from photo_sets import photo_set
 
 SMALL: dict[str, Any] = {"use_case": "Pneumonia"}
@@ -78,11 +81,11 @@ def test_a_class_too_small_to_hold_some_out_is_refused_before_training(
         refused([Job(**SMALL, epochs=1, scored_on="validation")], photos, monkeypatch)
 
 
-@pytest.mark.parametrize("experiment", sorted(set(EXPERIMENTS) - set(OF_ALL_FRAMEWORKS)))
+@pytest.mark.parametrize("experiment", sorted(name for name, probe in PROBES.items() if not probe.any_framework))
 def test_what_measures_torch_is_not_recorded_as_tensorflows(experiment: str) -> None:
     """A profile of torch's operators had the framework column 'tensorflow'."""
     job = Job(**SMALL, framework="tensorflow", experiment=experiment)
-    row, tables, _ = grid.measure_job(job, None, NoTeams())
+    row, tables, _ = measure_job(job, None, NoTeams())
     told = f"experiment '{experiment}' measures torch alone, not tensorflow"
     assert (row["status"], row["reason"], tables) == ("skipped", told, {})
 
@@ -110,7 +113,7 @@ def step(**values: float) -> dict[str, float]:
 @pytest.mark.parametrize(("scored_on", "expected"), [("test", 50.0), ("validation", None)])
 def test_an_epoch_without_the_held_out_images_is_not_told_as_one_of_all(scored_on: str, expected: float | None) -> None:
     job = Job(**SMALL, images=100, epochs=1, scored_on=scored_on)
-    got = grid.summarise(job, [Trace(0, steps=[step(step_seconds=1.0, images=2.0)])])
+    got = summarise(job, [Trace(0, steps=[step(step_seconds=1.0, images=2.0)])])
     assert (got["images_per_second"], got.get("epoch_seconds")) == (2.0, expected)
 
 
@@ -122,7 +125,7 @@ def test_cells_that_differ_in_images_or_stages_are_told_apart_in_what_was_learnt
     )  # fmt: skip
     trace = Trace(0, tables={"epochs": [{"epoch": 1.0, "train_loss": 0.5}], "confusion": []})
     trace.tables["confusion"].append({"split": "test", "actual": "a", "predicted": "b", "count": 1.0})
-    found: dict[str, pd.DataFrame] = grid._tables(job, [trace], None)
+    found: dict[str, pd.DataFrame] = traced_tables(job, [trace], None)
     for frame in found.values():
         for name in ("images", "exchange_every", "memory_format", "stages", "micro_batches"):
             assert frame[name].tolist() == [getattr(job, name)], name

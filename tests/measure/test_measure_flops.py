@@ -8,8 +8,8 @@ import pytest
 
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
+from lockstep.engine.models.flop_count import network_layers
 from lockstep.engine.models.layers import Network
-from lockstep.experiments.e08_convlstm_scaling.flops import network_layers
 from lockstep.measure.probes.flops import flops_table, run_flops
 
 

@@ -21,9 +21,9 @@ from lockstep.measure.probes.operators import (
     OTHER,
     count,
     flops_per_image,
-    kind_of,
-    kind_of_tensorflow,
+    operator_kind,
     run_profile,
+    tensorflow_operator_kind,
 )
 from small_images import needs_tensorflow, small_case
 
@@ -124,7 +124,7 @@ def test_the_papers_networks_have_their_known_size(model: object, multiplication
     ],
 )
 def test_kinds(operator: str, kind: str) -> None:
-    assert kind_of(operator) == kind
+    assert operator_kind(operator) == kind
 
 
 def test_a_profiled_pass_is_shared_out() -> None:
@@ -158,7 +158,7 @@ def test_a_profiled_pass_is_shared_out() -> None:
     ],
 )
 def test_kinds_of_tensorflow(operator: str, kind: str) -> None:
-    assert kind_of_tensorflow(operator) == kind
+    assert tensorflow_operator_kind(operator) == kind
 
 
 @needs_tensorflow

@@ -18,8 +18,8 @@ from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.replica.pipeline.cut import CutError
 from lockstep.engine.replica.torch import MEMORY_FORMATS
 from lockstep.engine.training.loop import Site
-from lockstep.measure.probes import EXPERIMENTS
-from lockstep.measure.probes.stages import _Alone, run_layers, run_stage_times
+from lockstep.measure.probes import PROBES
+from lockstep.measure.probes.stages import IsolatedStage, run_layers, run_stage_times
 
 SECONDS = ("forward_seconds", "backward_seconds", "input_backward_seconds", "weight_backward_seconds", "update_seconds")
 
@@ -34,7 +34,7 @@ def site(**changes: Any) -> Site:
 
 
 def test_both_are_experiments() -> None:
-    assert EXPERIMENTS["layers"] is run_layers and EXPERIMENTS["stage_times"] is run_stage_times
+    assert PROBES["layers"].run is run_layers and PROBES["stage_times"].run is run_stage_times
 
 
 def test_every_layer_has_its_costs() -> None:
@@ -66,7 +66,7 @@ def test_a_model_that_is_no_row_of_layers_has_none_to_measure() -> None:
 
 def test_the_mean_micro_batch_of_a_step_by_hand() -> None:
     """Medians 1 s where there are no gradients yet, 4 s where there are some to add to."""
-    stage = _Alone.__new__(_Alone)
+    stage = IsolatedStage.__new__(IsolatedStage)
     stage.seconds = defaultdict(list, {("backward", True): [9.0, 1.0, 0.5], ("backward", False): [4.0, 3.0, 5.0]})
     assert stage.mean_seconds("backward", firsts=1, others=2) == 3.0
     assert stage.mean_seconds("backward", firsts=0, others=3) == 4.0, "replicas agree in a buffer that is there before"
@@ -83,7 +83,7 @@ def test_a_stage_alone_lays_images_out_as_in_its_pipeline(memory_format: str) ->
     layer.register_forward_hook(lambda *passed: seen.append(passed[1][0]))
     shapes = {0: (torch.empty(4, 3, 7, 6, device="meta"), torch.empty(4, 5, 5, 4, device="meta"))}
     built = SimpleNamespace(shapes=shapes)
-    stage = _Alone(given, tiny.case(), built, 0, nn.Sequential(layer), torch.device("cpu"))  # type: ignore[arg-type]
+    stage = IsolatedStage(given, tiny.case(), built, 0, nn.Sequential(layer), torch.device("cpu"))  # type: ignore[arg-type]
     stage.micro_batch(halves=False, first=True)
     assert stage.input.is_contiguous(), "as what comes is"
     assert seen[0].is_contiguous(memory_format=MEMORY_FORMATS[memory_format])

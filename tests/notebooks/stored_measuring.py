@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.job import IDENTITY, Job
-from lockstep.measure import grid
+from lockstep.measure import cell, grid
 from lockstep.records import MEASUREMENTS, Row, make_row, read_records
 from lockstep.records.reading import read_tables
 
@@ -28,9 +28,9 @@ class StoredMeasuring:
     def __init__(self, folder: Path) -> None:
         self.records, self.tables = read_records(folder), read_tables(folder)
 
-    def measure_job(self, job: Job, source: object, teams: object) -> tuple[Row, dict[str, pd.DataFrame], bool]:
-        """As `lockstep.measure.grid.measure_job`. Raises LookupError for an experiment that nobody has stored."""
-        if (why := grid._why_not(job)) is not None:
+    def measure_job(self, job: Job, source: object, *_: object) -> tuple[Row, dict[str, pd.DataFrame], bool]:
+        """As `lockstep.measure.cell.measure_job`. Raises LookupError for an experiment that nobody has stored."""
+        if (why := cell.why_impossible(job)) is not None:
             return make_row(job, {}, status="skipped", reason=why), {}, False
         stored = self._most_alike(job)
         known = {name: _plain(stored[name]) for name in MEASUREMENTS if pd.notna(stored[name])}
@@ -53,12 +53,12 @@ class StoredMeasuring:
         """The rows that were traced with the stored one, as this job's."""
         found = {}
         for name, frame in self.tables.items():
-            cell = {column: _field(column) for column in frame.columns if _is_identity(name, column)}
+            told = {column: _field(column) for column in frame.columns if _is_identity(name, column)}
             own = pd.Series(True, index=frame.index)
-            for column, field in cell.items():
+            for column, field in told.items():
                 own &= frame[column].astype(str) == str(stored[field])
             if own.any():
-                found[name] = frame[own].assign(**{column: getattr(job, field) for column, field in cell.items()})
+                found[name] = frame[own].assign(**{column: getattr(job, field) for column, field in told.items()})
         return found
 
 

@@ -11,6 +11,7 @@ from fake_distribution import not_run, scaled, without
 from fake_scaling import COSTS, HELD_OUT_ERROR, LINK, NAMES, records
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.declared import Chain
+from lockstep.predict import cost_check
 from lockstep.predict import cost_model as costs
 from lockstep.predict.cost_model import Costs
 
@@ -62,8 +63,8 @@ def test_three_pinned_workers_crowd_two_cores_for_one_of_two_turns() -> None:
 
 def test_cells_without_a_strategys_parameter_are_named_and_not_counted(frame: pd.DataFrame) -> None:
     rest = frame[~((frame["strategy"] == "parameter_server") & frame["experiment"].isin(costs.CALIBRATION))]
-    _, cells, left_out = costs.held_out_error(rest)
-    assert cells == costs.held_out_error(frame)[1] - 2  # one for each network
+    _, cells, left_out = cost_check.held_out_error(rest)
+    assert cells == cost_check.held_out_error(frame)[1] - 2  # one for each network
     assert left_out == ["parameter_server was not among the cells that the model was calibrated on"]
 
 
@@ -73,12 +74,12 @@ def test_held_out_cells_are_not_fitted(frame: pd.DataFrame) -> None:
 
 
 def test_the_held_out_error_is_that_of_the_held_out_cells(frame: pd.DataFrame) -> None:
-    found, cells, left_out = costs.held_out_error(frame)
+    found, cells, left_out = cost_check.held_out_error(frame)
     assert (cells, left_out) == (9, [])
     assert found.rounds == 5 and found.median == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=1e-6)
-    table = costs.check_table(frame)
+    table = cost_check.check_table(frame)
     assert set(table.loc[table["part"] == "held out", "experiment"]) == {"held_out", "held_out_hosts"}
-    known = costs.error_table(table).set_index(["part", "cells_are"])
+    known = cost_check.error_table(table).set_index(["part", "cells_are"])
     assert known.loc[("calibration", "all"), "worst_error"] == pytest.approx(0, abs=1e-6)
     assert known.loc[("held out", "all"), "median_error"] == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=1e-6)
     assert known.loc[("held out", "emulated hosts"), "cells"] == 1
@@ -86,13 +87,13 @@ def test_the_held_out_error_is_that_of_the_held_out_cells(frame: pd.DataFrame) -
 
 
 def test_cells_that_take_turns_say_so(frame: pd.DataFrame) -> None:
-    table = costs.check_table(frame)
+    table = cost_check.check_table(frame)
     assert set(table.loc[table["time_shared"], "workers"]) >= {3, 4}
     assert not table.loc[(table["workers"] <= 2) & (table["servers"] == 0), "time_shared"].any()
 
 
 def test_without_ping_pong_cells_of_hosts_have_no_model(frame: pd.DataFrame) -> None:
-    table = costs.check_table(without(frame, experiment="wire"))
+    table = cost_check.check_table(without(frame, experiment="wire"))
     row = table[table["experiment"] == "held_out_hosts"].iloc[0]
     assert pd.isna(row["modelled_step_seconds"]) and "link between the hosts was not measured" in row["reason"]
 
@@ -102,11 +103,11 @@ def test_too_few_cells_are_refused_and_named(frame: pd.DataFrame) -> None:
     with pytest.raises(AnalysisError, match="can't determine"):
         costs.calibrated(few, "Pneumonia", "cnn")
     assert "can't determine" in costs.parameter_table(few)["reason"].iloc[0]
-    assert costs.check_table(few)["modelled_step_seconds"].isna().all()
+    assert cost_check.check_table(few)["modelled_step_seconds"].isna().all()
 
 
 def test_skipped_cells_stay_rows(frame: pd.DataFrame) -> None:
-    table = costs.check_table(not_run(frame, "skipped", "needs root", experiment="held_out_hosts"))
+    table = cost_check.check_table(not_run(frame, "skipped", "needs root", experiment="held_out_hosts"))
     row = table[table["experiment"] == "held_out_hosts"].iloc[0]
     assert row["status"] == "skipped" and "needs root" in row["reason"] and pd.isna(row["ratio"])
 
@@ -114,7 +115,7 @@ def test_skipped_cells_stay_rows(frame: pd.DataFrame) -> None:
 def test_without_held_out_cells_there_is_no_error(frame: pd.DataFrame) -> None:
     rest = frame[~frame["experiment"].isin(costs.HELD_OUT)]
     with pytest.raises(AnalysisError, match="no ok cell of held_out"):
-        costs.held_out_error(rest)
+        cost_check.held_out_error(rest)
 
 
 def test_a_network_that_takes_no_time_needs_one_image() -> None:

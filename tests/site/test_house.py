@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import grimp
@@ -23,6 +24,10 @@ def lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def test_no_file_is_too_long(modules: list[Path], root: Path) -> None:
     long = {path.relative_to(root).as_posix(): lines(path) for path in modules if lines(path) > MOST_LINES}
     assert not long, "divide it along its meaning"
@@ -39,10 +44,19 @@ def test_the_root_of_the_library_holds_the_interface_alone(root: Path) -> None:
 
 
 def test_every_module_says_what_it_is(modules: list[Path], root: Path) -> None:
-    silent = [path.relative_to(root).as_posix() for path in modules if not path.read_text().lstrip('"').strip('" \n')]
-    silent += [path.relative_to(root).as_posix() for path in modules if not path.read_text().startswith('"""')]
-    silent += [path.relative_to(root).as_posix() for path in modules if path.read_text().startswith('""""""')]
+    silent = [path.relative_to(root).as_posix() for path in modules if not ast.get_docstring(parsed(path))]
     assert not silent
+
+
+def test_no_docstring_is_empty(modules: list[Path], root: Path) -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    empty = [
+        f"{path.relative_to(root)}: {getattr(node, 'name', 'the module')}"
+        for path in modules
+        for node in ast.walk(parsed(path))
+        if isinstance(node, kinds) and ast.get_docstring(node) == ""
+    ]
+    assert not empty
 
 
 def test_no_experiment_imports_another() -> None:

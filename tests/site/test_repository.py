@@ -112,6 +112,7 @@ def test_a_profile_gives_only_parameters_that_exist(root: Path, profile: str) ->
 
 def test_a_worker_of_no_pipeline_does_not_import_torchs_pipelining() -> None:
     """It is slow to import, and every worker of every strategy waited for it."""
-    told = "import sys, lockstep.engine.launch.worker, lockstep.engine.training.loop; print('torch.distributed.pipelining' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    code = "import sys, lockstep.engine.launch.worker, lockstep.engine.training.loop"
+    code += "; print('torch.distributed.pipelining' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False"]

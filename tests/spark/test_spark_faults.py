@@ -27,8 +27,8 @@ from lockstep.engine.launch.spark.settings import MEMORY_VARIABLE
 from lockstep.engine.launch.spark.team import SparkDriverTeam
 from lockstep.engine.peers.sparknet_driver import reason_of
 from lockstep.engine.training.loop import Site, Trace
-from lockstep.measure.grid import measure_job
-from lockstep.measure.probes import EXPERIMENTS
+from lockstep.measure.cell import measure_job
+from lockstep.measure.probes import PROBES, Probe
 from lockstep.measure.teams import Teams
 from processes import command, program
 from together import small_job
@@ -226,7 +226,7 @@ def losing(job: Job, group: Group, site: Site | None, folder: str) -> Trace:
 @pytest.mark.filterwarnings("ignore:rank . was lost")
 def test_a_grid_has_a_row_that_says_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two executors are lost, the one and the one that is tried once more; then it is a failure."""
-    monkeypatch.setitem(EXPERIMENTS, "losing", functools.partial(losing, folder=str(tmp_path)))
+    monkeypatch.setitem(PROBES, "losing", Probe(functools.partial(losing, folder=str(tmp_path))))
     this = Job(experiment="losing", use_case=NO_USE_CASE, launcher="spark", sync="allreduce", workers=2)
     with Teams() as teams:
         row, _, _ = measure_job(this, None, teams)

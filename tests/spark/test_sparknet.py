@@ -15,9 +15,9 @@ import lockstep
 import tiny
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
+from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.peers import sparknet_worker
 from lockstep.engine.peers.sparknet_driver import ExecutorFailed, _Windows
-from lockstep.engine.replica.torch import cross_entropy
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, run_job
 from together import TOLERANCE, Teams, alone, small_job
@@ -145,7 +145,7 @@ def test_a_readers_own_model(launcher: str, sync: str, tmp_path: Path) -> None:
 
 def test_a_sum_of_some_partitions_is_no_result() -> None:
     """A JVM that ends while it hands results over leaves those that have come, and no error."""
-    job = SimpleNamespace(treeAggregate=lambda *_, depth: (None, [sparknet_worker.Told(0)]))
+    job = SimpleNamespace(treeAggregate=lambda *_, depth: (None, [sparknet_worker.WindowTimes(0)]))
     windows = object.__new__(_Windows)
     windows.context = SimpleNamespace(broadcast=lambda _: SimpleNamespace(destroy=lambda blocking: None))
     windows.partitions = SimpleNamespace(mapPartitionsWithIndex=lambda _: job)

@@ -88,8 +88,8 @@ def read_table(paper: str, table: str, root: str | Path | None = None) -> pd.Dat
 def read_claims(root: str | Path | None = None) -> pd.DataFrame:
     """The claims ledger, checked. `value` is a float (NaN: the claim has no figure), everything else text.
 
-    Raises PublishedError, naming file and line, for a repeated id, a verdict function that does not exist, an empty
-    text or an unknown use case.
+    Raises PublishedError, naming file and line, for a repeated id, an empty text or an unknown use case. Whether the
+    verdict functions exist, `lockstep.experiments.registry.checked_claims` knows.
     """
     path = (Path(root) if root else repository_root()) / "data" / "published" / "claims.csv"
     rows: list[dict[str, Any]] = []

@@ -27,7 +27,7 @@ def network(use_case: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun, singular or plural, the number in words up to ten: one process, two processes, 16 cores."""
+    """A number and its noun, singular or plural; in words up to ten: one process, two processes, 16 cores."""
     word = _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
     return f"{word} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
 

@@ -7,6 +7,7 @@ notebooks' tables from these.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,9 +72,14 @@ def bootstrap_interval(
     sample = np.asarray(values, dtype=float)
     if sample.size == 0 or not np.isfinite(sample).all():
         raise AnalysisError(f"no interval of {sample.tolist()}: give at least one value, all of them finite")
-    chosen = np.random.default_rng(seed).integers(0, sample.size, size=(n, sample.size))
-    low, high = np.quantile(statistic(sample[chosen], axis=1), [0.025, 0.975])
+    low, high = np.quantile(statistic(sample[_resamples(seed, n, sample.size)], axis=1), [0.025, 0.975])
     return float(low), float(high)
+
+
+@functools.lru_cache(maxsize=16)
+def _resamples(seed: int, n: int, size: int) -> np.ndarray:
+    """`n` choices with replacement of `size` positions; a run has few numbers of rounds, so few are ever drawn."""
+    return np.random.default_rng(seed).integers(0, size, size=(n, size))
 
 
 def median_or_nan(values: pd.Series) -> float:

@@ -97,6 +97,7 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
     status, reason. Speedups are NaN where the cell or its base has no ok rows.
     """
     table = []
+    noise: dict[str, Ratio | None] = {}  # of the A/A pair of each base, which many cells share
     for cell, rows in cells(records, experiment):
         status, reason = outcome(rows)
         ratio = aa = None
@@ -104,7 +105,10 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
         if status == "ok" and wanted is not None:
             try:
                 ratio = ratio_with_interval(records, cell, wanted, "images_per_second")
-                aa = aa_or_none(records, {k: v for k, v in wanted.items() if k != "variant"})
+                pair = {k: v for k, v in wanted.items() if k != "variant"}
+                if (key := str(pair)) not in noise:
+                    noise[key] = aa_or_none(records, pair)
+                aa = noise[key]
             except AnalysisError as error:
                 reason = f"{reason}; {error}".strip("; ")
         table.append(

@@ -139,7 +139,7 @@ def _write_each(
     for key, own in table.groupby(list(cell), sort=False):
         path = Path(folder) / ("-".join(str(part) for part in key) + ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(trace(own[own["round"] == own["round"].min()]), path)
+        write_atomically(path, json.dumps(trace(own[own["round"] == own["round"].min()])) + "\n")
         paths.append(path)
     return paths
 
@@ -184,12 +184,3 @@ def _rank_names(rows: pd.DataFrame) -> list[dict[str, Any]]:
     named = {"name": "thread_name", "ph": "M", "pid": 0}
     ranks = sorted(int(rank) for rank in rows["rank"].unique())
     return [named | {"tid": rank, "args": {"name": f"rank {rank}"}} for rank in ranks]
-
-
-def write_chrome_trace(steps: pd.DataFrame, path: str | Path) -> None:
-    """Raises ValueError as `chrome_trace` does, WriteError if the file can't be written."""
-    _write(chrome_trace(steps), Path(path))
-
-
-def _write(trace: dict[str, Any], path: Path) -> None:
-    write_atomically(path, json.dumps(trace) + "\n")

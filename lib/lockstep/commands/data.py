@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lockstep.commands.ending import checking_arguments, clear_ends, printable
+from lockstep.commands.runner.errors import RunError, RunFailed
+
 if TYPE_CHECKING:
     from lockstep.engine.data.inspection import Inspection
 
@@ -24,6 +27,7 @@ _MODES = {"L": "grey", "RGB": "RGB", "P": "palette", "1": "black and white", "I;
 
 
 @data_app.command()
+@clear_ends()
 def make(
     dataset: Annotated[str, typer.Option(help="Which data set it stands for.")] = "fire-smoke",
     images: Annotated[
@@ -34,27 +38,22 @@ def make(
     ] = None,
 ) -> None:
     """Write the synthetic stand-in: JPEG files with a photo's decoding cost, in the layout of a real set."""
-    from lockstep.engine.data.errors import DataError
-    from lockstep.engine.data.synthetic import DRAWN, counts_for, ensure_stand_in, stand_in_root, write_stand_in
+    from lockstep.engine.data.synthetic import STAND_INS, counts_for, ensure_stand_in, stand_in_root, write_stand_in
 
-    if dataset not in DRAWN:
-        raise _end(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(DRAWN)}", 2)
-    images = DRAWN[dataset].images if images is None else images
-    try:
-        counts = counts_for(images, DRAWN[dataset].classes)
+    with checking_arguments():
+        if dataset not in STAND_INS:
+            raise RunError(f"--dataset {dataset} has no stand-in; there is one for: {', '.join(STAND_INS)}")
+        images = STAND_INS[dataset].images if images is None else images
+        counts = counts_for(images, STAND_INS[dataset].classes)
         root = stand_in_root(images) if out is None else out.expanduser()
         folder = root / dataset
-        if out is not None and folder.exists():
-            raise _end(
-                f"refused: {folder} exists already, and nothing is overwritten; remove it or give another --out", 2
-            )
         stood = folder.exists()
-        if out is None:
-            ensure_stand_in(dataset, images)
-        else:
-            write_stand_in(root, dataset, counts)
-    except DataError as error:
-        raise _end(f"error: {error}", 1) from error
+        if out is not None and stood:
+            raise RunError(f"{folder} exists already, and nothing is overwritten; remove it or give another --out")
+    if out is None:
+        ensure_stand_in(dataset, images)
+    else:
+        write_stand_in(root, dataset, counts)
     size = sum(path.stat().st_size for path in folder.rglob("*.jpg"))
     train, test = (sum(counts[split].values()) for split in ("train", "test"))
     typer.echo(f"{'stands there already' if stood else 'written'}: {folder}")
@@ -63,6 +62,7 @@ def make(
 
 
 @data_app.command()
+@clear_ends()
 def check(
     folder: Annotated[
         Path, typer.Argument(exists=True, file_okay=False, help="A data set's folder, or a root that holds several.")
@@ -73,17 +73,13 @@ def check(
 
     Ends with 0 if training takes it (perhaps with warnings), 1 if training would refuse it, 2 for a wrong command.
     """
-    from lockstep.engine.data.errors import DataError
     from lockstep.engine.data.folders import LAYOUT, subfolders
     from lockstep.engine.data.inspection import data_sets, inspect_set
 
-    try:
-        found = data_sets(folder)
-        others = [] if folder in found else [path.name for path in subfolders(folder).values() if path not in found]
-    except DataError as error:
-        raise _end(f"error: {error}", 1) from error
+    found = data_sets(folder)
     if not found:
-        raise _end(f"{folder} holds no data set; lay one out as {LAYOUT}, see data/README.md", 1)
+        raise RunFailed(f"{folder} holds no data set; lay one out as {LAYOUT}, see data/README.md")
+    others = [] if folder in found else [path.name for path in subfolders(folder).values() if path not in found]
     console = Console(highlight=False, markup=False, emoji=False)
     good = True
     for place, path in enumerate(found):
@@ -114,11 +110,6 @@ def show(found: Inspection, path: Path, console: Console) -> None:
         for remark in remarks:
             console.print(Text(_wrapped(f" {sign} ", remark, console.width), style), soft_wrap=True)
     console.print(_verdict(found), soft_wrap=True)
-
-
-def printable(text: str) -> str:
-    """A name as it can be shown: what a terminal would obey, or what is no text at all, as an escape sequence."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _wrapped(start: str, text: str, width: int) -> str:
@@ -201,8 +192,3 @@ def _bytes(count: int) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:.3g} {unit}"
-
-
-def _end(message: str, code: int) -> typer.Exit:
-    Console(stderr=True, markup=False).print(printable(message), highlight=False, soft_wrap=True)
-    return typer.Exit(code)

@@ -9,10 +9,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from lockstep.commands.mpi_options import MpiOptions
 from lockstep.engine import registry
 from lockstep.engine.job import Job
 from lockstep.engine.job.strategies import STRATEGIES
@@ -20,53 +21,42 @@ from lockstep.engine.launch.environment import PROFILES, interface_problem, work
 from lockstep.engine.launch.mpi.commands import KINDS, Mpi, MpiError, Placement, command, find_mpiexec
 from lockstep.engine.launch.rank_parent import NO_LAUNCHER, rank_parent_command
 from lockstep.engine.launch.supervisor import Supervisor
-from lockstep.engine.usecases import USE_CASES
 
 _PROGRAM = "from lockstep.commands.mpi_rank import main; main()"
 _NEWEST = {"mpich": (5,), "openmpi": (5,), "slurm": (23,)}
 _FORWARDED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_BLOCKTIME", "OMP_WAIT_POLICY")
 
 
-@dataclass(frozen=True)
-class MpiOptions:
-    """The options of `lockstep mpi`, which `mpi` explains."""
+OF_PHOTOS = ("ComplexSmall", "SimpleBig")
+OF_SMALL_IMAGES = ("Pneumonia", "FaceMask", "LeafDisease", "BreastCancer")
+"""The names in `lockstep.engine.usecases`, which imports torch; only of small images there is a choice of network."""
 
-    workers: int
-    use_case: str = "SimpleBig"
-    network: str = "default"
-    sync: str = "allreduce"
-    steps: int = 20
-    per_worker_batch_size: int = 32
-    threads_per_worker: int = 1
-    precision: str = "float32"
-    data_dir: str = ""
-    images: int = 0
-    checkpoint: str = ""
-    resume: bool = False
-    hosts: str = ""
-    hostfile: str = ""
-    iface: str = ""
-    launcher_kind: str = ""
-    stall_seconds: float = 600
-    batch: bool = False
-    dry_run: bool = False
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that was checked: what starts it, in which environment, or what to print instead."""
+
+    words: list[str]
+    environment: Mapping[str, str]
+    printed: str = ""  # nothing is started then
 
 
 def job_of(options: MpiOptions, placement: Placement) -> Job:
     """The job that the options describe. Raises JobError, MpiError."""
-    if options.use_case not in USE_CASES:
-        raise MpiError(f"--use-case {options.use_case} does not exist; there are: {', '.join(USE_CASES)}")
+    if options.use_case not in (*OF_PHOTOS, *OF_SMALL_IMAGES):
+        there = ", ".join((*OF_PHOTOS, *OF_SMALL_IMAGES))
+        raise MpiError(f"--use-case {options.use_case} does not exist; there are: {there}")
+    if options.network != "default" and options.use_case in OF_PHOTOS:
+        raise MpiError(
+            f"--network {options.network} with --use-case {options.use_case}, whose network is given; there is a "
+            f"choice for {', '.join(OF_SMALL_IMAGES)}"
+        )
     if options.sync in STRATEGIES and STRATEGIES[options.sync].fields.get("host_workers") == "threads":
         raise MpiError(
             f"--sync {options.sync} has one process per host with threads in it, and lockstep mpi starts a process per "
             "rank; give --sync shared_memory, or measure that strategy in a notebook's grid"
         )
-    known = registry.syncs_and_peers()
-    if options.sync not in known or (known[options.sync].alone and options.workers > 1):
-        raise MpiError(
-            f"--sync {options.sync} can't train {options.workers} workers together; there are: {', '.join(known)}"
-        )
-    job = Job(
+    return Job(
         strategy="own",
         launcher="mpiexec",
         use_case=options.use_case,
@@ -80,20 +70,31 @@ def job_of(options: MpiOptions, placement: Placement) -> Job:
         global_batch_size=options.per_worker_batch_size * max(options.workers, 1),
         precision=options.precision,
         steps=options.steps,
-        **known[options.sync].usual,
+        **_usual_options(options.sync, options.workers),
     )
-    USE_CASES[options.use_case].for_job(job)  # refuses a network that the use case does not have
-    return job
 
 
-def execute(options: MpiOptions) -> int:
-    """Print the command or run it; returns its exit code. Raises JobError, MpiError."""
+def _usual_options(sync: str, workers: int) -> Mapping[str, Any]:
+    """What a sync usually takes. Raises MpiError for one that can't train so many workers under mpiexec."""
+    launcher = registry.launchers()["mpiexec"]
+    known = {
+        name: found
+        for name, found in registry.syncs_and_peers().items()
+        if found.runs_on("mpiexec", launcher) and not (found.alone and workers > 1)
+    }
+    if sync not in known:
+        raise MpiError(f"--sync {sync} can't train {workers} workers together under MPI; there are: {', '.join(known)}")
+    return known[sync].usual
+
+
+def prepared(options: MpiOptions) -> Prepared:
+    """Checks everything that can be told before a rank starts, and composes the command. Raises JobError, MpiError."""
     placement = Placement.of(options.hosts, options.hostfile, options.iface)
     job = job_of(options, placement)
     if options.resume and not options.checkpoint:
         raise MpiError("--resume needs --checkpoint, the file of the run that shall go on")
     rank_options: dict[str, Any] = {
-        "job": asdict(job),
+        "job": {field.name: value for field in fields(job) if (value := getattr(job, field.name)) != field.default},
         "data_dir": options.data_dir or os.environ.get("LOCKSTEP_DATA", ""),
         "images": options.images,
         "stall_seconds": options.stall_seconds,
@@ -109,10 +110,18 @@ def execute(options: MpiOptions) -> int:
     program = [*rank_parent_command(NO_LAUNCHER), sys.executable, "-c", _PROGRAM, json.dumps(rank_options)]
     words = command(found, job.ranks, program, placement, _settings(job, environment))
     if print_only:
-        print(batch_script(words) if options.batch else shlex.join(words))
-        return 0
+        text = batch_script(words, job.cores_per_worker) if options.batch else shlex.join(words)
+        return Prepared(words, environment, text)
     check(options, found, rank_options["data_dir"] if runs_here else "")
-    return run(words, environment)
+    return Prepared(words, environment)
+
+
+def execute(ready: Prepared) -> int:
+    """Prints the command or runs it; returns its exit code."""
+    if ready.printed:
+        print(ready.printed)
+        return 0
+    return run(ready.words, ready.environment)
 
 
 def check(options: MpiOptions, found: Mpi, data_dir: str) -> None:
@@ -153,10 +162,14 @@ def _settings(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
     return settings | ({"PYTHONPATH": os.environ["PYTHONPATH"]} if os.environ.get("PYTHONPATH") else {})
 
 
-def batch_script(words: list[str]) -> str:
-    """A script for `sbatch`: Slurm's own options are in comments, and the rest is the command."""
+def batch_script(words: list[str], cores: int) -> str:
+    """A script for `sbatch`: Slurm's own options are in comments, the rest is the command. `cores`: of each rank.
+
+    How long it may take and in which partition only the reader knows: `sbatch --time 1:00:00 --partition …`.
+    """
     own_options = [word for word in words if word.startswith(("--ntasks", "--nodelist"))]
-    return "\n".join(["#!/bin/bash", *(f"#SBATCH {word}" for word in own_options), shlex.join(words)])
+    asked = [f"#SBATCH {word}" for word in (*own_options, f"--cpus-per-task={cores}")]
+    return "\n".join(["#!/bin/bash", *asked, shlex.join(words)])
 
 
 def run(words: list[str], environment: Mapping[str, str]) -> int:

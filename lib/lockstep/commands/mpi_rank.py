@@ -19,7 +19,7 @@ import torch
 from lockstep.engine.cores import cores_of, pin, usable_cores
 from lockstep.engine.groups import GroupAborted, allgather_object
 from lockstep.engine.groups.board import Board
-from lockstep.engine.groups.library import MPI, start
+from lockstep.engine.groups.library import MPI, start_mpi
 from lockstep.engine.groups.memory import common_file
 from lockstep.engine.groups.mpi import MpiGroup
 from lockstep.engine.job import Job
@@ -28,7 +28,7 @@ from lockstep.engine.launch.failure_detector import FailureDetectorThread
 from lockstep.engine.peers import run_function
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import Source, find_images, use_case
-from lockstep.measure.grid import summarise
+from lockstep.measure.summary import summarise
 
 CANT_START = 3  # exit code
 _GRACE_SECONDS = 2.0  # a rank that fails because of another rank lets that one report first
@@ -40,7 +40,7 @@ def main() -> None:
     job = Job.from_json(json.dumps(options["job"]))
     if problem := interface_problem(os.environ.get("GLOO_SOCKET_IFNAME", "")):
         _exit_with(f"{problem}; name another with --iface")  # Otherwise the MPI library would silently use another one.
-    start()
+    start_mpi()
     if job.ranks != MPI.COMM_WORLD.size:
         _exit_for_wrong_size(job, MPI.COMM_WORLD.size)
     group = MpiGroup.world()

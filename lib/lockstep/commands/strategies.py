@@ -32,7 +32,7 @@ def strategies(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """List every strategy: what it does, what it preserves, its options, and where it runs."""
-    found = catalogue()
+    found = described()
     if names:
         known = {entry["name"] for entries in found.values() for entry in entries}
         unknown = sorted(set(names) - known)
@@ -42,7 +42,7 @@ def strategies(
     typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(_text(found)))
 
 
-def catalogue() -> dict[str, list[Entry]]:
+def described() -> dict[str, list[Entry]]:
     """All rows, syncs (peers among them), policies and launchers, as plain data."""
     from lockstep.engine import registry
     from lockstep.engine.job.strategies import STRATEGIES

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and the repository they belong to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def repository_above(folder: Path) -> Path | None:
+    """The clone of Lockstep that holds `folder`, told by the project's name in its pyproject.toml; None outside."""
+    for place in (folder, *folder.parents):
+        try:
+            project = tomllib.loads((place / "pyproject.toml").read_text(encoding="utf-8")).get("project")
+        except (OSError, ValueError):
+            continue
+        if isinstance(project, dict) and project.get("name") == "lockstep":
+            return place
+    return None
 
 
 @contextlib.contextmanager

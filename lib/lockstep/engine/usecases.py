@@ -25,10 +25,10 @@ from lockstep.engine.data.sources import ImageData, Photos
 from lockstep.engine.data.synthetic import counts_for, ensure_stand_in
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.models.alexnet import alexnet
-from lockstep.engine.models.convlstm import build
+from lockstep.engine.models.convlstm import build_network
 from lockstep.engine.models.layers import Network
+from lockstep.engine.models.losses import Loss, binary_cross_entropy, cross_entropy
 from lockstep.engine.models.vgg import vgg16
-from lockstep.engine.replica.torch import Loss, binary_cross_entropy, cross_entropy
 
 # Single-to-Multi, section 3.2. `fused` is the same arithmetic in one pass over memory.
 PAPER_SGD = functools.partial(torch.optim.SGD, lr=0.001, momentum=0.9, fused=True)
@@ -36,7 +36,7 @@ PAPER_SGD = functools.partial(torch.optim.SGD, lr=0.001, momentum=0.9, fused=Tru
 PAPER_ADAM = functools.partial(torch.optim.Adam, lr=0.001, fused=True)
 
 _OF_NETWORK = {"network": "kind", "pooling": "pooling", "dropout": "dropout", "batch_norm": "batch_norm"}
-"""Fields of `Job`, and what `Network` calls them."""
+"""Field of `Job` -> the field of `Network` that it sets."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class UseCase:
     """A task to train. `model()` makes the network; `loss(output, labels)` gives one value per sample.
 
     `optimiser(tensors)` makes a torch optimiser that works element by element (SGD, Adam, ...): a sync may give it
-    slices of the parameters. A reader's own data stand in `train` and `test`; the papers' come from folders.
+    slices of the parameters. A reader's own data are `train` and `test`; the papers' data come from folders.
     """
 
     name: str
@@ -54,25 +54,25 @@ class UseCase:
     dataset: str = ""
     images: int = 0  # photos in the paper's data set, training and test together
     classes: int = 0  # that the network tells apart (0: any number)
-    place: str = ""  # in the paper
+    paper_section: str = ""
     train: ImageData | None = None
     test: ImageData | None = None
-    network: Network | None = None  # of small images; `model` and `loss` follow from it
+    network: Network | None = None  # for small images; `model` and `loss` follow from it
     augmentation: str = "flip"  # of training photos, unless a job says otherwise
-    standardise: bool = False  # small images, those that are tested on too
+    standardise: bool = False  # small images, for testing too
 
     @classmethod
     def of(cls, network: Network, name: str, **others: Any) -> UseCase:
-        """On images of 50 x 50 pixels, as *ConvLSTM-D-Accel* trains: folders of any number of classes."""
-        made = cls(name, functools.partial(build, network), PAPER_ADAM, augmentation="none", **others)
+        """A use case on images of 50 x 50 pixels, as in *ConvLSTM-D-Accel*; folders may have any number of classes."""
+        made = cls(name, functools.partial(build_network, network), PAPER_ADAM, augmentation="none", **others)
         return made._with(network)
 
     def _with(self, network: Network) -> UseCase:
         loss = binary_cross_entropy if network.outputs == 1 else cross_entropy
-        return replace(self, network=network, model=functools.partial(build, network), loss=loss)
+        return replace(self, network=network, model=functools.partial(build_network, network), loss=loss)
 
     def for_job(self, job: Job) -> UseCase:
-        """With the network, optimiser and augmentation that `job` asks for. JobError where there is no choice."""
+        """This use case with the network, optimizer and augmentation of `job`. JobError if it does not offer them."""
         case = self
         asked = {name: getattr(job, name) for name in _OF_NETWORK if getattr(job, name) not in ("default", 0, False)}
         if asked and self.network is None:
@@ -109,13 +109,14 @@ class UseCase:
         return replace(self, standardise=True)
 
     def fitting(self, data: ImageData) -> UseCase:
-        """With a network that tells the classes of `data` apart, where it is this use case's to choose."""
+        """This use case with as many outputs as `data` needs, if its network is not given as a torch model."""
         if self.network is None or self.network.classes == len(data.classes):
             return self
         return self._with(replace(self.network, classes=len(data.classes)))
 
     def optimiser_of(self, kind: str) -> Callable[[Iterable[Tensor]], Optimizer]:
-        """`fused`: as it stands; `plain`: torch's default, a pass over memory per operation. The same arithmetic."""
+        """`fused`: the use case's own; `plain`: torch's default with several passes over memory. The same
+        arithmetic."""
         made = self.optimiser
         if kind == "plain" and isinstance(made, functools.partial) and made.keywords.get("fused"):
             return functools.partial(made, fused=False)
@@ -124,10 +125,10 @@ class UseCase:
     def open(
         self, split: str, root: str | None, images: int = 0, skipped: Collection[str] = (), part: str = "all"
     ) -> ImageData:
-        """The images of split `train` or `test`, without `skipped`; `images` of them (0: all). Raises DataError.
+        """The images of split `train` or `test` without `skipped`, limited to `images` of them (0: all).
 
-        `part` of `train`: all | kept | held_out (see `lockstep.engine.data.held_out`), of those `images`. DataError also for
-        a folder with another number of classes than the network has, if that is given.
+        `part` of the training images: all | kept | held_out (see `lockstep.engine.data.held_out`). Raises DataError,
+        also for a folder with another number of classes than the network has, if that number is given.
         """
         own = self.train if split == "train" else self.test
         if own is None and root is None:
@@ -157,29 +158,29 @@ class UseCase:
 USE_CASES: dict[str, UseCase] = {
     "ComplexSmall": UseCase(
         "ComplexSmall", functools.partial(vgg16, 3), dataset="fire-smoke", images=791, classes=3,
-        place="Single-to-Multi 3.1",
+        paper_section="Single-to-Multi 3.1",
     ),
     "SimpleBig": UseCase(
         "SimpleBig", functools.partial(alexnet, 3), dataset="fire-smoke", images=6003, classes=3,
-        place="Single-to-Multi 3.1",
+        paper_section="Single-to-Multi 3.1",
     ),
     # ConvLSTM-D-Accel names these four and gives no counts. Those here are of the public sets that it may mean (see
     # data/README.md); for breast cancer 10,000 of a set that has 277,000 patches.
     "Pneumonia": UseCase.of(
-        Network(channels=1), "Pneumonia", dataset="pneumonia", images=5856, place="ConvLSTM-D-Accel 4",
+        Network(channels=1), "Pneumonia", dataset="pneumonia", images=5856, paper_section="ConvLSTM-D-Accel 4",
     ),
-    "FaceMask": UseCase.of(Network(), "FaceMask", dataset="face-mask", images=7553, place="ConvLSTM-D-Accel 4"),
+    "FaceMask": UseCase.of(Network(), "FaceMask", dataset="face-mask", images=7553, paper_section="ConvLSTM-D-Accel 4"),
     "LeafDisease": UseCase.of(
-        Network(classes=4), "LeafDisease", dataset="leaf-disease", images=4188, place="ConvLSTM-D-Accel 4",
+        Network(classes=4), "LeafDisease", dataset="leaf-disease", images=4188, paper_section="ConvLSTM-D-Accel 4",
     ),
     "BreastCancer": UseCase.of(
-        Network(), "BreastCancer", dataset="breast-cancer", images=10_000, place="ConvLSTM-D-Accel 4",
+        Network(), "BreastCancer", dataset="breast-cancer", images=10_000, paper_section="ConvLSTM-D-Accel 4",
     ),
 }  # fmt: skip
 
 
 def use_case(name: str) -> UseCase:
-    """Raises ValueError, with the names that exist."""
+    """The use case of that name. Raises ValueError, which lists the names that exist."""
     if name not in USE_CASES:
         raise ValueError(f"use_case={name!r} does not exist; there are: {', '.join(USE_CASES)}")
     return USE_CASES[name]
@@ -200,20 +201,20 @@ def find_images(case: UseCase, data_dir: str | None = None, images: int = 0, str
 
     `images` limits the training photos to those of a set of so many, training (four fifths) and test together
     (0: of as many as the paper's set has). A real set that has fewer in all is used whole, however it is split.
-    Test photos are all used, whatever `images`. A data folder without a set of small images: their stand-in, with a
-    warning. Small images of both splits are decoded here, once for all workers.
+    All test photos are used, whatever `images` is. If the data folder lacks a data set of small images, its stand-in is
+    used, with a warning. Small images of both splits are decoded here, once for all workers.
 
-    Every photo of a real set is looked at before (once: see `lockstep.engine.data.checking`). Those that can't be read are
-    left out, with a warning. Raises DataError, also for another number of classes than the network has, if more than
-    5 % of a split can't be read, or if any can't and `strict` is set.
+    Every photo of a real set is checked first (see `lockstep.engine.data.checking`). Unreadable ones are left out, with
+    a warning. Raises DataError if the number of classes is not the network's, if more than 5 % of a split are
+    unreadable, or if any photo is and `strict` is set.
     """
     total = images or case.images
     root = str(_root(case, data_dir or os.environ.get("LOCKSTEP_DATA") or None, total))
-    case.check_classes(open_photos(root, case.dataset, "train"), root)  # before the long look at every photo
+    case.check_classes(open_photos(root, case.dataset, "train"), root)  # before the long check of every photo
     checked = check_photos(dataset_folder(root, case.dataset), strict=strict)
     train = open_photos(root, case.dataset, "train", checked.skipped)
     count = len(train)
-    # A publisher's split is seldom 80/20: a share of the total would lose images of a set that is to be used whole.
+    # Published splits are seldom 80/20: a share of the total would lose images of a set that is to be used whole.
     if images or count + len(open_photos(root, case.dataset, "test", checked.skipped)) > total:
         count = min(count, sum(counts_for(total, train.classes)["train"].values()))
     source = Source(root, train.source, count, checked.skipped)
@@ -224,7 +225,7 @@ def find_images(case: UseCase, data_dir: str | None = None, images: int = 0, str
 
 
 def _root(case: UseCase, data_dir: str | None, total: int) -> Path:
-    """Absolute: workers and messages mean the same folder, wherever they are read."""
+    """The absolute path of the data folder, so that workers and messages mean the same folder."""
     root = Path(data_dir).expanduser().absolute() if data_dir else None
     if root is not None and case.network is not None and find_dataset(root, case.dataset) is None:
         warnings.warn(
@@ -237,7 +238,7 @@ def _root(case: UseCase, data_dir: str | None, total: int) -> Path:
 
 
 def _cautions(case: UseCase, source: Source) -> Iterator[str]:
-    """What a reader should know of small images before an accuracy is believed."""
+    """Cautions about small images, for a reader who will interpret an accuracy."""
     if case.network is None:
         return
     small = case.open("train", source.root, source.train_images, source.skipped)
@@ -252,7 +253,7 @@ def _cautions(case: UseCase, source: Source) -> Iterator[str]:
         )
     test = case.open("test", source.root, skipped=source.skipped)
     assert isinstance(test, SmallImages)
-    test.load(np.arange(1), 0, 0)  # decodes all of them; else every worker would, at the same time
+    test.load(np.arange(1), 0, 0)  # decodes all of them here, so that the workers do not all do it at once
     if small.enlarged:
         yield (
             f"{case.name}: {small.enlarged} of {len(small)} training images are smaller than 50 x 50 pixels and were "

@@ -37,7 +37,8 @@ class Parameters(SimpleNamespace):
         values = getattr(self, name)
         if use_case not in values:
             raise JobError(
-                f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of use_cases"
+                f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of "
+                "use_cases"
             )
         return values[use_case]
 
@@ -45,24 +46,26 @@ class Parameters(SimpleNamespace):
 Grid = Callable[[Parameters], list[Job]]
 Table = Callable[[Stored], pd.DataFrame]
 Finding = Callable[[Stored], str]
+Text = Callable[[Stored], str]
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One notebook's experiment, under the notebook's own name."""
 
-    name: str  # 02_threads_vs_processes: also the name of its folder of results
+    name: str  # of the notebook and of its folder of results, such as 02_threads_vs_processes
     question: str
     grid: Grid | None = None  # None: it measures nothing and shows what the others stored
     tables: Mapping[str, Table] = field(default_factory=dict)
     figures: Mapping[str, Recipe] = field(default_factory=dict)
     findings: Mapping[str, Finding] = field(default_factory=dict)  # by the name of the figure they belong to
+    texts: Mapping[str, Text] = field(default_factory=dict)  # Markdown that is no table and no finding
     verdicts: Mapping[str, Function] = field(default_factory=dict)  # by the name that the claims ledger gives them
     targets: Sequence[Target] = ()
     headlines: Sequence[str] = ()  # claims that the README shows
     traced: Callable[[Job], bool] = lambda job: False  # cells whose CPU, memory and threads are sampled
-    drawn_only: Sequence[str] = ()  # parameters that change what is shown and nothing that is measured
-    after: Callable[[Stored, Any], None] | None = None  # further files of a run, given its folder
+    drawn_only: Sequence[str] = ()  # parameters that decide what is shown and nothing that is measured
+    after: Callable[[Stored, Any], None] | None = None  # writes further files of a run, given its folder
 
     @property
     def number(self) -> str:

@@ -21,10 +21,10 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
 from lockstep.experiments.experiment import Experiment, Parameters
-from lockstep.experiments.parameters import parameter_names
+from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import published_measured, sources, targets_table
 from lockstep.records import read_run
@@ -55,23 +55,26 @@ class Run:
     @cached_property
     def stored(self) -> Stored:
         assumptions = {name: getattr(self.parameters, name) for name in self.experiment.drawn_only}
-        return replace(read_stored(self.folder), assumptions=assumptions)
+        own = no_records() if self.experiment.grid is None else read_stored(self.folder)
+        return replace(own, assumptions=assumptions)
 
     def measure(self) -> None:
         """Measure the grid into the results folder, which may hold its first rounds already, and draw its figures."""
         from lockstep.measure.grid import run_grid  # torch: only those who measure wait for it
 
         chosen = vars(self.parameters)
-        told = {name: value for name, value in chosen.items() if name not in (*WHERE, *self.experiment.drawn_only)}
+        apart = (*WHERE, *self.experiment.drawn_only)
+        deciding = {name: value for name, value in chosen.items() if name not in apart}
         run_grid(
             self.grid,
             notebook=self.experiment.name,
             results=self.parameters.results,
             rounds=self.parameters.rounds,
-            parameters=told,
+            parameters=deciding,
             data_dir=self.parameters.data_dir,
             images=self.parameters.images,
             strict=self.parameters.strict,
+            traced=self.experiment.traced,
         )
         draw_all(self.experiment.figures, self.stored, self.folder / "figures")
         if self.experiment.after:
@@ -98,6 +101,10 @@ class Run:
         """What that figure shows, in a sentence or two. Raises KeyError for a figure without a finding."""
         return Markdown(self._named(self.experiment.findings, name, "finding")(self.stored))
 
+    def text(self, name: str) -> Markdown:
+        """A text of the experiment. Raises KeyError, listing the texts, for one that it has not."""
+        return Markdown(self._named(self.experiment.texts, name, "text")(self.stored))
+
     def verdicts(self) -> pd.DataFrame:
         """Published, measured and verdict, a row per claim that this notebook can speak to."""
         claims = read_claims()
@@ -115,18 +122,18 @@ class Run:
 
 
 def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
-    """The experiment of a notebook with the values of that notebook's parameters, measured first if `measure` is True.
+    """The experiment of a notebook with the values of its parameters; if `measure` is True its grid is measured first.
 
     `values` are the notebook's own variables, `globals()`: the names are read from its parameters cell, so none has to
-    be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, RecordError for missing records,
-    and what `lockstep.measure.grid.run_grid` raises.
+    be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, ParameterError for a cell that
+    can't be read, RecordError for missing records, and what `lockstep.measure.grid.run_grid` raises.
     """
     found = experiment(name)
-    names = parameter_names(repository_root() / "notebooks" / f"{found.name}.ipynb")
+    names = list(read_parameters(repository_root() / "notebooks" / f"{found.name}.ipynb"))
     missing = [each for each in names if each not in values]
     if missing:
         raise KeyError(f"{found.name}: no value for {', '.join(missing)}; run the parameters cell first")
     run = Run(found, Parameters(**{each: values[each] for each in names}))
-    if run.parameters.measure:
+    if run.parameters.measure and found.grid is not None:
         run.measure()
     return run

@@ -140,7 +140,7 @@ def report_all(results_root: str | Path) -> str:
 
 
 def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
-    """What we ourselves aim at in a notebook, as text: what is compared, the aim, what was measured, and whether it is reached."""
+    """Targets as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
         missing = pd.isna(row["ratio"])

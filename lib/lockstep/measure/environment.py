@@ -23,7 +23,6 @@ from lockstep.engine import registry
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.job import Job
 from lockstep.engine.launch.mpi.commands import MpiError, find_mpiexec
-from lockstep.engine.launch.mpi.emulated import why_not
 from lockstep.engine.launch.spark.java import SparkError, find_java, problem
 
 PACKAGES = (
@@ -132,8 +131,11 @@ def has_tensorflow() -> bool:
 
 def missing(job: Job) -> str | None:
     """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
-    if job.link_bits_per_second and (lacking := why_not()):
-        return lacking
+    if job.link_bits_per_second:
+        from lockstep.engine.launch.mpi.emulated import why_not  # on demand: it imports torch, which may be lacking
+
+        if lacking := why_not():
+            return lacking
     launcher = registry.launcher_of(job.launcher)
     if launcher is not None and launcher.spark and problem():
         return NO_SPARK

@@ -42,7 +42,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProcessUse:
     """A process of a tree, as last looked at."""
 
     process: psutil.Process
@@ -60,7 +60,7 @@ class ProcessTree:
     """
 
     def __init__(self, roots: Iterable[int], exclude: Iterable[int] = ()) -> None:
-        self.seen: dict[int, Seen] = {}
+        self.seen: dict[int, ProcessUse] = {}
         self.watch(roots, exclude)
 
     def watch(self, roots: Iterable[int], exclude: Iterable[int] = ()) -> None:
@@ -92,7 +92,7 @@ class ProcessTree:
             parent = self.seen[parent].parent if parent in self.seen else None
         return parent is not None
 
-    def _look(self, starts: dict[int, int]) -> dict[int, Seen]:
+    def _look(self, starts: dict[int, int]) -> dict[int, ProcessUse]:
         """The trees below `starts` (process -> the root it counts for), as they are now."""
         places: dict[int, tuple[int | None, int]] = {}
         waiting: list[tuple[int, int | None, int]] = [(pid, None, root) for pid, root in starts.items()]
@@ -109,7 +109,7 @@ class ProcessTree:
         for pid, (parent, root) in places.items():
             try:
                 process = psutil.Process(pid)
-                found[pid] = Seen(process, _cpu_seconds(process), parent, root)
+                found[pid] = ProcessUse(process, _cpu_seconds(process), parent, root)
             except psutil.Error:
                 continue  # ended meanwhile
         return found
@@ -211,7 +211,7 @@ class ResourceSampler:
             threads = sum(_threads(each.process) for each in seen)
             self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
 
-    def _read_memory(self, seen: list[Seen]) -> int:
+    def _read_memory(self, seen: list[ProcessUse]) -> int:
         """PSS of the trees; notes the peaks, of the whole and of each worker."""
         height = sum(_rss(each.process) for each in seen)
         if time.perf_counter() >= self._memory_due or height > NEW_HEIGHT * self._height:

@@ -14,7 +14,7 @@ _Key = tuple[str, int, int, int, str, int, str, float, str]
 class Teams:
     """A context manager: `team(job)` is the team that fits; all end with the block.
 
-    A team is started once and stays warm, but for those that crowd (`Launcher.crowds`): `make_room` ends them.
+    A team is started once and stays warm, but for those that crowd (`Launcher.heavy_when_idle`): `make_room` ends them.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class Teams:
     def make_room(self, job: Job) -> None:
         """To be called before a job's team starts: ends all others that crowd, which their next job starts anew."""
         for key, launcher in self._launchers.items():
-            if launcher.crowds and key != _key(job):
+            if launcher.heavy_when_idle and key != _key(job):
                 launcher.team.close()
 
     def in_a_row(self, jobs: Sequence[Job], order: Iterable[int]) -> list[int]:
-        """`order` (places in `jobs`) with the jobs of a team that crowds right after its first one."""
+        """`order` (places in `jobs`) with the jobs of a team that heavy_when_idle right after its first one."""
         order = list(order)
-        turns = [_key(jobs[index]) if LAUNCHERS[jobs[index].launcher].crowds else index for index in order]
+        turns = [_key(jobs[index]) if LAUNCHERS[jobs[index].launcher].heavy_when_idle else index for index in order]
         return [index for _, index in sorted(zip(turns, order, strict=True), key=lambda pair: turns.index(pair[0]))]
 
     def placements(self) -> list[dict[str, object]]:

@@ -8,22 +8,26 @@ The unit of writing and of resuming is a *round*: one repetition of every varian
 whole (temporary file, fsync, rename) or not at all, so a killed run loses at most the round it was in.
 """
 
-from lockstep.records.folder import RunFolder
-from lockstep.records.reading import read_records, read_run, read_table, read_tables
-from lockstep.records.schema import (
-    ADDED,
-    COLUMNS,
-    MEASUREMENTS,
-    OUTCOME,
-    SCHEMA_VERSION,
-    TABLES,
-    TEXTS_OF_TABLES,
-    Column,
-    RecordError,
-    Row,
-    check_row,
-    make_row,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.records.folder import RunFolder
+    from lockstep.records.reading import read_records, read_run, read_table, read_tables
+    from lockstep.records.schema import (
+        ADDED,
+        COLUMNS,
+        MEASUREMENTS,
+        OUTCOME,
+        SCHEMA_VERSION,
+        TABLES,
+        TEXTS_OF_TABLES,
+        Column,
+        RecordError,
+        Row,
+        check_row,
+        make_row,
+    )
 
 __all__ = [
     "ADDED",
@@ -44,3 +48,13 @@ __all__ = [
     "read_table",
     "read_tables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # On demand: where the repository is must be known without waiting for pandas.
+    if name in __all__:
+        for module in ("schema", "reading", "folder"):
+            found = vars(import_module(f"{__name__}.{module}"))
+            if name in found:
+                return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

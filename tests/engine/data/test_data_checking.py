@@ -11,7 +11,7 @@ import pytest
 from lockstep.engine.data.checking import check_photos
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder
-from lockstep.engine.data.remembered import cache_folder
+from lockstep.engine.data.readable_cache import cache_folder
 from photo_fixtures import cache as cache
 from photo_fixtures import decoded as decoded
 from photo_fixtures import photos as photos

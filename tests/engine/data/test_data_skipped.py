@@ -20,7 +20,7 @@ from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.usecases import USE_CASES, UseCase, find_images
-from lockstep.measure import grid
+from lockstep.measure import cell, grid
 from lockstep.measure.teams import Teams
 from lockstep.records import read_records, read_run
 from photo_fixtures import cache as cache
@@ -107,7 +107,7 @@ def test_a_grid_trains_without_them_and_says_how_many(
             grid.run_grid(jobs, **where, data_dir=str(photos.parent), strict=True)
         assert not (tmp_path / "out").exists()
         return
-    monkeypatch.setattr(grid, "missing", lambda job: "no CUDA device" if job.device == "cuda" else None)
+    monkeypatch.setattr(cell, "missing", lambda job: "no CUDA device" if job.device == "cuda" else None)
     with pytest.warns(UserWarning, match="2 of 80 photos"):
         folder = grid.run_grid(jobs, **where, data_dir=str(photos.parent))
     frame = read_records(folder)

@@ -18,7 +18,7 @@ from lockstep.engine.data import Arrays, DataError, Loader, open_folder
 from lockstep.engine.data.held_out import part_of_training
 from lockstep.engine.data.small import SHIFT, SmallImages
 from lockstep.engine.data.sources import ImageData
-from lockstep.engine.training.course import unaugmented
+from lockstep.engine.training.epochs import unaugmented
 from photo_sets import photo_set, picture, truncate
 
 

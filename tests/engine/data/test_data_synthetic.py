@@ -17,7 +17,7 @@ from PIL import Image
 import lockstep.engine.data.synthetic as synthetic
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_photos
-from lockstep.engine.data.pictures import CLASSES, draw
+from lockstep.engine.data.pictures import CLASSES, draw_picture
 from lockstep.engine.data.synthetic import counts_for, default_root, ensure_stand_in, write_stand_in
 
 COUNTS = {"train": {"fire": 3, "none": 2, "smoke": 2}, "test": {"fire": 1, "none": 1, "smoke": 1}}
@@ -62,7 +62,7 @@ def test_classes_can_be_told_apart_but_not_perfectly() -> None:
     """Nearest class mean of a few colour statistics: between chance (0.33) and certainty."""
 
     def features(label: int, number: int) -> np.ndarray:
-        pixels = np.asarray(draw(0, 0, label, number).resize((32, 32))).astype(float)
+        pixels = np.asarray(draw_picture(0, 0, label, number).resize((32, 32))).astype(float)
         warm = pixels[..., 0] - pixels[..., 2]
         spread = pixels.max(axis=2) - pixels.min(axis=2)
         return np.array([(warm > 90).mean(), (spread < 20).mean()])

@@ -22,7 +22,7 @@ from lockstep.engine.launch import Team
 from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 from lockstep.engine.sync.transports import TRANSPORTS, transport_of
 from lockstep.engine.sync.transports.base import add_in_rank_order
-from lockstep.engine.sync.transports.meeting import meet
+from lockstep.engine.sync.transports.connections import connect_ranks
 from lockstep.engine.sync.transports.sockets import Sockets
 from lockstep.records import COLUMNS
 from steps import on_ranks
@@ -281,16 +281,19 @@ def test_a_rank_that_never_calls_is_told_in_time() -> None:
             for _ in range(2):
                 group.allgather(torch.zeros(0, dtype=torch.uint8))
             return ""
-        import lockstep.engine.sync.transports.meeting as meeting
+        import lockstep.engine.sync.transports.connections as connections
 
-        kept = meeting.allgather_object
-        meeting.allgather_object = lambda group, value: (group.allgather(torch.zeros(0, dtype=torch.uint8)), [value])[1]
+        kept = connections.allgather_object
+        connections.allgather_object = lambda group, value: (
+            group.allgather(torch.zeros(0, dtype=torch.uint8)),
+            [value],
+        )[1]
         try:
-            meet(group, within_seconds=0.3)
+            connect_ranks(group, within_seconds=0.3)
         except GroupTimeout as error:
             return str(error)
         finally:
-            meeting.allgather_object = kept
+            connections.allgather_object = kept
         return "no error"
 
     assert on_ranks(2, run)[0].startswith("rank 0 has no connection to ranks [1] in time")

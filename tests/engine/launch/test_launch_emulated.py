@@ -11,7 +11,7 @@ import pytest
 from lockstep.engine.job import Job
 from lockstep.engine.launch.mpi import emulated
 from lockstep.engine.launch.mpi.commands import Mpi, MpiError
-from lockstep.measure import grid
+from lockstep.measure.cell import measure_job
 from lockstep.measure.teams import Teams
 
 HERE = "/somewhere/bin/mpiexec"
@@ -32,7 +32,7 @@ def linux(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def reason_of_a_row() -> str:
     job = Job.of("mpi_allreduce", workers=2, hosts=2, link_bits_per_second=1e9)
     with Teams() as teams:
-        row, tables, disturbed = grid.measure_job(job, None, teams)
+        row, tables, disturbed = measure_job(job, None, teams)
     assert (row["status"], tables, disturbed) == ("skipped", {}, False)
     return str(row["reason"])
 

@@ -11,11 +11,11 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lockstep.engine.data.loader import Batch
-from lockstep.engine.models.convlstm import LSTM, ConvLSTM2D, Positions, build
+from lockstep.engine.models.convlstm import LSTM, ConvLSTM2D, Positions, build_network
 from lockstep.engine.models.layers import KINDS, POOLINGS, Network
+from lockstep.engine.models.losses import binary_cross_entropy, cross_entropy, scores_of
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten, uncuttable
-from lockstep.engine.replica.torch import binary_cross_entropy, cross_entropy, scores_of
 
 
 def possible() -> list[Network]:
@@ -30,13 +30,13 @@ def possible() -> list[Network]:
 
 def on_meta(network: Network) -> nn.Sequential:
     with torch.device("meta"):
-        return build(network)
+        return build_network(network)
 
 
 def seeded(network: Network, seed: int = 1) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build(network)
+        return build_network(network)
 
 
 @pytest.mark.parametrize("network", possible(), ids=str)

@@ -20,7 +20,7 @@ from lockstep.engine.pipelines.partition import (
     equal_parameters,
     imbalance,
     sent_bytes,
-    slowest,
+    slowest_stage_seconds,
     spans,
     stage_seconds,
 )
@@ -73,8 +73,8 @@ def test_balanced_is_the_best_of_all_cuts(costs: list[LayerCost], stages: int) -
         return
     found = balanced(costs, stages)
     assert found in allowed
-    best = min((slowest(costs, cuts), sent_bytes(costs, cuts)) for cuts in allowed)
-    assert (slowest(costs, found), sent_bytes(costs, found)) == best
+    best = min((slowest_stage_seconds(costs, cuts), sent_bytes(costs, cuts)) for cuts in allowed)
+    assert (slowest_stage_seconds(costs, found), sent_bytes(costs, found)) == best
 
 
 @settings(deadline=None)
@@ -89,7 +89,7 @@ def test_balanced_keeps_to_the_bound_on_memory(
     if allowed:
         found = balanced(costs, stages, memory)
         assert found in allowed
-        assert slowest(costs, found) == min(slowest(costs, cuts) for cuts in allowed)
+        assert slowest_stage_seconds(costs, found) == min(slowest_stage_seconds(costs, cuts) for cuts in allowed)
         return
     # Not possible: the message names the least bound with which it is, and with that it is.
     with pytest.raises(PartitionError) as told:
@@ -112,7 +112,7 @@ def test_balanced_is_never_worse_than_the_rules_of_thumb(costs: list[LayerCost],
         except PartitionError:
             continue
         assert cuts in every_cut(costs, stages)
-        assert slowest(costs, balanced(costs, stages)) <= slowest(costs, cuts)
+        assert slowest_stage_seconds(costs, balanced(costs, stages)) <= slowest_stage_seconds(costs, cuts)
 
 
 @settings(deadline=None)
@@ -223,4 +223,4 @@ def test_what_was_not_measured_can_not_be_balanced() -> None:
 def test_forty_layers_are_no_trouble() -> None:
     costs = [LayerCost("Linear", 1, float(1 + index % 7), output_bytes=index) for index in range(40)]
     found = balanced(costs, 8)
-    assert len(found) == 8 and slowest(costs, found) < 1.35 * sum(cost.seconds for cost in costs) / 8
+    assert len(found) == 8 and slowest_stage_seconds(costs, found) < 1.35 * sum(cost.seconds for cost in costs) / 8

@@ -13,7 +13,7 @@ import tiny
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.peers.ddp_replica import DDPReplica
-from lockstep.engine.replica import Bfloat16Replica, TorchReplica, bfloat16_kind
+from lockstep.engine.replica import Bfloat16Replica, TorchReplica, bfloat16_replica_class
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, Trace, run_job
 
@@ -128,5 +128,5 @@ def test_what_can_not_avoid_copies() -> None:
     with pytest.raises(ValueError, match="precision='float32' has no copies to avoid"):
         Bfloat16Replica(tiny.net())
     with pytest.raises(ValueError, match="DDPReplica would exchange them as such; use sync="):
-        bfloat16_kind(DDPReplica)
-    assert bfloat16_kind(TorchReplica) is Bfloat16Replica
+        bfloat16_replica_class(DDPReplica)
+    assert bfloat16_replica_class(TorchReplica) is Bfloat16Replica

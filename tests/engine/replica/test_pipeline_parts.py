@@ -19,9 +19,9 @@ from lockstep.engine.job import Job
 from lockstep.engine.pipelines.partition import LayerCost
 from lockstep.engine.replica.pipeline import building
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten
-from lockstep.engine.replica.pipeline.memory import Held, Rise, peak_rss_bytes, reset_peak_rss
+from lockstep.engine.replica.pipeline.memory import HeldMemory, PeakTensorMemory, peak_rss_bytes, reset_peak_rss
 from lockstep.engine.replica.pipeline.mesh import Mesh
-from lockstep.engine.replica.pipeline.profile import counted
+from lockstep.engine.replica.pipeline.profile import static_costs
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.pipeline.stage import Layers
 
@@ -49,7 +49,7 @@ def test_cuts_found_for_a_model_are_not_used_for_another_that_cannot_be_cut_ther
     def costs(layers: list[nn.Module], *_: Any, **__: Any) -> list[LayerCost]:
         seconds = [0.0] * len(layers)
         seconds[5] = seconds[6] = 1.0  # the Dropout and the Linear after it: best cut between them, if that is possible
-        return [replace(cost, seconds=each) for cost, each in zip(counted(layers), seconds, strict=True)]
+        return [replace(cost, seconds=each) for cost, each in zip(static_costs(layers), seconds, strict=True)]
 
     monkeypatch.setattr(building, "profile", costs)
     monkeypatch.setattr(building, "_FOUND", {})
@@ -120,7 +120,7 @@ def test_torch_still_has_the_two_functions_that_are_listened_to() -> None:
 def test_held_counts_memory_once_and_leaves_out_parameters() -> None:
     layers = nn.Sequential(nn.Linear(256, 1024, bias=False), nn.ReLU())
     x = torch.randn(64, 256, requires_grad=True)
-    held = Held(layers)
+    held = HeldMemory(layers)
     with held.saving():
         layers(x)
     # The linear layer keeps its input, the activation its output; the weight is no activation.
@@ -130,7 +130,7 @@ def test_held_counts_memory_once_and_leaves_out_parameters() -> None:
 
 
 def test_rise_is_the_most_that_was_alive_at_once() -> None:
-    rise = Rise()
+    rise = PeakTensorMemory()
     with rise.measuring():
         for _ in range(3):
             first = torch.empty(MEBIBYTE, dtype=torch.uint8)

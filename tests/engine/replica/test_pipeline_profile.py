@@ -15,7 +15,7 @@ from lockstep.engine.pipelines.partition import LayerCost, Memory, balanced
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 from lockstep.engine.replica.pipeline import profile as module
 from lockstep.engine.replica.pipeline.cut import flatten, stage_module, uncuttable
-from lockstep.engine.replica.pipeline.profile import counted, profile
+from lockstep.engine.replica.pipeline.profile import profile, static_costs
 
 FLOAT = 4
 
@@ -210,7 +210,7 @@ def test_bfloat16_halves_what_is_sent() -> None:
 def test_what_is_known_without_running() -> None:
     layers = flatten(tiny.deep_net())
     layers[0].weight.requires_grad_(False)  # type: ignore[union-attr, operator]
-    known = counted(layers)
+    known = static_costs(layers)
     assert [cost.parameters for cost in known[:3]] == [5, 0, 84]
     assert known[4] == LayerCost("Flatten", cuttable=False)
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 import tiny
 from lockstep.engine.data.keyed import STREAM_DROPOUT
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.dropout import KeyedDropout, SampleKeys, key_dropout
-from lockstep.engine.replica.torch import cross_entropy, load_flat
+from lockstep.engine.replica.torch import load_flat
 
 DATA = tiny.arrays()
 
@@ -62,10 +63,10 @@ def test_parameters_are_the_models_own_memory() -> None:
 
 def test_parts_are_layers_in_order() -> None:
     made = replica()
-    assert [part.stop - part.start for part in made.parts] == [140, 707, 24]
-    assert made.parts[0].start == 0
-    assert all(a.stop == b.start for a, b in zip(made.parts, made.parts[1:], strict=False))
-    assert made.parts[-1].stop == made.length
+    assert [part.stop - part.start for part in made.layer_slices] == [140, 707, 24]
+    assert made.layer_slices[0].start == 0
+    assert all(a.stop == b.start for a, b in zip(made.layer_slices, made.layer_slices[1:], strict=False))
+    assert made.layer_slices[-1].stop == made.length
 
 
 def test_rebind_writes_its_own_parameters_into_the_new_memory() -> None:
@@ -186,7 +187,7 @@ def test_a_layer_that_was_not_used_has_gradient_zero() -> None:
     made = replica(tiny.Spare)
     for _ in range(2):
         made.backward(batch(0, 1), even(2))
-    unused, twice, _ = (made.gradients[part] for part in made.parts)
+    unused, twice, _ = (made.gradients[part] for part in made.layer_slices)
     assert float(unused.abs().sum()) == 0.0
     assert float(twice.abs().sum()) > 0
 
@@ -199,12 +200,12 @@ def test_every_part_is_ready_exactly_once_with_its_gradient_standing(model: obje
 
     def ready(part: int) -> None:
         assert part not in seen
-        seen[part] = made.gradients[made.parts[part]].clone()
+        seen[part] = made.gradients[made.layer_slices[part]].clone()
 
     made.backward(batch(*ids), np.ones(len(ids), np.float32), ready)
-    assert sorted(seen) == list(range(len(made.parts)))
+    assert sorted(seen) == list(range(len(made.layer_slices)))
     for part, gradient in seen.items():
-        assert torch.equal(gradient, made.gradients[made.parts[part]])
+        assert torch.equal(gradient, made.gradients[made.layer_slices[part]])
     seen.clear()
     made.backward(batch(*ids), np.ones(len(ids), np.float32))
     assert not seen, "only those who ask are told"

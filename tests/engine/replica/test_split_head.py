@@ -218,7 +218,7 @@ def test_the_common_part_comes_first_and_the_own_part_is_its_block(ranks: int) -
         assert isinstance(head.first, nn.Module) and isinstance(head.second, nn.Module)
         place = made.parameters[made.common.stop :]
         assert head.first.weight.data_ptr() == place.data_ptr(), "used where it stands"
-        return made.parameters.clone(), made.common, made.parts
+        return made.parameters.clone(), made.common, made.layer_slices
 
     model = seeded()
     one, two = model[6], model[9]
@@ -241,7 +241,11 @@ def test_whole_and_part_of_are_inverse_in_the_sequential_order(ranks: int) -> No
         made = replica(group)
         with pytest.raises(ValueError, match=f"{LENGTH + 1} numbers for a model of {LENGTH} parameters"):
             made.part_of(torch.zeros(LENGTH + 1))
-        return made.whole(made.parameters), made.whole(made.part_of(counted)), made.part_of(made.whole(made.parameters))
+        return (
+            made.whole(made.parameters),
+            made.whole(made.part_of(counted)),
+            made.part_of(made.whole(made.parameters)),
+        )
 
     expected = whole_replica().parameters
     for start, back, part in with_gloo(ranks, run):
@@ -396,7 +400,7 @@ def trained(group: Group, make: Callable[[], Sync], model: Callable[[], nn.Modul
     for _ in range(12):
         share = sync.next()
         assert share is not None
-        made.backward(batch(share.sample_ids, share.epoch), share.weights, sync.part_ready)
+        made.backward(batch(share.sample_ids, share.epoch), share.weights, sync.layer_ready)
         sent.append(sync.step().bytes_sent)
     sync.close()
     return made.whole(made.parameters), sent

@@ -19,7 +19,7 @@ from lockstep.engine.models.layers import Network
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.dropout import KeyedDropout
 from lockstep.engine.replica.tensorflow import TensorFlowReplica
-from lockstep.engine.replica.tensorflow.runtime import NoTensorFlow, start
+from lockstep.engine.replica.tensorflow.runtime import NoTensorFlow, start_tensorflow
 from lockstep.engine.training.loop import replica_for
 from small_images import images, needs_tensorflow, small_case
 
@@ -85,9 +85,9 @@ def test_the_same_weights_give_the_same_gradients(network: Network) -> None:
         expected = ours.backward(batch, weights_of(len(batch)))
         assert theirs.backward(batch, weights_of(len(batch))) == pytest.approx(expected, rel=1e-5)
     assert ours.gradients.abs().max() > 1e-3
-    for part in ours.parts:
+    for part in ours.layer_slices:
         assert apart(ours.gradients[part], theirs.gradients[part]) < 1e-4
-    assert theirs.parts == ours.parts
+    assert theirs.layer_slices == ours.layer_slices
     assert torch.allclose(theirs.buffers, ours.buffers, rtol=1e-5, atol=1e-6)
     assert (ours.buffers.numel() > 0) == network.batch_norm
 
@@ -113,7 +113,7 @@ def test_gradients_are_replaced_added_to_and_announced() -> None:
     _, replica = pair(network)
     batch, told = batch_of(network), []
     replica.backward(batch, weights_of(), told.append)
-    assert sorted(told) == list(range(len(replica.parts))), "once for each part"
+    assert sorted(told) == list(range(len(replica.layer_slices))), "once for each part"
     once = replica.gradients.clone()
     replica.backward(batch, weights_of())
     assert torch.allclose(replica.gradients, 2 * once)
@@ -124,7 +124,7 @@ def test_gradients_are_replaced_added_to_and_announced() -> None:
     told.clear()
     empty = Batch(batch.images[:0], batch.labels[:0], batch.sample_ids[:0], batch.epoch)
     assert replica.backward(empty, np.empty(0), told.append) == 0.0
-    assert sorted(told) == list(range(len(replica.parts)))
+    assert sorted(told) == list(range(len(replica.layer_slices)))
     assert not replica.gradients.any(), "an empty share has a gradient: zero"
 
 
@@ -168,9 +168,9 @@ def test_a_network_that_is_not_that_of_the_weights() -> None:
 
 @needs_tensorflow
 def test_threads_cannot_change_while_tensorflow_runs() -> None:
-    start(1)
+    start_tensorflow(1)
     with pytest.raises(NoTensorFlow, match=r"not with threads=2: .* train with a launcher"):
-        start(2)
+        start_tensorflow(2)
 
 
 def job(**changes: Any) -> Job:
@@ -196,7 +196,7 @@ def test_keras_on_another_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
     with pytest.raises(NoTensorFlow, match="Keras runs on torch here; unset KERAS_BACKEND"):
-        start(1)
+        start_tensorflow(1)
 
 
 def test_nobody_imports_tensorflow_who_does_not_need_it() -> None:

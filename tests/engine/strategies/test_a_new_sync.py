@@ -87,7 +87,7 @@ def test_it_is_a_row_of_a_grid_and_older_records_are_read_as_before(library: Pat
         library,
         f"""
         from lockstep.engine.job import Job
-        from lockstep.measure.grid import measure_job
+        from lockstep.measure.cell import measure_job
         from lockstep.measure.teams import Teams
         from lockstep.records import RunFolder, read_records
 

@@ -58,7 +58,7 @@ def watched(group: Group, bucket: str, overlap: bool, order: list[int]) -> list[
     sync.log = []
     sync.attach(replica(), group)
     for part in order:
-        sync.part_ready(part)
+        sync.layer_ready(part)
         sync._background.drain()
     sync.step()
     sync.close()

@@ -16,7 +16,7 @@ from lockstep.engine.data.small import SmallImages
 from lockstep.engine.data.sources import Arrays, Photos
 from lockstep.engine.job import LEARNING, OF_LEARNING, Job, JobError
 from lockstep.engine.sync import Plan
-from lockstep.engine.training.course import Rate, unaugmented
+from lockstep.engine.training.epochs import Rate, unaugmented
 from lockstep.engine.training.rates import plan_of, rate_factor, sample_weights, scheduled
 from lockstep.engine.training.stopping import EarlyStopping
 

@@ -61,7 +61,7 @@ def test_outputs_that_are_no_numbers_have_no_area() -> None:
 def test_a_network_that_diverged_is_right_about_nobody(logit: float) -> None:
     """argmax of [0, nan] is 1: it had the accuracy of one that takes everybody for ill."""
     outputs, label = two(logit, logit, 1), np.array([1, 1, 1])
-    for score in (scores.accuracy, scores.balanced_accuracy, scores.cross_entropy, scores.auc):
+    for score in (scores.accuracy, scores.balanced_accuracy, scores.mean_cross_entropy, scores.auc):
         assert math.isnan(score(outputs, label)), score.__name__
     rows = scores.confusion(outputs, label, ("normal", "ill"))
     counts = {row["predicted"]: row["count"] for row in rows if row["actual"] == "ill"}
@@ -77,9 +77,9 @@ def test_accuracies_count_samples_and_classes() -> None:
 
 
 def test_the_loss_of_one_logit_is_binary_cross_entropy() -> None:
-    loss = scores.cross_entropy(two(2.0, -1.0), np.array([1, 1]))
+    loss = scores.mean_cross_entropy(two(2.0, -1.0), np.array([1, 1]))
     assert loss == pytest.approx(np.mean([math.log1p(math.exp(-2)), math.log1p(math.exp(1))]))
-    assert scores.cross_entropy(two(1000.0), np.array([0])) == pytest.approx(1000), "no overflow"
+    assert scores.mean_cross_entropy(two(1000.0), np.array([0])) == pytest.approx(1000), "no overflow"
 
 
 def test_the_confusion_has_every_pair_of_classes() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from lockstep.figures import published_beside_measured, verdict_bars
-from lockstep.targets import TARGETS
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -18,13 +16,16 @@ from lockstep.analysis.figures.style import PUBLISHED
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET, TOLERANCE, WORDS
+from lockstep.experiments import catalogue as catalogue_module
 from lockstep.experiments import report
-from lockstep.experiments.catalogue import CatalogueError, Notebook, catalogue
+from lockstep.experiments.catalogue import Notebook, catalogue
+from lockstep.experiments.e00_overview import EXPERIMENT
 from lockstep.experiments.e00_overview import tables as overview
-from lockstep.experiments.e00_overview.drawings import VERDICT_COLOURS
+from lockstep.experiments.e00_overview.drawings import VERDICT_COLOURS, published_beside_measured, verdict_bars
 from lockstep.experiments.e00_overview.tables import NUMBERS, Overview, how_to_read, read_overview
+from lockstep.experiments.opening import Run, open_experiment
+from lockstep.experiments.registry import every
 from lockstep.records import COLUMNS, SCHEMA_VERSION
-from small_notebooks import write_notebook
 
 NOTEBOOK = "02_threads_vs_processes"
 UNBUILT = "06_spark_distribution"
@@ -76,27 +77,13 @@ def test_the_catalogue_holds_what_is_built_and_what_the_ledger_names(root: Path)
     assert found[NOTEBOOK].question == "Threads or processes: which trains faster on one machine?"
 
 
-def test_a_notebook_that_only_the_ledger_knows_is_to_come(root: Path, tmp_path: Path) -> None:
+def test_a_notebook_that_only_the_ledger_knows_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repository in which notebook 06 has not been built."""
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "data").symlink_to(root / "data")
-    for path in (root / "notebooks").glob("[0-9]*.ipynb"):
-        if path.stem != UNBUILT:
-            (tmp_path / "notebooks" / path.name).symlink_to(path)
-    (found,) = [notebook for notebook in catalogue(tmp_path) if not notebook.built]
+    others = [found for found in every() if found.name != UNBUILT]
+    monkeypatch.setattr(catalogue_module, "every", lambda: others)
+    (found,) = [notebook for notebook in catalogue() if not notebook.built]
     assert (found.name, found.number, found.question) == (UNBUILT, "06", "")
     assert found.subject == "spark distribution"
-
-
-@pytest.mark.parametrize("content", ["{", '{"cells": []}', '{"cells": [{"source": ["No heading"]}]}'])
-def test_a_notebook_without_a_title_is_named(root: Path, tmp_path: Path, content: str) -> None:
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "data").symlink_to(root / "data")
-    (tmp_path / "notebooks" / "09_odd.ipynb").write_text(content)
-    with pytest.raises(CatalogueError, match=r"09_odd\.ipynb .*must begin with # and a question"):
-        catalogue(tmp_path)
-    write_notebook(tmp_path / "notebooks" / "09_odd.ipynb", "measure: bool = False")
-    assert Notebook("09_odd", "Does it run?") in catalogue(tmp_path)
 
 
 def test_notebooks_say_what_is_stored_of_them(seen: Overview, nothing: Overview) -> None:
@@ -114,10 +101,13 @@ def test_notebooks_say_what_is_stored_of_them(seen: Overview, nothing: Overview)
 
 def test_a_notebook_to_come_is_listed_with_its_claims(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = [Notebook(UNBUILT) if notebook.name == UNBUILT else notebook for notebook in catalogue()]
+    claims = read_claims()
+    claims.loc[claims["notebook"] == UNBUILT, "verdict"] = "pending"  # as the ledger must say of such a notebook
     monkeypatch.setattr(report, "catalogue", lambda: known)
+    monkeypatch.setattr(report, "checked_claims", lambda: claims)
     view = read_overview(run_folder)
-    told = row(view.notebooks(), "| 06 |")
-    assert told.endswith("| not built yet |") and "](" not in told and "spark distribution" in told
+    listed = row(view.notebooks(), "| 06 |")
+    assert listed.endswith("| not built yet |") and "](" not in listed and "spark distribution" in listed
     (section,) = [part for part in view.claims().split("### ") if part.startswith("06 · ")]
     assert "Not built yet." in section and section.splitlines()[6].endswith("| 06 |")
 
@@ -159,18 +149,20 @@ def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> No
 
 
 def test_without_records_nothing_is_measured(nothing: Overview) -> None:
-    words = {found.verdict for part in nothing.stored for row, found in part.judged if "flops" not in row["verdict"]}
+    words = {found.verdict for part in nothing.answered for row, found in part.judged if "flops" not in row["verdict"]}
     assert words == {NOT_YET, NOT_MEASURABLE}
     assert nothing.numbers().empty and list(nothing.numbers().columns) == list(NUMBERS)
-    bars = [line for line in nothing.targets().splitlines() if "| ≥ " in line]
-    assert bars and all(line.endswith(f"|  | {NOT_YET} |") for line in bars)
+    aims = [line for line in nothing.targets().splitlines() if "| ≥ " in line]
+    assert aims and all(line.endswith(f"|  | {NOT_YET} |") for line in aims)
 
 
-def test_a_bar_of_each_notebook_has_its_row(seen: Overview) -> None:
+def test_a_target_of_each_notebook_has_its_row(seen: Overview) -> None:
     text = seen.targets()
-    for name, targets in TARGETS.items():
-        assert f"### [{name[:2]} · " in text or f"### {name[:2]} · " in text
-        for target in targets:
+    with_targets = [found for found in every() if found.targets]
+    assert text.count("### ") == len(with_targets) > 0
+    for found in with_targets:
+        assert f"### [{found.number} · " in text
+        for target in found.targets:
             assert f"| {target.name} | {target.aim} {target.bar:g} |" in text
 
 
@@ -209,7 +201,7 @@ def test_the_words_are_explained_with_the_rules_of_the_code() -> None:
 
 def test_the_bars_show_each_count(seen: Overview) -> None:
     counts = seen.counts()
-    figure = verdict_bars(counts)
+    figure = verdict_bars(counts, "title")
     axis = figure.axes[0]
     parts = counts.drop(index="all")[list(WORDS)].to_numpy().ravel()
     widths = sorted(bar.get_width() for bar in axis.patches)
@@ -222,7 +214,7 @@ def test_the_bars_show_each_count(seen: Overview) -> None:
 
 def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
     numbers = seen.numbers()
-    figure = published_beside_measured(numbers)
+    figure = published_beside_measured(numbers, "title")
     marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() in ("D", "o")]
     published = [line for line in marks if line.get_marker() == PUBLISHED["marker"]]
     measured = [line for line in marks if line.get_marker() == "o"]
@@ -237,12 +229,37 @@ def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
 
 def test_a_negative_figure_needs_no_logarithm() -> None:
     one = dict.fromkeys(NUMBERS, "") | {"claim": "x", "unit": "times", "published": 2.0, "measured": -1.0, "low": -1.5}
-    figure = published_beside_measured(pd.DataFrame([one | {"high": -0.5, "verdict": WORDS[0], "statement": "s"}]))
+    figure = published_beside_measured(
+        pd.DataFrame([one | {"high": -0.5, "verdict": WORDS[0], "statement": "s"}]), "title"
+    )
     assert figure.axes[0].get_xscale() == "linear" and figure.axes[0].get_xlim()[0] < -1.5
 
 
 def test_without_numbers_a_figure_says_so(nothing: Overview) -> None:
     assert "no claim has both a published and a measured number yet" in texts(
-        published_beside_measured(nothing.numbers())
+        published_beside_measured(nothing.numbers(), "title")
     )
-    assert "the ledger holds no claims" in texts(verdict_bars(nothing.counts().iloc[:0]))
+    assert "the ledger holds no claims" in texts(verdict_bars(nothing.counts().iloc[:0], "title"))
+
+
+@pytest.fixture(scope="module")
+def opened(run_folder: Path) -> Run:
+    """As notebook 00 opens it in a run: nothing is measured, and links lead to that run's executed notebooks."""
+    return open_experiment("00", {"measure": True, "results": str(run_folder)})
+
+
+def test_the_notebook_opens_a_run_folder_without_measuring(opened: Run, run_folder: Path) -> None:
+    view = read_overview(run_folder, executed=True)
+    assert opened.text("claims").data == view.claims() and "executed.ipynb" in view.claims()
+    assert opened.text("machines").data == view.machines() and "A CPU" in view.machines()
+    pd.testing.assert_frame_equal(opened.table("verdicts"), view.counts())
+    assert len(opened.table("numbers")) == len(view.numbers()) > 0
+    assert [path.name for path in run_folder.iterdir()] == [NOTEBOOK], "and leaves no folder of its own"
+
+
+def test_every_figure_and_text_of_the_notebook_is_there(opened: Run) -> None:
+    assert {"15.57", "published"} <= set(texts(opened.figure("numbers")))
+    assert "notebook 02" in texts(opened.figure("verdicts"))
+    assert all(opened.text(name).data for name in EXPERIMENT.texts)
+    with pytest.raises(KeyError, match=r"no text 'claim'; there are: .*claims"):
+        opened.text("claim")

@@ -32,7 +32,7 @@ from fake_pipelines import (
 )
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import CHOICES
-from lockstep.engine.pipelines.partition import LayerCost, slowest
+from lockstep.engine.pipelines.partition import LayerCost, slowest_stage_seconds
 from lockstep.experiments.e03_pipelined_model_parallelism import forecasts, stage_tables
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import TABLE_CELL
 from lockstep.experiments.e03_pipelined_model_parallelism.tables import TABLES
@@ -234,8 +234,8 @@ def test_layers_are_medians_of_the_nearest_size_measured() -> None:
 def test_the_best_split_is_found_by_trying_all() -> None:
     costs = [LayerCost("x", 1, seconds) for seconds in (5.0, 1.0, 1.0, 4.0, 3.0)]
     assert forecasts.best_seconds(costs, 1) == 14.0
-    assert forecasts.best_seconds(costs, 2) == 7.0 == slowest(costs, [0, 3])
-    assert forecasts.best_seconds(costs, 3) == 6.0 == slowest(costs, [0, 1, 4])
+    assert forecasts.best_seconds(costs, 2) == 7.0 == slowest_stage_seconds(costs, [0, 3])
+    assert forecasts.best_seconds(costs, 3) == 6.0 == slowest_stage_seconds(costs, [0, 1, 4])
     assert forecasts.best_seconds(costs, 5) == 5.0
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fake_distribution import BETWEEN, GRADIENT, HEADLINE, LINKS, SPEED, STARTS, TRAFFIC, WEAK, not_run, records
+from lockstep.analysis.tables import distributed_speedup_table, start_table
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
 
 
@@ -32,12 +33,12 @@ def test_a_failed_strategy_stays_a_row_of_the_ranking(frame: pd.DataFrame) -> No
 
 
 def test_speedups_stand_with_what_was_sent(frame: pd.DataFrame) -> None:
-    table = distribution.speedup_table(frame, "weak")
+    table = distributed_speedup_table(frame, "weak")
     own = table[(table["use_case"] == "SimpleBig") & (table["device"] == "cpu")].set_index("strategy")
     for name, gain in WEAK.items():
         assert own.loc[name, "speedup"] == pytest.approx(gain), name
     assert own.loc["parameter_server", "servers"] == 1 and own.loc["allreduce", "launcher"] == "engines"
-    assert distribution.speedup_table(frame, "nothing").empty
+    assert distributed_speedup_table(frame, "nothing").empty
 
 
 def linked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -97,7 +98,7 @@ def test_traffic_is_counted_per_byte_of_a_gradient(frame: pd.DataFrame) -> None:
 
 
 def test_a_teams_start_is_counted_once_per_start(frame: pd.DataFrame) -> None:
-    table = distribution.start_table(frame).set_index(["launcher", "ranks"])
+    table = start_table(frame).set_index(["launcher", "ranks"])
     assert table.loc[("engines", 2), "median"] == pytest.approx(float(np.median(STARTS)))
     assert table.loc[("engines", 2), "count"] == len(STARTS)
 
@@ -107,7 +108,7 @@ def test_a_process_per_host_starts_apart_from_one_per_rank(frame: pd.DataFrame) 
     frame = frame.copy()
     for name, seconds in (("host_threads", 2.0), ("mpi_shared_memory", 4.0)):
         frame.loc[(frame["experiment"] == "headline") & (frame["strategy"] == name), "launch_seconds"] = seconds
-    table = distribution.start_table(frame).set_index(["launcher", "hosts", "ranks", "host_workers"])["median"]
+    table = start_table(frame).set_index(["launcher", "hosts", "ranks", "host_workers"])["median"]
     for hosts in HEADLINE:
         assert table["mpiexec", hosts, 2 * hosts, "threads"] == 2.0
         assert table["mpiexec", hosts, 2 * hosts, "processes"] == 4.0

@@ -6,21 +6,23 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from lockstep.figures import FIGURES, render_all
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_distribution import not_run, records, resources
-from lockstep import figures
+from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.figures.style import size_text
 from lockstep.analysis.published import read_table
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.tables import distributed_speedup_table
+from lockstep.experiments.e05_mpi_distribution import drawings
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
-from lockstep.predict import link_model as alphabeta
+from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
+from lockstep.predict.link_model import link_of, message_table
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
-
-NOTEBOOK = "05_mpi_distribution"
 
 
 def texts(figure: Figure) -> list[str]:
@@ -28,16 +30,20 @@ def texts(figure: Figure) -> list[str]:
 
 
 def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
-    tables = {"resources": resources()}
-    once = render_all(NOTEBOOK, records(), tables, tmp_path / "a")
-    again = render_all(NOTEBOOK, records(), tables, tmp_path / "b")
-    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    stored = Stored(records(), {"resources": resources()})
+    once = draw_all(FIGURES, stored, tmp_path / "a")
+    again = draw_all(FIGURES, stored, tmp_path / "b")
+    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+def test_without_records_every_figure_says_so(tmp_path: Path) -> None:
+    assert len(draw_all(FIGURES, no_records(), tmp_path)) == 2 * len(FIGURES)
 
 
 def test_a_ranking_shows_one_and_several_hosts() -> None:
     table = distribution.ranking_table(records())
-    figure = figures.ranking_points(table, "title")
+    figure = drawings.ranking_points(table, "title")
     shown = texts(figure)
     assert {"1 host", "2 hosts"} <= set(shown)
     for row in table.itertuples():
@@ -46,9 +52,9 @@ def test_a_ranking_shows_one_and_several_hosts() -> None:
 
 def test_what_is_predicted_is_dotted_and_said_to_be() -> None:
     frame = records()
-    link = alphabeta.link_of(frame)
-    wire = alphabeta.message_table(frame, "wire", link)
-    figure = figures.message_lines({"emulated link": wire}, "title", link)
+    link = link_of(frame)
+    wire = message_table(frame, "wire", link)
+    figure = drawings.message_lines({"emulated link": wire}, "title", link)
     (axis,) = figure.axes
     dotted = [line for line in axis.lines if line.get_linestyle() == ":"]
     predicted = wire[wire["strategy"] == "mpi_allreduce"].sort_values("bytes")["predicted_seconds"]
@@ -58,9 +64,9 @@ def test_what_is_predicted_is_dotted_and_said_to_be() -> None:
 
 def test_without_an_emulated_cluster_figures_say_so() -> None:
     frame = not_run(records(), "skipped", "no root", experiment="wire")
-    assert len(figures.message_lines({"wire": alphabeta.message_table(frame, "wire")}, "title").axes) == 1
-    assert "no records" in " ".join(texts(figures.link_lines(pd.DataFrame(), "title")))
-    assert "no records" in " ".join(texts(figures.network_bars(pd.DataFrame(), "title")))
+    assert len(drawings.message_lines({"wire": message_table(frame, "wire")}, "title").axes) == 1
+    assert "no records" in " ".join(texts(drawings.link_lines(pd.DataFrame(), "title")))
+    assert "no records" in " ".join(texts(drawings.network_bars(pd.DataFrame(), "title")))
 
 
 def test_bytes_are_written_with_their_unit() -> None:
@@ -69,8 +75,8 @@ def test_bytes_are_written_with_their_unit() -> None:
 
 def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:
     """Table 3 has a row MPI for the CPU and one for the GPU: both were drawn on the CPU's bar."""
-    table = distribution.speedup_table(records(), "weak")
-    figure = figures.speedup_bars(table, read_table("single-to-multi", "table3"), "title")
+    table = distributed_speedup_table(records(), "weak")
+    figure = speedup_bars(table, read_table("single-to-multi", "table3"), "title")
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case].reset_index(drop=True)
         marks = {

@@ -1,4 +1,4 @@
-"""The bars of distribution: each reads its own cells, can be missed, and says why where there is no number."""
+"""What notebook 05 aims at: each target reads its own cells, can be missed, and says why where there is no number."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from lockstep.targets import TARGETS, TOO_FEW, target_table
 
 from fake_distribution import NO_UNITS, STARTS, not_run, records, scaled, without
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import TOO_FEW, target_table
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.experiments.e05_mpi_distribution.targets import TARGETS
 from lockstep.experiments.report import targets_table
 
-MPI = "05_mpi_distribution"
 OVER_DDP = "shared memory through engines over DDP, 2 workers, float32"
 OVER_DDP_BFLOAT = "shared memory through engines over DDP, 2 workers, bfloat16"
 AT_EVERY = "shared memory through engines over DDP at every number of workers"
@@ -25,8 +26,8 @@ BETWEEN = "bytes between 2 hosts of 2 ranks: shared memory per host over MPI's a
 DIRECT = "bytes between 2 hosts of 2 ranks: shared memory per host over an all-reduce of every rank with every other"
 
 
-def mpi(frame: pd.DataFrame) -> dict[str, Any]:
-    return {row["target"]: row for _, row in target_table(frame, MPI).iterrows()}
+def found(frame: pd.DataFrame) -> dict[str, Any]:
+    return {row["target"]: row for _, row in target_table(TARGETS, Stored(frame)).iterrows()}
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +35,24 @@ def spread() -> pd.DataFrame:
     return records()
 
 
-def test_the_bars_of_distribution_are_those_of_the_issue(spread: pd.DataFrame) -> None:
-    assert [(target.aim, target.bar) for target in TARGETS[MPI]] == [
+def test_the_targets_are_those_that_were_set(spread: pd.DataFrame) -> None:
+    assert [(target.aim, target.bar) for target in TARGETS] == [
         ("≥", 1.10), ("≥", 1.18), ("≥", 1.0), ("≤", 1.02), ("≤", 10.0), ("≥", 0.93), ("≥", 1.5), ("1 ±", 0.1),
         ("≤", 0.55), ("≤", 0.55),
     ]  # fmt: skip
-    assert list(targets_table(spread, MPI)["aim"])[2:5] == ["≥ 1", "≤ 1.02", "≤ 10"]
-    assert list(targets_table(spread, MPI)["aim"])[7:] == ["1 ± 0.1", "≤ 0.55", "≤ 0.55"]
+    assert list(targets_table(TARGETS, Stored(spread))["aim"])[2:5] == ["≥ 1", "≤ 1.02", "≤ 10"]
+    assert list(targets_table(TARGETS, Stored(spread))["aim"])[7:] == ["1 ± 0.1", "≤ 0.55", "≤ 0.55"]
 
 
-def test_every_bar_of_distribution_reads_its_own_cells(spread: pd.DataFrame) -> None:
-    found = mpi(spread)
+def test_every_target_reads_its_own_cells(spread: pd.DataFrame) -> None:
+    rows = found(spread)
     expected = {
         OVER_DDP: 1.9 / 1.6, AT_EVERY: 1.8 / 1.7, ENGINES: 1.91 / 1.9, START: 6.2, EFFICIENCY: 0.95, SLICES: 2.0,
         WIRE: 0.95, BETWEEN: 0.51, DIRECT: 0.5,
     }  # fmt: skip
-    assert {name: found[name]["ratio"] for name in expected} == pytest.approx(expected)
-    assert {name: row["reached"] for name, row in found.items() if name in expected} == dict.fromkeys(expected, "yes")
-    bfloat = found[OVER_DDP_BFLOAT]
+    assert {name: rows[name]["ratio"] for name in expected} == pytest.approx(expected)
+    assert {name: row["reached"] for name, row in rows.items() if name in expected} == dict.fromkeys(expected, "yes")
+    bfloat = rows[OVER_DDP_BFLOAT]
     assert (bfloat["reached"], bfloat["reason"]) == (NOT_MEASURABLE, NO_UNITS)
 
 
@@ -69,10 +70,10 @@ def test_every_bar_of_distribution_reads_its_own_cells(spread: pd.DataFrame) -> 
         (DIRECT, "link_bytes_sent", 0.9, {"experiment": "between_hosts", "strategy": "sockets"}),
     ],
 )
-def test_every_bar_of_distribution_can_be_missed(
+def test_every_target_can_be_missed(
     spread: pd.DataFrame, name: str, measure: str, factor: float, rows: dict[str, Any]
 ) -> None:
-    assert mpi(scaled(spread, measure, factor, **rows))[name]["reached"] == "no"
+    assert found(scaled(spread, measure, factor, **rows))[name]["reached"] == "no"
 
 
 @pytest.mark.parametrize(
@@ -86,34 +87,34 @@ def test_every_bar_of_distribution_can_be_missed(
         (START, {"launcher": "engines"}),
     ],
 )
-def test_a_bar_of_distribution_says_why_it_has_no_number(spread: pd.DataFrame, name: str, rows: dict[str, Any]) -> None:
-    row = mpi(not_run(spread, "skipped", "needs root", **rows))[name]
+def test_a_target_says_why_it_has_no_number(spread: pd.DataFrame, name: str, rows: dict[str, Any]) -> None:
+    row = found(not_run(spread, "skipped", "needs root", **rows))[name]
     assert row["reached"] == NOT_MEASURABLE and row["reason"].endswith("needs root") and pd.isna(row["ratio"])
-    row = mpi(not_run(spread, "failed", "rank 1 raised", **rows))[name]
+    row = found(not_run(spread, "failed", "rank 1 raised", **rows))[name]
     assert row["reached"] == NOT_YET and row["reason"].endswith("rank 1 raised")
 
 
 def test_the_worst_number_of_workers_decides_and_is_named(spread: pd.DataFrame) -> None:
-    row = mpi(spread)[AT_EVERY]
+    row = found(spread)[AT_EVERY]
     assert row["reason"] == "at 3 workers, the worst of 2, 3"
-    shown = targets_table(spread, MPI).set_index("what").loc[AT_EVERY, "reached"]
+    shown = targets_table(TARGETS, Stored(spread)).set_index("what").loc[AT_EVERY, "reached"]
     assert shown == "yes: at 3 workers, the worst of 2, 3"
-    assert mpi(without(spread, workers=3))[AT_EVERY]["reason"] == "at 2 workers, the only number measured"
+    assert found(without(spread, workers=3))[AT_EVERY]["reason"] == "at 2 workers, the only number measured"
 
 
 def test_the_worst_exchange_decides_about_the_wire_and_is_named(spread: pd.DataFrame) -> None:
     slow = {"experiment": "wire", "strategy": "mpi_allreduce", "message_bytes": 1 << 24}
-    row = mpi(scaled(spread, "exchange_seconds", 1.1, **slow))[WIRE]
+    row = found(scaled(spread, "exchange_seconds", 1.1, **slow))[WIRE]
     assert row["reason"] == "the worst of 2: mpi_allreduce, 16384 KiB" and row["ratio"] > 1.1
-    unknown = mpi(without(spread, strategy="ping_pong"))[WIRE]
+    unknown = found(without(spread, strategy="ping_pong"))[WIRE]
     assert unknown["reached"] == NOT_YET and "no ping-pong" in unknown["reason"]
 
 
 def test_short_messages_do_not_tell_about_the_wire(spread: pd.DataFrame) -> None:
     short = scaled(spread, "exchange_seconds", 3.0, experiment="wire", strategy="mpi_allreduce", message_bytes=1 << 16)
-    assert mpi(short)[WIRE]["ratio"] == pytest.approx(0.95)
+    assert found(short)[WIRE]["ratio"] == pytest.approx(0.95)
     long = (spread["message_bytes"] == 1 << 24) & (spread["strategy"] != "ping_pong")
-    only = mpi(spread[~long])[WIRE]
+    only = found(spread[~long])[WIRE]
     assert only["reached"] == NOT_YET and pd.isna(only["ratio"])
 
 
@@ -121,12 +122,12 @@ def test_short_messages_do_not_tell_about_the_wire(spread: pd.DataFrame) -> None
 def test_other_protocols_than_the_calibrating_ones_are_not_judged(spread: pd.DataFrame, transport: str) -> None:
     own = spread[(spread["experiment"] == "wire") & (spread["strategy"] == "mpi_allreduce")]
     other = own.assign(strategy=transport, transport=transport, exchange_seconds=3 * own["exchange_seconds"])
-    row = mpi(pd.concat([spread, other], ignore_index=True))[WIRE]
+    row = found(pd.concat([spread, other], ignore_index=True))[WIRE]
     assert row["reason"].startswith("the worst of 2: ") and row["ratio"] == pytest.approx(0.95)
 
 
 def test_a_team_that_stayed_warm_started_once(spread: pd.DataFrame) -> None:
     """Its rows of all rounds say the same seconds: that is one start, and no five."""
     warm = spread.assign(launch_seconds=spread["launch_seconds"].where(spread["launch_seconds"].isna(), STARTS[0]))
-    row = mpi(warm)[START]
+    row = found(warm)[START]
     assert (row["reached"], row["rounds"], row["ratio"]) == (TOO_FEW, 1, STARTS[0])

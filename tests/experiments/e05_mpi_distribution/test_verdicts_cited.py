@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pytest
 
 from fake_distribution import NO_CLUSTER, claim, not_run, records, scaled
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, Verdict, judge
+from lockstep.experiments.e05_mpi_distribution import EXPERIMENT
 
 
 @pytest.fixture(scope="module")
@@ -14,37 +18,41 @@ def frame() -> pd.DataFrame:
     return records()
 
 
+def judged(row: dict[str, Any], frame: pd.DataFrame) -> Verdict:
+    return judge(row, Stored(frame), EXPERIMENT.verdicts)
+
+
 def test_das_two_nodes_and_sixteen(frame: pd.DataFrame) -> None:
-    found = judge(claim("das-2"), frame)
+    found = judged(claim("das-2"), frame)
     assert found.verdict == REPRODUCED and found.measured.startswith("1.75 [1.75, 1.75] at batch 64 (base: 32) on 2")
     slow = scaled(frame, "images_per_second", 0.8, experiment="links", strategy="allreduce")
-    assert judge(claim("das-2"), slow).verdict == NOT_REPRODUCED
-    assert judge(claim("das-16"), frame) == Verdict(
+    assert judged(claim("das-2"), slow).verdict == NOT_REPRODUCED
+    assert judged(claim("das-16"), frame) == Verdict(
         NOT_MEASURABLE, "", "the most hosts that trained here are 5, not 16"
     )
     skipped = not_run(frame, "skipped", NO_CLUSTER, experiment="links", strategy="allreduce")
     for name in ("das-2", "das-16"):
-        assert judge(claim(name), skipped) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
+        assert judged(claim(name), skipped) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
 
 
 def test_sixteen_nodes_are_judged_where_there_are_some(frame: pd.DataFrame) -> None:
     many = frame["hosts"].where((frame["experiment"] != "links") | (frame["strategy"] != "allreduce"), 16)
-    found = judge(claim("das-16"), frame.assign(hosts=many, workers=many.where(many == 16, frame["workers"])))
+    found = judged(claim("das-16"), frame.assign(hosts=many, workers=many.where(many == 16, frame["workers"])))
     assert found.verdict == NOT_REPRODUCED and "does not hold 6.4" in found.reason
 
 
 def test_terngrad_is_judged_where_the_link_is_slow(frame: pd.DataFrame) -> None:
-    found = judge(claim("terngrad-speed"), frame)
+    found = judged(claim("terngrad-speed"), frame)
     assert found.verdict == REPRODUCED and found.measured == "2 [2, 2] over all-reduce in images/s at 1 Gbit/s"
     slow = scaled(frame, "images_per_second", 0.5, strategy="terngrad", link_bits_per_second=1e9)
-    assert judge(claim("terngrad-speed"), slow).verdict == NOT_REPRODUCED
+    assert judged(claim("terngrad-speed"), slow).verdict == NOT_REPRODUCED
     fast = scaled(frame, "images_per_second", 0.5, strategy="terngrad", link_bits_per_second=1e10)
-    assert judge(claim("terngrad-speed"), fast).verdict == REPRODUCED
+    assert judged(claim("terngrad-speed"), fast).verdict == REPRODUCED
 
 
 @pytest.mark.parametrize(("value", "word"), [(37208, NOT_MEASURABLE), (50, REPRODUCED), (90, NOT_REPRODUCED)])
 def test_top_k_sends_no_fewer_bytes_than_its_density_allows(frame: pd.DataFrame, value: float, word: str) -> None:
-    found = judge(claim("sparse-binary-compression") | {"value": value}, frame)
+    found = judged(claim("sparse-binary-compression") | {"value": value}, frame)
     assert found.verdict == word and found.measured.startswith("50 [50, 50] times fewer bytes sent, top-k of 0.01")
     assert ("more than 100 times fewer" in found.reason) == (word == NOT_MEASURABLE)
 
@@ -52,10 +60,10 @@ def test_top_k_sends_no_fewer_bytes_than_its_density_allows(frame: pd.DataFrame,
 @pytest.mark.parametrize("name", ["terngrad-accuracy", "sparse-binary-accuracy", "fastest-costs-accuracy"])
 def test_accuracy_says_how_long_it_would_take(frame: pd.DataFrame, name: str) -> None:
     """1008 images at 20 images/s, 20 % more in the median round: 60.48 s an epoch, 90 epochs, ten runs."""
-    found = judge(claim(name), frame)
+    found = judged(claim(name), frame)
     assert found.verdict == NOT_MEASURABLE and "10 runs of 90 epochs" in found.reason
     assert f"{60.48 * 90 * 10 / 3600:.3g} h" in found.reason
     scored = frame.assign(test_accuracy=frame["test_accuracy"].where(frame["strategy"] != "topk", 0.9))
-    assert judge(claim(name), scored).verdict == NOT_YET
+    assert judged(claim(name), scored).verdict == NOT_YET
     unknown = frame.assign(epoch_seconds=float("nan"))
-    assert judge(claim(name), unknown) == Verdict(NOT_YET, "", "the length of an epoch is not known")
+    assert judged(claim(name), unknown) == Verdict(NOT_YET, "", "the length of an epoch is not known")

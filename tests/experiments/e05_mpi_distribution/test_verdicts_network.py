@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from fake_distribution import NO_CLUSTER, claim, not_run, records, resources, scaled, without
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, Verdict, judge
+from lockstep.experiments.e05_mpi_distribution import EXPERIMENT
 
 
 @pytest.fixture(scope="module")
@@ -16,38 +18,42 @@ def frame() -> pd.DataFrame:
     return records()
 
 
+def judged(row: dict[str, Any], frame: pd.DataFrame, traces: pd.DataFrame | None = None) -> Verdict:
+    return judge(row, Stored(frame, {} if traces is None else {"resources": traces}), EXPERIMENT.verdicts)
+
+
 def test_the_network_is_no_bottleneck_below_a_tenth_of_the_step(frame: pd.DataFrame) -> None:
-    found = judge(claim("network-no-bottleneck"), frame)
+    found = judged(claim("network-no-bottleneck"), frame)
     told = "5 [5, 5] % of a step in exchange, 10 Gbit/s link"
     assert (found.verdict, found.measured) == (REPRODUCED, f"ComplexSmall: {told}; SimpleBig: {told}")
     one = {"strategy": "mpi_allreduce", "use_case": "SimpleBig", "experiment": "timeline"}
     slow = scaled(frame, "exchange_seconds", 2.1, **one)
-    assert judge(claim("network-no-bottleneck"), slow).verdict == NOT_REPRODUCED
-    assert judge(claim("network-no-bottleneck"), scaled(frame, "wait_seconds", 20.0, **one)) == found, "a slow rank's"
+    assert judged(claim("network-no-bottleneck"), slow).verdict == NOT_REPRODUCED
+    assert judged(claim("network-no-bottleneck"), scaled(frame, "wait_seconds", 20.0, **one)) == found, "a slow rank's"
     skipped = not_run(frame, "skipped", NO_CLUSTER, experiment="timeline", strategy="mpi_allreduce")
-    assert judge(claim("network-no-bottleneck"), skipped) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
+    assert judged(claim("network-no-bottleneck"), skipped) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
 
 
 def test_the_peak_of_the_network_is_compared_per_step(frame: pd.DataFrame) -> None:
-    assert judge(claim("network-peak"), frame).verdict == NOT_REPRODUCED
+    assert judged(claim("network-peak"), frame).verdict == NOT_REPRODUCED
     small = frame.assign(link_bytes_busiest=35 * 1024.0)
-    found = judge(claim("network-peak"), small)
+    found = judged(claim("network-peak"), small)
     assert found.verdict == REPRODUCED and "35 [35, 35] KiB per step, 10 Gbit/s link" in found.measured
-    assert judge(claim("network-peak"), without(frame, strategy="mpi_allreduce")).verdict == NOT_YET
+    assert judged(claim("network-peak"), without(frame, strategy="mpi_allreduce")).verdict == NOT_YET
 
 
 def test_more_workers_send_more(frame: pd.DataFrame) -> None:
     asked = claim("finer-split-more-traffic")
-    found = judge(asked, frame)
+    found = judged(asked, frame)
     assert found.verdict == REPRODUCED and found.reason == "the interval excludes 1"
     assert "2 [2, 2] times the bytes through all links, 3 workers over 2" in found.measured
     assert "1.5 [1.5, 1.5] times the bytes through all links, 4 workers over 3" in found.measured
     flat = scaled(frame, "link_bytes_sent", 0.5, experiment="traffic", workers=4)
-    assert judge(asked, flat).verdict == NOT_REPRODUCED
+    assert judged(asked, flat).verdict == NOT_REPRODUCED
     skipped = not_run(frame, "skipped", NO_CLUSTER, experiment="traffic")
-    assert judge(asked, skipped) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
+    assert judged(asked, skipped) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
     alone = frame[(frame["experiment"] != "traffic") | (frame["workers"] == 2)]
-    assert judge(asked, alone).verdict == NOT_YET
+    assert judged(asked, alone).verdict == NOT_YET
 
 
 # --- Figure 5 ---
@@ -64,7 +70,7 @@ def test_more_workers_send_more(frame: pd.DataFrame) -> None:
     ],
 )
 def test_traces_decide_about_cpu_and_io(frame: pd.DataFrame, name: str, traced: dict[str, Any], word: str) -> None:
-    found = judge(claim(name), frame, resources(**traced))
+    found = judged(claim(name), frame, resources(**traced))
     assert found.verdict == word
     assert ("waits by looking" in found.reason) == (name == "cpu-inactive")
     if name == "cpu-inactive":
@@ -75,9 +81,9 @@ def test_traces_decide_about_cpu_and_io(frame: pd.DataFrame, name: str, traced: 
 
 @pytest.mark.parametrize("name", ["cpu-inactive", "low-iowait"])
 def test_no_trace_no_verdict(frame: pd.DataFrame, name: str) -> None:
-    assert judge(claim(name), frame, None) == Verdict(NOT_YET, "", "no resource traces were stored")
+    assert judged(claim(name), frame, None) == Verdict(NOT_YET, "", "no resource traces were stored")
     other = resources()
-    found = judge(claim(name), frame, other[other["strategy"] == "sequential"])
+    found = judged(claim(name), frame, other[other["strategy"] == "sequential"])
     assert found.verdict == NOT_YET and "no resource trace of SimpleBig with mpi_allreduce" in found.reason
     skipped = not_run(frame, "skipped", NO_CLUSTER, experiment="timeline", strategy="mpi_allreduce")
-    assert judge(claim(name), skipped, resources()) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)
+    assert judged(claim(name), skipped, resources()) == Verdict(NOT_MEASURABLE, "", NO_CLUSTER)

@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from lockstep.figures import FIGURES, render_all
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_distribution import not_run
 from fake_spark import NO_JAVA, records, resources, spark
-from lockstep import figures
+from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_table
-from lockstep.experiments.e05_mpi_distribution import tables as distribution
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.tables import start_table
+from lockstep.experiments.e06_spark_distribution import drawings
 from lockstep.experiments.e06_spark_distribution import tables as spark_tables
+from lockstep.experiments.e06_spark_distribution.figures import FIGURES
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
-
-NOTEBOOK = "06_spark_distribution"
 
 
 def texts(figure: Figure) -> list[str]:
@@ -28,16 +29,16 @@ def texts(figure: Figure) -> list[str]:
 
 
 def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
-    tables = {"resources": resources(), "spark": spark()}
-    once = render_all(NOTEBOOK, records(), tables, tmp_path / "a")
-    again = render_all(NOTEBOOK, records(), tables, tmp_path / "b")
-    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    stored = Stored(records(), {"resources": resources(), "spark": spark()})
+    once = draw_all(FIGURES, stored, tmp_path / "a")
+    again = draw_all(FIGURES, stored, tmp_path / "b")
+    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
 
 
 def test_the_published_speedup_stands_at_sparknet_with_the_most_workers() -> None:
     table = spark_tables.variant_table(records())
-    figure = figures.speedup_bars(table, read_table("single-to-multi", "table3"), "title")
+    figure = speedup_bars(table, read_table("single-to-multi", "table3"), "title")
     expected = {"ComplexSmall": ("sparknet", 2, 1.14), "SimpleBig": ("sparknet", 2, 0.53)}
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case].reset_index(drop=True)
@@ -52,7 +53,7 @@ def test_the_published_speedup_stands_at_sparknet_with_the_most_workers() -> Non
 
 def test_parts_of_a_step_add_up_to_its_mark() -> None:
     table = spark_tables.parts_table(records(), spark())
-    figure = figures.parts_stack(table, "title")
+    figure = drawings.parts_stack(table, "title")
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case].reset_index(drop=True)
         ends: dict[int, float] = {}
@@ -65,19 +66,19 @@ def test_parts_of_a_step_add_up_to_its_mark() -> None:
 
 
 def test_panels_are_as_high_as_they_have_rows() -> None:
-    figure = figures.parts_stack(spark_tables.parts_table(records(), spark()), "title")
+    figure = drawings.parts_stack(spark_tables.parts_table(records(), spark()), "title")
     assert list(figure.axes[0].get_gridspec().get_height_ratios()) == [4, 8]
 
 
 def test_every_part_has_a_name_of_its_own() -> None:
-    (legend,) = figures.parts_stack(spark_tables.parts_table(records(), spark()), "title").legends
+    (legend,) = drawings.parts_stack(spark_tables.parts_table(records(), spark()), "title").legends
     names = [text.get_text() for text in legend.get_texts()]
     assert len(set(names)) == len(names) == len(spark_tables.PARTS) + 1
 
 
 def test_each_rate_is_a_point_with_its_interval() -> None:
     table = spark_tables.data_table(records())
-    (axis,) = figures.data_lines(table, "title").axes
+    (axis,) = drawings.data_lines(table, "title").axes
     drawn = sorted(float(y) for container in axis.containers for y in container.lines[0].get_ydata())
     assert drawn == pytest.approx(sorted(table["images_per_second"]))
     assert [tick.get_text() for tick in axis.get_xticklabels()] == ["300", "1200", "4800"]
@@ -87,20 +88,20 @@ def test_each_rate_is_a_point_with_its_interval() -> None:
 def test_a_line_of_one_point_warns_of_nothing() -> None:
     """matplotlib took the float of a Series with one row: the notebook's cell carried pandas's warning."""
     table = spark_tables.data_table(records())
-    (axis,) = figures.data_lines(table[table["images"] == 300], "title").axes
+    (axis,) = drawings.data_lines(table[table["images"] == 300], "title").axes
     assert [len(container.lines[0].get_xdata()) for container in axis.containers] == [1, 1, 1]
 
 
 def test_a_size_that_failed_has_no_point() -> None:
     frame = not_run(records(), "failed", "out of memory", experiment="data", images=4800)
-    (axis,) = figures.data_lines(spark_tables.data_table(frame), "title").axes
+    (axis,) = drawings.data_lines(spark_tables.data_table(frame), "title").axes
     drawn = [[round(float(x), -2) for x in container.lines[0].get_xdata()] for container in axis.containers]
     assert drawn == [[300, 1200]] * 3
 
 
 def test_a_start_says_how_often_it_was_measured() -> None:
-    table = distribution.start_table(records())
-    figure = figures.start_bars(table, "title")
+    table = start_table(records())
+    figure = drawings.start_bars(table, "title")
     (axis,) = figure.axes
     assert [bar.get_width() for bar in axis.patches] == table["median"].tolist()
     shown = texts(figure)
@@ -108,9 +109,9 @@ def test_a_start_says_how_often_it_was_measured() -> None:
     assert {"spark, 2 workers", "spark driver, 1 worker", "mpiexec, 2 workers"} <= set(shown)
 
 
-@pytest.mark.parametrize("name", list(FIGURES[NOTEBOOK]))
+@pytest.mark.parametrize("name", list(FIGURES))
 def test_nothing_to_draw_is_said(name: str) -> None:
-    said = texts(FIGURES[NOTEBOOK][name](records().iloc[:0], {}))
+    said = texts(FIGURES[name](no_records()))
     assert [text for text in said if text.startswith("no ")], said
 
 
@@ -118,6 +119,6 @@ def test_without_java_the_rows_say_so(tmp_path: Path) -> None:
     frame = records()
     for launcher in ("spark", "spark_driver"):
         frame = not_run(frame, "skipped", NO_JAVA, launcher=launcher)
-    assert render_all(NOTEBOOK, frame, {"resources": resources()}, tmp_path)
-    parts = figures.parts_stack(spark_tables.parts_table(frame, pd.DataFrame()), "title")
+    assert draw_all(FIGURES, Stored(frame, {"resources": resources()}), tmp_path)
+    parts = drawings.parts_stack(spark_tables.parts_table(frame, pd.DataFrame()), "title")
     assert texts(parts).count(f"skipped: {NO_JAVA}") == 7, "five variants of SimpleBig, two of ComplexSmall"

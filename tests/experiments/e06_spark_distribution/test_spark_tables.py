@@ -28,7 +28,7 @@ from fake_spark import (
     resources,
     spark,
 )
-from lockstep.experiments.e05_mpi_distribution import tables as distribution
+from lockstep.analysis.tables import start_table
 from lockstep.experiments.e06_spark_distribution import tables as spark_tables
 from lockstep.experiments.e06_spark_distribution.drawings import data_lines
 from lockstep.experiments.e06_spark_distribution.tables import PARTS
@@ -147,7 +147,7 @@ def test_preparation_is_a_rate_with_an_interval(frame: pd.DataFrame) -> None:
 
 
 def test_a_start_of_spark_counts_once_per_team(frame: pd.DataFrame) -> None:
-    table = distribution.start_table(frame).set_index(["launcher", "ranks"])
+    table = start_table(frame).set_index(["launcher", "ranks"])
     assert (table.loc[("spark_driver", 2), "median"], table.loc[("spark_driver", 2), "count"]) == (7.0, 1)
     started = table.loc[("spark", 2)]
     assert (started["count"], started["max"], started["median"]) == (6, STARTS["spark"] + 2.5, STARTS["spark"] + 1.25)

@@ -14,7 +14,6 @@ from fake_scaling import LINK, flops, records
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records, read_stored
-from lockstep.commands.runner import read_parameters
 from lockstep.experiments.e08_convlstm_scaling import EXPERIMENT
 from lockstep.experiments.e08_convlstm_scaling import flops as counts
 from lockstep.experiments.e08_convlstm_scaling.drawings import (
@@ -28,7 +27,8 @@ from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast
 from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_of, forecast_table
 from lockstep.experiments.e08_convlstm_scaling.table3 import modelled_times, published_times
 from lockstep.experiments.e08_convlstm_scaling.tables import TABLES, worker_accuracy_table, worker_scaling_table
-from lockstep.predict import cost_model as costs
+from lockstep.experiments.parameters import read_parameters
+from lockstep.predict import cost_check
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -93,7 +93,7 @@ def test_scaling_shows_who_takes_turns(frame: pd.DataFrame) -> None:
 
 
 def test_held_out_cells_are_filled_and_the_others_hollow(frame: pd.DataFrame) -> None:
-    table = costs.check_table(frame)
+    table = cost_check.check_table(frame)
     figure = model_points(table, "title")
     (axis,) = figure.axes
     marks = [line for line in axis.lines if line.get_marker() == "o"]
@@ -136,7 +136,7 @@ def test_measured_servers_are_nodes_of_a_forecast(frame: pd.DataFrame) -> None:
 
 
 def test_cells_of_the_same_batch_have_labels_of_their_own(frame: pd.DataFrame) -> None:
-    (axis,) = model_points(costs.check_table(frame), "title").axes
+    (axis,) = model_points(cost_check.check_table(frame), "title").axes
     labels = [text.get_text() for text in axis.get_yticklabels()]
     assert len(labels) == len(set(labels)) and any(text.endswith("batch 128 (weak)") for text in labels)
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from fake_distribution import not_run, without
-from fake_scaling import COSTS, LINK, NOISE, PIPELINES, records
+from fake_scaling import COSTS, LINK, NOISE, PIPELINES, records, two_workers_seconds
 from lockstep.analysis.published import read_table
 from lockstep.analysis.statistics import amdahl
 from lockstep.analysis.stored import Stored
@@ -41,16 +41,15 @@ def test_a_speedup_is_over_the_same_network_and_batch(frame: pd.DataFrame) -> No
     for network, model in COSTS.items():
         for batch in (64, 128):
             row = of(table, network=network, global_batch_size=batch, strategy="allreduce", workers=2, variant="a")
-            step = model.compute_seconds(batch // 2, 2) + model.exchange_seconds("allreduce", "allreduce", 2)
+            step = two_workers_seconds(network, batch // 2, "allreduce", "allreduce")
             assert row["speedup"] == pytest.approx(model.compute_seconds(batch) / step)
             assert row["efficiency"] == pytest.approx(row["speedup"] / 2) and not row["time_shared"]
 
 
 def test_weak_scaling_compares_images_per_second(frame: pd.DataFrame) -> None:
     row = of(worker_scaling_table(frame, "weak"), network="cnn", strategy="engines_shared_memory", workers=2)
-    model = COSTS["cnn"]
-    step = model.compute_seconds(64, 2) + model.exchange_seconds("engines_shared_memory", "shared_memory", 2)
-    assert row["speedup"] == pytest.approx(2 * model.compute_seconds(64) / step)
+    step = two_workers_seconds("cnn", 64, "engines_shared_memory", "shared_memory")
+    assert row["speedup"] == pytest.approx(2 * COSTS["cnn"].compute_seconds(64) / step)
     assert row["global_batch_size"] == 128 and pd.isna(row["amdahl_serial"])
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fake_distribution import not_run, scaled
-from fake_scaling import COSTS, HELD_OUT_ERROR, records
+from fake_scaling import COSTS, HELD_OUT_ERROR, records, two_workers_seconds
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import target_table
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
@@ -35,9 +35,8 @@ def test_every_target_reads_its_own_cells(frame: pd.DataFrame) -> None:
     assert table[ERROR]["ratio"] == pytest.approx(1 - 1 / HELD_OUT_ERROR) and table[ERROR]["reached"] == "yes"
     assert table[ERROR]["reason"] == "over 9 cells of a round, then over rounds"
     for name, network in ((CNN, "cnn"), (CONVLSTM, "convlstm")):
-        model = COSTS[network]
-        two = model.compute_seconds(64, 2) + model.exchange_seconds("engines_shared_memory", "shared_memory", 2)
-        assert table[name]["ratio"] == pytest.approx(model.compute_seconds(128) / two)
+        two = two_workers_seconds(network, 64, "engines_shared_memory", "shared_memory")
+        assert table[name]["ratio"] == pytest.approx(COSTS[network].compute_seconds(128) / two)
         assert table[name]["reached"] == "yes"
 
 

@@ -5,6 +5,7 @@ Measured numbers are filled and coloured, published ones hollow grey diamonds, s
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -14,15 +15,21 @@ from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
 from lockstep.engine.files import write_atomically
 from lockstep.engine.job.strategies import RUNGS, STRATEGIES
 
-PALETTE = sns.color_palette("colorblind")
+_COLOURS = "#0173b2 #de8f05 #029e73 #d55e00 #cc78bc #ca9161 #fbafe4 #949494 #ece133 #56b4e9"
+PALETTE = tuple(to_rgb(each) for each in _COLOURS.split())
+"""Seaborn's "colorblind", red, green and blue from 0 to 1. Written out, since many who import this module draw nothing,
+and seaborn brings all of scipy's statistics."""
+DOTS_PER_INCH = 110
 GREY = "0.45"
 PUBLISHED: dict[str, Any] = {
     "marker": "D", "linestyle": "none", "markerfacecolor": "white", "markeredgecolor": GREY, "markeredgewidth": 1.6,
@@ -46,10 +53,19 @@ class StoredFigure(Figure):
 @contextmanager
 def look() -> Iterator[None]:
     """Seaborn's white grid, without touching the caller's settings."""
-    settings: dict[Any, Any] = {**sns.axes_style("whitegrid"), **sns.plotting_context("notebook", font_scale=0.8)}
-    settings |= {"svg.hashsalt": "lockstep", "svg.fonttype": "path", "axes.titlesize": 10, "figure.titlesize": 11}
-    with mpl.rc_context(settings):
+    with mpl.rc_context(_settings()):
         yield
+
+
+@functools.cache
+def _settings() -> dict[Any, Any]:
+    import seaborn
+
+    settings = {**seaborn.axes_style("whitegrid"), **seaborn.plotting_context("notebook", font_scale=0.8)}
+    settings |= {"svg.hashsalt": "lockstep", "svg.fonttype": "path", "axes.titlesize": 10, "figure.titlesize": 11}
+    return settings | {
+        "font.sans-serif": ["DejaVu Sans"]
+    }  # matplotlib's own, so that a machine with Arial draws the same
 
 
 def new_figure(width: float, height: float) -> StoredFigure:
@@ -71,13 +87,17 @@ def panels(
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as PNG or SVG, without date or version, so that drawing it again gives the same bytes."""
     buffer = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
     with look():
-        if figure.get_layout_engine() is not None:
+        if not isinstance(figure.get_layout_engine(), PlaceHolderLayoutEngine | None):
             # Laid out once and then left so: the engine would move things a little whenever it runs.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
-        figure.savefig(buffer, format=kind, dpi=110, metadata=metadata)
+        figure.set_dpi(DOTS_PER_INCH)
+        # Not `savefig`, which draws everything twice: it would lay the figure out again.
+        if kind == "png":
+            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+        else:
+            FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return _with_plain_names(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lockstep.commands.runner.errors import RunError
-from lockstep.commands.runner.places import repository
+from lockstep.records.places import PlaceError, repository_root
 
 GOOD, LACKING, NOTE = "ok", "lacking", "note"
 _MARKS = {GOOD: "ok     ", NOTE: "note   ", LACKING: "LACKING"}
@@ -25,8 +24,9 @@ class Finding:
     fix: str = ""
 
 
-def show(findings: list[Finding], console: Console) -> bool:
+def show(findings: list[Finding], console: Console | None = None) -> bool:
     """Print the findings; True if nothing that is needed is missing."""
+    console = console or Console()
     for finding in findings:
         lines = [f"{_MARKS[finding.state]}  {finding.name:<10} {finding.detail}"]
         lines += [f"{'':<20}fix: {finding.fix}"] if finding.fix else []
@@ -38,6 +38,6 @@ def show(findings: list[Finding], console: Console) -> bool:
 def here() -> Path:
     """The root of the clone, or the working folder outside of one."""
     try:
-        return repository()
-    except RunError:
+        return repository_root()
+    except PlaceError:
         return Path.cwd()

@@ -8,7 +8,7 @@ processes behind when it is killed. Here an unknown name or a wrong type is an e
 
 from lockstep.commands.runner.errors import RunError, RunFailed, Stopped
 from lockstep.commands.runner.parameters import Parameter, read_parameters
-from lockstep.commands.runner.places import find_notebook, notebooks, repository
+from lockstep.commands.runner.places import find_notebook, notebooks
 from lockstep.commands.runner.plans import Plan, plan_runs
 
 __all__ = [
@@ -21,5 +21,4 @@ __all__ = [
     "notebooks",
     "plan_runs",
     "read_parameters",
-    "repository",
 ]

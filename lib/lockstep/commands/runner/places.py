@@ -1,19 +1,10 @@
-"""Where things are: the repository, its notebooks, and how a place is written in a record."""
+"""Where the notebooks are, and how a place is written in a record."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lockstep.commands.runner.errors import RunError
-
-
-def repository() -> Path:
-    """The root of the clone: above the working folder, else above this package. Raises RunError outside of a clone."""
-    here = Path.cwd()
-    for folder in (here, *here.parents, *Path(__file__).resolve().parents):
-        if (folder / "notebooks" / "profiles").is_dir() and (folder / "pyproject.toml").is_file():
-            return folder
-    raise RunError("no Lockstep repository here; change into the folder of your clone (it holds notebooks/)")
 
 
 def notebooks(root: Path) -> list[Path]:

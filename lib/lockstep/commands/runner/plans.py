@@ -60,7 +60,7 @@ def plan_runs(
     notebook, profile or parameter, a value of the wrong type, a missing data folder, an option that none of the
     notebooks has a use for, or a run folder that can't be written.
     """
-    _check_options(data_dir, out, reference, timeout_seconds)
+    _check_options(data_dir, out, reference)
     run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
     values = _profile_values(profile, root)
     chosen = list(dict.fromkeys(find_notebook(name, root) for name in names))
@@ -83,9 +83,7 @@ def plan_runs(
     return plans
 
 
-def _check_options(data_dir: Path | None, out: Path | None, reference: bool, timeout_seconds: int | None) -> None:
-    if timeout_seconds is not None and timeout_seconds < 1:
-        raise RunError(f"--timeout {timeout_seconds} is not possible; give seconds, at least 1")
+def _check_options(data_dir: Path | None, out: Path | None, reference: bool) -> None:
     if out is not None and reference:
         raise RunError("--out and --reference name two run folders; give one of them")
     if data_dir is not None and not data_dir.is_dir():
@@ -95,6 +93,8 @@ def _check_options(data_dir: Path | None, out: Path | None, reference: bool, tim
 def _profile_values(profile: str | None, root: Path) -> dict[str, dict[str, Any]]:
     if profile is None:
         return {}
+    if Path(profile).name != profile:
+        raise RunError(f"--profile {profile!r} is a path; give the name of a file in notebooks/profiles without .yaml")
     values = read_profile(root / "notebooks" / "profiles" / f"{profile}.yaml")
     for name in values:
         if name not in {path.stem for path in notebooks(root)}:

@@ -1,8 +1,8 @@
-"""Images: photos in class folders, a synthetic stand-in, a reader's own arrays, and their way into a training step."""
+"""Images: photos in class folders, a synthetic stand-in, a reader's own arrays, and the loader of batches."""
 
 from __future__ import annotations
 
-from lockstep.engine.data.checking import Checked, check_photos
+from lockstep.engine.data.checking import CheckResult, check_photos
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder, open_photos
 from lockstep.engine.data.keyed import STREAM_DROPOUT, STREAM_FLIP, keyed_uniform, mix64
@@ -17,7 +17,7 @@ __all__ = [
     "STREAM_FLIP",
     "Arrays",
     "Batch",
-    "Checked",
+    "CheckResult",
     "DataError",
     "ImageData",
     "Loader",

@@ -1,4 +1,4 @@
-"""One affine transformation and one change of light per image, by key: what a photographer would vary a little."""
+"""Augmentation by a random affine transformation and a random change of brightness and contrast per image."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _SCALE = np.float32(1 / 255)
 def varied(pixels: NDArray[np.uint8], ids: Ids, epoch: int, seed: int) -> Images:
     """Square images [n, channels, side, side] of the samples `ids`, as float32 from 0 to 1.
 
-    By (seed, epoch, sample id), evenly: half are mirrored; rotated by up to `ANGLE`, zoomed by 1 ± `ZOOM`, moved by up
-    to `MOVED` of the side - at once, interpolated between four pixels, and beyond the edge its pixels go on. Then
-    contrast (the distance from the image's mean) times 1 ± `CONTRAST`, and brightness; what leaves 0 to 1 is clipped.
+    All draws are uniform and keyed by (seed, epoch, sample id). Half of the images are mirrored. Each is rotated by up
+    to `ANGLE`, scaled by 1 ± `ZOOM` and shifted by up to `MOVED` of its side, all in one bilinear interpolation; pixels
+    outside the image repeat its edge. Then the contrast (the distance from the image's mean) is multiplied by
+    1 ± `CONTRAST`, the brightness is shifted by up to `BRIGHTNESS`, and values are clipped to 0 … 1.
     """
     mirrored = np.where(keyed_uniform(seed, epoch, ids, STREAM_FLIP) < 0.5, np.float32(-1), np.float32(1))
-    # Contiguous, so that sine and cosine come by the same instructions whatever the batch.
+    # Contiguous, so that sine and cosine use the same instructions, and give the same bits, for every batch.
     draws = np.ascontiguousarray(keyed_uniform(seed, epoch, ids, STREAM_AFFINE, len(_MOST)).T)
     draws = (2 * draws - 1) * _MOST
     images = _warped(pixels, mirrored, *draws[:4, :, None, None])
@@ -43,7 +44,7 @@ def varied(pixels: NDArray[np.uint8], ids: Ids, epoch: int, seed: int) -> Images
 def _warped(
     pixels: NDArray[np.uint8], mirrored: Images, angle: Images, zoom: Images, down: Images, right: Images
 ) -> Images:
-    """From where each pixel comes, and the mean of its four neighbours there, weighted by nearness."""
+    """Bilinear interpolation of every pixel at the point that the inverse transformation maps it to."""
     count, channels, side, _ = pixels.shape
     middle = np.float32((side - 1) / 2)
     places = np.arange(side, dtype=np.float32) - middle

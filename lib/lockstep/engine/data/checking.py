@@ -1,7 +1,8 @@
-"""A look at every photo of a data set before training, and what is done about those that can't be read.
+"""Checks every photo of a data set before training, and decides what to do about those that can't be read.
 
-They are left out, counted and warned about; `strict` stops instead, and more than 5 % of a split always stops. Every
-photo is really decoded: the header of a truncated file is sound. What was found readable once is remembered.
+Unreadable photos are left out and counted, with a warning. With `strict` any of them is an error; more than 5 % of a
+split is always an error. Every photo is decoded in full, because a truncated file still has a sound header. Photos
+that were found readable are noted in a cache (`readable_cache`), so that they are decoded for the check only once.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pathlib import Path
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import SPLITS, open_folder
 from lockstep.engine.data.photos import decode_photo, why_unreadable
-from lockstep.engine.data.remembered import key_of, recall, remember
-from lockstep.engine.data.threads import in_threads, told
+from lockstep.engine.data.readable_cache import key_of, readable_photos, store_readable_photos
+from lockstep.engine.data.threads import in_threads, with_progress
 
 MOST_UNREADABLE = 0.05  # of a split
 _NAMED = 5  # photos named in a message
@@ -27,12 +28,12 @@ BROKEN = "a link to nothing"
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What a look at a data set found."""
+class CheckResult:
+    """The result of checking a data set."""
 
     folder: Path
-    counts: dict[str, int]  # photos by split, with those that can't be read
-    unreadable: dict[str, dict[str, str]]  # by split: path within the data set's folder, and why
+    counts: dict[str, int]  # photos by split, including those that can't be read
+    unreadable: dict[str, dict[str, str]]  # by split: path within the data set's folder -> reason
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -50,8 +51,8 @@ class Checked:
         )
 
 
-def check_photos(folder: str | os.PathLike[str], splits: Sequence[str] = SPLITS, strict: bool = False) -> Checked:
-    """Looks at every photo of these splits of the data set in `folder`, in threads on all usable cores.
+def check_photos(folder: str | os.PathLike[str], splits: Sequence[str] = SPLITS, strict: bool = False) -> CheckResult:
+    """Checks every photo of these splits of the data set in `folder`, in threads on all usable cores.
 
     Raises DataError where `open_folder` would, if more than 5 % of a split can't be read, if a class loses all its
     photos, and with `strict` if any photo can't be read.
@@ -68,7 +69,7 @@ def check_photos(folder: str | os.PathLike[str], splits: Sequence[str] = SPLITS,
 
 
 def refusals(counts: Mapping[str, int], unreadable: Mapping[str, Mapping[str, str]], strict: bool = False) -> list[str]:
-    """Why these unreadable photos stop a training, in words; empty if they don't."""
+    """The reasons why training is refused because of these unreadable photos; empty if it is not."""
     found = []
     for split, of_split in unreadable.items():
         if len(of_split) > MOST_UNREADABLE * counts[split]:
@@ -92,14 +93,14 @@ def everything(unreadable: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def named(unreadable: Mapping[str, str]) -> str:
-    """The first few with their reasons."""
+    """The first few unreadable photos with their reasons, as text."""
     first = [f"{path!r} ({why})" for path, why in list(unreadable.items())[:_NAMED]]
     more = len(unreadable) - len(first)
     return ", ".join(first) + (f" and {more} more" if more else "")
 
 
 def look_at_file(path: str, inside: str) -> os.stat_result | str:
-    """The size and dates of what may be a photo, or why it can't be one. Opens nothing: a pipe would never answer."""
+    """The size and dates of a file, or the reason why it can't be a photo. It is not opened: a pipe would block."""
     try:
         info = os.lstat(path)
         if stat.S_ISLNK(info.st_mode):
@@ -117,9 +118,9 @@ def look_at_file(path: str, inside: str) -> os.stat_result | str:
     return info if info.st_size else "an empty file"
 
 
-def _look(folder: Path, splits: Sequence[str]) -> Checked:
+def _look(folder: Path, splits: Sequence[str]) -> CheckResult:
     top = os.fspath(folder)
-    known = recall(folder)
+    known = readable_photos(folder)
     counts: dict[str, int] = {}
     unreadable: dict[str, dict[str, str]] = {}
     keys: set[bytes] = set()
@@ -127,7 +128,7 @@ def _look(folder: Path, splits: Sequence[str]) -> Checked:
     for split in splits:
         photos = open_folder(folder, split)
         counts[split], unreadable[split] = len(photos), {}
-        if photos.source == "synthetic":  # the stand-in is ours, and written whole or not at all
+        if photos.source == "synthetic":  # the stand-in is Lockstep's own, and was written whole or not at all
             continue
         for path in map(photos.path, range(len(photos))):
             inner = path[len(top) + 1 :]
@@ -140,17 +141,19 @@ def _look(folder: Path, splits: Sequence[str]) -> Checked:
                 unknown.append((split, path, key))
     found = in_threads(_why_unreadable, [path for _, path, _ in unknown])
     what = f"looking at the photos in {folder.name!r}, once"
-    for (split, path, key), why in zip(unknown, told(found, len(unknown), what), strict=True):
+    for (split, path, key), why in zip(unknown, with_progress(found, len(unknown), what), strict=True):
         if why:
             unreadable[split][path[len(top) + 1 :]] = why
             keys.discard(key)
     if unknown:
-        remember(folder, keys if set(splits) == set(SPLITS) else keys | known)
-    return Checked(folder, counts, {split: dict(sorted(of_split.items())) for split, of_split in unreadable.items()})
+        store_readable_photos(folder, keys if set(splits) == set(SPLITS) else keys | known)
+    return CheckResult(
+        folder, counts, {split: dict(sorted(of_split.items())) for split, of_split in unreadable.items()}
+    )
 
 
 def _why_unreadable(path: str) -> str:
-    """Empty if it can be read, by the very function that training reads it with."""
+    """The reason why a photo can't be read; empty if training's own function can read it."""
     try:
         decode_photo(path, flip=False, size=_SIZE)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Threads that fill batches: a queue of chunks, the oldest batch first, and the buffers they are written to."""
+"""The decoding threads of a loader: a queue of chunks, the oldest batch first, and the buffers of the batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from lockstep.engine.data.sources import Ids, ImageData, Images
 
-# Samples per piece of work: small enough that all threads end together, large enough that the lock costs nothing.
+# Samples per chunk: few enough that all threads finish a batch together, so many that the lock costs nothing.
 CHUNK = 8
 
 
@@ -23,7 +23,7 @@ class Task:
     ids: Ids
     memory: Images  # the whole buffer, at least as long as the batch
     images: Images = field(init=False)
-    next: int = 0  # first sample that no thread has taken up yet
+    next: int = 0  # the first sample that no thread has started to decode
     running: int = 0  # chunks being decoded
     error: BaseException | None = None
 
@@ -40,20 +40,20 @@ class Task:
 
 
 class Decoder:
-    """The threads' side of a Loader. All its fields are guarded by `changed`."""
+    """The part of a Loader that its threads use. `changed` is the lock of all fields."""
 
     def __init__(self, data: ImageData, seed: int) -> None:
         self.data = data
         self.seed = seed
         self.changed = threading.Condition()
-        self.queue: deque[Task] = deque()  # with chunks left to take up
+        self.queue: deque[Task] = deque()  # batches with chunks that no thread has started
         self.free: list[Images] = []  # buffers that nobody reads or writes
-        self.orphans: list[Task] = []  # given up while a thread was still writing
+        self.orphans: list[Task] = []  # no longer wanted, while a thread was still writing them
         self.seconds = 0.0  # CPU time of decoding
         self.closed = False
 
     def submit(self, epoch: int, ids: Ids, urgent: bool = False) -> Task:
-        """Begins to fill a batch, before all others if urgent."""
+        """Starts to fill a batch, before all others if urgent."""
         with self.changed:
             task = Task(epoch, ids.copy(), self._buffer(len(ids)))
             if not task.started:  # an empty batch is full already
@@ -62,7 +62,7 @@ class Decoder:
         return task
 
     def wait(self, task: Task) -> None:
-        """Until the batch is full. Raises what a decoding thread met, with that thread's traceback."""
+        """Waits until the batch is full. Raises the exception of a decoding thread, with that thread's traceback."""
         with self.changed:
             while not (task.done or self.closed):
                 self.changed.wait()
@@ -75,7 +75,7 @@ class Decoder:
                 )
 
     def give_up(self, task: Task) -> None:
-        """The batch is not wanted any more: its buffer is free once no thread writes to it."""
+        """Drops a batch that is no longer wanted; its buffer is free once no thread writes to it."""
         with self.changed:
             if task in self.queue:
                 self.queue.remove(task)
@@ -87,7 +87,7 @@ class Decoder:
             self.free.append(memory)
 
     def stop(self) -> None:
-        """Asks the threads to end after the chunk at hand."""
+        """Asks the threads to end after their present chunk."""
         with self.changed:
             self.closed = True
             self.queue.clear()
@@ -95,7 +95,7 @@ class Decoder:
             self.changed.notify_all()
 
     def run(self) -> None:
-        """What each thread does until `stop`."""
+        """The loop of each thread, until `stop`."""
         while True:
             with self.changed:
                 while not (self.queue or self.closed):
@@ -109,14 +109,14 @@ class Decoder:
                 if task.started:
                     self.queue.popleft()
             self._decode(task, start, end)
-            del task  # else an idle thread would keep the last batch alive
+            del task  # otherwise an idle thread would keep the last batch alive
 
     def _decode(self, task: Task, start: int, end: int) -> None:
         error: BaseException | None = None
         began = time.thread_time()
         try:
             self.data.load(task.ids[start:end], task.epoch, self.seed, task.images[start:end])
-        except BaseException as raised:  # whatever it is, it belongs to the thread that takes this batch
+        except BaseException as raised:  # raised again in the thread that takes this batch
             error = raised
         spent = time.thread_time() - began
         with self.changed:
@@ -140,9 +140,9 @@ class Decoder:
         return task.done
 
     def _buffer(self, length: int) -> Images:
-        # A fresh 20 MB array costs 5 000 page faults per batch; one that was used before costs none.
+        # A new array of 20 MB costs 5 000 page faults per batch; a reused one costs none.
         for place, memory in enumerate(self.free):
             if len(memory) >= length:
                 return self.free.pop(place)
-        self.free.clear()  # all too small: batches have grown
+        self.free.clear()  # all of them are too small, because batches have grown
         return np.empty((length, *self.data.shape), dtype=np.float32)

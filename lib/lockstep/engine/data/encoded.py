@@ -1,4 +1,4 @@
-"""Images as bytes that travel: encoded where the data are, decoded where they are trained on."""
+"""Images as bytes that can be sent: encoded where the data are, decoded where the training is."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from lockstep.engine.data.sources import Arrays, Ids, ImageData, Images, Photos
 
 
 def encoded(data: ImageData, sample_id: int) -> bytes:
-    """A photo as its file holds it; an image of `Arrays`, or a small one, as float32. Raises DataError, for other kinds
-    of data too: what they augment anew in each epoch can't be done beforehand."""
+    """The bytes of one image: a photo's file, or the float32 values of an image of `Arrays` or `SmallImages`.
+
+    Raises DataError for an unreadable file, and for data that are augmented anew in each epoch, which can't be done
+    beforehand.
+    """
     augmented = "augmented " if isinstance(data, SmallImages) and data.augment != "none" else ""
     if augmented or not isinstance(data, Photos | Arrays | SmallImages):
         raise DataError(
@@ -32,7 +35,7 @@ def encoded(data: ImageData, sample_id: int) -> bytes:
 
 
 def received(data: ImageData) -> ReceivedPhotos | ReceivedArrays:
-    """`data` with the contents that have come in place of its files; put them into `contents`, by sample id."""
+    """`data` whose images are read from the dict `contents` (sample id -> bytes) instead of from its files."""
     if isinstance(data, Photos):
         return ReceivedPhotos(**{each.name: getattr(data, each.name) for each in fields(Photos)})
     return ReceivedArrays(data)
@@ -40,7 +43,7 @@ def received(data: ImageData) -> ReceivedPhotos | ReceivedArrays:
 
 @dataclass(frozen=True, eq=False)
 class ReceivedPhotos(Photos):
-    """Photos whose files were read by somebody else. DataError for one that has not come."""
+    """Photos whose bytes were received instead of read from files. DataError for one that was not received."""
 
     contents: dict[int, bytes] = field(default_factory=dict)
 
@@ -49,7 +52,7 @@ class ReceivedPhotos(Photos):
 
 
 class ReceivedArrays:
-    """Images that came as float32 numbers, of a set that augments nothing."""
+    """Images received as float32 numbers, of a data set without augmentation."""
 
     def __init__(self, data: ImageData) -> None:
         self.classes, self.labels, self.shape, self.source = data.classes, data.labels, data.shape, data.source

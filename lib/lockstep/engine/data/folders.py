@@ -2,8 +2,8 @@
 
 Without a test folder, a fifth of each class is set aside for testing, chosen by a hash of class and file name.
 
-Listing reads names and nothing else: no system call per file, so 200 000 files are listed in a moment. Whatever is
-called like a photo is listed; `lockstep.engine.data.checking` finds out what can't be read.
+Listing reads only the names, without a system call per file, so that 200 000 files are listed in less than a second.
+Every file whose name ends like a photo's is listed; `lockstep.engine.data.checking` finds those that can't be read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def open_photos(root: str | os.PathLike[str], dataset: str, split: str, skipped:
     """The photos of one split ("train" or "test"), in an order that does not depend on the file system.
 
     Training photos are mirrored at random (by seed, epoch and sample id); test photos never. `skipped` are photos to
-    leave out, as paths within the data set's folder (see `lockstep.engine.data.checking`). Raises DataError for a missing
-    folder, a split without classes or with one only, a class without photos, classes that differ between train and
+    leave out, as paths within the data set's folder (see `lockstep.engine.data.checking`). Raises DataError for a
+    missing folder, a split with fewer than two classes, a class without photos, classes that differ between train and
     test, folders that are links leading out of the data set's own folder (which may itself be a link), and a stand-in
     that was changed.
     """
@@ -40,7 +40,7 @@ def open_photos(root: str | os.PathLike[str], dataset: str, split: str, skipped:
 
 
 def open_folder(folder: str | os.PathLike[str], split: str, skipped: Collection[str] = ()) -> Photos:
-    """As `open_photos`, of the data set in this very folder."""
+    """Like `open_photos`, for the folder of one data set instead of a root of several."""
     if split not in SPLITS:
         raise DataError(f"split={split!r} does not exist; give 'train' or 'test'")
     folder = Path(folder).expanduser().resolve()
@@ -87,7 +87,7 @@ def dataset_folder(root: str | os.PathLike[str], dataset: str) -> Path:
 
 
 def find_dataset(root: str | os.PathLike[str], dataset: str) -> Path | None:
-    """As `dataset_folder`, and None if the root, which there is, has no such data set."""
+    """Like `dataset_folder`, but None if the root exists and has no such data set."""
     root = Path(root).expanduser().absolute()
     if not root.is_dir():
         raise DataError(
@@ -100,7 +100,7 @@ def find_dataset(root: str | os.PathLike[str], dataset: str) -> Path | None:
 
 
 def split_folders(folder: Path) -> dict[str, Path]:
-    """The folders `train` and `test`, where there are such. Raises DataError for links that lead elsewhere."""
+    """The folders `train` and `test`, as far as they exist. Raises DataError for links that lead elsewhere."""
     _no_broken_link(folder, SPLITS)
     there = subfolders(folder)
     halves = {name: there[name] for name in SPLITS if name in there}
@@ -115,7 +115,7 @@ def subfolders(folder: Path) -> dict[str, Path]:
     for entry in _scan(folder):
         if entry.name.startswith((".", "__")):
             continue
-        # os.path.isdir: a link that leads in a circle is no folder, and no error.
+        # os.path.isdir: for a link that leads in a circle it says no, instead of raising.
         if not (os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()):
             continue
         name = entry.name.casefold()
@@ -127,14 +127,14 @@ def subfolders(folder: Path) -> dict[str, Path]:
 
 
 def photo_names(folder: Path) -> list[str]:
-    """What is called like a photo, sorted. A listing of names alone: no look at the files."""
-    with _told_where(folder):
+    """The names of the files that end like a photo's, sorted. The files themselves are not looked at."""
+    with _naming_folder(folder):
         names = os.listdir(folder)
     return sorted(name for name in names if name.lower().endswith(_ENDINGS) and not name.startswith("."))
 
 
 def part_of(split: str, names: list[str], class_name: str, folder: Path) -> list[str]:
-    """The training or the test part of a class: a fifth with the lowest hashes is for testing, at least one."""
+    """The training or the test part of a class: the fifth with the lowest hashes, at least one, is for testing."""
     if len(names) < 2:
         raise DataError(
             f"class {class_name!r} has {len(names)} photo in {str(folder)!r}, too few to set some aside for testing; "
@@ -160,7 +160,7 @@ def _classes(folder: Path, dataset: Path) -> dict[str, Path]:
 
 
 def _no_broken_link(folder: Path, names: Collection[str] = ()) -> None:
-    """DataError for a link of these names (without any: of whatever visible name) that leads to nothing."""
+    """Raises DataError for a broken link among these names; without names, among all visible ones."""
     for entry in _scan(folder):
         meant = entry.name.casefold() in names if names else not entry.name.startswith(".")
         if meant and entry.is_symlink() and not os.path.exists(entry.path):
@@ -194,7 +194,7 @@ def _photos_in(folder: Path, name: str) -> list[str]:
 
 
 def _as_written(folder: Path, split: str, counts: Mapping[str, int]) -> None:
-    """DataError unless the stand-in has the photos that were written, class by class: nobody looks at them again."""
+    """Raises DataError unless each class of the stand-in has as many photos as were written."""
     marker = folder / MARKER
     try:
         written = json.loads(marker.read_bytes())["counts"].get(split, {})
@@ -222,12 +222,12 @@ def _without(gone: Collection[str], names: list[str], folder: Path, dataset: Pat
 
 
 def _scan(folder: Path) -> list[os.DirEntry[str]]:
-    with _told_where(folder), os.scandir(folder) as entries:
+    with _naming_folder(folder), os.scandir(folder) as entries:
         return list(entries)
 
 
 @contextlib.contextmanager
-def _told_where(folder: Path) -> Iterator[None]:
+def _naming_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

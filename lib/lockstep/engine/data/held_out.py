@@ -1,4 +1,4 @@
-"""The part of a training set that is held out to choose settings on: a function of file names alone."""
+"""Divides a training set into a part to train on and a held-out part for validation, by file names alone."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ PARTS = ("all", "kept", "held_out")
 SHARE = 5
 """One image in so many is held out."""
 _PATIENT = re.compile(rb"(person\d+)_|((?:NORMAL\d*-)?IM-\d+)-")
-"""How the public chest X-ray set begins the names of a patient's images."""
+"""The beginning of the names of one patient's images in the public chest X-ray set."""
 
 
 def part_of_training(data: ImageData, part: str) -> ImageData:
-    """`all` of a training set, what is `held_out` of it, or the rest, which is `kept`; ids are new, from 0.
+    """`all` of a training set, its `held_out` part, or the `kept` rest; the new sample ids count from 0.
 
-    Held out are, of each class, the fifth (rounded up) of its files with the lowest sha256 of "validation/<file name>";
-    of images that are no files, the number stands for the name. Images of one patient, as far as names tell, stay
-    together (the patient stands for the name, so a few more may be held out): a network would know the patient again
-    and validation promise too much. Photos that are held out are not augmented. Raises DataError for a class of one
-    image, or of one patient.
+    In each class, the fifth (rounded up) of the files with the lowest sha256 of "validation/<file name>" is held out;
+    images without a file are hashed by their number. Images of one patient, as far as the names say, stay together, so
+    a few more may be held out; otherwise the network could recognize the patient, and validation would be too
+    optimistic. Held-out photos are not augmented. Raises DataError for a class of one image, or of one patient.
     """
     if part not in PARTS:
         raise DataError(f"part={part!r} does not exist; there are: {', '.join(PARTS)}")
@@ -39,11 +38,11 @@ def part_of_training(data: ImageData, part: str) -> ImageData:
         return data.picked(ids, augment=data.augment and part == "kept")
     if isinstance(data, SmallImages):
         return data.picked(ids, augment=part == "kept")
-    return Picked(data, ids)
+    return Selection(data, ids)
 
 
-class Picked:
-    """Some images of another set."""
+class Selection:
+    """Some of the images of another data set."""
 
     def __init__(self, data: ImageData, ids: Ids) -> None:
         self.data, self.ids = data, ids
@@ -70,7 +69,7 @@ def _held_out(data: ImageData) -> NDArray[np.bool_]:
                 f"class {name!r} has one training {what}, too few to hold some out for validation; add images, or give "
                 "scored_on='test'"
             )
-        # Never the last one: something must be left to train on.
+        # Never all of them, because some must be left to train on.
         for group in sorted(groups, key=lambda group: sha256(b"validation/" + group).digest())[:-1]:
             if held[of_class].sum() < math.ceil(len(of_class) / SHARE):
                 held[groups[group]] = True
@@ -78,7 +77,7 @@ def _held_out(data: ImageData) -> NDArray[np.bool_]:
 
 
 def _group(name: bytes) -> bytes:
-    """What stays together: a patient's images, else each for itself."""
+    """The name under which images stay together: a patient's, or else the image's own."""
     found = _PATIENT.match(name)
     return (found[1] or found[2]) if found else name
 

@@ -1,4 +1,4 @@
-"""What `lockstep data check` finds out: every photo of a data set is decoded once, and only a digest of it is kept."""
+"""The findings of `lockstep data check`: every photo of a data set is decoded once, and only its digest is kept."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lockstep.engine.data.checking import BROKEN, LEAVES, Checked, everything, look_at_file, refusals
+from lockstep.engine.data.checking import BROKEN, LEAVES, CheckResult, everything, look_at_file, refusals
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import SPLITS, open_folder, part_of, photo_names, split_folders, subfolders
 from lockstep.engine.data.photos import Look, look_at_photo, why_unreadable
-from lockstep.engine.data.threads import in_threads, told
+from lockstep.engine.data.threads import in_threads, with_progress
 
-IMBALANCE = 3.0  # the largest class over the smallest, from which it is worth a word
+IMBALANCE = 3.0  # largest class / smallest class; from this ratio on there is a caution
 
 
 class Photo(NamedTuple):
-    """A photo that can be read."""
+    """A readable photo."""
 
     split: str
     label: str
@@ -30,25 +30,25 @@ class Photo(NamedTuple):
 
 @dataclass
 class Copies:
-    """Photos with the same pixels, whatever their files' bytes; each with two paths as an example."""
+    """Photos with the same pixels, even if their files differ; each kind with two paths as an example."""
 
-    within: dict[str, int]  # by split: photos that stand there once more
-    across: int  # test photos that stand in train too
-    two_labels: int  # pictures that stand in more than one class
+    within: dict[str, int]  # by split: photos that repeat an earlier one of the same split
+    across: int  # test photos that are among the training photos too
+    two_labels: int  # pictures that are in more than one class
     examples: dict[str, tuple[str, str]] = field(default_factory=dict)  # by split, "across", "two labels"
 
 
 @dataclass
 class Inspection:
-    """All that is known of a data set's folder."""
+    """Everything that was found out about a data set's folder."""
 
     folder: Path
     photos: list[Photo] = field(default_factory=list)
-    listed: dict[str, Counter[str]] = field(default_factory=dict)  # by split and class, with those that can't be read
-    unreadable: dict[str, dict[str, str]] = field(default_factory=dict)  # as in `Checked`
-    left_alone: list[str] = field(default_factory=list)  # folders beside train and test
-    refused: list[str] = field(default_factory=list)  # why training would refuse it
-    cautions: list[str] = field(default_factory=list)  # what to know before training on it
+    listed: dict[str, Counter[str]] = field(default_factory=dict)  # by split and class, including unreadable photos
+    unreadable: dict[str, dict[str, str]] = field(default_factory=dict)  # as in `CheckResult`
+    left_alone: list[str] = field(default_factory=list)  # folders beside train and test, which training ignores
+    refused: list[str] = field(default_factory=list)  # the reasons why training would refuse it
+    cautions: list[str] = field(default_factory=list)  # what a reader should know before training on it
 
     @property
     def classes(self) -> list[str]:
@@ -56,7 +56,7 @@ class Inspection:
 
     @property
     def links(self) -> dict[str, str]:
-        """Links that are left out, and why."""
+        """The links that are left out, with the reasons."""
         return {path: why for path, why in everything(self.unreadable).items() if why in (LEAVES, BROKEN)}
 
     @property
@@ -69,7 +69,7 @@ class Inspection:
 def data_sets(folder: Path) -> list[Path]:
     """`folder` itself if it is a data set's, else those in it that are. Raises DataError for what can't be listed.
 
-    A root stays one where a folder of pictures lies beside its data sets.
+    A folder of pictures beside the data sets does not make the root a data set.
     """
     inner = subfolders(folder)
     if _has_split(inner):
@@ -79,7 +79,7 @@ def data_sets(folder: Path) -> list[Path]:
 
 
 def inspect_set(folder: Path, strict: bool = False) -> Inspection:
-    """Looks at everything in a data set's folder; what is wrong with it is in the answer, not raised."""
+    """Inspects a data set's folder. Everything wrong with it is in the result; nothing is raised."""
     found = Inspection(folder.expanduser().resolve())
     try:
         parts = list(_parts(found.folder))
@@ -89,7 +89,7 @@ def inspect_set(folder: Path, strict: bool = False) -> Inspection:
         found.refused.append(str(error))
         return found
     _look_at_all(found, parts)
-    checked = Checked(found.folder, {s: sum(of.values()) for s, of in found.listed.items()}, found.unreadable)
+    checked = CheckResult(found.folder, {s: sum(of.values()) for s, of in found.listed.items()}, found.unreadable)
     found.refused += refusals(checked.counts, found.unreadable, strict)
     for split in SPLITS:
         try:
@@ -102,7 +102,7 @@ def inspect_set(folder: Path, strict: bool = False) -> Inspection:
 
 
 def copies(photos: Sequence[Photo]) -> Copies:
-    """Which pictures stand more than once."""
+    """Finds the pictures that occur more than once."""
     groups: dict[bytes, list[Photo]] = {}
     for photo in photos:
         groups.setdefault(photo.look.digest, []).append(photo)
@@ -127,7 +127,7 @@ def copies(photos: Sequence[Photo]) -> Copies:
 
 def _is_data_set(folder: Path) -> bool:
     inner = subfolders(folder)
-    # With photos of its own it is a class, or a stray folder, whatever lies deeper.
+    # A folder that holds photos itself is a class, or a stray folder, whatever is below it.
     return _has_split(inner) or (_holds_photos(inner) and not photo_names(folder))
 
 
@@ -140,7 +140,7 @@ def _holds_photos(inner: Mapping[str, Path]) -> bool:
 
 
 def _parts(folder: Path) -> Iterator[tuple[str, str, Path, list[str]]]:
-    """Split, class, folder and names of all that stands there, also where it is not as it should be."""
+    """(split, class, folder, file names) of everything there, even where the layout is not as it should be."""
     halves = split_folders(folder)
     for split, half in (halves or {"train": folder}).items():
         for label, path in subfolders(half).items():
@@ -172,7 +172,7 @@ def _look_at_all(found: Inspection, parts: Sequence[tuple[str, str, Path, list[s
         except DataError as error:
             return why_unreadable(error.__cause__ or error)
 
-    seen = told(in_threads(look, todo), len(todo), f"looking at the photos in {found.folder.name!r}")
+    seen = with_progress(in_threads(look, todo), len(todo), f"looking at the photos in {found.folder.name!r}")
     for (split, _, path), photo in zip(todo, seen, strict=True):
         if isinstance(photo, str):
             found.unreadable[split][path[len(top) + 1 :]] = photo

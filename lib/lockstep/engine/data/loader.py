@@ -16,7 +16,7 @@ from lockstep.engine.data.decoding import Decoder, Task
 from lockstep.engine.data.sources import Ids, ImageData, Images
 
 AHEAD = 2  # batches prefetched at most
-_HELD = 2  # batches whose memory is left alone after they were taken
+_HELD = 2  # taken batches whose memory is not reused yet
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,8 @@ class Loader:
         self._ahead: deque[Task] = deque()
         self._held: deque[Images] = deque()
         self._kept: dict[tuple[int, bytes], Batch] = {}
-        # The threads know the decoder only, so that a loader which nobody closes is still collected, and they end.
+        # The threads refer to the decoder only, so that a loader that nobody closed can still be collected and they
+        # end.
         self._finalizer = weakref.finalize(self, self._decoder.stop)
         self._threads = [
             threading.Thread(target=self._decoder.run, name=f"lockstep-decode-{number}", daemon=True)
@@ -69,7 +70,8 @@ class Loader:
         return self._decoder.seconds
 
     def prefetch(self, epoch: int, ids: ArrayLike) -> None:
-        """Starts to decode a batch. With two under way the older one is given up: `take` would decode it anew."""
+        """Starts to decode a batch. If two are being decoded already, the older one is dropped; `take` decodes it
+        anew."""
         self._check_open()
         ids = np.asarray(ids, dtype=np.int64)
         if _key(epoch, ids) in self._kept or self._find(epoch, ids) is not None:
@@ -93,12 +95,13 @@ class Loader:
             self.input_seconds += time.perf_counter() - began
 
     def labels(self, epoch: int, ids: ArrayLike) -> Batch:
-        """The batch without its images (float32 [n, 0]): for those who compute on what others made of them."""
+        """The batch without its images (float32 [n, 0]): for ranks that receive activations instead of images."""
         ids = np.asarray(ids, dtype=np.int64)
         return Batch(np.empty((len(ids), 0), np.float32), self.data.labels[ids], ids, epoch)
 
     def preload(self, epoch: int, ids: ArrayLike) -> None:
-        """Decodes a batch and keeps it, for every `take` of the same ids and epoch. ValueError unless memory=True."""
+        """Decodes a batch and keeps it for every later `take` of the same ids and epoch. ValueError unless
+        memory=True."""
         self._check_open()
         if not self.memory:
             raise ValueError(

@@ -45,7 +45,7 @@ def write_parquet(session: SparkSession, data: ImageData, folder: str | os.PathL
     try:
         numbers = session.range(0, len(data), 1, partitions)
         written = numbers.mapInArrow(_encoder(shared), SCHEMA).write.option("compression", "uncompressed")
-        written.parquet(f"file://{unfinished}")  # not as a URI: Hadoop would take %20 for the name
+        written.parquet(f"file://{unfinished}")  # not as a URI, because Hadoop would take %20 for a part of the name
         (unfinished / _OURS).touch()
         if target.exists():
             shutil.rmtree(target)

@@ -28,9 +28,9 @@ _CHANNELS = [
     for band, mean, std in zip("RGB", MEAN, STD, strict=True)
 ]
 
-# What a file named .jpg or .png turns out to hold in collections from the web.
+# The formats that files named .jpg or .png really have in collections from the web.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP")
-# A larger picture is refused before its pixels have memory: four bytes each, and a few times that while it becomes RGB.
+# Larger pictures are refused before memory is allocated: 4 bytes per pixel, and several times that in conversion.
 MOST_PIXELS = 89_000_000
 _ORIENTATION = 0x0112
 _STRIP = 256  # rows
@@ -47,7 +47,7 @@ _TURNS = {
 # What Pillow's readers raise for a file that is not of their format.
 _NOT_MINE = (SyntaxError, IndexError, TypeError, struct.error)
 
-# Here, so that decoding threads don't all start it at once.
+# Initialized here, so that decoding threads do not all do it at once.
 Image.preinit()
 
 
@@ -95,7 +95,7 @@ def decode_small(path: str | os.PathLike[str], channels: int, size: int) -> tupl
 
 @dataclass(frozen=True)
 class Look:
-    """What is seen of a photo without training on it: its size upright, its colour mode, and its pixels' digest."""
+    """Facts about a photo for inspection: its upright size, its color mode, and a digest of its pixels."""
 
     width: int
     height: int
@@ -149,7 +149,7 @@ def _identified(file: IO[bytes], path: str) -> ImageFile.ImageFile:
 
 
 def why_unreadable(error: BaseException) -> str:
-    """What Pillow or the system found wrong with a photo, in a few words and without its path."""
+    """The reason why Pillow or the system could not read a photo, in a few words and without its path."""
     if isinstance(error, UnidentifiedImageError):
         return f"not an image: none of {', '.join(_FORMATS)}"
     if isinstance(error, Image.DecompressionBombError):

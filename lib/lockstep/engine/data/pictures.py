@@ -21,7 +21,7 @@ _NOISE = 6  # percent of pictures drawn as another class: about the label noise 
 Plane = NDArray[np.int16]
 
 
-def draw(seed: int, split: int, label: int, number: int) -> Image.Image:
+def draw_picture(seed: int, split: int, label: int, number: int) -> Image.Image:
     """Picture `number` of a class (an index into CLASSES) and split; the same arguments give the same picture."""
     dice = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, split, label, number])))
     if dice.integers(100) < _NOISE:

@@ -61,7 +61,7 @@ def share_of(ids: Ids, rank: int, workers: int) -> Ids:
     return ids[start : start + size + (rank < larger)]
 
 
-# Asked for once per step: the few latest orders are kept.
+# This is called once per step, so the latest few orders are kept.
 @lru_cache(maxsize=4)
 def _order(seed: int, epoch: int, count: int) -> Ids:
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch])))

@@ -1,7 +1,7 @@
 """Images of 50 x 50 pixels, decoded once and kept in memory: thousands of them are some tens of megabytes.
 
-Each process decodes a set at its first use, in threads, or finds its pixels in the user's cache, where the first one
-left them: a file per set, mapped into memory, which the processes of a machine share.
+The first process to use a data set decodes it, in threads, and stores the pixels in the user's cache: one file per data
+set. Every other process of the machine maps that file into its memory, so that they share it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from lockstep.engine.data.affine import varied
 from lockstep.engine.data.folders import SPLITS
 from lockstep.engine.data.keyed import STREAM_FLIP, STREAM_SHIFT, keyed_uniform
 from lockstep.engine.data.photos import decode_small
-from lockstep.engine.data.remembered import cache_folder, key_of
+from lockstep.engine.data.readable_cache import cache_folder, key_of
 from lockstep.engine.data.sources import Ids, Images, Photos, prepare
-from lockstep.engine.data.threads import in_threads, told
+from lockstep.engine.data.threads import in_threads, with_progress
 from lockstep.engine.files import WriteError, write_atomically
 from lockstep.engine.models.layers import SIZE
 
@@ -39,7 +39,7 @@ _KEPT = 8  # sets of this process
 _DIGEST = 24  # bytes
 
 Pixels = NDArray[np.uint8]
-# By content list; threads that are ranks share them, and so do the parts of a set.
+# By content list. Ranks that are threads share the pixels, and so do the parts of one data set.
 _known: OrderedDict[str, tuple[Pixels, int]] = OrderedDict()
 _looking = threading.Lock()
 
@@ -48,10 +48,10 @@ _looking = threading.Lock()
 class SmallImages:
     """Some of `photos`, the centre square scaled to 50 x 50, grey (`channels` 1) or RGB (3), as numbers from 0 to 1.
 
-    `augment`, by (seed, epoch, sample id): none | flip: half of them are mirrored | shift: mirrored so, and moved by
-    up to `SHIFT` pixels each way, with the edge's pixels in what becomes free | affine: see `lockstep.engine.data.affine`.
-    `standardise`: then each image gets mean 0 and standard deviation 1, over its channels and pixels. What travels to a
-    worker is names alone.
+    `augment` is keyed by (seed, epoch, sample id): none | flip: half of the images are mirrored | shift: mirrored in
+    the same way, and shifted by up to `SHIFT` pixels in each direction, with the edge's pixels repeated | affine: see
+    `lockstep.engine.data.affine`. With `standardise` each image gets mean 0 and standard deviation 1 over its channels
+    and pixels. Pickling sends only the names of the files to a worker.
     """
 
     photos: Photos
@@ -64,7 +64,7 @@ class SmallImages:
 
     @classmethod
     def of(cls, photos: Photos, channels: int, augment: str = "none", standardise: bool = False) -> SmallImages:
-        """All of `photos`; what they augment is of no account."""
+        """All of `photos`; their own augmentation is ignored."""
         content = "\0".join((f"{channels} x {SIZE}", *photos.folders, *map(str, np.bincount(photos.labels)), ""))
         key = blake2b(os.fsencode(content) + photos.names + photos.ends.tobytes(), digest_size=_DIGEST).hexdigest()
         return cls(photos, np.arange(len(photos)), photos.labels, channels, augment, key, standardise)
@@ -85,16 +85,17 @@ class SmallImages:
         return self.photos.source
 
     def name(self, sample_id: int) -> bytes:
-        """Of a sample's file, without its folder."""
+        """The name of a sample's file, without its folder."""
         return self.photos.name(int(self.ids[sample_id]))
 
     def picked(self, ids: Ids, augment: bool) -> SmallImages:
-        """Those of these ids; new ids are from 0. `augment`: as this set is. They are standardised as this set is."""
+        """The images with these ids, numbered from 0. `augment`: as in this set, or not at all. Standardized like this
+        set."""
         how = self.augment if augment else "none"
         return replace(self, ids=self.ids[ids], labels=self.labels[ids], augment=how)
 
     def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
-        """As `ImageData.load`. The first of a process decodes all of `photos`: DataError for one that can't be read."""
+        """As `ImageData.load`. The first call in a process decodes all of `photos`; DataError for an unreadable one."""
         ids, out = prepare(ids, len(self), self.shape, out)
         pixels, _ = _pixels(self)
         if self.augment == "affine":
@@ -131,7 +132,7 @@ class SmallImages:
 
 def _pixels(data: SmallImages) -> tuple[Pixels, int]:
     """uint8 [photos, channels, 50, 50], and how many were enlarged."""
-    with _looking:  # one thread decodes, the others wait for it
+    with _looking:  # one rank thread decodes, the others wait for it
         if data.key not in _known:
             path, dates = _file_of(data), _dates(data)
             _known[data.key] = _recalled(data, path, dates) or _decoded(data, path, dates)
@@ -150,7 +151,7 @@ def _decoded(data: SmallImages, path: Path | None, dates: bytes) -> tuple[Pixels
         return small
 
     what = f"decoding the images of {_dataset(data)!r}, once"
-    enlarged = sum(told(in_threads(decode, range(count)), count, what))
+    enlarged = sum(with_progress(in_threads(decode, range(count)), count, what))
     if path is not None:
         with contextlib.suppress(OSError, WriteError):  # a cache that can't be written is no error
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +177,8 @@ def _recalled(data: SmallImages, path: Path | None, dates: bytes) -> tuple[Pixel
 
 
 def _dates(data: SmallImages) -> bytes:
-    """Changes when a file or the reader of files does; empty if a file can't be looked at: decoding will say why."""
+    """A digest that changes with any file and with the decoder; empty if a file can't be read, as decoding will
+    report."""
     digest = blake2b(f"small images, version 1, Pillow {PIL.__version__}".encode(), digest_size=_DIGEST)
     try:
         for place in range(len(data.photos)):
@@ -187,7 +189,7 @@ def _dates(data: SmallImages) -> bytes:
 
 
 def _file_of(data: SmallImages) -> Path | None:
-    """None if that would be among the images themselves."""
+    """The cache file of the pixels; None if it would be among the images themselves."""
     try:
         base = cache_folder().resolve()
     except (OSError, RuntimeError):

@@ -20,7 +20,7 @@ _DIRECTIONS = ((1, 0), (0, 1), (1, 1), (1, -1))  # of each class: as many classe
 Plane = NDArray[np.int16]
 
 
-def draw(seed: int, split: int, label: int, number: int, classes: int, grey: bool) -> Image.Image:
+def draw_small_picture(seed: int, split: int, label: int, number: int, classes: int, grey: bool) -> Image.Image:
     """Picture `number` of a class (0 to `classes` - 1) and split; the same arguments give the same picture."""
     dice = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, split, label, number, classes, grey])))
     if dice.integers(100) < _NOISE:

@@ -1,4 +1,4 @@
-"""What a training loop needs to know of a set of images, and the two kinds there are: photo files and arrays."""
+"""The interface between a training loop and a set of images, and its two implementations: photo files and arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ImageData(Protocol):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one image: channels, height, width."""
+        """(channels, height, width) of one image."""
 
     @property
     def source(self) -> str:
@@ -86,11 +86,11 @@ class Photos:
         return (3, self.size, self.size)
 
     def name(self, sample_id: int) -> bytes:
-        """Of a sample's file, without its folder."""
+        """The name of a sample's file, without its folder."""
         return self.names[int(self.ends[sample_id - 1]) if sample_id else 0 : int(self.ends[sample_id])]
 
     def path(self, sample_id: int) -> str:
-        """Where a sample's file is."""
+        """The path of a sample's file."""
         return os.path.join(self.folders[int(self.labels[sample_id])], os.fsdecode(self.name(sample_id)))
 
     def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
@@ -124,7 +124,7 @@ class Photos:
         return self.picked(np.sort(np.array(chosen, np.int64)), self.augment)
 
     def picked(self, ids: Ids, augment: bool) -> Photos:
-        """Those of these ids, which rise; new ids are from 0."""
+        """The photos with these ids, in ascending order; the new ids count from 0."""
         names: list[list[str]] = [[] for _ in self.classes]
         for sample_id in ids.tolist():
             names[int(self.labels[sample_id])].append(os.fsdecode(self.name(sample_id)))
@@ -187,7 +187,7 @@ def prepare(ids: Ids, count: int, shape: tuple[int, int, int], out: Images | Non
 
 
 def _proportional(sizes: NDArray[np.int64], count: int) -> list[int]:
-    """Whole shares of `count` in proportion to `sizes`, at least 1 each (largest remainders, then the first)."""
+    """`count` divided in proportion to `sizes`, at least 1 each, by the method of largest remainders."""
     exact = sizes * count / sizes.sum()
     shares = np.maximum(np.floor(exact).astype(np.int64), 1)
     while shares.sum() < count:

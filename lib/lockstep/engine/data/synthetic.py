@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,34 +20,35 @@ from PIL import Image
 
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import MARKER, SPLITS
-from lockstep.engine.data.pictures import CLASSES, draw
-from lockstep.engine.data.remembered import cache_folder
-from lockstep.engine.data.small_pictures import draw as draw_small
+from lockstep.engine.data.pictures import CLASSES, draw_picture
+from lockstep.engine.data.readable_cache import cache_folder
+from lockstep.engine.data.small_pictures import draw_small_picture
 from lockstep.engine.data.threads import in_threads
+from lockstep.engine.files import repository_above
 
-VERSION = 1  # of the pictures: raise it when they change, so that nobody measures on old ones
+VERSION = 1  # of the pictures: raise it when they change, so that nothing is measured on old ones
 QUALITY = 88  # JPEG: gives files about as large as those of the real set
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What the stand-in of a data set is made of: draw(seed, split, class, number) gives a picture."""
+class StandIn:
+    """How the stand-in of one data set is made: draw(seed, split, class, number) gives a picture."""
 
-    images: int  # of a use case that trains on it (see `lockstep.engine.usecases`), the smallest
+    images: int  # of the smallest use case that trains on it (see `lockstep.engine.usecases`)
     classes: tuple[str, ...]
     draw: Callable[[int, int, int, int], Image.Image]
 
     @classmethod
-    def small(cls, images: int, *classes: str, grey: bool = False) -> Drawn:
-        return cls(images, classes, partial(draw_small, classes=len(classes), grey=grey))
+    def small(cls, images: int, *classes: str, grey: bool = False) -> StandIn:
+        return cls(images, classes, partial(draw_small_picture, classes=len(classes), grey=grey))
 
 
-DRAWN: dict[str, Drawn] = {
-    "fire-smoke": Drawn(791, CLASSES, draw),
-    "pneumonia": Drawn.small(5856, "normal", "pneumonia", grey=True),
-    "face-mask": Drawn.small(7553, "with_mask", "without_mask"),
-    "leaf-disease": Drawn.small(4188, "blight", "common_rust", "gray_leaf_spot", "healthy"),
-    "breast-cancer": Drawn.small(10_000, "benign", "malignant"),
+STAND_INS: dict[str, StandIn] = {
+    "fire-smoke": StandIn(791, CLASSES, draw_picture),
+    "pneumonia": StandIn.small(5856, "normal", "pneumonia", grey=True),
+    "face-mask": StandIn.small(7553, "with_mask", "without_mask"),
+    "leaf-disease": StandIn.small(4188, "blight", "common_rust", "gray_leaf_spot", "healthy"),
+    "breast-cancer": StandIn.small(10_000, "benign", "malignant"),
 }
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -72,17 +72,17 @@ def ensure_stand_in(dataset: str, images: int, root: str | os.PathLike[str] | No
     """The folder to give to `open_photos` for a stand-in of `images` photos (train and test); written if not there.
 
     Each count has a folder of its own under `root` (without it: LOCKSTEP_STAND_IN, else data/stand-in in the
-    repository, else the user's cache). Several processes may ask at once: one writes, the others wait. What a killed
-    one left half done is removed. Raises DataError.
+    repository, else the user's cache). Several processes may call this at once: one writes, the others wait. What a
+    killed process left unfinished is removed. Raises DataError.
     """
-    if dataset not in DRAWN:
-        raise DataError(f"data set {dataset!r} has no stand-in; there is one for: {', '.join(DRAWN)}")
-    counts = counts_for(images, DRAWN[dataset].classes)
+    if dataset not in STAND_INS:
+        raise DataError(f"data set {dataset!r} has no stand-in; there is one for: {', '.join(STAND_INS)}")
+    counts = counts_for(images, STAND_INS[dataset].classes)
     target = stand_in_root(images, root)
     base = target.parent
     if not _complete(target, dataset):
         with _sole_writer(base):
-            # Asked again: another process may have written it while this one waited.
+            # Checked again, because another process may have written it while this one waited.
             if not _complete(target, dataset):
                 for left_over in target.glob(f".{dataset}.*.tmp"):
                     shutil.rmtree(left_over, ignore_errors=True)
@@ -98,7 +98,7 @@ def stand_in_root(images: int, root: str | os.PathLike[str] | None = None) -> Pa
 def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, seed: int = 0) -> Path:
     """Writes `<root>/<dataset>/{train,test}/<class>/*.jpg` and returns `root`, to be given to `open_photos`.
 
-    `counts` is {"train": {class: photos}, "test": {…}} for the classes of `DRAWN`. Picture k of a class is the same
+    `counts` is {"train": {class: photos}, "test": {…}} for the classes of `STAND_INS`. Picture k of a class is the same
     whatever the counts. The folder appears as a whole or not at all. Raises DataError if it exists already, if
     the counts are impossible, or if it can't be written.
     """
@@ -111,7 +111,7 @@ def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, s
         root.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{dataset}.", suffix=".tmp", dir=root))
         try:
-            _write(building, DRAWN[dataset], tasks, seed)
+            _write(building, STAND_INS[dataset], tasks, seed)
             text = json.dumps({"made_by": "lockstep", "version": VERSION, "seed": seed, "counts": counts}, indent=2)
             (building / MARKER).write_text(text + "\n", encoding="utf-8")
             building.chmod(0o755)  # mkdtemp's folders are closed to others
@@ -132,20 +132,8 @@ def default_root() -> Path:
     named = os.environ.get("LOCKSTEP_STAND_IN")
     if named:
         return Path(named).expanduser()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if _is_repository(folder):
-            return folder / "data" / "stand-in"
-    return cache_folder() / "stand-in"
-
-
-def _is_repository(folder: Path) -> bool:
-    try:
-        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    named = project.get("project")
-    return isinstance(named, dict) and named.get("name") == "lockstep"
+    repository = repository_above(Path.cwd())
+    return cache_folder() / "stand-in" if repository is None else repository / "data" / "stand-in"
 
 
 def _complete(target: Path, dataset: str) -> bool:
@@ -172,7 +160,7 @@ def _sole_writer(base: Path) -> Iterator[None]:
 def _tasks(dataset: str, counts: Counts) -> list[tuple[str, str, int]]:
     """(split, class, how many) of each folder."""
     tasks = []
-    classes = DRAWN[dataset].classes
+    classes = STAND_INS[dataset].classes
     for split, of_split in counts.items():
         for name, count in of_split.items():
             if split not in SPLITS or name not in classes:
@@ -187,15 +175,15 @@ def _tasks(dataset: str, counts: Counts) -> list[tuple[str, str, int]]:
     return tasks
 
 
-def _write(folder: Path, drawn: Drawn, tasks: list[tuple[str, str, int]], seed: int) -> None:
+def _write(folder: Path, stand_in: StandIn, tasks: list[tuple[str, str, int]], seed: int) -> None:
     for split, name, _ in tasks:
         (folder / split / name).mkdir(parents=True, exist_ok=True)
-    every = [(folder, drawn, seed, split, name, number) for split, name, count in tasks for number in range(count)]
+    every = [(folder, stand_in, seed, split, name, number) for split, name, count in tasks for number in range(count)]
     for _ in in_threads(_write_one, every):
         pass
 
 
-def _write_one(task: tuple[Path, Drawn, int, str, str, int]) -> None:
-    folder, drawn, seed, split, name, number = task
-    picture = drawn.draw(seed, SPLITS.index(split), drawn.classes.index(name), number)
+def _write_one(task: tuple[Path, StandIn, int, str, str, int]) -> None:
+    folder, stand_in, seed, split, name, number = task
+    picture = stand_in.draw(seed, SPLITS.index(split), stand_in.classes.index(name), number)
     picture.save(folder / split / name / f"{name}-{number:05d}.jpg", "JPEG", quality=QUALITY)

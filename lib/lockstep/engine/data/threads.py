@@ -1,4 +1,5 @@
-"""Work on many files in threads: Pillow decodes, and the system reads, without the interpreter lock."""
+"""Work on many files in threads, which Pillow's decoding and the system's reading allow without the interpreter
+lock."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from lockstep.engine.cores import usable_cores
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LARGE = 2000  # files from which a look at all of them says how far it is
+LARGE = 2000  # from so many files on, the progress is shown
 _CHUNK = 32  # files per piece of work: a future for each of 200 000 would take a quarter of a gigabyte
 
 
@@ -30,8 +31,8 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterato
         pool.shutdown(cancel_futures=True)
 
 
-def told(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
-    """The same results; on the way a line on stderr says how far it is, if there are at least `LARGE`."""
+def with_progress(results: Iterable[Result], total: int, what: str) -> Iterator[Result]:
+    """The same results; if there are at least `LARGE`, a line on stderr shows the progress meanwhile."""
     every = max(LARGE // 2, total // 10)
     same_line = sys.stderr.isatty()
     for done, result in enumerate(results, 1):

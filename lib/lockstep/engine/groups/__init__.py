@@ -1,4 +1,4 @@
-"""Who works together: one `Group` per rank, whatever carries the messages."""
+"""Communicators: one `Group` per rank, whatever carries the messages."""
 
 from lockstep.engine.groups.base import ANY, Group, GroupAborted, GroupError, GroupTimeout, allgather_object
 

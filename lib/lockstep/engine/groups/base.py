@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 ANY = -1
-_WORTH_A_GROUP_BYTES = 1 << 16  # less than this is summed sooner by a few messages
+_WORTH_A_GROUP_BYTES = 1 << 16  # smaller sums are faster by a few messages
 
 
 class GroupError(RuntimeError):
@@ -26,7 +26,7 @@ class GroupError(RuntimeError):
 
 
 class GroupAborted(GroupError):
-    """Another rank failed; the message carries its reason. Never the first cause."""
+    """Another rank failed; the message carries its reason. This is never the first cause of a failure."""
 
 
 class GroupTimeout(GroupError):
@@ -38,7 +38,7 @@ class Group(ABC):
 
     rank: int
     size: int
-    sums_with_torch = False  # whether large sums are best left to `torch_group()`
+    sums_with_torch = False  # whether `torch_group()` is faster for large sums
 
     @property
     def node(self) -> Group:
@@ -71,10 +71,10 @@ class Group(ABC):
         """A torch.distributed process group of the same ranks. Raises GroupError where there can be none."""
 
     def enter(self, phase: str) -> None:  # noqa: B027 - a group without a board has nothing to note
-        """Note on the board what this rank is doing (see `groups.board.PHASES`)."""
+        """Write on the board what this rank is doing (see `groups.board.PHASES`)."""
 
     def at_step(self, step: int) -> None:  # noqa: B027
-        """Note on the board which step this rank is in."""
+        """Write on the board which step this rank is in."""
 
     def barrier(self) -> None:
         """Return when all ranks have called it: log2(size) rounds.
@@ -110,7 +110,7 @@ class Group(ABC):
         self.broadcast(tensor)
 
     def prepare_sums(self) -> None:  # noqa: B027 - most groups need nothing
-        """Make later sums over these ranks quick. Collective over the group that this one is a part of."""
+        """Prepare fast sums over these ranks. Collective over the group that this one is a part of."""
 
     def split(self, color: int) -> Group:
         """The group of the ranks that gave the same color, in rank order. Collective."""
@@ -122,7 +122,7 @@ class Group(ABC):
 
 
 class SubGroup(Group):
-    """Some ranks of a larger group; messages go through it under a tag of their own."""
+    """Some ranks of a larger group, which carries their messages under a tag of their own."""
 
     def __init__(self, whole: Group, ranks: list[int], name: str) -> None:
         self.whole, self.ranks, self.name = whole, ranks, name
@@ -151,11 +151,11 @@ class SubGroup(Group):
 
     def prepare_sums(self) -> None:
         if self.whole.sums_with_torch:
-            self.whole.torch_group()  # collective: where some ranks serve meanwhile, nobody may make it in passing
+            self.whole.torch_group()  # collective, so it must not be made while some ranks are serving
             self._prepared = True
 
     def torch_group(self) -> Any:
-        """Made at the first call, collective over the whole group then."""
+        """Made at the first call, which is collective over the whole group."""
         if self._torch is None:
             self.whole.torch_group()
             self._torch = torch.distributed.new_group(self.ranks, use_local_synchronization=True)
@@ -180,7 +180,7 @@ class CanShare(ABC):
 
 
 def allgather_object(group: Group, value: Any) -> list[Any]:
-    """Every rank's picklable value, by rank. For small things: counts, scores, a slice of optimiser state."""
+    """Every rank's picklable value, by rank. For small values: counts, scores, a slice of the optimizer's state."""
     stream = io.BytesIO()
     pickle.dump(value, stream)
     gathered = group.allgather(torch.from_numpy(np.frombuffer(stream.getvalue(), dtype=np.uint8).copy()))

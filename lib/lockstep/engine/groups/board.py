@@ -1,4 +1,4 @@
-"""What every rank is doing right now, in memory that all of them and the launcher see.
+"""The board: what every rank is doing right now, in memory that all ranks and the launcher share.
 
 A rank that was stopped or killed can't say where it was; its line on the board still does.
 
@@ -55,7 +55,7 @@ class Board:
         return int(self._cells[rank, 1])
 
     def changes(self) -> tuple[int, ...]:
-        """Grows whenever a rank enters a phase: equal values mean that nobody moved."""
+        """A counter per rank that grows with every phase it enters; equal values mean that no rank made progress."""
         return tuple(int(count) for count in self._cells[:, 2])
 
     def where(self, rank: int) -> str:

@@ -1,4 +1,4 @@
-"""A torch.distributed group of ranks that know each other already: the address of its store travels through them."""
+"""Makes a torch.distributed group from ranks that can exchange messages already, which carry its store's address."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def make_gloo(group: Group, address: str, timeout_seconds: float) -> Any:
 
 
 def interface_address(several_hosts: bool) -> str:
-    """The IPv4 address of this host that others reach: of the interface in GLOO_SOCKET_IFNAME (`--iface`).
+    """The IPv4 address at which other hosts reach this one: that of the interface in GLOO_SOCKET_IFNAME (`--iface`).
 
-    Without that name 127.0.0.1 on one host, else what this host's name stands for. Raises GroupError.
+    Without that variable it is 127.0.0.1 for a single host, else the address of this host's name. Raises GroupError.
     """
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
     if not name and not several_hosts:

@@ -9,8 +9,8 @@ A lane is an MPI communicator of the threads with one number, and the inbox of e
 receives on lane t, and takes part in its collectives; whoever has a message for rank (process q, thread u) sends it on
 lane u, to process q, with its own number in the tag. So no two threads ever wait for the same thing in MPI.
 
-    thread 0 gives up      boxes of this process: at once     other processes: a message, found at their next look
-    another process did    whoever looks at MPI hears it      threads that wait in a box look every 50 ms
+    thread 0 aborts        mailboxes of this process: at once     other processes: a message, found when they next poll
+    a process aborted      whoever polls MPI notices it           threads that wait in a mailbox poll every 50 ms
 
 *Single-to-Multi*, section 4.2: threads as the local strategy of each node, MPI between nodes.
 """
@@ -28,21 +28,21 @@ from lockstep.engine.groups.base import ANY, CanShare, Group, GroupAborted, Grou
 from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.mailbox import Mailbox
 from lockstep.engine.groups.mpi import MpiGroup
-from lockstep.engine.groups.progress import Common
+from lockstep.engine.groups.mpi_waiting import MpiProcess
 from lockstep.engine.groups.threads import ThreadGroup
 
-_LOOK_SECONDS = 0.05  # a thread that waits for another one asks MPI this often whether somebody elsewhere gave up
+_LOOK_SECONDS = 0.05  # how often a thread that waits for another one asks MPI whether a rank elsewhere has aborted
 _NO_TORCH = "torch.distributed needs a process per rank; with host_workers='threads' use sync='shared_memory'"
 
 _given_up: list[GroupAborted] = []
-"""With them the frames that they passed, and so the buffers that MPI may still write to."""
+"""Kept because they hold the frames that they passed, and so the buffers that MPI may still write to."""
 
 
-class HostNews(Common):
-    """Who gave up, for all threads and lanes of this process.
+class ThreadedMpiProcess(MpiProcess):
+    """The state that all threads and lanes of this process share: who has aborted, and the messages under way.
 
-    MPI goes on with what an aborted rank had begun, whenever another thread of the process calls it: those buffers
-    must stay until the process ends, which is soon. Seen: a segmentation fault in their place.
+    Whenever another thread of the process calls MPI, it continues what an aborted rank had begun. Those buffers must
+    therefore stay until the process ends, which is soon; without them there were segmentation faults.
     """
 
     def check(self) -> None:
@@ -54,25 +54,32 @@ class HostNews(Common):
 
 
 class HostThreads(ThreadGroup):
-    """The threads of this process. Whoever waits for another one also hears that a rank elsewhere gave up.
+    """The threads of this process. A thread that waits for another one also notices that a rank elsewhere aborted.
 
-    `first`: the rank of thread 0 in the whole group, by which all stand on the board.
+    `first`: the rank of thread 0 in the whole group, which gives the lines on the board.
     """
 
     def __init__(
-        self, rank: int, boxes: list[Mailbox], board: Board | None, common: dict[str, Any], news: HostNews, first: int
+        self,
+        rank: int,
+        boxes: list[Mailbox],
+        board: Board | None,
+        common: dict[str, Any],
+        process: ThreadedMpiProcess,
+        first: int,
     ) -> None:
         super().__init__(rank, boxes, board, common)
-        self._news, self.first = news, first
+        self._process, self.first = process, first
 
     def send(self, tensor: Tensor, destination: int, tag: str = "") -> None:
-        self._news.check()  # or the token of a rank that gave up, and tries again, lets another one pass a barrier
+        # Otherwise a token of an aborted rank that tries again could let another rank pass a barrier.
+        self._process.check()
         super().send(tensor, destination, tag)
 
     def receive(self, source: int = ANY, tag: str = "", deadline_seconds: float | None = None) -> tuple[int, Tensor]:
         until = math.inf if deadline_seconds is None else time.monotonic() + deadline_seconds
         while True:
-            self._news.check()  # before what is in the box: tokens of a barrier that was given up may be
+            self._process.check()  # first, because the mailbox may hold tokens of an aborted barrier
             left = until - time.monotonic()
             try:
                 return super().receive(source, tag, min(left, _LOOK_SECONDS))
@@ -81,12 +88,12 @@ class HostThreads(ThreadGroup):
                     raise GroupTimeout(_nothing(self.first, source, tag, deadline_seconds)) from None
 
     def wait_for(self, done: Callable[[], bool], until: float | None) -> bool:
-        """As `Common.wait`."""
-        return self._news.wait(done, until=until)
+        """As `MpiProcess.wait`."""
+        return self._process.wait(done, until=until)
 
     def abort(self, reason: str) -> None:
         super().abort(reason)
-        self._news.abort(reason)
+        self._process.abort(reason)
 
     def torch_group(self) -> Any:
         raise GroupError(_NO_TORCH)
@@ -101,7 +108,7 @@ class HostThreads(ThreadGroup):
 
 
 class Lane(MpiGroup):
-    """The threads with one number in all processes, seen from one of them, which alone waits here."""
+    """The threads of the same number in all processes, seen from one of them, which is the only one to wait here."""
 
     def torch_group(self) -> Any:
         raise GroupError(_NO_TORCH)
@@ -123,14 +130,14 @@ class HybridGroup(Group, CanShare):
         """
         if world.size > 1 and world.node.size > 1:
             raise GroupError(f"{world.node.size} processes on one host; host_workers='threads' has one on each")
-        news, first = HostNews(world.comm), world.rank * threads
+        process, first = ThreadedMpiProcess(world.comm), world.rank * threads
         lanes = [
-            Lane(world.comm.Dup(), news, board, world.hosts, [p * threads + t for p in range(world.size)])
+            Lane(world.comm.Dup(), process, board, world.hosts, [p * threads + t for p in range(world.size)])
             for t in range(threads)
         ]
         boxes: list[Mailbox] = [Mailbox() for _ in range(threads)]
         common: dict[str, Any] = {}
-        nodes = [HostThreads(t, boxes, board, common, news, first) for t in range(threads)]
+        nodes = [HostThreads(t, boxes, board, common, process, first) for t in range(threads)]
         return [cls(world.rank, node, lanes) for node in nodes]
 
     @property
@@ -179,7 +186,7 @@ class HybridGroup(Group, CanShare):
         return found[0]
 
     def _look_at_lane(self, tag: str) -> list[tuple[int, Tensor]]:
-        """A message of another process, if one is here."""
+        """A message of another process, if one has arrived."""
         for thread in range(self.threads):
             try:
                 process, tensor = self._lane.receive(ANY, _label(thread, tag), 0.0)
@@ -196,7 +203,7 @@ class HybridGroup(Group, CanShare):
             self._node.barrier()
 
     def broadcast(self, tensor: Tensor, source: int = 0) -> None:
-        """To the threads of its process, from there to the other leaders, from each to its threads."""
+        """First to the threads of its process, then to the other leaders, and from each leader to its threads."""
         process, thread = divmod(source, self.threads)
         here = process == self.process
         if here:
@@ -207,12 +214,12 @@ class HybridGroup(Group, CanShare):
             self._node.broadcast(tensor)
 
     def allgather(self, tensor: Tensor) -> list[Tensor]:
-        """Each thread gathers on its lane; then the threads of a process tell each other what they have."""
+        """Each thread gathers on its lane; then the threads of a process exchange what they have gathered."""
         column = self._lane.allgather(tensor) if self.processes > 1 else [tensor]
         return [part for own in column for part in self._node.allgather(own)]
 
     def allreduce(self, tensor: Tensor) -> None:
-        """Within the process, then between the leaders, who hand the sum on: the same bits everywhere."""
+        """First within each process, then between the leaders, which pass the sum on: the same bits everywhere."""
         whole = tensor.detach().contiguous()
         self._node.allreduce(whole)
         if self._leaders is not None:
@@ -258,7 +265,7 @@ def check_lanes(groups: list[HybridGroup], check: Callable[[Group], None]) -> No
 
 
 def _label(thread: int, tag: str) -> str:
-    """A tag on a lane: who sends, within its process."""
+    """The tag of a message on a lane, which includes the sending thread."""
     return f"{thread}>{tag}"
 
 

@@ -6,10 +6,10 @@ mpi4py.rc.initialize = False
 
 from mpi4py import MPI  # noqa: E402 - after the line above
 
-__all__ = ["MPI", "start"]
+__all__ = ["MPI", "start_mpi"]
 
 
-def start() -> None:
+def start_mpi() -> None:
     """Start MPI in this process, for several threads, unless it runs."""
     if not MPI.Is_initialized():
         MPI.Init_thread(MPI.THREAD_MULTIPLE)

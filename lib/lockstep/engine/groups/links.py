@@ -1,4 +1,4 @@
-"""What this host's link has carried: counted by the system, headers and acknowledgements included."""
+"""The bytes that this host's link has carried, as the system counts them: with headers and acknowledgements."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 VARIABLE = "LOCKSTEP_LINK"
-"""Names the interface to count on, in the environment of a rank; emulated hosts have it, others have not."""
+"""Environment variable of a rank that names the interface to count on; only emulated hosts have it."""
 
 
 class LinkMeter:
-    """Bytes since it was last read."""
+    """Counts the bytes on the link since the meter was last read."""
 
     def __init__(self) -> None:
         name = os.environ.get(VARIABLE, "")
@@ -18,7 +18,7 @@ class LinkMeter:
         self._before = self._counts()
 
     def read(self) -> dict[str, float]:
-        """link_bytes_sent and link_bytes_received, as `loop.STEP_COLUMNS` has them; 0 without a link to count on."""
+        """link_bytes_sent and link_bytes_received, as in `loop.STEP_COLUMNS`; 0 without a link to count on."""
         now = self._counts()
         sent, received = (float(new - old) for new, old in zip(now, self._before, strict=True))
         self._before = now

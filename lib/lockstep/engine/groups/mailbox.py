@@ -1,4 +1,4 @@
-"""Where a rank's messages wait until it asks for them."""
+"""A mailbox, in which the messages for a rank wait until it asks for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mailbox:
             self._changed.notify_all()
 
     def abort(self, reason: str) -> None:
-        """Wake whoever waits here; every later `take` raises too."""
+        """Wake every waiting thread; each present and later `take` raises GroupAborted."""
         with self._changed:
             self._aborted = self._aborted or reason
             self._changed.notify_all()

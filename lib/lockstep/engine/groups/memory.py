@@ -24,7 +24,7 @@ _HUGE_PAGE_BYTES = 2 << 20
 
 
 def release_memory() -> None:
-    """Give free heap back to the system, so that an idle process does not hold what it used last."""
+    """Give the free heap back to the system, so that an idle process does not keep the memory of its last call."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -4,7 +4,7 @@
     sums       MPI_Iallreduce in place, in chunks of 16 MiB that are under way together
     memory     an anonymous file per node, as between processes; `node` and `leaders` come from MPI_Comm_split_type
 
-Every wait looks and sleeps, so that idle ranks leave their core to others (see `groups.progress`).
+Every wait looks and sleeps, so that idle ranks leave their core to others (see `groups.mpi_waiting`).
 
 Measured on 2 cores, MPICH 5 (100 MB, 2 ranks): one blocking Allreduce 92 ms; chunks of 1 MiB 39, of 16 MiB 35, all at
 once 41 ms; between two emulated hosts at 10 Gbit/s 16 MiB take 93 ms in chunks of 1 MiB, 52 ms at once; 3 ranks on
@@ -26,12 +26,12 @@ from lockstep.engine.groups import memory, wire
 from lockstep.engine.groups.base import ANY, CanShare, Group, GroupError, GroupTimeout, SubGroup
 from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.gloo import interface_address, make_gloo
-from lockstep.engine.groups.library import MPI, start
-from lockstep.engine.groups.progress import EAGER_SECONDS, Common
+from lockstep.engine.groups.library import MPI, start_mpi
+from lockstep.engine.groups.mpi_waiting import EAGER_SECONDS, MpiProcess
 
-HOST_VARIABLE = "LOCKSTEP_HOST"  # the name of an emulated host; ranks of one machine that differ in it are two nodes
+HOST_VARIABLE = "LOCKSTEP_HOST"  # an emulated host's name; ranks of one machine with different names are on two nodes
 _CHUNK = 1 << 22  # values of an all-reduce's chunk
-_RATE = 1e9  # bytes/s; an exchange is worth yielding for, instead of sleeping, about as long as this takes
+_RATE = 1e9  # bytes/s, for an estimate of how long an exchange takes: a rank yields for so long before it sleeps
 
 _SUMMABLE = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 
@@ -39,10 +39,10 @@ _SUMMABLE = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: M
 class MpiGroup(Group, CanShare):
     """This process's rank in communicator `comm`. Make the one of all ranks with `MpiGroup.world`."""
 
-    def __init__(self, comm: Any, common: Common, board: Board | None, hosts: list[str], ranks: list[int]) -> None:
+    def __init__(self, comm: Any, common: MpiProcess, board: Board | None, hosts: list[str], ranks: list[int]) -> None:
         self.comm, self.rank, self.size = comm, comm.rank, comm.size
         self._common, self._board = common, board
-        self._hosts, self._ranks = hosts, ranks  # of each rank here: its host, its rank in the world
+        self._hosts, self._ranks = hosts, ranks  # for each rank of this group: its host, and its rank in the world
         self._aside: list[tuple[int, str, Tensor]] = []
         self._machines = [""]
         self._torch: Any = None
@@ -56,11 +56,11 @@ class MpiGroup(Group, CanShare):
 
         `board` has a line per rank; without one a rank notes nothing. Initialises MPI unless that has happened.
         """
-        start()
+        start_mpi()
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise GroupError("this MPI library allows one thread only; use a build with MPI_THREAD_MULTIPLE")
         comm = (comm or MPI.COMM_WORLD).Dup()
-        group = cls(comm, Common(comm), board, [""] * comm.size, list(range(comm.size)))
+        group = cls(comm, MpiProcess(comm), board, [""] * comm.size, list(range(comm.size)))
         name = host or os.environ.get(HOST_VARIABLE) or socket.gethostname()
         names = group.allgather(torch.frombuffer(bytearray(name.encode()), dtype=torch.uint8))
         machine = torch.frombuffer(bytearray(socket.gethostname().encode()), dtype=torch.uint8)
@@ -71,12 +71,12 @@ class MpiGroup(Group, CanShare):
         return group
 
     def _find_nodes(self, host: str) -> None:
-        """Ranks that share memory, and among those the ones of one (emulated) host. Collective."""
+        """Find the ranks that share memory and are on the same (emulated) host. Collective."""
         near = self.comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank)
         color = sorted(set(self._hosts)).index(host)
         node = near.Split(color, self.rank)
         near.Free()
-        # A node goes by its first rank: of two that are called alike but share no memory, each has its own.
+        # The name includes the node's first rank, because two nodes without common memory may have the same name.
         firsts = [int(t) for t in self.allgather(torch.tensor(int(node.bcast(self.rank, 0))))]
         self._hosts = [f"{name} {first}" for name, first in zip(self._hosts, firsts, strict=True)]
         if len(set(firsts)) == 1:
@@ -88,7 +88,7 @@ class MpiGroup(Group, CanShare):
         self._leaders = self._part(leaders) if leads else None
 
     def _part(self, comm: Any) -> MpiGroup:
-        """The group behind `comm`, some of the ranks of this one."""
+        """The group of communicator `comm`, whose ranks are some of this one's."""
         inside = comm.Get_group().Translate_ranks(list(range(comm.size)), self.comm.Get_group())
         part = MpiGroup(
             comm, self._common, self._board, [self._hosts[r] for r in inside], [self._ranks[r] for r in inside]
@@ -98,7 +98,7 @@ class MpiGroup(Group, CanShare):
 
     @property
     def hosts(self) -> list[str]:
-        """For each rank a name of its node: ranks with the same one share memory."""
+        """The name of each rank's node; ranks with the same name share memory."""
         return list(self._hosts)
 
     @property
@@ -139,7 +139,7 @@ class MpiGroup(Group, CanShare):
         return found[0][0], found[0][2]
 
     def _probe(self, source: int, tag: str) -> list[tuple[int, str, Tensor]]:
-        """The next message that fits, if it is here; one whose tag has the same number only is put aside."""
+        """The next message that fits, if it has arrived. One whose tag only has the same number is put aside."""
         status = MPI.Status()
         message = self.comm.Improbe(MPI.ANY_SOURCE if source == ANY else source, wire.number_of(tag), status)
         if message is None:
@@ -168,7 +168,7 @@ class MpiGroup(Group, CanShare):
         heads = np.zeros((self.size, wire.HEAD.size), np.uint8)
         heads[self.rank] = np.frombuffer(wire.head_of(own, ""), np.uint8)
         self.finish(self.comm.Iallgather(MPI.IN_PLACE, [heads, MPI.BYTE]), 0)
-        kinds = [wire.kind_of(head.tobytes()) for head in heads]
+        kinds = [wire.header_of(head.tobytes()) for head in heads]
         counts = [int(np.prod(shape)) * kind.itemsize for _, kind, shape in kinds]
         starts = [sum(counts[:r]) for r in range(self.size)]
         data = np.empty(sum(counts), np.uint8)
@@ -247,4 +247,4 @@ def unlink_library_files() -> None:
             try:
                 os.unlink(path)
             except FileNotFoundError:
-                continue  # another rank was quicker
+                continue  # another rank has removed it already

@@ -33,7 +33,7 @@ _ABORT = "abort"
 class ProcessGroup(Group, CanShare):
     """This process's rank. `peers` holds a connected stream socket for every other rank.
 
-    `gloo_timeout_seconds`: a gloo collective that takes longer raises; the launcher's watch is quicker.
+    `gloo_timeout_seconds`: a gloo collective that takes longer raises; the launcher's failure detector is quicker.
     """
 
     sums_with_torch = True
@@ -69,7 +69,7 @@ class ProcessGroup(Group, CanShare):
         return self._box.take(source, tag, deadline_seconds)
 
     def _read_all(self) -> None:
-        """Move messages of all peers into the mailbox until they are gone; runs in its own thread."""
+        """Move the messages of all peers into the mailbox until the peers are gone. Runs in its own thread."""
         with selectors.DefaultSelector() as selector:
             for other, peer in self._peers.items():
                 selector.register(peer, selectors.EVENT_READ, other)
@@ -93,10 +93,10 @@ class ProcessGroup(Group, CanShare):
             try:
                 self.send(text, other, _ABORT)
             except GroupError:
-                continue  # it is gone already
+                continue  # it has ended already
 
     def torch_group(self) -> Any:
-        """The default gloo group, made at the first call. Collective then."""
+        """The default gloo group, made at the first call, which is collective."""
         if self._gloo is None:
             self._gloo = make_gloo(self, "127.0.0.1", self._gloo_timeout_seconds)
         return self._gloo
@@ -117,13 +117,13 @@ class ProcessGroup(Group, CanShare):
         self._board.at_step(self.rank, step)
 
     def close(self) -> None:
-        """Leave. The peers see it as 'has left the group'."""
+        """Leave the group, which the peers report as 'has left the group'."""
         if self._gloo is not None:
             dist.destroy_process_group()
             self._gloo = None
         for peer in self._peers.values():
-            with contextlib.suppress(OSError):  # the peer has gone already
-                peer.shutdown(socket.SHUT_RDWR)  # which a reader notices; a socket closed under it would hang it
+            with contextlib.suppress(OSError):  # the peer has ended already
+                peer.shutdown(socket.SHUT_RDWR)  # wakes a reading thread, which close() alone would leave waiting
         self._reader.join()
         for peer in self._peers.values():
             peer.close()

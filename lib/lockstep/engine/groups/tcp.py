@@ -1,4 +1,4 @@
-r"""Ranks that are processes of any machines, a TCP connection between each two: whatever cluster manager started them.
+r"""Ranks that are processes on any machines, with a TCP connection between every two of them.
 
 host a   rank 0 --- rank 1          node: the ranks of one host, which share memory
            |  \    /  |             leaders: the first rank of each host
@@ -22,7 +22,7 @@ from lockstep.engine.groups.gloo import interface_address, make_gloo
 from lockstep.engine.groups.processes import ProcessGroup
 
 _CONNECT_SECONDS = 60.0
-_GREETING_SECONDS = 5.0  # a stranger who says nothing keeps the ranks waiting no longer
+_GREETING_SECONDS = 5.0  # a connection that sends nothing keeps the ranks waiting no longer than this
 
 
 class TcpGroup(ProcessGroup):
@@ -45,7 +45,7 @@ class TcpGroup(ProcessGroup):
         return self._leaders
 
     def torch_group(self) -> Any:
-        """gloo over TCP; rank 0's address is that of the interface in GLOO_SOCKET_IFNAME. Collective at first."""
+        """gloo over TCP, at rank 0's address on the interface in GLOO_SOCKET_IFNAME. The first call is collective."""
         if self._gloo is None:
             address = interface_address(len(set(self.hosts)) > 1)
             self._gloo = make_gloo(self, address, self._gloo_timeout_seconds)
@@ -87,7 +87,7 @@ def connect_all(
             raise GroupError(f"rank {rank} waited {_CONNECT_SECONDS:.0f} s for rank {missing[0]} in vain") from None
         known = _greeting(peer, proof)
         if known is None or known in peers:
-            peer.close()  # a stranger
+            peer.close()  # it does not belong to this team
         else:
             peers[known] = peer
     for peer in peers.values():
@@ -97,12 +97,12 @@ def connect_all(
 
 
 def _greeting(peer: socket.socket, proof: bytes) -> int | None:
-    """The rank of who has connected; None for one who does not know the key."""
+    """The rank that has connected; None for a connection without the key."""
     peer.settimeout(_GREETING_SECONDS)
-    told = b""
+    received = b""
     with contextlib.suppress(OSError):
-        while len(told) < len(proof) + 4 and (more := peer.recv(len(proof) + 4 - len(told))):
-            told += more
-    if len(told) < len(proof) + 4 or not hmac.compare_digest(told[: len(proof)], proof):
+        while len(received) < len(proof) + 4 and (more := peer.recv(len(proof) + 4 - len(received))):
+            received += more
+    if len(received) < len(proof) + 4 or not hmac.compare_digest(received[: len(proof)], proof):
         return None
-    return int.from_bytes(told[len(proof) :], "big")
+    return int.from_bytes(received[len(proof) :], "big")

@@ -38,7 +38,7 @@ class ThreadGroup(Group, CanShare):
         own = parts[0].flatten()[start:stop].clone()
         for other in parts[1:]:
             own += other.flatten()[start:stop]
-        self.barrier()  # nobody reads the addends any more
+        self.barrier()  # every rank has read the addends
         for other in parts:
             other.view(-1)[start:stop] = own
         self.barrier()
@@ -50,8 +50,8 @@ class ThreadGroup(Group, CanShare):
         self._common[f"{name} {group.rank}"] = value
         group.barrier()
         values = [self._common[f"{name} {rank}"] for rank in range(group.size)]
-        group.barrier()  # all have read before anybody publishes again
-        del self._common[f"{name} {group.rank}"]  # an idle team would hold it until the next call
+        group.barrier()  # every rank has read before any of them publishes again
+        del self._common[f"{name} {group.rank}"]  # otherwise an idle team would keep it until the next call
         return values
 
     def share(self, length: int) -> list[Tensor]:

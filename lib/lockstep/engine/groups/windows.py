@@ -1,9 +1,9 @@
-"""Memory that other ranks can read without its owner's taking part (MPI's RMA).
+"""Memory that other ranks can read without the owner's participation (one-sided MPI, RMA).
 
     rank 0  window |.....a.....|   <--- get a --- rank 1
 
-What Single-to-Multi's section 3.3.2 lists as RDMA, the way MPI offers it on any network. Who reads when, and what tells
-the owner that all have read, is the business of `lockstep.engine.sync.transports.rma`.
+This is what Single-to-Multi, section 3.3.2, lists as RDMA, in the form that MPI offers on any network. When ranks read,
+and how the owner learns that all have read, is decided in `lockstep.engine.sync.transports.rma`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Window:
 
     def __init__(self, group: MpiGroup, length: int) -> None:
         self._group = group
-        group.barrier()  # Allocate itself spins
+        group.barrier()  # because Allocate itself would spin while it waits
         self._window = MPI.Win.Allocate(max(length, 1) * 4, 4, comm=group.comm)
         memory = np.asarray(self._window.tomemory()).view(np.float32)[:length]
         self.tensor: Tensor = torch.from_numpy(memory)
@@ -33,13 +33,13 @@ class Window:
         self._all_here()
 
     def close(self) -> None:
-        """Collective: nobody reads here any more."""
+        """Collective: afterwards no rank reads here."""
         self._all_here()
         self._window.Unlock_all()
         self._window.Free()
 
     def _all_here(self) -> None:
-        """What any rank has written to its own window before this, all see afterwards. Collective."""
+        """Makes what each rank has written to its own window visible to all others. Collective."""
         self._window.Sync()
         self._group.barrier()
         self._window.Sync()

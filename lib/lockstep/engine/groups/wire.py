@@ -32,7 +32,7 @@ def head_of(tensor: Tensor, tag: str) -> bytes:
     return HEAD.pack(len(tag.encode()), _TYPES.index(tensor.dtype), tensor.dim(), *shape)
 
 
-def kind_of(head: bytes) -> tuple[int, torch.dtype, list[int]]:
+def header_of(head: bytes) -> tuple[int, torch.dtype, list[int]]:
     """(bytes of the tag, type, shape)."""
     length, kind, dimensions, *shape = HEAD.unpack(head)
     return length, _TYPES[kind], shape[:dimensions]
@@ -49,7 +49,7 @@ def packed(tensor: Tensor, tag: str) -> np.ndarray:
 
 
 def unpacked(message: np.ndarray) -> tuple[str, Tensor]:
-    length, kind, shape = kind_of(message[: HEAD.size].tobytes())
+    length, kind, shape = header_of(message[: HEAD.size].tobytes())
     head = HEAD.size + length
     tag = message[HEAD.size : head].tobytes().decode()
     return tag, tensor_of(message[-(-head // _ALIGNMENT) * _ALIGNMENT :], kind, shape)

@@ -29,7 +29,9 @@ class Launcher(DeclaredLauncher, ABC):
     machine has is allowed and warned about: workers then share cores.
     """
 
-    crowds = False  # do its teams hold gigabytes while they idle? Then one of them stays warm at a time, not all
+    heavy_when_idle = (
+        False  # do its teams hold gigabytes while they idle? Then one of them stays warm at a time, not all
+    )
 
     def __init__(
         self,

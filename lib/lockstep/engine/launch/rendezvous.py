@@ -75,7 +75,7 @@ class Rendezvous:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def join(path: str) -> tuple[Connection, RankSettings, int, int]:
+def meet_launcher(path: str) -> tuple[Connection, RankSettings, int, int]:
     """The process's side: control connection, settings, and descriptors of board and output."""
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.connect(path)

@@ -1,4 +1,6 @@
-"""The small networks of *ConvLSTM-D-Accel* (see `lockstep.engine.models.layers`): a CNN, a CNN followed by an LSTM, a ConvLSTM2D.
+"""The small networks of *ConvLSTM-D-Accel* in torch: a CNN, a CNN followed by an LSTM, and a ConvLSTM2D.
+
+`lockstep.engine.models.layers` describes them.
 
 The paper's "ConvLSTM" is the second: an LSTM that reads the flattened features of a CNN. ConvLSTM2D is what the name
 means elsewhere (Shi et al. 2015): an LSTM whose products with input and state are convolutions.
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from lockstep.engine.models.layers import KERNEL, Layer, Network
 
 
-def build(network: Network) -> nn.Sequential:
+def build_network(network: Network) -> nn.Sequential:
     """`network` for float images [n, channels, 50, 50]; returns logits [n, network.outputs].
 
     Of grey images and two classes: 257,537 parameters (cnn), 396,929 (convlstm), 98,049 (convlstm2d). Initialised
@@ -78,10 +80,10 @@ class ConvLSTM2D(nn.Module):
 
 
 def _unrolled(given: Tensor, recurrent: nn.Module) -> Tensor:
-    """The last state, from what the input gives to the gates in each step: [n, steps, 4 units, …]."""
+    """The last state of an LSTM, from the input's contribution to the gates in each step: [n, steps, 4 units, …]."""
     first, *others = given.unbind(1)
-    passed, _, new, shown = first.chunk(4, dim=1)  # the order of gates is Keras's, and torch's
-    cell = passed.sigmoid() * new.tanh()  # state and cell are 0 before
+    passed, _, new, shown = first.chunk(4, dim=1)  # the order of the gates, in Keras as in torch
+    cell = passed.sigmoid() * new.tanh()  # the state and the cell are 0 at first
     state = shown.sigmoid() * cell.tanh()
     for each in others:
         passed, kept, new, shown = (each + recurrent(state)).chunk(4, dim=1)
@@ -120,7 +122,7 @@ def _layer(layer: Layer, before: tuple[int, ...], dropout: float) -> nn.Module:
 
 
 def _initialise(layer: nn.Module) -> None:
-    """As Keras's layers start, so that both frameworks learn alike."""
+    """Initialize a layer as Keras does, so that both frameworks learn alike."""
     own = layer.input if isinstance(layer, LSTM | ConvLSTM2D) else layer
     if not isinstance(own, nn.Conv2d | nn.Linear):
         return
@@ -130,4 +132,4 @@ def _initialise(layer: nn.Module) -> None:
     if isinstance(layer, LSTM | ConvLSTM2D):
         nn.init.orthogonal_(layer.recurrent.weight)
         with torch.no_grad():
-            own.bias.chunk(4)[1].fill_(1.0)  # the forget gates': the cell is kept
+            own.bias.chunk(4)[1].fill_(1.0)  # biases of the forget gates, so that the cell is kept at first

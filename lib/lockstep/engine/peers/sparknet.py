@@ -72,4 +72,4 @@ class SparkNet(Peer):
         """Raises ExecutorFailed if Spark gives up."""
         from lockstep.engine.peers import sparknet_driver
 
-        return sparknet_driver.run(job, group, site)
+        return sparknet_driver.run_sparknet(job, group, site)

@@ -89,7 +89,7 @@ class DriverSync(LocalSync):
         self.done += steps
 
 
-def run(job: Job, group: Group, site: Site | None = None) -> Trace:
+def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
     """Train as `job` says, from Spark's driver, which is rank 0 of one; the trace's table `spark` has a row per window
     and partition. Raises ExecutorFailed if Spark gives up."""
     from pyspark.sql import SparkSession
@@ -171,8 +171,8 @@ def _step_rows(
     job: Job, plan: Plan, steps: range, result: Result, window_seconds: float, update_seconds: float
 ) -> list[dict[str, float]]:
     """A row of STEP_COLUMNS per step; a window's seconds are divided among its steps."""
-    told, count = result[1], len(steps)
-    slowest = max(told, key=lambda each: each.task_seconds)
+    windows, count = result[1], len(steps)
+    slowest = max(windows, key=lambda each: each.task_seconds)
     times = {
         "step_seconds": window_seconds / count,
         "input_seconds": (slowest.read_seconds + slowest.input_seconds) / count,
@@ -184,15 +184,15 @@ def _step_rows(
         times[name] for name in ("input_seconds", "compute_seconds", "update_seconds")
     )
     rows = []
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         images = len(plan.shares(step, 0, 1)[0].sample_ids)
-        loss = sum(each.losses[place] for each in told)
+        loss = sum(each.losses[index] for each in windows)
         rows.append(dict.fromkeys(STEP_COLUMNS, 0.0) | times | {"train_loss": loss, "images": float(images)})
     return rows
 
 
-def _numbers(told: Any) -> dict[str, float | str]:
-    return {name: value for name, value in vars(told).items() if name != "losses"}
+def _numbers(times: Any) -> dict[str, float | str]:
+    return {name: value for name, value in vars(times).items() if name != "losses"}
 
 
 class _Windows:

@@ -69,7 +69,7 @@ class State:
 
 
 @dataclass
-class Told:
+class WindowTimes:
     """Where the time of one partition's window went, and its losses."""
 
     partition: int
@@ -82,7 +82,7 @@ class Told:
     losses: list[float] = field(default_factory=list)  # a step each: the share of the global loss
 
 
-Result = tuple[State, list[Told]]
+Result = tuple[State, list[WindowTimes]]
 
 
 def add(one: Result | None, other: Result | None) -> Result | None:
@@ -102,7 +102,7 @@ def shares(plan: Plan, step: int, partition: int, workers: int, by_place: bool) 
     return Share(step, whole.epoch, whole.sample_ids[mine], whole.weights[mine])
 
 
-_here: dict[str, Worker] = {}  # of this process, by run: at most one
+_here: dict[str, PartitionWorker] = {}  # of this process, by run: at most one
 
 
 def window(
@@ -113,7 +113,7 @@ def window(
     began = time.perf_counter()
     if run not in _here:
         _let_go()
-        _here[run] = Worker(cloudpickle.loads(assigned.value), partition)
+        _here[run] = PartitionWorker(cloudpickle.loads(assigned.value), partition)
     yield _here[run].window(partition, records, state, steps, began)
 
 
@@ -130,7 +130,7 @@ def _let_go() -> None:
     _here.clear()
 
 
-class Worker:
+class PartitionWorker:
     """A replica and its loader, for as long as this Python worker lives."""
 
     def __init__(self, assigned: Assignment, partition: int) -> None:
@@ -146,36 +146,36 @@ class Worker:
         self.replica.clear_gradients()
 
     def window(self, partition: int, records: Iterable[Record], state: Any, steps: range, began: float) -> Result:
-        told = Told(partition)
+        times = WindowTimes(partition)
         start = time.perf_counter()
         given: State = state.value
         self.replica.parameters.copy_(torch.from_numpy(given.parameters))
         self.replica.buffers.copy_(torch.from_numpy(given.buffers))
-        told.state_seconds = time.perf_counter() - start
+        times.state_seconds = time.perf_counter() - start
         by_place = self.come is not None
         work = [shares(self.assigned.plan, step, partition, self.job.workers, by_place) for step in steps]
         if self.come is not None:
-            told.read_seconds = _take(records, work, self.come.contents)
+            times.read_seconds = _take(records, work, self.come.contents)
         for _ in records:
             pass  # Spark ends a Python worker, and with it the replica, that leaves anything of its partition unread
-        made = self._local_steps(given, work, told) if self.job.averages_parameters else self._gradient(work, told)
+        made = self._local_steps(given, work, times) if self.job.averages_parameters else self._gradient(work, times)
         if not by_place:  # decoded while the driver adds up; after the last step too, so that each pays for a batch
             following = shares(self.assigned.plan, steps.stop, partition, self.job.workers, False)
             self.loader.prefetch(following.epoch, following.sample_ids)
-        told.task_seconds = time.perf_counter() - began
-        return made, [told]
+        times.task_seconds = time.perf_counter() - began
+        return made, [times]
 
-    def _gradient(self, work: list[Share], told: Told) -> State:
+    def _gradient(self, work: list[Share], times: WindowTimes) -> State:
         """One step, not taken: the gradient of this partition's share."""
         (share,) = work
-        self._backward(share, share.weights, told)
+        self._backward(share, share.weights, times)
         start = time.perf_counter()
         made = State(self.gradients.numpy().copy(), self.replica.buffers.numpy().copy())
         self.replica.clear_gradients()
-        told.update_seconds += time.perf_counter() - start
+        times.update_seconds += time.perf_counter() - start
         return made
 
-    def _local_steps(self, given: State, work: list[Share], told: Told) -> State:
+    def _local_steps(self, given: State, work: list[Share], times: WindowTimes) -> State:
         """As `lockstep.engine.sync.private`: this partition's gradient counts as many times as there are partitions."""
         leaf = nn.Parameter(self.replica.parameters)
         leaf.grad = self.gradients
@@ -184,23 +184,23 @@ class Worker:
         for place, share in enumerate(work):
             if place + 1 < len(work):
                 self.loader.prefetch(work[place + 1].epoch, work[place + 1].sample_ids)
-            self._backward(share, share.weights * np.float32(self.job.workers), told, self.job.workers)
+            self._backward(share, share.weights * np.float32(self.job.workers), times, self.job.workers)
             start = time.perf_counter()
             optimiser.step()
             self.replica.clear_gradients()
-            told.update_seconds += time.perf_counter() - start
+            times.update_seconds += time.perf_counter() - start
         start = time.perf_counter()
         made = state_of(self.replica.parameters, self.replica.buffers, optimiser if self.job.state_averaged else None)
-        told.update_seconds += time.perf_counter() - start
+        times.update_seconds += time.perf_counter() - start
         return made
 
-    def _backward(self, share: Share, weights: Array, told: Told, scale: float = 1.0) -> None:
+    def _backward(self, share: Share, weights: Array, times: WindowTimes, scale: float = 1.0) -> None:
         start = time.perf_counter()
         batch = self.loader.take(share.epoch, share.sample_ids)
         middle = time.perf_counter()
-        told.losses.append(self.replica.backward(batch, weights) / scale)
-        told.input_seconds += middle - start
-        told.compute_seconds += time.perf_counter() - middle
+        times.losses.append(self.replica.backward(batch, weights) / scale)
+        times.input_seconds += middle - start
+        times.compute_seconds += time.perf_counter() - middle
 
 
 def _take(records: Iterable[Record], work: list[Share], contents: dict[int, bytes]) -> float:

@@ -229,7 +229,7 @@ def stage_seconds(costs: Sequence[LayerCost], cuts: Sequence[int]) -> list[float
     return [_seconds(costs, first, end) for first, end in spans(cuts, len(costs))]
 
 
-def slowest(costs: Sequence[LayerCost], cuts: Sequence[int]) -> float:
+def slowest_stage_seconds(costs: Sequence[LayerCost], cuts: Sequence[int]) -> float:
     """Seconds of the slowest stage."""
     return max(stage_seconds(costs, cuts))
 

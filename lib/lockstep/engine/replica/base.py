@@ -18,27 +18,27 @@ Ready = Callable[[int], None]
 class Replica(ABC):
     """Flat views of one copy of the model.
 
-        parameters |-- part 0 --|---- part 1 ----|- part 2 -|     float32 [length]
-        gradients  |-- part 0 --|---- part 1 ----|- part 2 -|     float32 [length], sums, weighted by the caller
-        buffers    running statistics of normalisation layers     float32 [any]
+        parameters |-- layer 0 --|---- layer 1 ----|- layer 2 -|     float32 [length]
+        gradients  |-- layer 0 --|---- layer 1 ----|- layer 2 -|     float32 [length], sums, weighted by the caller
+        buffers    running statistics of normalization layers        float32 [any]
 
-    A part is a layer. `gradients` stands only after `rebind(gradients=...)`; until then a replica may keep
-    its gradients wherever its framework likes best, reached through `leaves[i].grad`.
+    `layer_slices` are the layers in that vector. `gradients` is one vector only after `rebind(gradients=...)`; until
+    then a replica may keep its gradients wherever its framework puts them, reached through `leaves[i].grad`.
     """
 
     parameters: Tensor
     buffers: Tensor
-    parts: list[slice]
-    leaves: Sequence[Tensor]  # what an optimiser of one worker steps on; `.grad` is set after `backward`
-    forward_seconds: float = 0.0  # summed since the replica was made; nan where they can't be told apart
+    layer_slices: list[slice]  # one for each layer with parameters, in the model's order
+    leaves: Sequence[Tensor]  # what an optimizer of one worker steps on; `.grad` is set after `backward`
+    forward_seconds: float = 0.0  # summed since the replica was made; NaN where the two passes can't be timed apart
     backward_seconds: float = 0.0
-    idle_seconds: float = 0.0  # within `backward`: of a stage that waits for the others
-    exchange_seconds: float = 0.0  # within `backward`: of activations, waiting for their ranks included
-    bytes_sent: float = 0.0  # in that time
-    reads_images: bool = True  # False: of a batch it uses the labels alone
-    cuts: list[int] | None = None  # of a model in stages: the first layer of each
-    skips_empty: bool = True  # a batch without samples is no work; False: the other ranks need this one all the same
-    sharers: Group | None = None  # the ranks that hold this copy of the model together, if they are several
+    idle_seconds: float = 0.0  # within `backward`: a stage's waiting for the others
+    exchange_seconds: float = 0.0  # within `backward`: exchanging activations, waiting included
+    bytes_sent: float = 0.0  # within `exchange_seconds`
+    reads_images: bool = True  # False: it uses only the labels of a batch
+    cuts: list[int] | None = None  # the first layer of each stage, if the model is cut into stages
+    skips_empty: bool = True  # False: the other ranks need this one even for a batch without samples
+    sharers: Group | None = None  # all ranks that hold this copy of the model, if it is divided among several
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class Replica(ABC):
     def rebind(self, parameters: Tensor | None = None, gradients: Tensor | None = None, *, adopt: bool = False) -> None:
         """Move onto memory that a Sync provides (float32 [length]).
 
-        `adopt`: take over the parameters that stand there instead of writing this replica's into it.
+        `adopt`: take over the parameters that this memory holds, instead of writing this replica's own into it.
         """
 
     @abstractmethod
@@ -60,7 +60,8 @@ class Replica(ABC):
     def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
         """Add sum_i weights[i] * gradient of sample i, and return sum_i weights[i] * loss_i.
 
-        `on_ready(part)` is called once for each part as soon as its gradient stands. A batch may be empty.
+        `on_ready(layer)` is called once for each layer, by its index in `layer_slices`, as soon as its gradient is
+        complete. A batch may be empty.
         """
 
     @abstractmethod
@@ -68,19 +69,20 @@ class Replica(ABC):
         """float32 [samples, classes], in evaluation mode: for one logit x of two classes, 0 and x."""
 
     def peers(self, group: Group) -> Group:
-        """Of all ranks with a part of a model, those that hold the same part: who a sync agrees with."""
+        """The ranks of `group` that hold the same part of the model as this one, with which its sync exchanges."""
         return group
 
     def whole(self, flat: Tensor) -> Tensor:
-        """`flat`, laid out as `parameters`, for the whole model; on every rank. Collective over those of a replica."""
+        """`flat`, which is laid out as `parameters`, put together for the whole model; the same on every rank of the
+        replica. Collective over them."""
         return flat
 
     def part_of(self, whole: Tensor) -> Tensor:
-        """The inverse of `whole`: what this rank holds. Raises ValueError if it is of another model."""
+        """The inverse of `whole`: the part that this rank holds. Raises ValueError if it is of another model."""
         return whole
 
     def whole_buffers(self) -> Tensor:
-        """`buffers` for the whole model. Collective as `whole`."""
+        """`buffers`, put together for the whole model. Collective, as `whole` is."""
         return self.buffers
 
     def buffers_of(self, whole: Tensor) -> Tensor:
@@ -88,10 +90,10 @@ class Replica(ABC):
         return whole
 
     def stepped(self, exchange_seconds: float, update_seconds: float) -> None:  # noqa: B027 - most note nothing
-        """A step has just ended with these."""
+        """Called after every step, with the time that its exchange and its update took."""
 
     def traced(self, held_bytes: int) -> dict[str, list[dict[str, float | str]]]:
-        """Rows of traced tables about the last step; `held_bytes`: of the optimiser's state."""
+        """Rows of traced tables about the last step; `held_bytes` is the size of the optimizer's state."""
         return {}
 
     @property
@@ -100,7 +102,7 @@ class Replica(ABC):
 
     @property
     def common(self) -> slice:
-        """The numbers, at the start of `parameters`, that all ranks of the sync have; those behind are its own."""
+        """The first numbers of `parameters`, which all ranks of the sync have; the others are this rank's own."""
         return slice(0, self.length)
 
 

@@ -4,8 +4,8 @@
       parameters f32 -> new bf16 tensors       parameters f32 -> the same bf16 tensors, in place
       gradients bf16 -> new f32 tensors        gradients bf16 -> the flat f32 buffer, in place
 
-Both compute in bfloat16 and keep parameters and gradients in float32. What is saved is memory that is allocated,
-faulted in and given back in every step: six bytes per parameter.
+Both compute in bfloat16 and keep parameters and gradients in float32. The second saves memory that the first allocates,
+touches and frees in every step: six bytes per parameter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lockstep.engine.data.loader import Batch
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.torch import TorchReplica
 
-# What autocast computes in bfloat16; the parameters of all other layers stay float32, as they do there.
+# The layers that autocast computes in bfloat16; the parameters of all other layers stay float32, as with autocast.
 LOWERED = (nn.Linear, nn.modules.conv._ConvNd)
 
 
@@ -39,11 +39,11 @@ class Bfloat16Replica(TorchReplica):
         self.clear_gradients()
 
     def rebind(self, parameters: Tensor | None = None, gradients: Tensor | None = None, *, adopt: bool = False) -> None:
-        if not hasattr(self, "_copies"):  # the constructor's own call: plain float32 still
+        if not hasattr(self, "_copies"):  # called by the constructor, when the layers are still float32
             super().rebind(parameters, gradients, adopt=adopt)
             return
         if parameters is not None:
-            if not adopt:  # from the float32 values, which the layers no longer hold
+            if not adopt:  # from the float32 values, because the layers no longer hold these
                 parameters.copy_(self.parameters)
             super().rebind(parameters=parameters, adopt=True)
             self._bind()
@@ -54,11 +54,12 @@ class Bfloat16Replica(TorchReplica):
     def clear_gradients(self) -> None:
         super().clear_gradients()
         if self._gradients is not None:
-            # One tensor for the optimiser: its float32 gradient is the flat buffer, which the next pass overwrites.
+            # A single tensor for the optimizer; its float32 gradient is the flat buffer, which the next pass
+            # overwrites.
             self.leaves[0].grad = self._gradients
 
     def backward(self, batch: Batch, weights: np.ndarray, on_ready: Ready | None = None) -> float:
-        if all(self._fresh):  # first pass since the parameters may have changed
+        if all(self._fresh):  # the first pass after the parameters may have changed
             self._refresh()
         return super().backward(batch, weights, on_ready)
 
@@ -79,8 +80,8 @@ class Bfloat16Replica(TorchReplica):
             low.copy_(source)
 
 
-def bfloat16_kind(kind: type[TorchReplica]) -> type[TorchReplica]:
-    """The replica that avoids copies, in place of `kind`. Raises ValueError if `kind` brings its own exchange."""
+def bfloat16_replica_class(kind: type[TorchReplica]) -> type[TorchReplica]:
+    """The replica class that avoids copies, in place of `kind`. Raises ValueError if `kind` has its own exchange."""
     if kind is not TorchReplica:
         raise ValueError(
             f"copies='avoided' keeps weights in bfloat16, and {kind.__name__} would exchange them as such; "

@@ -17,7 +17,7 @@ from lockstep.engine.data.keyed import STREAM_DROPOUT, keyed_uniform
 
 @dataclass
 class SampleKeys:
-    """Which samples are in the forward pass now."""
+    """The samples that are in the forward pass at present."""
 
     seed: int
     epoch: int = 0
@@ -27,7 +27,7 @@ class SampleKeys:
 class KeyedDropout(nn.Module):
     """`nn.Dropout` with probability `p` for input [samples, ...], keyed by sample.
 
-    `first`: where the input's rows begin in those of the whole layer, if they are a part of them.
+    `first`: the index of the input's first unit, if the input is a part of the whole layer's units.
     """
 
     def __init__(self, p: float, keys: SampleKeys, stream: int, first: int = 0) -> None:
@@ -56,7 +56,7 @@ def key_dropout(model: nn.Module, keys: SampleKeys) -> nn.Module:
     found = [
         (parent, name, child)
         for parent in model.modules()
-        for name, child in parent._modules.items()  # not named_children: it skips a module that stands twice
+        for name, child in parent._modules.items()  # not named_children, which skips a module that occurs twice
         if isinstance(child, nn.modules.dropout._DropoutNd)
     ]
     for _, name, child in found:

@@ -1,4 +1,4 @@
-"""Rows of a batch that ranks hand each other in the middle of a model: a pair of exchanges, each the other's gradient.
+"""Two exchanges of a batch's rows between ranks in the middle of a model; each one is the other's gradient.
 
     gather          rank 0 |a|   |a|              sum_own         rank 0 |p a|        |p a + r a|
                     rank 1 |b|   |b|  on all                             |p b|
@@ -6,8 +6,8 @@
                                                                          |r b|        |p b + r b|
     its gradient: sum_own                         its gradient: gather
 
-Over gloo's messages between two ranks, which wait without spinning, land where they are wanted, and need not be of
-equal size: shares of a batch may be uneven, and empty.
+They use gloo's messages between two ranks, which wait without spinning, are received in place, and need not be of equal
+size: shares of a batch may be uneven or empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TAG = 1
 class Rows:
     """The rows that each rank of `group` has of a batch. Making one is collective.
 
-    `seconds` and `bytes_sent` of its exchanges, waiting for other ranks included, are summed since it was made. Raises
+    `seconds` and `bytes_sent` are totals over its exchanges, including the waiting for other ranks. Raises
     GroupError where there can be no torch.distributed (ranks that are threads); every exchange raises GroupAborted when
     another rank is gone.
     """
@@ -39,7 +39,7 @@ class Rows:
         self.seconds, self.bytes_sent = 0.0, 0.0
 
     def begin(self, sample_ids: np.ndarray) -> np.ndarray:
-        """Sample ids, int64, of all ranks' rows, from those of this rank's. Collective, at the start of every batch."""
+        """The sample ids, int64, of all ranks' rows. Collective; to be called at the start of every batch."""
         start = time.perf_counter()
         ids = self.group.allgather(torch.tensor(sample_ids))
         self.counts = [len(each) for each in ids]
@@ -61,10 +61,10 @@ class Rows:
         addends = torch.empty(self.group.size, *mine.shape, dtype=partial.dtype)
         addends[self.group.rank] = mine
         self._swap(pieces, addends.unbind())
-        return addends.sum(0).to(partial.device)  # in float32 within, whatever the precision: rounded once
+        return addends.sum(0).to(partial.device)  # summed in float32, whatever the precision, and rounded once
 
     def _swap(self, out: Sequence[Tensor], into: Sequence[Tensor]) -> None:
-        """Piece r of `out` goes to rank r, and what comes from there into piece r of `into`."""
+        """Sends piece r of `out` to rank r, and receives from rank r into piece r of `into`."""
         start = time.perf_counter()
         others = [rank for rank in range(self.group.size) if rank != self.group.rank]
         try:

@@ -9,11 +9,11 @@
         sum over ranks, own rows                    H numbers per image
     bias 2, ReLU ... output      [own, H] -> [own, classes]     every rank has all of it
 
-Convolutions have most of the work and few parameters, the two linear layers most of the parameters: 54.5 of AlexNet's
-57.0 million. So activations travel there, and gradients of the rest only. Krizhevsky 2014, "One weird trick for
-parallelizing convolutional neural networks", of whose three schemes this is (a), all images at once. That the first
-layer is split by its outputs and the second by its inputs, so that nothing is sent between them, is Shoeybi et al. 2019
-(Megatron-LM), section 3.
+The convolutions have most of the work and few parameters; the two linear layers have most of the parameters, 54.5 of
+AlexNet's 57.0 million. So these layers exchange activations, and only the other layers exchange gradients. Of the three
+schemes of Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks", this is (a), with all
+images at once. Splitting the first layer by its outputs and the second by its inputs, so that nothing is sent between
+them, is from Shoeybi et al. 2019 (Megatron-LM), section 3.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from torch import Tensor, nn
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
+from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import KeyedDropout, SampleKeys, key_dropout
 from lockstep.engine.replica.rows import Gather, Rows, SumOwn
-from lockstep.engine.replica.torch import Loss, TorchReplica, cross_entropy
+from lockstep.engine.replica.torch import TorchReplica
 
 if TYPE_CHECKING:
     from lockstep.engine.usecases import UseCase
@@ -39,11 +40,11 @@ UNIT_BY_UNIT = (
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Hardtanh, nn.Hardswish, nn.Mish),
     *(nn.Sigmoid, nn.Tanh, nn.Softplus, nn.Softsign, nn.Identity, nn.Dropout, KeyedDropout),
 )
-"""Layers that may stand between the two that are split: each unit's output is of that unit's input alone."""
+"""Layers that may be between the two that are split: each unit's output depends on that unit's input alone."""
 
 
 def find_head(model: nn.Module, ranks: int) -> tuple[int, int]:
-    """Places in `model` of the two linear layers to split: the first two behind the convolutions.
+    """The indices in `model` of the two linear layers to split: the first two behind the convolutions.
 
     Raises ValueError, which names what is missing, for a model that has no such two, or too few units for the ranks.
     """
@@ -84,7 +85,7 @@ class Units(nn.Module):
 
 
 class Bias(nn.Module):
-    """A linear layer's bias, in whatever precision its products come: [n, outputs] -> the same."""
+    """The bias of a linear layer, added in the precision of its input: [n, outputs] -> the same."""
 
     def __init__(self, bias: nn.Parameter | None) -> None:
         super().__init__()
@@ -123,7 +124,7 @@ class SplitHead(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         for replicated in (self.features, self.rest):
-            # Without samples these only pass the shape on, for which layers with running statistics must not train.
+            # Without samples these layers only determine the shape; running statistics must not be updated.
             replicated.train(self.training and len(images) > 0)
         rows = self.features(images)
         if rows.dim() != 2:
@@ -137,7 +138,7 @@ class SplitHead(nn.Module):
 
 
 def _part(whole: Tensor, rank: int, ranks: int, dim: int = 0) -> nn.Parameter:
-    """A view: the replica copies it into its flat parameters, and the whole can go."""
+    """This rank's slice, as a view; the replica copies it into its flat parameters, and the whole can be freed."""
     return nn.Parameter(whole.detach().tensor_split(ranks, dim)[rank], requires_grad=whole.requires_grad)
 
 
@@ -193,7 +194,7 @@ class SplitHeadReplica(TorchReplica):
         return output
 
     def _own(self, rank: int) -> list[Tensor]:
-        """The shapes of what `rank` has of the split parameters."""
+        """The shapes of the slices of the split parameters that `rank` holds."""
         whole = ((torch.empty(shape, device="meta"), dim) for shape, dim in self.split)
         return [each.tensor_split(self.rows.group.size, dim)[rank] for each, dim in whole]
 

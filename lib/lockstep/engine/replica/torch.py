@@ -6,44 +6,26 @@ import functools
 import itertools
 import time
 import weakref
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.models.losses import Loss, cross_entropy, scores_of
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 
-Loss = Callable[[Tensor, Tensor], Tensor]
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 def formatted(images: Tensor, memory_format: torch.memory_format) -> Tensor:
-    """`images` [n, channels, height, width] in this format; of grey ones strides alone tell it, where layers look."""
+    """`images` [n, channels, height, width] in this format; for one channel only the strides tell the formats apart."""
     images = images.contiguous(memory_format=memory_format)
     if memory_format is torch.channels_last and images.shape[1] == 1:
         _, _, height, width = images.shape
         images = images.as_strided(images.shape, (height * width, 1, width, 1))
     return images
-
-
-def cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
-    """Loss of each sample: output [samples, classes], labels int64 [samples] -> float32 [samples]."""
-    return nn.functional.cross_entropy(output.float(), labels, reduction="none")
-
-
-def binary_cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
-    """Of two classes told apart by one logit, that of the second: output [samples, 1] -> float32 [samples]."""
-    logits = output.float().squeeze(1)
-    return nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
-
-
-def scores_of(output: Tensor) -> Tensor:
-    """A score for every class, float32 [samples, classes]: to one logit, that of the second class, the first has 0."""
-    output = output.float()
-    return torch.cat([torch.zeros_like(output), output], dim=1) if output.shape[1:] == (1,) else output
 
 
 class TorchReplica(Replica):
@@ -74,7 +56,7 @@ class TorchReplica(Replica):
         if not self._trained:
             raise ValueError(f"{type(model).__name__} has no parameter to train; give a model with requires_grad=True")
         bounds = np.cumsum([0] + [sum(leaf.numel() for leaf in layer) for layer in self._layers])
-        self.parts = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
+        self.layer_slices = [slice(int(a), int(b)) for a, b in itertools.pairwise(bounds)]
         self._gradients: Tensor | None = None
         self._pending: list[int] = []
         self._fresh = [True] * len(self._trained)
@@ -124,7 +106,7 @@ class TorchReplica(Replica):
         middle = time.perf_counter()
         total.backward()
         loss = float(total.detach())
-        # A GPU has only been told what to do when the call returns: there is no split without stopping it.
+        # On a GPU the calls return before the work is done, so the passes can't be timed apart without stopping it.
         split = self.device.type == "cpu"
         self.forward_seconds += middle - start if split else float("nan")
         self.backward_seconds += time.perf_counter() - middle if split else float("nan")
@@ -145,17 +127,17 @@ class TorchReplica(Replica):
             self.model.train()
 
     def _install_hooks(self) -> None:
-        # A hook that held the replica would keep it alive for ever: the tensor owns the hook in C++, where
-        # Python's collector can't see the circle.
+        # A hook that refers to the replica would keep it alive forever: the tensor owns the hook in C++, where
+        # Python's garbage collector can't see the cycle.
         weak = weakref.ref(self)
         index = 0
-        for part, layer in enumerate(self._layers):
-            for leaf in layer:
-                leaf.register_post_accumulate_grad_hook(functools.partial(_take, weak, index, part))
+        for layer, leaves in enumerate(self._layers):
+            for leaf in leaves:
+                leaf.register_post_accumulate_grad_hook(functools.partial(_take, weak, index, layer))
                 index += 1
 
-    def _take(self, leaf: Tensor, index: int, part: int) -> None:
-        """Move a gradient that autograd has just finished into the flat buffer."""
+    def _take(self, leaf: Tensor, index: int, layer: int) -> None:
+        """Move a gradient that autograd has just completed into the flat buffer."""
         assert leaf.grad is not None
         if self._fresh[index]:
             self._views[index].copy_(leaf.grad)
@@ -163,25 +145,25 @@ class TorchReplica(Replica):
         else:
             self._views[index].add_(leaf.grad)
         leaf.grad = None
-        self._done(part)
+        self._done(layer)
 
-    def _done(self, part: int) -> None:
-        self._pending[part] -= 1
-        if self._pending[part] == 0 and self._on_ready is not None:
-            self._on_ready(part)
+    def _done(self, layer: int) -> None:
+        self._pending[layer] -= 1
+        if self._pending[layer] == 0 and self._on_ready is not None:
+            self._on_ready(layer)
 
     def _finish_untouched(self) -> None:
-        """Parameters that this batch did not use have a gradient too: zero."""
+        """Set the gradient of parameters that this batch did not use to zero."""
         index = 0
-        for part, layer in enumerate(self._layers):
-            for _ in layer:
+        for layer, leaves in enumerate(self._layers):
+            for _ in leaves:
                 if self._fresh[index]:
                     self._views[index].zero_()
                     self._fresh[index] = False
                 index += 1
-            if self._pending[part] > 0:
-                self._pending[part] = 1
-                self._done(part)
+            if self._pending[layer] > 0:
+                self._pending[layer] = 1
+                self._done(layer)
 
     def _flatten_buffers(self) -> None:
         owners = _float_buffers(self.model)
@@ -191,10 +173,10 @@ class TorchReplica(Replica):
             setattr(module, name, view)
 
 
-def _take(replica: weakref.ref[TorchReplica], index: int, part: int, leaf: Tensor) -> None:
+def _take(replica: weakref.ref[TorchReplica], index: int, layer: int, leaf: Tensor) -> None:
     alive = replica()
     if alive is not None:
-        alive._take(leaf, index, part)
+        alive._take(leaf, index, layer)
 
 
 def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:

@@ -149,8 +149,8 @@ class AllreduceSync(Sync):
         replica.rebind(gradients=self.gradients)
         self.optimiser = self.make_optimiser([leaf_of(replica.parameters, self.gradients)])
         replica.clear_gradients()
-        self.buckets = buckets([part for part in replica.parts if part.stop <= common], common, self.bucket)
-        self._missing = [_overlapping(bucket, replica.parts) for bucket in self.buckets]
+        self.buckets = buckets([layer for layer in replica.layer_slices if layer.stop <= common], common, self.bucket)
+        self._missing = [_overlapping(bucket, replica.layer_slices) for bucket in self.buckets]
         self._background = Background()
         if self.codec is not None:
             self.codec.attach(common, group.rank)
@@ -160,10 +160,10 @@ class AllreduceSync(Sync):
         self._next, self._sent = 0, 0.0
         self._ready: set[int] = set()
 
-    def part_ready(self, part: int) -> None:
+    def layer_ready(self, layer: int) -> None:
         if not self.overlap or self.group.size == 1:
             return
-        self._ready.add(part)
+        self._ready.add(layer)
         while self._next < len(self.buckets) and self._missing[self._next] <= self._ready:
             self._background.submit(functools.partial(self._sum, self.buckets[self._next]))
             self._next += 1
@@ -210,13 +210,13 @@ class AllreduceSync(Sync):
         self._transport.close()
 
 
-def buckets(parts: list[slice], length: int, bucket: str) -> list[slice]:
+def buckets(layers: list[slice], length: int, bucket: str) -> list[slice]:
     """The pieces of a gradient of `length` numbers, in the order in which a backward pass completes them."""
     size = bucket_elements(bucket)
     if size is not None:
         return [slice(max(0, stop - size), stop) for stop in range(length, 0, -size)]
-    return [slice(0, length)] if bucket == "whole" else list(reversed(parts))
+    return [slice(0, length)] if bucket == "whole" else list(reversed(layers))
 
 
-def _overlapping(bucket: slice, parts: list[slice]) -> set[int]:
-    return {number for number, part in enumerate(parts) if part.start < bucket.stop and bucket.start < part.stop}
+def _overlapping(bucket: slice, layers: list[slice]) -> set[int]:
+    return {number for number, layer in enumerate(layers) if layer.start < bucket.stop and bucket.start < layer.stop}

@@ -33,7 +33,7 @@ class Sync(DeclaredSync, ABC):
 
     One training step, as `lockstep.engine.training.loop` drives it:
 
-        next() -> Share ... backward(share, on_ready=part_ready) ... after the last micro-batch: step()
+        next() -> Share ... backward(share, on_ready=layer_ready) ... after the last micro-batch: step()
 
     `group` are the ranks with a replica; a server is none of them.
 
@@ -88,8 +88,8 @@ class Sync(DeclaredSync, ABC):
     def observe(self, loss: float, weight: float) -> None:
         """A micro-batch had this loss: the sum over its samples of weight x loss, and of the weights alone."""
 
-    def part_ready(self, part: int) -> None:
-        """Part `part` of this replica's gradient stands, for the last micro-batch of the step."""
+    def layer_ready(self, layer: int) -> None:
+        """Called when the gradient of this layer is complete, in the last micro-batch of a step."""
 
     def give_up(self) -> bool:
         """Asked between micro-batches: shall this rank leave the rest of the step?"""

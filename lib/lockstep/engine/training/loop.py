@@ -13,12 +13,12 @@ from lockstep.engine.data.loader import Loader
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.groups.links import LinkMeter
 from lockstep.engine.job import Job
-from lockstep.engine.replica import Batch, Replica, TorchReplica, bfloat16_kind
+from lockstep.engine.replica import Batch, Replica, TorchReplica, bfloat16_replica_class
 from lockstep.engine.sync import Plan, Share, Sync, make_sync
 from lockstep.engine.training import checkpoint
-from lockstep.engine.training.course import Course, Images, Rate
+from lockstep.engine.training.epochs import EpochTracker, Images, Rate
 from lockstep.engine.training.evaluate import evaluate
-from lockstep.engine.training.parts import gather_tables, make_part, state_bytes
+from lockstep.engine.training.model_parallel import gather_tables, make_model_parallel_replica, state_bytes
 from lockstep.engine.training.rates import plan_of, rate_factor, scheduled
 from lockstep.engine.usecases import UseCase, use_case
 
@@ -98,7 +98,7 @@ def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica
         torch.manual_seed(job.seed)
         device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
         if job.copies == "avoided":
-            kind = bfloat16_kind(kind)
+            kind = bfloat16_replica_class(kind)
         return kind(
             case.model(),
             case.loss,
@@ -142,7 +142,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         replica = make_replica(case, job, group)
     else:
         cuts = checkpoint.cuts_of(site.checkpoint, job) if site.resume and site.checkpoint else None
-        replica = make_part(case, job, group, data.shape, cuts)
+        replica = make_model_parallel_replica(case, job, group, data.shape, cuts)
     make, factor = case.optimiser_of(job.optimiser), rate_factor(job, plan)
     sync = make_sync(job, plan, scheduled(make, factor))
     sync.attach(replica, replica.peers(group))
@@ -153,14 +153,14 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     with Loader(data, job.seed, threads=job.cores_per_worker, memory=job.input == "memory") as loader:
         if job.input == "memory" and replica.reads_images:
             _preload(plan, group, loader)
-        trace, course = Trace(group.rank, startup_seconds=time.perf_counter() - began), None
+        trace, tracker = Trace(group.rank, startup_seconds=time.perf_counter() - began), None
         if job.learns:
             team = group if replica.sharers is None else everybody
-            course = Course(job, plan, images, replica, sync, team, Rate.of(make, factor), site.checkpoint)
+            tracker = EpochTracker(job, plan, images, replica, sync, team, Rate.of(make, factor), site.checkpoint)
         try:
-            last = _train(job, site, group, replica, sync, loader, trace, course)
-            if course is not None:
-                trace.scores, trace.tables = course.finish()
+            last = _train(job, site, group, replica, sync, loader, trace, tracker)
+            if tracker is not None:
+                trace.scores, trace.tables = tracker.finish()
             if site.evaluate and job.scored_on == "none":
                 replica.parameters.copy_(sync.model())
                 test = case.open("test", site.data_root, skipped=site.skipped)
@@ -196,7 +196,7 @@ def _compute(share: Share, batch: Batch, replica: Replica, sync: Sync, times: di
     """Forward and backward pass of one micro-batch, added to `times`."""
     start = time.perf_counter()
     before = {name: getattr(replica, name) for name in (*_PASSES, *_WITHIN)}
-    loss = replica.backward(batch, share.weights, sync.part_ready if share.last else None) / share.scale
+    loss = replica.backward(batch, share.weights, sync.layer_ready if share.last else None) / share.scale
     sync.observe(loss, float(share.weights.sum()) / share.scale)
     times["train_loss"] += loss
     times["images"] += len(share.sample_ids) if replica.reads_images else 0  # each image counts once
@@ -228,7 +228,7 @@ def serve(job: Job, group: Group, case: UseCase, plan: Plan, began: float) -> Tr
 
 def _train(
     job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace,
-    course: Course | None = None,
+    tracker: EpochTracker | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """The loop. Returns what the last step cost.
 
@@ -258,8 +258,8 @@ def _train(
             trace.note(times, began, now, summed=job.learns)
         last, times, began, decoded = times, dict.fromkeys(STEP_COLUMNS, 0.0), now, decoding
         done = share.step + 1
-        if course is not None and course.stepped(share.step, last["train_loss"], last["step_seconds"]):
-            if course.over:
+        if tracker is not None and tracker.stepped(share.step, last["train_loss"], last["step_seconds"]):
+            if tracker.over:
                 break
             link.read()
             began, decoded = time.perf_counter(), loader.decode_seconds

@@ -35,7 +35,7 @@ def balanced_accuracy(outputs: Outputs, labels: Labels) -> float:
     return float(np.mean([float(np.mean(guess[labels == c] == c)) for c in np.unique(labels)]))
 
 
-def cross_entropy(outputs: Outputs, labels: Labels) -> float:
+def mean_cross_entropy(outputs: Outputs, labels: Labels) -> float:
     """The mean over samples, natural logarithm; NaN where an output is not finite."""
     if not np.isfinite(outputs).all():
         return float("nan")

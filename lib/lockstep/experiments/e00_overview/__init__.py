@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from lockstep.experiments.e00_overview.figures import FIGURES
+from lockstep.experiments.e00_overview.tables import TABLES, TEXTS
 from lockstep.experiments.experiment import Experiment
 
 EXPERIMENT = Experiment(
-    name="00_overview", question="What did the papers publish, what do we measure, and do the two agree?"
+    name="00_overview",
+    question="What did the papers publish, what do we measure, and do the two agree?",
+    tables=TABLES,
+    figures=FIGURES,
+    texts=TEXTS,
+    drawn_only=("results", "measure"),
 )

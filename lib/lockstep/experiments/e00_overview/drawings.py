@@ -25,7 +25,7 @@ UNITS = {"times": "times (log scale)", "percent": "%"}
 _LABEL_LETTERS = 62
 
 
-def verdict_bars(counts: pd.DataFrame, title: str = "Verdicts on the papers' claims") -> StoredFigure:
+def verdict_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
     """A bar per notebook, a part per verdict (`Overview.counts`; its row `all` is left out)."""
     rows = counts.drop(index="all", errors="ignore")
     if rows.empty:
@@ -55,7 +55,7 @@ def verdict_bars(counts: pd.DataFrame, title: str = "Verdicts on the papers' cla
     return figure
 
 
-def published_beside_measured(numbers: pd.DataFrame, title: str = "Published and measured") -> StoredFigure:
+def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
     """A row per claim that has both numbers, a panel per unit (`Overview.numbers`): the published one a hollow diamond,
     ours filled, coloured by verdict, with its interval."""
     if numbers.empty:

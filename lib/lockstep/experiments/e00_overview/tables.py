@@ -1,8 +1,8 @@
-"""What notebook 00 shows: all notebooks, machines, claims and bars of a run folder, as tables and as Markdown."""
+"""What notebook 00 shows: all notebooks, machines, claims and targets of a run folder, as tables and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pandas as pd
 
 from lockstep.analysis.seeds import MARGIN
 from lockstep.analysis.statistics import MIN_ROUNDS
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, TOLERANCE, WORDS
 from lockstep.experiments.catalogue import PAPERS
 from lockstep.experiments.report import (
@@ -124,21 +125,21 @@ class Overview:
     def _section(self, one: Answered, paper: str, judged: list[Judged]) -> str:
         number = one.notebook.number
         title = f"{number} · {one.notebook.subject}" if number else one.title
-        told = " Not built yet." if number and not one.notebook.built else ""
+        status = " Not built yet." if number and not one.notebook.built else ""
         shown = claims_table(judged).assign(notebook=self.link(one, number) if number else "")
         shown["statement"] = [_with_use_case(claim) for claim, _ in judged]
         columns = ["place", "statement", "published", "measured", "verdict", "reason", "notebook"]
         table = markdown_table(shown.rename(columns={"notebook": ""}), [*columns[:-1], ""])
-        return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['verdict'])}.{told}\n\n{table}"
+        return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['verdict'])}.{status}\n\n{table}"
 
     def targets(self) -> str:
-        """Our own bars, a table for each notebook that has some."""
+        """What this repository aims at, a table for each notebook that has such targets."""
         parts = []
         for one in self.answered:
             if one.targets:
                 title = self.link(one, f"{one.notebook.number} · {one.notebook.subject}")
-                bars = targets_table(one.targets, one.stored)
-                parts.append(f"### {title}\n\n{markdown_table(bars)}")
+                table = targets_table(one.targets, one.stored)
+                parts.append(f"### {title}\n\n{markdown_table(table)}")
         return "\n\n".join(parts)
 
 
@@ -149,6 +150,12 @@ def read_overview(results: str | Path, executed: bool = False) -> Overview:
     """
     folder = repository_root() / results
     return Overview(folder, read_all(folder), executed)
+
+
+@once
+def overview(stored: Stored) -> Overview:
+    """The overview of the run folder that the notebook's parameters name; nothing is stored of the notebook itself."""
+    return read_overview(stored.assumptions["results"], executed=stored.assumptions["measure"])
 
 
 def how_to_read() -> str:
@@ -170,8 +177,8 @@ def how_to_read() -> str:
 
 def _with_use_case(claim: Mapping[str, Any]) -> str:
     statement, use_case = str(claim["statement"]), str(claim["use_case"])
-    told = use_case in ("both", "other", "") or use_case in statement
-    return statement if told else f"{statement} ({use_case})"
+    said = use_case in ("both", "other", "") or use_case in statement
+    return statement if said else f"{statement} ({use_case})"
 
 
 def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
@@ -193,3 +200,23 @@ def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
         ),
         "commit": commit,
     }
+
+
+def _numbers(stored: Stored) -> pd.DataFrame:
+    table = overview(stored).numbers()
+    columns = ["notebook", "place", "use_case", "of", "unit", "published", "measured", "low", "high", "verdict"]
+    return table[columns].round(2)
+
+
+TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
+    "verdicts": lambda stored: overview(stored).counts(),
+    "numbers": _numbers,
+}
+TEXTS: Mapping[str, Callable[[Stored], str]] = {
+    "notebooks": lambda stored: overview(stored).notebooks(),
+    "machines": lambda stored: overview(stored).machines(),
+    "how to read": lambda stored: how_to_read(),
+    "claims": lambda stored: overview(stored).claims(),
+    "targets": lambda stored: overview(stored).targets(),
+}
+"""Markdown, since its tables hold links to the notebooks."""

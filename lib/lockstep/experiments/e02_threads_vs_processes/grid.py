@@ -47,14 +47,17 @@ def _scaling(chosen: Parameters) -> list[Job]:
     budget = max(chosen.scaling_workers)
     jobs = []
     for workers in chosen.scaling_workers:
-        share = {"threads_per_worker": budget // workers, "global_batch_size": chosen.scaling_batch_size}
+        share: dict[str, Any] = {
+            "threads_per_worker": budget // workers,
+            "global_batch_size": chosen.scaling_batch_size,
+        }
         for strategy in ("threads", "processes"):
             jobs.append(_cell(chosen, "scaling", strategy, workers=workers, **share))
     return jobs
 
 
 def _exchange(chosen: Parameters) -> list[Job]:
-    alone = {"steps": 3, "warmup_steps": 1, "input": "none"}
+    alone: dict[str, Any] = {"steps": 3, "warmup_steps": 1, "input": "none"}
     jobs = [
         _cell(chosen, "exchange", strategy, **alone) for strategy in ("processes", "processes_allreduce", "threads")
     ]

@@ -13,7 +13,7 @@ from lockstep.analysis.statistics import AnalysisError, Ratio, interval_of, medi
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import cells, median_of, outcome, ratio_columns
 from lockstep.engine.pipelines.order import Action, from_table
-from lockstep.engine.pipelines.partition import LayerCost, equal_layers, equal_parameters, slowest
+from lockstep.engine.pipelines.partition import LayerCost, equal_layers, equal_parameters, slowest_stage_seconds
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import (
     STAGE_TIMES,
     TABLE_CELL,
@@ -68,8 +68,11 @@ def cut_table(stages: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 def _quality(rows: pd.DataFrame, costs: list[LayerCost], stages: int) -> dict[str, Any]:
     """Of all cuts of one kind, the worst of each round."""
     runs = rows.groupby(["round", *TABLE_CELL])["first_layer"].apply(lambda own: tuple(sorted(map(int, own))))
-    times = runs.map(lambda cuts: slowest(costs, cuts)).groupby("round").max()
-    best, simple = best_seconds(costs, stages), min(slowest(costs, rule(costs, stages)) for rule in RULES.values())
+    times = runs.map(lambda cuts: slowest_stage_seconds(costs, cuts)).groupby("round").max()
+    best, simple = (
+        best_seconds(costs, stages),
+        min(slowest_stage_seconds(costs, rule(costs, stages)) for rule in RULES.values()),
+    )
     return {
         "first_layers": ", ".join(map(str, runs.mode().iloc[0])),
         "slowest_seconds": float(times.median()),

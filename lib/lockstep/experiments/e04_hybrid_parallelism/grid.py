@@ -41,7 +41,7 @@ def _hybrid(chosen: Parameters, use_case: str) -> list[Job]:
 
 
 def _hybrid_on_gpus(chosen: Parameters, use_case: str) -> list[Job]:
-    on_gpus = {"device": "cuda"}
+    on_gpus: dict[str, Any] = {"device": "cuda"}
     in_pieces = on_gpus | {"micro_batches": chosen.of("micro_batches", use_case)}
     return [
         _cell(chosen, "hybrid", "sequential", use_case, **on_gpus),

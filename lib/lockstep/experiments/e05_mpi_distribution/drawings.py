@@ -41,7 +41,7 @@ def _line_style(index: int) -> dict[str, Any]:
 
 
 def ranking_points(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Local strategies relative to one of them, on one host and on several (`distribution.ranking_table`): where the
+    """Local strategies relative to one of them, on one host and on several (`tables.ranking_table`): where the
     ranking on one host predicts the ranking on several, marks of both kinds lie on the same side of 1."""
     shown = table[table["ratio"].notna()] if len(table) else table
     if shown.empty:
@@ -78,7 +78,7 @@ def _ranking_panel(axis: Axes, rows: pd.DataFrame, counts: list[int]) -> None:
 
 
 def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta | None = None) -> StoredFigure:
-    """Seconds to agree on a message against its size, a panel per network (`alphabeta.message_table`); the last
+    """Seconds to agree on a message against its size, a panel per network (`link_model.message_table`); the last
     panel with what `link` predicts for an all-reduce."""
     drawn = {name: table[table["seconds"].notna()] for name, table in tables.items() if len(table)}
     drawn = {name: table for name, table in drawn.items() if len(table)}
@@ -122,7 +122,7 @@ def _predicted(axis: Axes, table: pd.DataFrame, link: AlphaBeta | None, handles:
 
 
 def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Speedup over sequential training against the link's rate (`distribution.link_table`): measured points, and the
+    """Speedup over sequential training against the link's rate (`tables.link_table`): measured points, and the
     line that the counted bytes predict from the fastest link's point."""
     ok = table[table["speedup"].notna()] if len(table) else table
     if ok.empty:
@@ -155,7 +155,7 @@ def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Bytes per step on the busiest link (`distribution.network_table`) beside the paper's peak, on a log scale."""
+    """Bytes per step on the busiest link (`tables.network_table`) beside the paper's peak, on a log scale."""
     if table.empty:
         return empty(title, "no records over emulated links")
     kept = ["use_case", "strategy", "hosts", "workers", "servers"]

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lockstep.analysis.statistics import BASELINE, AnalysisError, aa_or_none, is_difference, ratio_with_interval
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import (
+    PHASES,
     cells,
     distributed_speedup_table,
     median_of,
     outcome,
     ratio_columns,
+    start_table,
 )
+from lockstep.analysis.timeline import slowest_table
+from lockstep.predict.link_model import fit_table, link_or_none, message_table, wire_table
 
 HEADLINE = "headline"
 LOCAL = ("host_threads", "mpi_allreduce", "mpi_shared_memory")
@@ -59,8 +65,9 @@ def link_table(records: pd.DataFrame, experiment: str = "links") -> pd.DataFrame
         step(rate) = own + busiest link's bytes x 8 / rate
 
     The bytes are counted on the links. `own_seconds` is what is left of the step at the highest measured rate, so the
-    prediction at all lower rates uses nothing that was measured there. Columns: those of `distributed_speedup_table`, and
-    own_seconds, predicted_step_seconds, pays_from_bits_per_second (inf: never; 0: at any rate).
+    prediction at all lower rates uses nothing that was measured there. Columns: those of
+    `distributed_speedup_table`, and own_seconds, predicted_step_seconds, pays_from_bits_per_second (inf: never; 0: at
+    any rate).
     """
     table = distributed_speedup_table(records, experiment)
     if table.empty:
@@ -125,3 +132,69 @@ def traffic_table(records: pd.DataFrame, experiment: str) -> pd.DataFrame:
         row |= {"times_message": counted / cell["message_bytes"] if cell["message_bytes"] else math.nan}
         table.append(row | {"status": status, "reason": reason})
     return pd.DataFrame(table)
+
+
+# What the notebook shows of them
+
+
+def _ranking(stored: Stored) -> pd.DataFrame:
+    cell = ["use_case", "hosts", "workers", "strategy"]
+    measured = ["ratio", "low", "high", "difference", "step_seconds", "place", "status", "reason"]
+    return ranking_table(stored.records).reindex(columns=[*cell, *measured]).round(3)
+
+
+def _speedup(stored: Stored, experiment: str) -> pd.DataFrame:
+    """Without rows where a profile leaves the experiment out."""
+    cell = ["use_case", "strategy", "variant", "device", "workers", "servers", "global_batch_size"]
+    measured = ["speedup", "low", "high", "step_seconds", *PHASES, "status", "reason"]
+    return distributed_speedup_table(stored.records, experiment).reindex(columns=[*cell, *measured]).round(3)
+
+
+def _fitted(stored: Stored, experiment: str, network: str) -> pd.DataFrame:
+    table = message_table(stored.records, experiment)
+    return fit_table(table).assign(network=network) if len(table) else table
+
+
+def _messages(stored: Stored) -> pd.DataFrame:
+    columns = ["strategy", "hosts", "workers", "bytes", "seconds", "seconds_low", "seconds_high", "status", "reason"]
+    return message_table(stored.records, "collective").reindex(columns=columns).round(5)
+
+
+def _predicted_messages(stored: Stored) -> pd.DataFrame:
+    """Without rows where no ping-pong was measured."""
+    table = wire_table(stored.records) if link_or_none(stored.records) else pd.DataFrame()
+    cell = ["experiment", "strategy", "hosts", "workers", "bytes"]
+    return table.reindex(columns=[*cell, "seconds", "predicted_seconds", "ratio", "low", "high"]).round(4)
+
+
+def _links(stored: Stored) -> pd.DataFrame:
+    cell = ["strategy", "link_bits_per_second", "speedup", "low", "high"]
+    seconds = ["step_seconds", "predicted_step_seconds", "link_bytes_busiest", "pays_from_bits_per_second"]
+    return link_table(stored.records).reindex(columns=[*cell, *seconds, "status", "reason"]).round(3)
+
+
+def _traffic(stored: Stored, experiment: str) -> pd.DataFrame:
+    columns = ["experiment", "strategy", "hosts", "workers", "link_bytes_sent", "times_message", "status", "reason"]
+    return traffic_table(stored.records, experiment).reindex(columns=columns).round(2)
+
+
+def _slowest(stored: Stored) -> pd.DataFrame:
+    steps = stored.table("steps")
+    return slowest_table(steps).round(4) if len(steps) else steps
+
+
+TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
+    "ranking": _ranking,
+    "weak": lambda stored: _speedup(stored, "weak"),
+    "strong": lambda stored: _speedup(stored, "strong"),
+    "fitted_on_one_host": lambda stored: _fitted(stored, "collective", "one host"),
+    "fitted_over_the_link": lambda stored: _fitted(stored, "wire", "emulated link"),
+    "messages": _messages,
+    "predicted_messages": _predicted_messages,
+    "links": _links,
+    "network": lambda stored: network_table(stored.records).round(0),
+    "between_hosts": lambda stored: _traffic(stored, "between_hosts"),
+    "traffic": lambda stored: _traffic(stored, "traffic"),
+    "slowest": _slowest,
+    "starts": lambda stored: start_table(stored.records).round(1),
+}

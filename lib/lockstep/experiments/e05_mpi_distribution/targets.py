@@ -1,4 +1,4 @@
-"""The bars of notebook 05: MPI workers of one machine, and of emulated hosts with links between them."""
+"""What we aim at in notebook 05: MPI workers of one machine, and of emulated hosts with links between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lockstep.analysis.targets import AT_MOST, MISSING, WITHIN, Read, Reading, T
 from lockstep.analysis.verdicts import NOT_YET
 from lockstep.predict.link_model import PING_PONG, wire_table
 
-_BARS: dict[str, Any] = {"experiment": "bars", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
+_BESIDE_DDP: dict[str, Any] = {"experiment": "bars", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
 _ENGINES = {"strategy": "engines_shared_memory", "workers": 2}
 _SERVERS = {"experiment": "servers", "use_case": "SimpleBig", "variant": "a"}
 _BETWEEN = {"experiment": "between_hosts", "variant": "a"}
@@ -22,12 +22,12 @@ _WIRE_BYTES = 1 << 20
 
 def _over_ddp(workers: int, precision: str) -> Read:
     sides = [{"strategy": name, "workers": workers} for name in ("engines_shared_memory", "ddp")]
-    return compared(sides[0], sides[1], shared=_BARS | {"precision": precision})
+    return compared(sides[0], sides[1], shared=_BESIDE_DDP | {"precision": precision})
 
 
 def _worst_over_ddp(stored: Stored) -> Reading:
     """Engines over DDP, at the number of workers where they gain least; no number while one of them is missing."""
-    wanted = _BARS | {"precision": "float32", "strategy": ["engines_shared_memory", "ddp"]}
+    wanted = _BESIDE_DDP | {"precision": "float32", "strategy": ["engines_shared_memory", "ddp"]}
     counts = sorted({int(count) for count in select(stored.records, wanted, status=None)["workers"]})
     found = {count: _over_ddp(count, "float32")(stored) for count in counts}
     for count, reading in found.items():
@@ -88,7 +88,7 @@ TARGETS: tuple[Target, ...] = (
             _ENGINES,
             {"strategy": "mpi_shared_memory", "workers": 2},
             "step_seconds",
-            _BARS | {"precision": "float32"},
+            _BESIDE_DDP | {"precision": "float32"},
         ),
         AT_MOST,
     ),
@@ -96,7 +96,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "efficiency of 2 workers on 2 cores",
         0.93,
-        per_worker(compared(_ENGINES, {"strategy": "sequential"}, shared=_BARS | {"precision": "float32"}), 2),
+        per_worker(compared(_ENGINES, {"strategy": "sequential"}, shared=_BESIDE_DDP | {"precision": "float32"}), 2),
     ),
     Target(
         "a slice of the parameters on each of 4 workers over 4 workers and a server, 1 Gbit/s",

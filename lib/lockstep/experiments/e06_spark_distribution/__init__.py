@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lockstep.experiments.e06_spark_distribution.figures import FIGURES
+from lockstep.experiments.e06_spark_distribution.grid import cells, traced
+from lockstep.experiments.e06_spark_distribution.tables import TABLES
 from lockstep.experiments.e06_spark_distribution.targets import TARGETS
 from lockstep.experiments.e06_spark_distribution.verdicts import RULES
 from lockstep.experiments.experiment import Experiment
@@ -10,11 +12,11 @@ from lockstep.experiments.experiment import Experiment
 EXPERIMENT = Experiment(
     name="06_spark_distribution",
     question="When is Spark a way to train, and where does its time go?",
+    grid=cells,
+    tables=TABLES,
     figures=FIGURES,
     verdicts=RULES,
     targets=TARGETS,
-    headlines=(
-        "s2m-table3-spark-cpu-simplebig",
-        "s2m-spark-slower-than-node",
-    ),
+    headlines=("s2m-table3-spark-cpu-simplebig", "s2m-spark-slower-than-node"),
+    traced=traced,
 )

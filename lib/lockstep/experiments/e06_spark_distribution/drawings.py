@@ -39,12 +39,12 @@ _RATE = ("images_per_second", "low", "high")
 
 
 def parts_stack(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Seconds per step of each part (`spark_tables.parts_table`), the whole step a mark."""
+    """Seconds per step of each part (`tables.parts_table`), the whole step a mark."""
     return phase_stack(table, title, PARTS, _NAMES, fitted=True)
 
 
 def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Images/s against the images that are trained on, a line per strategy (`spark_tables.data_table`). Sets that are
+    """Images/s against the images that are trained on, a line per strategy (`tables.data_table`). Sets that are
     smaller than their steps are left out: a point would look like the effect of their size."""
     ok = table[table["images_per_second"].notna() & (table["reason"] != UNEVEN)] if len(table) else table
     if ok.empty:
@@ -75,7 +75,7 @@ def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Seconds until all ranks of a team were ready, per launcher and number of ranks (`distribution.start_table`)."""
+    """Seconds until all ranks of a team were ready, per launcher and number of ranks (`tables.start_table`)."""
     if table.empty:
         return empty(title, "no start was recorded")
     rows = table.reset_index(drop=True)

@@ -7,6 +7,7 @@ costs without training, and what more data do to it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -20,7 +21,17 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     select,
 )
-from lockstep.analysis.tables import PHASES, SHOWN, cells, distributed_speedup_table, median_of, outcome, ratio_columns
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import (
+    PHASES,
+    SHOWN,
+    cells,
+    distributed_speedup_table,
+    median_of,
+    outcome,
+    ratio_columns,
+    start_table,
+)
 
 SPEEDUP, DATA, OVERHEAD, PREPARATION = "speedup", "data", "overhead", "preparation"
 """Experiments of notebook 06: the variants, images/s against the data set's size, Spark without training, Parquet."""
@@ -226,3 +237,51 @@ def _named(ratio: Ratio | None, name: str) -> dict[str, float]:
     return {
         column if column == name else f"{name}_{column}": value for column, value in ratio_columns(ratio, name).items()
     }
+
+
+# What the notebook shows of them
+
+
+def _speedup(stored: Stored) -> pd.DataFrame:
+    table = variant_table(stored.records)
+    if len(table):
+        table["peak_GiB"] = table["peak_pss_bytes"] / 2**30
+    cell = ["use_case", "strategy", "variant", "workers", "exchange_every", "global_batch_size"]
+    ratios = ["speedup", "low", "high", "over_fewest", "over_fewest_low", "over_fewest_high"]
+    measured = ["images_per_second", "step_seconds", "peak_GiB", "status", "reason"]
+    return table.reindex(columns=[*cell, *ratios, *measured]).round(3)
+
+
+def _parts(stored: Stored) -> pd.DataFrame:
+    columns = ["use_case", "strategy", "workers", "exchange_every", "step_seconds", *PARTS, "agreeing"]
+    table = parts_table(stored.records, stored.table("spark"))
+    return table.reindex(columns=[*columns, "status", "reason"]).round(3)
+
+
+def _overhead(stored: Stored) -> pd.DataFrame:
+    cell = ["strategy", "workers", "message_bytes"]
+    measured = ["seconds", "low", "high", "of_step", "of_step_low", "of_step_high", "status", "reason"]
+    return overhead_table(stored.records).reindex(columns=[*cell, *measured]).round(4)
+
+
+def _data(stored: Stored) -> pd.DataFrame:
+    rate = ["images_per_second", "low", "high", "step_seconds", "input_seconds"]
+    times = ["times_smallest", "times_smallest_low", "times_smallest_high", "difference"]
+    columns = ["strategy", "images", *rate, *times, "status", "reason"]
+    return data_table(stored.records).reindex(columns=columns).round(3)
+
+
+def _preparation(stored: Stored) -> pd.DataFrame:
+    cell = ["strategy", "workers", "images"]
+    measured = ["images_per_second", "low", "high", "rounds", "status", "reason"]
+    return preparation_table(stored.records).reindex(columns=[*cell, *measured]).round(1)
+
+
+TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
+    "speedup": _speedup,
+    "parts": _parts,
+    "starts": lambda stored: start_table(stored.records).round(1),
+    "overhead": _overhead,
+    "data": _data,
+    "preparation": _preparation,
+}

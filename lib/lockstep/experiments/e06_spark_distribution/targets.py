@@ -1,4 +1,4 @@
-"""The bars of notebook 06: training on Spark, and preparing images with it."""
+"""What we aim at in notebook 06: training on Spark, and preparing images with it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ from lockstep.experiments.e08_convlstm_scaling.table3 import (
     superlinear_table,
     table3,
 )
-from lockstep.predict.cost_model import check_table, error_table, parameter_table
+from lockstep.predict.cost_check import check_table, error_table
+from lockstep.predict.cost_model import parameter_table
 
 SCALING = ("strong", "weak")
 LEARNING = "learning"

@@ -7,7 +7,8 @@ from typing import Any
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, compared, lacking
-from lockstep.predict.cost_model import CALIBRATION, HELD_OUT, held_out_error, modelled
+from lockstep.predict.cost_check import held_out_error
+from lockstep.predict.cost_model import CALIBRATION, HELD_OUT, modelled
 
 LARGE_BATCH = 128
 

@@ -1,54 +1,34 @@
-"""What runs on the workers: the training loop, unless an experiment measures something else, and which are traced."""
+"""The probes: experiments whose cells measure something other than training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from lockstep.engine.groups import Group
-from lockstep.engine.job import Job
-from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.probes.exchange import run_exchange
 from lockstep.measure.probes.flops import run_flops
 from lockstep.measure.probes.operators import run_profile
+from lockstep.measure.probes.probe import OF_PIPELINES, Probe
 from lockstep.measure.probes.roofs import run_decode, run_machine
 from lockstep.measure.probes.spark import run_overhead, run_preparation
 from lockstep.measure.probes.stages import run_layers, run_stage_times
 
-EXPERIMENTS: Mapping[str, Callable[[Job, Group, Site | None], Trace]] = {
-    "exchange": run_exchange,
-    "collective": run_exchange,
-    "wire": run_exchange,
-    "servers_wire": run_exchange,
-    "between_hosts": run_exchange,
-    "traffic": run_exchange,
-    "start": run_exchange,
-    "profile": run_profile,
-    "flops": run_flops,
-    "machine": run_machine,
-    "decode": run_decode,
-    "layers": run_layers,
-    "stage_times": run_stage_times,
-    "overhead": run_overhead,
-    "preparation": run_preparation,
+_EXCHANGE = Probe(run_exchange)
+
+PROBES: dict[str, Probe] = {
+    "exchange": _EXCHANGE,
+    "collective": _EXCHANGE,
+    "wire": _EXCHANGE,
+    "servers_wire": _EXCHANGE,
+    "between_hosts": _EXCHANGE,
+    "traffic": _EXCHANGE,
+    "start": Probe(run_exchange, restarts_team=True),
+    "profile": Probe(
+        run_profile, tables={"operators": ("framework", "network", "global_batch_size")}, any_framework=True
+    ),
+    "flops": Probe(run_flops, tables={"flops": ()}),
+    "machine": Probe(run_machine),
+    "decode": Probe(run_decode),
+    "layers": Probe(run_layers, tables={"layers": OF_PIPELINES}),
+    "stage_times": Probe(run_stage_times, tables={"stages": OF_PIPELINES}),
+    "overhead": Probe(run_overhead),
+    "preparation": Probe(run_preparation),
 }
-"""Experiment -> what its cells run instead of `run_job`."""
-
-RESTARTED = ("start",)
-"""Experiments whose team is started anew in every round, so that `launch_seconds` is measured as often."""
-
-OF_ALL_FRAMEWORKS = ("profile",)
-"""Of EXPERIMENTS those that measure other frameworks than torch, too."""
-
-STEPS_TRACED = ("timeline",)
-"""Experiments of which every step of every rank is kept, in `steps.csv`."""
-
-TRACED = ("table1", "ladder", "timeline", "speedup")
-"""Experiments whose float32 cells are sampled (CPU, memory, threads, I/O wait) while they train."""
-
-
-def is_traced(job: Job) -> bool:
-    if job.variant != "a" or job.precision != "float32":
-        return False
-    # Samples are told apart by strategy alone; of `hybrid`, where one has several cells, those of the paper's figure.
-    combined = job.replicas > 1 and job.pipeline_ranks > 1
-    return job.experiment in TRACED or (job.experiment == "hybrid" and (combined or job.ranks == 1))
+"""Experiment -> what its cells measure. An experiment that is not named here trains."""

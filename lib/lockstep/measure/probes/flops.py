@@ -12,9 +12,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.models import convlstm
+from lockstep.engine.models.flop_count import LayerFlops, network_layers
 from lockstep.engine.models.layers import SIZE, Network
 from lockstep.engine.training.loop import Site, Trace
-from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT, Layer, network_layers
 
 
 def count_layers(model: nn.Sequential, channels: int, batch: int = 1) -> list[tuple[str, float, float]]:
@@ -39,7 +39,7 @@ def count_layers(model: nn.Sequential, channels: int, batch: int = 1) -> list[tu
 def flops_table(network: Network) -> list[dict[str, Any]]:
     """A row per layer of an image's pass: network, name, equation_flops (NaN: the paper has none), computed_flops (by
     hand), counted_flops, counted_backward_flops. A pooling compares and adds nothing up: an equation and no count."""
-    counted = [row for row in count_layers(convlstm.build(network), network.channels) if row[1]]
+    counted = [row for row in count_layers(convlstm.build_network(network), network.channels) if row[1]]
     by_hand = network_layers(network)
     computing = [layer.name for layer in by_hand if layer.computed]
     if len(counted) != len(computing):
@@ -48,7 +48,7 @@ def flops_table(network: Network) -> list[dict[str, Any]]:
     return [_row(network, layer, of.get(layer.name)) for layer in by_hand]
 
 
-def _row(network: Network, layer: Layer, counted: tuple[str, float, float] | None) -> dict[str, Any]:
+def _row(network: Network, layer: LayerFlops, counted: tuple[str, float, float] | None) -> dict[str, Any]:
     _, forward, backward = counted or ("", 0.0, 0.0)
     row = {"network": network.kind, "name": layer.name, "equation_flops": layer.equation}
     return row | {
@@ -63,4 +63,4 @@ def run_flops(job: Job, group: Group, site: Site | None = None) -> Trace:
     pooling = "max" if job.pooling == "default" else job.pooling
     table = flops_table(Network("cnn" if job.network == "default" else job.network, 1, 2, pooling))
     total = math.fsum(row["counted_flops"] + row["counted_backward_flops"] for row in table)
-    return Trace(group.rank, scores={"flops_per_image": total}, tables={EXPERIMENT: table})
+    return Trace(group.rank, scores={"flops_per_image": total}, tables={"flops": table})

@@ -53,7 +53,7 @@ _OF_TENSORFLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def kind_of_tensorflow(operator: str) -> str:
+def tensorflow_operator_kind(operator: str) -> str:
     """The kind of an operator of TensorFlow such as `_MklNativeConv2DBackpropInput`: one of KINDS, else OTHER.
 
     A bias that is added within a convolution belongs to it, as it does in torch.
@@ -61,7 +61,7 @@ def kind_of_tensorflow(operator: str) -> str:
     return next((kind for kind, parts in _OF_TENSORFLOW if any(part in operator for part in parts)), OTHER)
 
 
-def kind_of(operator: str) -> str:
+def operator_kind(operator: str) -> str:
     """The kind of an ATen operator such as `aten::mkldnn_convolution`: one of KINDS, else OTHER."""
     name = operator.rpartition("::")[2].removeprefix("mkldnn_").removeprefix("cudnn_").lstrip("_")
     for kind, starts in KINDS:
@@ -94,7 +94,7 @@ class _Counting(TorchDispatchMode):
     ) -> Any:
         options = options or {}
         result = function(*arguments, **options)
-        kind = kind_of(str(function).replace(".", "::", 1).partition(".")[0])
+        kind = operator_kind(str(function).replace(".", "::", 1).partition(".")[0])
         packet = function._overloadpacket
         if packet in flop_registry:
             self.count.flops[kind] += int(flop_registry[packet](*arguments, **options, out_val=result))
@@ -171,12 +171,12 @@ def _profiled(replica: Replica, batch: Batch, weights: np.ndarray) -> list[_Even
         from lockstep.engine.replica.tensorflow.replica import TensorFlowReplica  # TensorFlow may be missing
 
         assert isinstance(replica, TensorFlowReplica), type(replica)
-        return [(kind_of_tensorflow(name), seconds, 1) for name, seconds in replica.profiled(batch, weights)]
+        return [(tensorflow_operator_kind(name), seconds, 1) for name, seconds in replica.profiled(batch, weights)]
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         replica.backward(batch, weights)
     return [
         # An operator's own time: what it spends inside others that it calls is theirs.
-        (kind_of(event.key), event.self_cpu_time_total / 1e6, event.count)
+        (operator_kind(event.key), event.self_cpu_time_total / 1e6, event.count)
         for event in profiled.key_averages()
         if event.key.startswith(("aten::", "mkldnn::", "autograd::", "torch::"))
     ]

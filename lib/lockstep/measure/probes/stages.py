@@ -93,7 +93,7 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
     case, shape = _opened(job, site)
     built, own = stages_of(case, job, group, shape)
     device = torch.device(f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device)
-    rank = _Rank(job, case, [_Alone(job, case, built, index, module, device) for index, module in own])
+    rank = _Rank(job, case, [IsolatedStage(job, case, built, index, module, device) for index, module in own])
     turn_seconds = 0.0
     for _ in range(max(job.warmup_steps, _WARMUP_TURNS)):
         turn_seconds = rank.turn()
@@ -129,7 +129,7 @@ def _key(model: nn.Module, samples: int) -> None:
             layer.keys.sample_ids = torch.arange(samples).numpy()
 
 
-class _Alone:
+class IsolatedStage:
     """One stage with an input and a gradient of the right shape in place of its neighbours."""
 
     def __init__(
@@ -182,7 +182,7 @@ class _Alone:
 class _Rank:
     """The stages of one rank and their optimiser."""
 
-    def __init__(self, job: Job, case: UseCase, stages: list[_Alone]) -> None:
+    def __init__(self, job: Job, case: UseCase, stages: list[IsolatedStage]) -> None:
         self.stages = stages
         # Where replicas agree, gradients are added up in a buffer that is zeroed: no micro-batch is a first one.
         self.firsts = 1 if job.replicas == 1 else 0
@@ -227,21 +227,23 @@ class _Rank:
 
 def _send_seconds(job: Job, built: Built, device: torch.device) -> dict[int, float]:
     """Of this rank's stages: half a ping-pong of its output with the rank of the next stage. Collective."""
-    pipeline, place = built.mesh.pipeline, built.mesh.place
+    pipeline, own_rank = built.mesh.pipeline, built.mesh.pipeline_rank
     owns = allgather_object(pipeline, list(built.modules))
-    places = {stage: each for each, own in enumerate(owns) for stage in own}
+    rank_of_stage = {stage: each for each, own in enumerate(owns) for stage in own}
     torch_group = group_of(built.mesh, str(device))
     found: dict[int, float] = {}
     for stage in range(job.stages - 1):
-        source, goal = places[stage], places[stage + 1]
+        source, goal = rank_of_stage[stage], rank_of_stage[stage + 1]
         pipeline.barrier()
-        if source == goal == place:
+        if source == goal == own_rank:
             found[stage] = 0.0
-        elif place in (source, goal):
-            like = built.shapes[stage][1] if place == source else built.shapes[stage + 1][0]
+        elif own_rank in (source, goal):
+            like = built.shapes[stage][1] if own_rank == source else built.shapes[stage + 1][0]
             message = torch.ones(like.shape, dtype=like.dtype, device=device)
-            seconds = _ping_pong(message, torch_group, goal if place == source else source, place == source, job.steps)
-            if place == source:
+            seconds = _ping_pong(
+                message, torch_group, goal if own_rank == source else source, own_rank == source, job.steps
+            )
+            if own_rank == source:
                 found[stage] = seconds
     return found
 

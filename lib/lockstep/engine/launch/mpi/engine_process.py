@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from lockstep.engine.launch.mpi.rank_process import start_ranks
-from lockstep.engine.launch.rendezvous import join
+from lockstep.engine.launch.rendezvous import meet_launcher
 from lockstep.engine.launch.worker import Rank, die_with_parent, redirect_output, reporter, serve_call
 
 
@@ -31,9 +31,9 @@ def main() -> None:
 
     It loads torch while the controller starts, and reads the connection file once that is complete.
     """
-    import lockstep.engine.groups.mpi
+    from lockstep.engine.groups.library import start_mpi
 
-    lockstep.engine.groups.mpi.start()
+    start_mpi()
     (file,) = (argument.partition("=")[2] for argument in sys.argv if argument.startswith("--file="))
     while not is_complete(file):
         time.sleep(0.05)
@@ -57,7 +57,7 @@ def join_launcher(path: str, engine_id: int) -> int:
     if MPI.COMM_WORLD.size > 1 and MPI.COMM_WORLD.rank != engine_id:
         raise RankFailed(f"engine {engine_id} is MPI rank {MPI.COMM_WORLD.rank}: names would not fit")
     die_with_parent(os.getppid())
-    control, settings, board, output = join(path)
+    control, settings, board, output = meet_launcher(path)
     redirect_output(output)
     send = reporter(control)
     ended: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()

@@ -14,14 +14,14 @@ import traceback
 from typing import Any
 
 from lockstep.engine.cores import pin
-from lockstep.engine.launch.rendezvous import RankSettings, join
+from lockstep.engine.launch.rendezvous import RankSettings, meet_launcher
 from lockstep.engine.launch.worker import Rank, check_sum, die_with_parent, redirect_output, reporter, serve_call
 
 
 def main() -> None:
     """Serve until the launcher says stop or has gone."""
     die_with_parent(os.getppid())
-    control, settings, board, output = join(sys.argv[1])
+    control, settings, board, output = meet_launcher(sys.argv[1])
     redirect_output(output)
     report = reporter(control)
     ranks = start_ranks(settings, board, report)
@@ -37,15 +37,15 @@ def start_ranks(settings: RankSettings, board: int, report: Any) -> list[Rank]:
     """Start MPI and the ranks of this process, and report it. Empty, after reporting why, if that fails."""
     sys.path[:] = settings.path
     try:
-        from lockstep.engine.groups.library import MPI, start
+        from lockstep.engine.groups.library import MPI, start_mpi
 
-        start()
+        start_mpi()
         number, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
         if size != len(settings.ranks_by_process):  # the launcher explains it, once all have arrived
             report(("ready", number, size))
             return []
         pin(sorted({core for rank in settings.ranks_by_process[number] for core in settings.cores[rank]}))
-        groups = make_groups(settings, board, number)
+        groups = make_mpi_groups(settings, board, number)
         ranks = [Rank(group, settings.cores[group.rank], settings.threads_per_worker, report) for group in groups]
     except BaseException:
         report(("unready", traceback.format_exc()))
@@ -54,7 +54,7 @@ def start_ranks(settings: RankSettings, board: int, report: Any) -> list[Rank]:
     return ranks
 
 
-def make_groups(settings: RankSettings, board: int, number: int) -> list[Any]:
+def make_mpi_groups(settings: RankSettings, board: int, number: int) -> list[Any]:
     """The groups of the ranks of process `number`, after a test that they work. Collective. Raises GroupError."""
     from lockstep.engine.groups.board import Board
     from lockstep.engine.groups.hybrid import HybridGroup, check_lanes

@@ -56,10 +56,10 @@ def _serve_as_rank(options: dict[str, Any]) -> None:
     """Serve the launcher's calls on the rank that is this process, until it says stop or has gone."""
     from lockstep.engine.groups.board import Board
     from lockstep.engine.groups.threads import ThreadGroup
-    from lockstep.engine.launch.rendezvous import join
+    from lockstep.engine.launch.rendezvous import meet_launcher
     from lockstep.engine.launch.worker import Rank, redirect_output, reporter, serve_call
 
-    control, settings, board, output = join(options["rendezvous"])
+    control, settings, board, output = meet_launcher(options["rendezvous"])
     redirect_output(output)
     report = reporter(control)
     sys.path[:] = settings.path

@@ -22,7 +22,7 @@ class Spark(Launcher):
     does = "every worker is a task of one barrier stage on a Spark cluster"
     label = "Spark, barrier mode"
     spark = True
-    crowds = True  # JVMs, and the replicas in their Python workers
+    heavy_when_idle = True  # JVMs, and the replicas in their Python workers
 
     def __init__(
         self,

@@ -93,7 +93,7 @@ def _start_rank(control: Connection, key: bytes, report: Any) -> Any:
             peers = connect_all(number, settings.addresses, listening, key)
         group = TcpGroup(number, settings.hosts, peers, board)
         check_sum(group)
-        pulse = Pulse(number, board, report)
+        pulse = BoardSender(number, board, report)
         rank = Rank(group, cores, settings.threads_per_worker, report if settings.board else pulse.report)
     except BaseException:
         report(("unready", traceback.format_exc()))
@@ -132,7 +132,7 @@ def _board(settings: SparkSettings) -> Board:
     return Board.create(len(settings.hosts))
 
 
-class Pulse:
+class BoardSender:
     """Sends the board's line of this rank to a launcher that cannot see it: after changes, and before a failure."""
 
     def __init__(self, number: int, board: Board, report: Any) -> None:

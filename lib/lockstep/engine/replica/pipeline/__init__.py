@@ -1,6 +1,6 @@
-"""A model cut into stages that stand on several ranks; micro-batches flow through them."""
+"""Pipelines: a model cut into stages on several ranks, through which micro-batches flow."""
 
-from lockstep.engine.replica.pipeline.building import Built, build, stages_of
+from lockstep.engine.replica.pipeline.building import Built, build_stages, stages_of
 from lockstep.engine.replica.pipeline.replica import PipelineReplica
 
-__all__ = ["Built", "PipelineReplica", "build", "stages_of"]
+__all__ = ["Built", "PipelineReplica", "build_stages", "stages_of"]

@@ -1,4 +1,4 @@
-"""From a use case to this rank's stages: where the model is cut, and what goes over the cuts."""
+"""Makes this rank's stages of a use case's model: where it is cut, and the shapes that are sent at the cuts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lockstep.engine.pipelines.order import in_flight, order
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten, stage_module, uncuttable
 from lockstep.engine.replica.pipeline.mesh import Mesh, mesh_of
-from lockstep.engine.replica.pipeline.profile import counted, profile
+from lockstep.engine.replica.pipeline.profile import profile, static_costs
 from lockstep.engine.replica.torch import MEMORY_FORMATS, formatted
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 PROFILE_REPEATS, PROFILE_WARMUP = 5, 2
 BYTES_PER_PARAMETER = 12.0
-"""float32: itself, its gradient, and as much again for the state of an optimiser with momentum."""
+"""In float32: the parameter, its gradient, and the state of an optimizer with momentum, 4 bytes each."""
 
 # Torch's generator is one per process.
 _BUILDING = threading.Lock()
-# Cuts that were found by measuring, by all that they depend on: a warm team finds them once, and keeps to them.
+# Cuts that were found by measuring, by everything that they depend on, so that a warm team measures only once.
 _FOUND: dict[tuple[Any, ...], list[int]] = {}
 _NCCL: weakref.WeakKeyDictionary[Group, dist.ProcessGroup] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Built:
-    """The stages of one rank, and what it has to know of the others."""
+    """The stages of one rank, and what it must know about the others."""
 
     mesh: Mesh
     cuts: list[int]  # first layer of every stage
@@ -52,7 +52,7 @@ class Built:
         return self.cuts[stage], [*self.cuts[1:], self.layers][stage] - 1
 
 
-def build(
+def build_stages(
     case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...], cuts: list[int] | None = None
 ) -> tuple[Built, SampleKeys]:
     """This rank's stages of the model that every rank makes from the job's seed. Collective.
@@ -79,8 +79,8 @@ def _own(job: Job, mesh: Mesh) -> list[int]:
 def stages_of(
     case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...]
 ) -> tuple[Built, list[tuple[int, nn.Sequential]]]:
-    """This rank's stages by index, to be measured alone."""
-    built, _ = build(case, job, group, image_shape)
+    """This rank's stages by index, for a probe that measures them without a pipeline."""
+    built, _ = build_stages(case, job, group, image_shape)
     return built, list(built.modules.items())
 
 
@@ -107,13 +107,13 @@ def agree_on_cuts(case: UseCase, job: Job, group: Group, image_shape: tuple[int,
 def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
     layers, keys = _layers(case, job)
     if job.partition == "equal_layers":
-        return partition.equal_layers(counted(layers), job.stages)
+        return partition.equal_layers(static_costs(layers), job.stages)
     if job.partition == "equal_parameters":
-        return partition.equal_parameters(counted(layers), job.stages)
+        return partition.equal_parameters(static_costs(layers), job.stages)
     size = micro_batch_size(job)
     asked = (job.stages, job.stages_per_rank, job.stage_memory_bytes, job.schedule, job.micro_batches, job.activations)
     where = (job.device, job.precision, job.memory_format, torch.get_num_threads())
-    # A layer's name need not say all: one that drops nothing can't end a stage where one that drops can.
+    # The layers' names do not determine where a stage can end: dropout of 0, for one, can't end a stage.
     model = (str(layers), tuple(map(_numbers, layers)), tuple(uncuttable(layers)))
     key = (*model, size, image_shape, *where, *asked)
     if key not in _FOUND:
@@ -121,7 +121,7 @@ def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
         images = torch.randn(size, *image_shape, generator=torch.Generator().manual_seed(job.seed)).to(job.device)
         images = formatted(images, MEMORY_FORMATS[job.memory_format])
         layers = [layer.to(job.device) for layer in layers]
-        # The quickest: a team keeps to these cuts, and fresh memory had made a layer look several times as slow.
+        # The fastest repetition: the team keeps these cuts, and new memory can make a layer seem several times slower.
         costs = profile(
             layers, images, case.loss, PROFILE_REPEATS, warmup=PROFILE_WARMUP, precision=job.precision, typical=min
         )
@@ -150,7 +150,7 @@ def _count(layers: list[nn.Module], bounds: list[int], trainable: bool, stage: i
 def _shapes(
     layers: list[nn.Module], bounds: list[int], job: Job, image_shape: tuple[int, ...], own: list[int]
 ) -> dict[int, tuple[Tensor, Tensor]]:
-    """What goes into and comes out of this rank's stages, found with a batch of one image of zeros."""
+    """The shapes of this rank's stages' inputs and outputs, found with a batch of one image of zeros."""
     size, found = micro_batch_size(job), {}
     x = torch.zeros(1, *image_shape)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=job.precision == "bfloat16"):

@@ -1,4 +1,4 @@
-"""A model as layers in a row, and where the row can be cut into stages."""
+"""A model as a sequence of layers, and where this sequence can be cut into stages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class CutError(ValueError):
 
 
 _SEVERAL_OUTPUTS = (nn.RNNBase, nn.LSTMCell, nn.MultiheadAttention, nn.AdaptiveLogSoftmaxWithLoss)
-_VIEWS = (nn.Flatten, nn.Unflatten)  # their output is their input's memory, seen in another shape
+_VIEWS = (nn.Flatten, nn.Unflatten)  # their output is a view of their input's memory
 _DROPOUTS = (KeyedDropout, nn.Dropout)
 
 
 def flatten(model: nn.Module) -> list[nn.Module]:
-    """The layers of `model`, first to last, with every plain `nn.Sequential` within it opened.
+    """The layers of `model`, first to last; every plain `nn.Sequential` in it is replaced by its own layers.
 
     A module with a forward pass of its own stays one layer. Raises CutError if the model itself is one.
     """
@@ -30,7 +30,7 @@ def flatten(model: nn.Module) -> list[nn.Module]:
             f"{type(model).__name__} can't be cut between layers: only a torch.nn.Sequential says in which order its "
             "layers run; write it as one, or train it with a data parallel strategy"
         )
-    children = model._modules.values()  # not children(): it leaves out a module that stands there twice
+    children = model._modules.values()  # not children(), which skips a module that occurs twice
     return [layer for each in children if each is not None for layer in (flatten(each) if _is_row(each) else [each])]
 
 
@@ -40,17 +40,17 @@ def _is_row(module: nn.Module) -> bool:
 
 
 def uncuttable(layers: Sequence[nn.Module]) -> dict[int, str]:
-    """Layer -> why no stage can end with it (the last layer of the model aside)."""
+    """Layer -> the reason why no stage can end with it, except for the model's last layer."""
     found: dict[int, str] = {}
     for index, layer in enumerate(layers[:-1]):
         if isinstance(layer, _SEVERAL_OUTPUTS) or getattr(layer, "return_indices", False):
             found[index] = (
-                f"{_told(layers, index)} gives more than one tensor, and a stage sends one; cut after the layer that "
+                f"{_name(layers, index)} gives more than one tensor, and a stage sends one; cut after the layer that "
                 "takes them"
             )
         elif (viewing := _viewing(layers, index)) is not None:
-            # torch's pipelining detaches what it has sent, in place, which it can't do with a view.
-            found[index] = f"{_told(layers, viewing)} only views its input, and a view can't be sent on; cut before it"
+            # torch's pipelining detaches what it has sent in place, which is not possible for a view.
+            found[index] = f"{_name(layers, viewing)} only views its input, and a view can't be sent on; cut before it"
     owners: dict[int, list[int]] = {}
     for index, layer in enumerate(layers):
         for parameter in layer.parameters():
@@ -58,21 +58,21 @@ def uncuttable(layers: Sequence[nn.Module]) -> dict[int, str]:
     for shared in owners.values():
         for index in range(shared[0], shared[-1]):
             found[index] = (
-                f"{_told(layers, shared[0])} and {_told(layers, shared[-1])} share a parameter, which can't be in two "
+                f"{_name(layers, shared[0])} and {_name(layers, shared[-1])} share a parameter, which can't be in two "
                 "stages; cut before the one or after the other"
             )
     return found
 
 
 def _viewing(layers: Sequence[nn.Module], index: int) -> int | None:
-    """The layer that makes what layer `index` gives a view, if it is one."""
+    """The layer that makes the output of layer `index` a view, if it is one."""
     while index and _passes_on(layers[index]):
         index -= 1
     return index if isinstance(layers[index], _VIEWS) else None
 
 
 def _passes_on(layer: nn.Module) -> bool:
-    """Does it give the very tensor that it gets, written over or not?"""
+    """Whether the layer returns its own input tensor, overwritten or not."""
     dropping_nothing = isinstance(layer, _DROPOUTS) and layer.p == 0.0
     return isinstance(layer, nn.Identity) or dropping_nothing or bool(getattr(layer, "inplace", False))
 
@@ -93,7 +93,7 @@ def check_cuts(layers: Sequence[nn.Module], cuts: Sequence[int], *, with_paramet
         trained = any(parameter.requires_grad for layer in layers[first:end] for parameter in layer.parameters())
         if with_parameters and not trained:
             raise CutError(
-                f"stage {stage} has no parameter to train: {_told(layers, first)} to {_told(layers, end - 1)}; join it "
+                f"stage {stage} has no parameter to train: {_name(layers, first)} to {_name(layers, end - 1)}; join it "
                 "with a neighbour"
             )
 
@@ -101,8 +101,8 @@ def check_cuts(layers: Sequence[nn.Module], cuts: Sequence[int], *, with_paramet
 def stage_module(layers: Sequence[nn.Module], first: int, last: int) -> nn.Sequential:
     """The layers `first` to `last` (inclusive) as a stage: the same modules, but it never writes over its input.
 
-    What a stage receives is a leaf of its graph, which autograd lets nobody write to. So a layer in place
-    (`nn.ReLU(inplace=True)`) that gets it is replaced by an equal one that isn't; the one given stays as it is.
+    What a stage receives is a leaf of its graph, which must not be modified in place. So a layer that works in place
+    on it (`nn.ReLU(inplace=True)`) is replaced by an equal one that does not; the given layer stays unchanged.
     """
     own = list(layers[first : last + 1])
     for index, layer in enumerate(own):
@@ -115,5 +115,5 @@ def stage_module(layers: Sequence[nn.Module], first: int, last: int) -> nn.Seque
     return nn.Sequential(*own)
 
 
-def _told(layers: Sequence[nn.Module], index: int) -> str:
+def _name(layers: Sequence[nn.Module], index: int) -> str:
     return f"layer {index} ({type(layers[index]).__name__})"

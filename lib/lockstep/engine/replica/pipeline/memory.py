@@ -1,4 +1,4 @@
-"""How much memory a rank of a pipeline needs: what its stages hold, and the most that was alive in a step."""
+"""The memory that a rank of a pipeline needs: what its stages hold, and the peak within a step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 _RESET_PEAK = "5"  # proc(5), /proc/pid/clear_refs
 
 
-class Held:
+class HeldMemory:
     """Bytes of the distinct memory behind tensors, without that of `module`'s own parameters and buffers.
 
-    Of memory that tensors see a part of, such as one micro-batch of a batch of images, that part counts.
+    Where a tensor is a view of a part of the memory, such as one micro-batch of a batch, only that part counts.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -36,21 +36,21 @@ class Held:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Add what autograd keeps for the backward pass meanwhile."""
+        """While in this context, add the tensors that autograd saves for the backward pass."""
 
         def pack(tensor: Tensor) -> Tensor:
             self.add(tensor)
-            # Not the tensor itself: it may hold the graph that holds this hook, a circle that nobody would collect.
+            # Not the tensor itself, which may refer to the graph that holds this hook: a cycle that is never collected.
             return tensor.detach()
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield
 
 
-class Rise:
-    """The most bytes of CPU tensors that were alive at once above those at the beginning, as torch's profiler saw them.
+class PeakTensorMemory:
+    """The peak memory of CPU tensors within a step, in bytes above its beginning, as torch's profiler counts it.
 
-    Memory that a kernel takes for itself, past torch's allocator, is not seen.
+    Memory that a kernel allocates itself, without torch's allocator, is not counted.
     """
 
     def __init__(self) -> None:
@@ -69,13 +69,13 @@ class Rise:
 
 
 def reset_peak_rss() -> None:
-    """Let the peak of this process's resident memory begin anew; elsewhere than on Linux nothing."""
+    """Reset the peak of this process's resident memory; does nothing except on Linux."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
 
 
 def peak_rss_bytes() -> float:
-    """Since `reset_peak_rss`; nan where the system does not say."""
+    """The peak of the resident memory since `reset_peak_rss`; NaN where the system does not report it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -1,10 +1,12 @@
-"""Who works with whom when a model is cut into stages.
+"""The two-dimensional mesh of ranks of a hybrid: pipelines along the rows, data parallelism along the columns.
 
-           place 0   place 1              rank = replica * places + place
-replica 0  rank 0 -- rank 1    pipeline   activations and gradients go along a row
-replica 1  rank 2 -- rank 3    pipeline
-             |         |
-           peers     peers                same stages: they agree by the sync, along a column
+pipeline rank     0         1
+  replica 0     rank 0 -- rank 1    pipeline   activations and gradients are sent along a row
+  replica 1     rank 2 -- rank 3    pipeline
+                  |         |
+                peers     peers                the same stages: a sync exchanges along a column
+
+rank = replica * pipeline_size + pipeline_rank
 """
 
 from __future__ import annotations
@@ -28,25 +30,25 @@ class Mesh:
         return self.peers.rank
 
     @property
-    def place(self) -> int:
+    def pipeline_rank(self) -> int:
         return self.pipeline.rank
 
     @property
-    def places(self) -> int:
+    def pipeline_size(self) -> int:
         return self.pipeline.size
 
     def stages(self, count: int, schedule: str) -> list[int]:
-        """Of a model's `count` stages, those of this rank: dealt out in turn, or in a V there and back.
+        """The stages of this rank, out of a model's `count`: assigned in turn, or in the shape of a V.
 
-        in turn   place 0: 0 2    place 1: 1 3          V   place 0: 0 3    place 1: 1 2
+        in turn   pipeline rank 0: 0 2    rank 1: 1 3          V   pipeline rank 0: 0 3    rank 1: 1 2
         """
         if schedule == "zero_bubble_v":
-            return [self.place, count - 1 - self.place]
-        return list(range(self.place, count, self.places))
+            return [self.pipeline_rank, count - 1 - self.pipeline_rank]
+        return list(range(self.pipeline_rank, count, self.pipeline_size))
 
 
-# A warm team runs many jobs with the same group: its parts, and their connections, are made once and kept as long as
-# the process, since a part holds its whole.
+# A warm team runs many jobs with the same group. Its subgroups and their connections are made once and kept as long as
+# the process, because a subgroup refers to the whole group.
 _MADE: weakref.WeakKeyDictionary[Group, dict[int, Mesh]] = weakref.WeakKeyDictionary()
 
 

@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from lockstep.engine.models.losses import Loss
 from lockstep.engine.pipelines.partition import LayerCost
 from lockstep.engine.replica.pipeline.cut import uncuttable
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # as in lockstep.engine.usecases.UseCase
 
-
-def counted(layers: Sequence[nn.Module]) -> list[LayerCost]:
-    """What is known of every layer without running it: name, trainable parameters, whether a stage may end with it."""
+def static_costs(layers: Sequence[nn.Module]) -> list[LayerCost]:
+    """What is known about each layer without running it: name, trainable parameters, whether a stage may end with
+    it."""
     joined = uncuttable(layers)
     return [
         LayerCost(
@@ -54,7 +54,7 @@ def profile(
 
     Seconds are the `typical` ones of `repeats`, after `warmup` repetitions that don't count. `loss(output, labels)`,
     one value per sample, belongs to the last layer; None: the backward pass starts from a random gradient.
-    `accumulated`: add gradients of parameters to those of the micro-batch before, as every one but a step's first does.
+    `accumulated`: add the gradients to those of the micro-batch before, as all micro-batches but a step's first do.
     Layers whose output turns out to be more than one tensor are not `cuttable`.
 
     Afterwards gradients, buffers (running statistics) and torch's generator are as they were before. Raises ValueError
@@ -66,7 +66,7 @@ def profile(
     with _untouched(layers, images):
         costs = [
             replace(cost, **vars(seen) | {"cuttable": cost.cuttable and seen.cuttable})
-            for cost, seen in zip(counted(layers), _seen(layers, images, precision), strict=True)
+            for cost, seen in zip(static_costs(layers), _seen(layers, images, precision), strict=True)
         ]
         for repetition in range(warmup + repeats):
             if not accumulated:
@@ -96,7 +96,8 @@ class _Chain:
         leaves: list[Any] = [self.images]
         outputs: list[Any] = []
         for index, layer in enumerate(self.layers):
-            # A layer in place may write over this copy, but not over a leaf, nor over what the layer before keeps.
+            # A layer that works in place may overwrite this copy, but not a leaf, nor what the previous layer has
+            # saved.
             given = tree_map_only(Tensor, torch.clone, leaves[-1])
             start = _now(self.images)
             with _precision(self.images, self.precision):
@@ -109,11 +110,11 @@ class _Chain:
         for leaf in _tensors(leaves[-1]):
             leaf.grad = torch.ones_like(leaf) if leaf.dim() == 0 else torch.randn_like(leaf)
         for index in reversed(range(len(self.layers))):
-            # Taken from the lists: what this layer saved goes with its backward pass.
+            # Removed from the lists, so that what this layer saved is freed with its backward pass.
             self.backward[index].append(self._back(_tensors(outputs.pop()), _tensors(leaves.pop())))
 
     def _back(self, outputs: list[Tensor], leaves: list[Tensor]) -> float:
-        """Seconds of one layer's backward pass, from the gradients that stand in `leaves` (none: zero)."""
+        """The seconds of one layer's backward pass, from the gradients in `leaves` (None: zero)."""
         pairs = [(own, leaf) for own, leaf in zip(outputs, leaves, strict=True) if own.requires_grad]
         gradients = [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for _, leaf in pairs]
         start = _now(self.images)
@@ -124,7 +125,7 @@ class _Chain:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one layer did with memory in a forward pass of the whole model; as in `LayerCost`."""
+    """The memory that one layer used in a forward pass of the whole model; the fields are those of `LayerCost`."""
 
     output_bytes: int
     saved_bytes: int
@@ -134,14 +135,14 @@ class _Seen:
 
 
 def _seen(layers: Sequence[nn.Module], images: Tensor, precision: str) -> list[_Seen]:
-    """A forward pass of the whole model, with a look at what autograd saves.
+    """Runs a forward pass of the whole model and records what autograd saves.
 
-    Memory is counted once, for the layer that made it: what a layer saves of its input is part of the layer before,
-    which may not need it itself. Parameters, buffers and the images are not counted.
+    Memory is counted once, for the layer that made it: what a layer saves of its input counts for the previous layer,
+    even if that layer does not need it. Parameters, buffers and the images are not counted.
     """
     x: Any = images.clone()
     outputs, written = [x], []
-    saved: list[dict[int, Tensor]] = [{} for _ in layers]  # by address; alive, so that no address comes twice
+    saved: list[dict[int, Tensor]] = [{} for _ in layers]  # by address; kept alive, so that no address is used twice
     maker: dict[int, int | None] = {_address(each): None for layer in layers for each in _own(layer)}
     maker[_address(x)] = None
     for index, layer in enumerate(layers):
@@ -150,7 +151,7 @@ def _seen(layers: Sequence[nn.Module], images: Tensor, precision: str) -> list[_
             owner = maker.setdefault(_address(tensor), index)
             if owner is not None:
                 saved[owner][_address(tensor)] = tensor.detach()
-            # Not the tensor itself: it may hold the graph that holds this hook, a circle that nobody would collect.
+            # Not the tensor itself, which may refer to the graph that holds this hook: a cycle that is never collected.
             return tensor.detach()
 
         given, before = _tensors(x), [each._version for each in _tensors(x)]

@@ -1,4 +1,4 @@
-"""What one rank of a pipeline did in a step, and when: forward and backward passes, and what it waited for."""
+"""Records what one rank of a pipeline does in a step, and when: its passes, and its waiting for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.pipelining import schedules as torch_schedules
 
 
 @dataclass(frozen=True)
-class Done:
+class TimedAction:
     """One action; seconds of `time.perf_counter`, one clock for all processes of a machine."""
 
     stage: int
@@ -32,13 +32,14 @@ class Done:
 class Recorder:
     """The actions of the present step, in order.
 
-    torch's schedules post and await their messages through two functions of their module, which know no micro-batch.
-    While `listening`, those two note how long this rank was blocked; the stage says before what it asks for.
+    torch's schedules post their messages, and wait for them, through two functions of their module, which do not know
+    the micro-batch. While `listening`, these two record how long this rank was blocked; the stage has announced before
+    which micro-batch each message belongs to.
     """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    actions: list[Done] = field(default_factory=list)
-    _asked: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # of the tensors that are to be moved
+    actions: list[TimedAction] = field(default_factory=list)
+    _asked: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # by the id of the tensor that is to be moved
     _posted: list[tuple[list[Any], tuple[int, int, str]]] = field(default_factory=list)
 
     def clear(self) -> None:
@@ -48,16 +49,16 @@ class Recorder:
     def timing(self, stage: int, micro_batch: int, action: str) -> Iterator[None]:
         began = self.now()
         yield
-        self.actions.append(Done(stage, micro_batch, action, began, self.now()))
+        self.actions.append(TimedAction(stage, micro_batch, action, began, self.now()))
 
     def now(self) -> float:
-        """Seconds; a GPU has done what it was told by then."""
+        """The time in seconds, after a GPU has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
     def asks(self, stage: int, micro_batch: int, action: str, operations: Iterable[dist.P2POp]) -> None:
-        """The next messages are for this micro-batch."""
+        """Announces that these messages belong to this micro-batch."""
         for operation in operations:
             self._asked[id(operation.tensor)] = (stage, micro_batch, action)
 
@@ -66,13 +67,13 @@ class Recorder:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Note this process's waits: pipelines have a process per rank, so no other rank's are among them."""
+        """Record this process's waits. Pipelines have a process per rank, so all of them are this rank's."""
         post, wait = torch_schedules._batch_p2p, torch_schedules._wait_batch_p2p
 
         def posting(operations: list[dist.P2POp], desc: str | None = None) -> list[dist.Work]:
             works = post(operations, desc)
             if operations:
-                # Where both go together, what comes is what is waited for.
+                # Where a send and a receive go together, the receive is what is waited for.
                 first = next((each for each in operations if each.op is dist.irecv), operations[0])
                 self._posted.append((works, self._asked.get(id(first.tensor), (-1, -1, "receive"))))
             return works

@@ -1,4 +1,4 @@
-"""A replica whose model is spread over several ranks: each holds some stages, micro-batches flow through them.
+"""A replica that is divided over several ranks: each holds some stages, through which micro-batches flow.
 
 rank 0  images --> stage 0 --- activations --> stage 1  rank 1 --> loss
                            <-- gradients ---
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,19 +17,21 @@ from torch import Tensor, nn
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.groups import Group, allgather_object
 from lockstep.engine.job import Job
+from lockstep.engine.models.losses import Loss, scores_of
 from lockstep.engine.pipelines.order import KINDS
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import SampleKeys
 from lockstep.engine.replica.pipeline.building import Built, group_of
-from lockstep.engine.replica.pipeline.memory import Rise, reset_peak_rss
-from lockstep.engine.replica.pipeline.recording import Done, Recorder
+from lockstep.engine.replica.pipeline.memory import PeakTensorMemory, reset_peak_rss
+from lockstep.engine.replica.pipeline.recording import Recorder, TimedAction
 from lockstep.engine.replica.pipeline.schedules import make_schedule
 from lockstep.engine.replica.pipeline.stage import Layers, TimedStage
-from lockstep.engine.replica.pipeline.telling import action_rows, stage_rows
-from lockstep.engine.replica.torch import MEMORY_FORMATS, Loss, TorchReplica, scores_of
+from lockstep.engine.replica.pipeline.step_tables import action_rows, stage_rows
+from lockstep.engine.replica.torch import MEMORY_FORMATS, TorchReplica
 
 MEMORY_EXPERIMENT = "stage_memory"
-"""The experiment whose steps run under torch's profiler, which is slow: it counts bytes, and its times mean nothing."""
+"""The experiment whose steps run under torch's profiler: it counts bytes, and is so slow that its times mean
+nothing."""
 
 
 class PipelineReplica(TorchReplica):
@@ -62,9 +65,9 @@ class PipelineReplica(TorchReplica):
         self.share, self.micro_batches = job.global_batch_size // job.replicas, job.micro_batches
         self.recorder, self.idle_seconds = Recorder(place), 0.0
         self._loss_seconds, self.images_bytes = 0.0, 0
-        self.rise = Rise() if job.experiment == MEMORY_EXPERIMENT else None
+        self.rise = PeakTensorMemory() if job.experiment == MEMORY_EXPERIMENT else None
         group = group_of(built.mesh, device)
-        self.stages = [
+        self.stages: Sequence[TimedStage] = [
             TimedStage(module, index, job.stages, built.shapes[index], group, self.recorder, keys)
             for index, module in zip(built.modules, modules, strict=True)
         ]
@@ -76,23 +79,23 @@ class PipelineReplica(TorchReplica):
     def rebind(self, parameters: Tensor | None = None, gradients: Tensor | None = None, *, adopt: bool = False) -> None:
         super().rebind(parameters, adopt=adopt)
         if gradients is not None:
-            # Micro-batches add up where `.grad` is, so it may as well be the flat buffer; hooks would copy each of
-            # them, and are not called where a schedule writes gradients by hand (zero bubble).
+            # Micro-batches accumulate in `.grad`, which is therefore a view of the flat buffer. Hooks would copy each
+            # micro-batch's gradient, and are not called by schedules that write gradients themselves (zero bubble).
             self._gradients, self._views = gradients, flat_views(gradients, self._trained)
             self.clear_gradients()
 
     @property
     def bound_gradients(self) -> Tensor | None:
-        """The memory that a sync gave for gradients, if it did."""
+        """The memory that a sync provided for gradients, or None."""
         return self._gradients
 
     def clear_gradients(self) -> None:
         if self._gradients is None:
             super().clear_gradients()
-        self._cleared = True  # the next backward pass does it: others may still be reading the gradients of this one
+        self._cleared = True  # done by the next backward pass, because others may still be reading these gradients
 
     def _begin(self) -> None:
-        """Zero the sync's buffer, if that was asked for, and let gradients add up there."""
+        """Zero the sync's buffer, if `clear_gradients` was called, and let gradients accumulate there."""
         if self._gradients is not None and self._cleared:
             self._gradients.zero_()
             for leaf, view in zip(self._trained, self._views, strict=True):
@@ -106,8 +109,8 @@ class PipelineReplica(TorchReplica):
         images, target = self._prepare(batch, weights)
         self._begin()
         began = self.recorder.now()
-        # So that a step has one beginning, and its idle time is the bubble. As a rule it costs nothing: the first
-        # stage, which begins, is the last to end its backward passes; with long updates elsewhere it waits for those.
+        # All ranks begin a step together, so that its idle time is the bubble. This usually costs nothing, because the
+        # first stage, which starts a step, is also the last to end one; it waits only for long updates elsewhere.
         self.mesh.pipeline.barrier()
         with self.recorder.listening(), self.rise.measuring() if self.rise else contextlib.nullcontext():
             if self.reads_images:
@@ -116,8 +119,8 @@ class PipelineReplica(TorchReplica):
                 self.schedule.step(target=target, losses=losses, return_outputs=False)
         self._account(self.recorder.now() - began)
         if on_ready is not None:
-            for part in reversed(range(len(self.parts))):
-                on_ready(part)
+            for layer in reversed(range(len(self.layer_slices))):
+                on_ready(layer)
         return float(sum(float(loss.detach()) for loss in losses))
 
     def _prepare(self, batch: Batch, weights: np.ndarray) -> tuple[Tensor, Tensor | None]:
@@ -142,7 +145,7 @@ class PipelineReplica(TorchReplica):
         return images, torch.from_numpy(np.concatenate([rows, np.zeros((missing, 2))])).to(self.device)
 
     def _weighted_loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Of one micro-batch: the sum over its samples of weight x loss."""
+        """The loss of one micro-batch: the sum over its samples of weight x loss."""
         began = self.recorder.now()
         total = (self.loss(output, target[:, 0].long()) * target[:, 1].float()).sum()
         self._loss_seconds += self.recorder.now() - began
@@ -151,7 +154,7 @@ class PipelineReplica(TorchReplica):
     def _account(self, elapsed: float) -> None:
         self.forward_seconds += self.recorder.seconds("forward") + self._loss_seconds
         self.backward_seconds += self.recorder.seconds(*KINDS[1:])
-        # All that is neither: waiting for an activation, a gradient, or for the others to begin.
+        # Everything else is waiting: for an activation, for a gradient, or for the others to begin.
         self.idle_seconds += elapsed - self.recorder.seconds(*KINDS) - self._loss_seconds
         self._loss_seconds = 0.0
 
@@ -159,14 +162,14 @@ class PipelineReplica(TorchReplica):
         ended = time.perf_counter()
         for name, seconds in (("update", update_seconds), ("exchange", exchange_seconds)):
             if seconds:
-                self.recorder.actions.append(Done(-1, -1, name, ended - seconds, ended))
+                self.recorder.actions.append(TimedAction(-1, -1, name, ended - seconds, ended))
             ended -= seconds
 
     def traced(self, held_bytes: int) -> dict[str, list[dict[str, float | str]]]:
         return {"stages": stage_rows(self, held_bytes), "actions": action_rows(self)}
 
     def predict(self, batch: Batch) -> Tensor:
-        """The same on every rank of the pipeline. Collective over it."""
+        """The same result on every rank of the pipeline. Collective over it."""
         self.model.eval()
         try:
             with torch.no_grad():
@@ -175,7 +178,7 @@ class PipelineReplica(TorchReplica):
             self.model.train()
 
     def _predict(self, batch: Batch) -> Tensor:
-        """Stage after stage, whole batch at once; the messages are the group's own."""
+        """Runs the whole batch through one stage after the other, with the group's own messages."""
         own = {stage.stage_index: stage for stage in self.stages}
         pipeline, count = self.mesh.pipeline, self.stages[0].num_stages
         output = torch.from_numpy(batch.images).to(self.device)
@@ -204,7 +207,7 @@ class PipelineReplica(TorchReplica):
         return self._pick(whole, self.built.buffer_counts)
 
     def _gather(self, flat: Tensor, counts: list[int]) -> Tensor:
-        """All stages' pieces, in the order of stages, which need not be that of ranks."""
+        """The pieces of all stages, in the order of the stages, which may differ from that of the ranks."""
         own = torch.split(flat.detach().cpu(), [counts[index] for index in self.built.modules])
         everyones = allgather_object(self.mesh.pipeline, dict(zip(self.built.modules, own, strict=True)))
         by_stage = {index: piece for pieces in everyones for index, piece in pieces.items()}

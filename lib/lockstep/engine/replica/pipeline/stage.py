@@ -1,4 +1,4 @@
-"""A stage of torch's pipelining that notes its times and knows which samples it works on."""
+"""A stage of torch's pipelining that records its times and knows the samples of each micro-batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from lockstep.engine.replica.dropout import SampleKeys
-from lockstep.engine.replica.pipeline.memory import Held
+from lockstep.engine.replica.pipeline.memory import HeldMemory
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.torch import formatted
 
@@ -32,9 +32,9 @@ class _Formatted(torch.autograd.Function):
 
 
 class Layers(nn.Module):
-    """The layers of one stage, in one precision; `recomputed`: activations are made anew for the backward pass.
+    """The layers of one stage, in one precision. `recomputed`: activations are computed again in the backward pass.
 
-    What comes and goes is contiguous, as gloo wants it; in between it has `memory_format`.
+    Input and output are contiguous, as gloo requires; in between, tensors have `memory_format`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Layers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.recomputed and self.training and torch.is_grad_enabled():
-            # Dropout is keyed by sample: there is no generator whose state would have to be kept.
+            # Dropout is keyed by sample, so there is no generator whose state would have to be kept.
             output: Tensor = checkpoint(self._run, x, use_reentrant=False, preserve_rng_state=False)
             return output
         return self._run(x)
@@ -61,14 +61,14 @@ class Layers(nn.Module):
             x = _Formatted.apply(x)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             output: Tensor = self.layers(x).contiguous()
-        # torch detaches in place what a stage has sent, which a view does not allow; a linear layer may give one.
+        # torch detaches in place what a stage has sent, which a view does not allow; a linear layer may return one.
         return output.clone() if output._is_view() else output
 
 
 class TimedStage(PipelineStage):
-    """`PipelineStage` whose passes and messages are noted by `recorder`, with dropout keyed by sample.
+    """A `PipelineStage` whose passes and messages `recorder` records, with dropout keyed by sample.
 
-    `shapes`: of one micro-batch's input and output, on the device `meta`: nothing has to be found out by a trial run.
+    `shapes`: one micro-batch's input and output on the device `meta`, so that torch needs no trial run to find them.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class TimedStage(PipelineStage):
             return super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
 
     def _measured(self, fwd_chunk_id: int, *arguments: Any, **named: Any) -> Any:
-        held = Held(self.submod)
+        held = HeldMemory(self.submod)
         hooks = [layer.register_forward_hook(self._note_output) for layer in self.layers]
         with self.recorder.timing(self.stage_index, fwd_chunk_id, "forward"), held.saving():
             output = super().forward_one_chunk(fwd_chunk_id, *arguments, **named)
@@ -113,7 +113,7 @@ class TimedStage(PipelineStage):
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
-        # Activations that are recomputed draw the masks of these samples, not of those that went forward last.
+        # Recomputed activations need the masks of these samples, not those of the latest forward pass.
         self.keys.sample_ids = self.sample_ids[bwd_chunk_id]
         with self.recorder.timing(self.stage_index, bwd_chunk_id, "backward" if full_backward else "input_backward"):
             super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)

@@ -3,7 +3,7 @@
     step     parameters, buffers, images, labels, weights, *masks  ->  loss, gradients, buffers
     predict  parameters, buffers, images                           ->  logits
 
-They keep nothing: replicas that are threads of one process share them, and a warm worker has them from its last job.
+They have no state: replicas that are threads of one process share them, and a warm worker reuses them for later jobs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.engine.models.layers import Network
-from lockstep.engine.replica.tensorflow.model import KerasModel, Piece, build
+from lockstep.engine.replica.tensorflow.model import KerasModel, Piece, build_keras_model
 
 _TRACING = threading.Lock()
-_MOST = 8  # networks that are kept
+_MOST = 8  # networks whose graphs are kept
 _traced: dict[Network, Graph] = {}
 
 
@@ -31,12 +31,12 @@ class Graph:
 
 
 def graph(network: Network) -> Graph:
-    """Build and trace `network`, or find it. TensorFlow must have been started."""
-    with _TRACING:  # Keras names its layers by counters of the whole process
+    """The traced functions of `network`, made at the first call. TensorFlow must have been started."""
+    with _TRACING:  # Keras names layers by counters of the whole process, which are not safe in threads
         if network not in _traced:
             while len(_traced) >= _MOST:
                 _traced.pop(next(iter(_traced)))
-            _traced[network] = _trace(build(network))
+            _traced[network] = _trace(build_keras_model(network))
         return _traced[network]
 
 

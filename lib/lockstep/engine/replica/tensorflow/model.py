@@ -5,8 +5,8 @@
     dense         [o, i]           [i, o]; behind Flatten, i is (channel, row, column) | (row, column, channel)
     (conv) LSTM   as a dense layer or convolution for 4 u gates, which are in the same order
 
-Optimisers that work element by element do the same in either layout, so torch's is kept for all that is exchanged and
-saved, and the graph turns each piece round.
+Optimizers that work element by element do the same in either layout. So everything that is exchanged and saved has
+torch's layout, and the graph transposes each piece.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lockstep.engine.models.layers import KERNEL, Layer, Network
 
 Shape = tuple[int, ...]
 Turn = Callable[[Any], Any]  # a tensor of torch's shape -> the same numbers as Keras has them
-_MOMENTUM, _EPSILON = 0.9, 1e-5  # torch's; its momentum 0.1 is the other share
+_MOMENTUM, _EPSILON = 0.9, 1e-5  # torch's values; torch's momentum of 0.1 is Keras's 0.9
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class KerasModel:
         return sum(piece.length for piece in self.buffers)
 
 
-def build(network: Network) -> KerasModel:
+def build_keras_model(network: Network) -> KerasModel:
     """`network` in Keras; to be called by one thread at a time. Its variables hold no weights of ours."""
     import keras
 

@@ -1,4 +1,4 @@
-"""A Keras model as a `Replica`: TensorFlow computes loss and gradients, all else is as with torch.
+"""A Keras model as a `Replica`: TensorFlow computes the loss and the gradients; everything else is as with torch.
 
     torch: flat parameters, buffers  --DLPack, no copy-->  TensorFlow: one graph, forward and backward
     torch: flat gradients            <--one copy---------  flat gradients, in torch's layout
@@ -25,13 +25,13 @@ from lockstep.engine.models.layers import Network
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.tensorflow.graph import graph
 from lockstep.engine.replica.tensorflow.profiling import operator_seconds
-from lockstep.engine.replica.tensorflow.runtime import one_by_one, start
+from lockstep.engine.replica.tensorflow.runtime import one_by_one, start_tensorflow
 from lockstep.engine.replica.torch import TorchReplica
 
 if TYPE_CHECKING:
     from lockstep.engine.usecases import UseCase
 
-_ALIGNED = 64  # bytes; what torch allocates is, numpy's arrays need not be
+_ALIGNED = 64  # bytes: the alignment of torch's tensors, which numpy's arrays may lack
 _BUILDING = threading.Lock()  # torch's generator is one per process
 
 
@@ -44,13 +44,13 @@ class TensorFlowReplica(Replica):
 
     def __init__(self, network: Network, like: TorchReplica, seed: int = 0, threads: int = 1) -> None:
         self.network, self.seed = network, seed
-        self._tf = start(threads)
+        self._tf = start_tensorflow(threads)
         self._graph = graph(network)
         if self._graph.keras.length != like.length or self._graph.keras.running != like.buffers.numel():
             raise ValueError(f"the torch model has {like.length} parameters, {network} {self._graph.keras.length}")
         self.parameters, self.buffers = like.parameters.detach().clone(), like.buffers.detach().clone()
-        self.parts = list(like.parts)
-        # One for each parameter of torch's model: the state of an optimiser fits either framework.
+        self.layer_slices = list(like.layer_slices)
+        # One leaf for each parameter of torch's model, so that an optimizer's state fits either framework.
         self._like = [torch.empty(piece.shape, device="meta") for piece in self._graph.keras.parameters]
         self.leaves = [nn.Parameter(view) for view in flat_views(self.parameters, self._like)]
         self._gradients: Tensor | None = None  # what a sync provides
@@ -88,8 +88,8 @@ class TensorFlowReplica(Replica):
             self._gradients.zero_()
             self._fresh = False
         if on_ready is not None:
-            for part in reversed(range(len(self.parts))):  # as torch's backward pass does
-                on_ready(part)
+            for layer in reversed(range(len(self.layer_slices))):  # as torch's backward pass does
+                on_ready(layer)
         return loss
 
     def _backward(self, batch: Batch, weights: np.ndarray) -> float:
@@ -101,7 +101,8 @@ class TensorFlowReplica(Replica):
         return float(loss.numpy())
 
     def _add(self, gradients: Tensor) -> None:
-        """Into the flat buffer or, as long as there is none, to where an optimiser of one worker looks."""
+        """Add to the flat buffer or, if no sync provides one, to the gradients that a single worker's optimizer
+        reads."""
         into = self._own if self._gradients is None else self._gradients
         if into is None:
             self._own = gradients
@@ -135,8 +136,8 @@ class TensorFlowReplica(Replica):
     def profiled(self, batch: Batch, weights: np.ndarray) -> list[tuple[str, float]]:
         """(type, seconds) of every operator of a forward and backward pass, which adds to the gradients.
 
-        It runs once before, for the executor that tells of operators starts then. With more than one thread between
-        operators, they overlap and their seconds are more than the pass took.
+        The pass runs once before, to start the executor that reports operators. With several threads for operators,
+        these overlap, and the sum of their seconds is larger than the duration of the pass.
         """
         self._executor = contextlib.nullcontext
         try:
@@ -146,7 +147,7 @@ class TensorFlowReplica(Replica):
             self._executor = one_by_one
 
     def _given(self, value: Tensor | np.ndarray) -> Any:
-        """As a TensorFlow tensor, on the same memory if it can be."""
+        """`value` as a TensorFlow tensor, on the same memory if possible."""
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value.detach()
         if tensor.data_ptr() % _ALIGNED:  # TensorFlow would end the process
             tensor = tensor.clone()
@@ -172,7 +173,7 @@ def tensorflow_replica(case: UseCase, job: Job, group: Group) -> TensorFlowRepli
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.seed)
         like = TorchReplica(case.model(), case.loss)
-    group.enter("start")  # the next lines may take many seconds where the disk is slow: it has not stalled
+    group.enter("start")  # importing TensorFlow may take many seconds on a slow disk, which is no stall
     replica = TensorFlowReplica(network, like, job.seed, job.threads_per_worker)
     group.enter("start")
     return replica

@@ -16,7 +16,7 @@ class NoTensorFlow(ImportError):
     """TensorFlow can't be used in this process; the message says why and what helps."""
 
 
-def start(threads: int) -> Any:
+def start_tensorflow(threads: int) -> Any:
     """The module `tensorflow`, whose operators use `threads` threads and no GPU.
 
     Ranks that are threads of one process share its runtime, and its threads can't change. Raises NoTensorFlow.
@@ -55,13 +55,13 @@ def one_by_one(tf: Any) -> contextlib.AbstractContextManager[None]:
 
 
 def _cores_of_process() -> set[int]:
-    """Those of its main thread, which has all that its ranks have; empty where the system has no affinity."""
+    """The cores of the main thread, which include those of all ranks; empty where the system has no affinity."""
     return os.sched_getaffinity(os.getpid()) if hasattr(os, "sched_getaffinity") else set()
 
 
 @contextlib.contextmanager
 def _on(cores: set[int]) -> Iterator[None]:
-    """Threads made inside may run on `cores`: a rank's own would bind what serves all ranks of the process."""
+    """Threads that are started in this context may run on `cores`, not only on those of one rank."""
     if not cores:
         yield
         return

@@ -22,7 +22,7 @@ from lockstep.engine.groups import Group, GroupAborted, GroupError, GroupTimeout
 from lockstep.engine.groups.wire import bytes_of
 from lockstep.engine.sync.base import cut
 from lockstep.engine.sync.transports.base import Transport, add_in_rank_order
-from lockstep.engine.sync.transports.meeting import LOOK_SECONDS, meet, still_together
+from lockstep.engine.sync.transports.connections import LOOK_SECONDS, check_not_aborted, connect_ranks
 
 _BLOCK_BYTES = 512 << 10  # added up at once, while it is in the cache
 _PATIENCE_SECONDS = 1800.0  # as gloo's; a launcher's watch is quicker
@@ -34,7 +34,7 @@ class Sockets(Transport):
     def __init__(self, group: Group, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self.group, self.patience_seconds = group, patience_seconds
         self._blocks = torch.empty(group.size - 1, _BLOCK_BYTES, dtype=torch.uint8)
-        self._peers = meet(group)
+        self._peers = connect_ranks(group)
         self._closed = False
 
     def buffer(self, like: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Sockets(Transport):
                 if events := stream.wants(summed):
                     selector.register(stream.peer, events)
             while not selector.select(LOOK_SECONDS):
-                still_together(self.group)
+                check_not_aborted(self.group)
                 if self._closed:
                     raise GroupError("the transport was closed while it was in use")
                 if time.monotonic() > until:

@@ -1,8 +1,8 @@
-"""Which photos were found readable before, so that a large set is decoded for checking once and not at each run.
+"""A cache of the photos that were found readable, so that a large data set is decoded for the check only once.
 
 A text file per data set in the user's cache, never in the data folder: a first line, then a key per photo. A key is a
 hash of the path within the set, the size and the times of last change, so a new or changed file is looked at again.
-Only good news is remembered: what can't be read is tried anew each time, since it may have been mended.
+Unreadable photos are not in the cache: they are tried again each time, because they may have been restored.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import PIL
 
 from lockstep.engine.files import WriteError, write_atomically
 
-# By data set, where the cache can't be written: then this process remembers at least what it has seen itself.
+# By data set, for a cache that can't be written: then this process at least keeps what it has found itself.
 _here: dict[Path, set[bytes]] = {}
-# Another Pillow may read other files. A new version when `decode_photo` refuses what it read before.
+# Another version of Pillow may read other files. Raise the version when `decode_photo` refuses what it read before.
 _FIRST_LINE = f"lockstep photos found readable, version 2, Pillow {PIL.__version__}".encode()
 
 
@@ -32,13 +32,13 @@ def cache_folder() -> Path:
 
 
 def key_of(relative: str, info: os.stat_result) -> bytes:
-    """The key of a photo. The time of its inode too: permissions change, and files are put back with an old date."""
+    """The key of a photo. It includes the inode's time, because permissions change and old dates can be restored."""
     text = f"{info.st_size} {info.st_mtime_ns} {info.st_ctime_ns} ".encode() + os.fsencode(relative)
     return blake2b(text, digest_size=12).hexdigest().encode()
 
 
-def recall(folder: Path) -> set[bytes]:
-    """The keys of a data set's readable photos; none if nothing (or nothing sound) is remembered."""
+def readable_photos(folder: Path) -> set[bytes]:
+    """The stored keys of a data set's readable photos; empty if there is no cache file, or a damaged one."""
     path = _file_of(folder)
     known = _here.get(folder, set())
     try:
@@ -48,8 +48,8 @@ def recall(folder: Path) -> set[bytes]:
     return known.union(lines[1:] if lines and lines[0] == _FIRST_LINE else ())
 
 
-def remember(folder: Path, keys: Iterable[bytes]) -> None:
-    """Keeps them for the next time. A cache that can't be written is no error."""
+def store_readable_photos(folder: Path, keys: Iterable[bytes]) -> None:
+    """Stores the keys for the next run. A cache that can't be written is no error."""
     path, keys = _file_of(folder), set(keys)
     if path is not None:
         with contextlib.suppress(OSError, WriteError):
@@ -60,7 +60,7 @@ def remember(folder: Path, keys: Iterable[bytes]) -> None:
 
 
 def _file_of(folder: Path) -> Path | None:
-    """Where the keys of this folder are kept; None if that would be inside the folder itself."""
+    """The cache file of this folder; None if it would be inside the folder itself."""
     try:
         base = cache_folder().resolve()
     except (OSError, RuntimeError):

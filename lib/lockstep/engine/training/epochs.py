@@ -20,7 +20,7 @@ from lockstep.engine.sync import Plan, Sync
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.training.evaluate import predictions
 from lockstep.engine.training.rates import Factor
-from lockstep.engine.training.scores import accuracy, auc, balanced_accuracy, confusion, cross_entropy
+from lockstep.engine.training.scores import accuracy, auc, balanced_accuracy, confusion, mean_cross_entropy
 from lockstep.engine.training.stopping import EarlyStopping
 from lockstep.engine.usecases import UseCase
 
@@ -47,7 +47,7 @@ class Images:
         return cls(kept, held_out, test)
 
 
-class Course:
+class EpochTracker:
     """One rank's view of it. `team` are all ranks with a replica or a part of one.
 
     A run that is resumed has rows of the epochs since then. Raises JobError for early stopping with a `checkpoint`:
@@ -119,7 +119,10 @@ class Course:
         if self.images.validation is None:
             return {}
         outputs, labels = self._outputs(self.images.validation), self.images.validation.labels
-        return {"validation_loss": cross_entropy(outputs, labels), "validation_accuracy": accuracy(outputs, labels)}
+        return {
+            "validation_loss": mean_cross_entropy(outputs, labels),
+            "validation_accuracy": accuracy(outputs, labels),
+        }
 
     def finish(self) -> tuple[dict[str, float], dict[str, Rows]]:
         """Measurements of the whole run, scores among them, and rows of the tables. Collective.
@@ -152,7 +155,10 @@ class Course:
         """Of the images that were trained on, as they are: what separates this from the test is generalisation."""
         data = unaugmented(self.images.train)
         outputs = self._outputs(data)
-        return {"train_accuracy": accuracy(outputs, data.labels), "train_loss": cross_entropy(outputs, data.labels)}
+        return {
+            "train_accuracy": accuracy(outputs, data.labels),
+            "train_loss": mean_cross_entropy(outputs, data.labels),
+        }
 
     def _outputs(self, data: ImageData) -> Any:
         return predictions(self.replica, self.sync.group, data, self.job.per_worker_batch_size)
@@ -169,7 +175,7 @@ def _scores(split: str, outputs: Any, data: ImageData) -> dict[str, float]:
     found = {
         f"{split}_accuracy": accuracy(outputs, data.labels),
         f"{split}_balanced_accuracy": balanced_accuracy(outputs, data.labels),
-        f"{split}_loss": cross_entropy(outputs, data.labels),
+        f"{split}_loss": mean_cross_entropy(outputs, data.labels),
     }
     return found | ({"test_auc": auc(outputs, data.labels)} if split == "test" else {})
 

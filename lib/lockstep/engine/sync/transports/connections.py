@@ -24,13 +24,13 @@ from lockstep.engine.groups import ANY, Group, GroupAborted, GroupError, GroupTi
 from lockstep.engine.groups.gloo import interface_address
 
 LOOK_SECONDS = 0.05  # a rank that waits for a socket looks so often whether another one gave up
-_MEETING_SECONDS = 60.0
+_CONNECT_SECONDS = 60.0
 _SECRET_BYTES = 16
 _HELLO = struct.Struct(f"!I{_SECRET_BYTES}s")  # rank of the caller, secret of the called
 
 
 @dataclass(frozen=True)
-class Place:
+class Endpoint:
     """Where a rank listens, and what callers must know."""
 
     host: str
@@ -38,24 +38,24 @@ class Place:
     secret: bytes
 
 
-def still_together(group: Group) -> None:
+def check_not_aborted(group: Group) -> None:
     """Raises GroupAborted if a rank of `group` has given up."""
     with contextlib.suppress(GroupTimeout):
         group.receive(ANY, "nobody sends this", 0.001)  # long enough for every kind of group to look
 
 
-def meet(group: Group, within_seconds: float = _MEETING_SECONDS) -> dict[int, socket.socket]:
+def connect_ranks(group: Group, within_seconds: float = _CONNECT_SECONDS) -> dict[int, socket.socket]:
     """A non-blocking connection to every other rank. Collective. Raises GroupAborted, GroupTimeout."""
     hosts = set(allgather_object(group, socket.gethostname()))
     until = time.monotonic() + within_seconds
     with contextlib.ExitStack() as on_error:
         with _listening(interface_address(len(hosts) > 1)) as listener:
             host, port = listener.getsockname()
-            places = allgather_object(group, Place(host, port, secrets.token_bytes(_SECRET_BYTES)))
+            endpoints = allgather_object(group, Endpoint(host, port, secrets.token_bytes(_SECRET_BYTES)))
             peers: dict[int, socket.socket] = {}
             for rank in range(group.rank):
-                peers[rank] = on_error.enter_context(_call(group, rank, places, until))
-            for rank, peer in _answer(group, listener, places, until):
+                peers[rank] = on_error.enter_context(_call(group, rank, endpoints, until))
+            for rank, peer in _answer(group, listener, endpoints, until):
                 peers[rank] = on_error.enter_context(peer)
         for peer in peers.values():
             peer.setblocking(False)
@@ -71,38 +71,39 @@ def _listening(address: str) -> Iterator[socket.socket]:
         yield listener
 
 
-def _call(group: Group, rank: int, places: list[Place], until: float) -> socket.socket:
-    """Connect to `rank`, which must prove that it is no stranger either."""
-    place = places[rank]
+def _call(group: Group, rank: int, endpoints: list[Endpoint], until: float) -> socket.socket:
+    """Connect to `rank`, which must prove that it belongs to this job too."""
+    endpoint = endpoints[rank]
     try:
-        peer = socket.create_connection((place.host, place.port), timeout=max(0.1, until - time.monotonic()))
+        peer = socket.create_connection((endpoint.host, endpoint.port), timeout=max(0.1, until - time.monotonic()))
     except OSError as error:
         raise GroupError(
-            f"rank {group.rank} can't reach rank {rank} at {place.host} port {place.port}: {error}; "
+            f"rank {group.rank} can't reach rank {rank} at {endpoint.host} port {endpoint.port}: {error}; "
             "name an interface that all hosts reach with --iface (or GLOO_SOCKET_IFNAME)"
         ) from error
     with contextlib.ExitStack() as on_error:
         on_error.enter_context(peer)
-        peer.sendall(_HELLO.pack(group.rank, place.secret))
+        peer.sendall(_HELLO.pack(group.rank, endpoint.secret))
         peer.settimeout(LOOK_SECONDS)
-        told = b""
-        while len(told) < _SECRET_BYTES:
+        received = b""
+        while len(received) < _SECRET_BYTES:
             with contextlib.suppress(TimeoutError):
-                more = _received(peer, _SECRET_BYTES - len(told))
+                more = _receive(peer, _SECRET_BYTES - len(received))
                 if not more:
                     raise GroupAborted(f"rank {rank} has left the group")
-                told += more
-            _in_time(group, until, f"rank {rank} at {place.host} port {place.port}")
-        if not hmac.compare_digest(told, places[group.rank].secret):
-            raise GroupError(f"what answers at {place.host} port {place.port} is not rank {rank} of this job")
+                received += more
+            _in_time(group, until, f"rank {rank} at {endpoint.host} port {endpoint.port}")
+        if not hmac.compare_digest(received, endpoints[group.rank].secret):
+            raise GroupError(f"what answers at {endpoint.host} port {endpoint.port} is not rank {rank} of this job")
         on_error.pop_all()
     return peer
 
 
 def _answer(
-    group: Group, listener: socket.socket, places: list[Place], until: float
+    group: Group, listener: socket.socket, endpoints: list[Endpoint], until: float
 ) -> Iterator[tuple[int, socket.socket]]:
-    """Those ranks above this one, as they call; strangers are closed at once, and silent ones at the end."""
+    """Those ranks above this one, as they call; a caller that does not belong to this job is closed at once, a silent
+    one at the end."""
     expected = set(range(group.rank + 1, group.size))
     heard: dict[socket.socket, bytes] = {}
     with selectors.DefaultSelector() as selector:
@@ -117,17 +118,17 @@ def _answer(
                         selector.register(caller, selectors.EVENT_READ)
                         continue
                     caller = next(one for one in heard if one is key.fileobj)
-                    more = _received(caller, _HELLO.size - len(heard[caller]))
+                    more = _receive(caller, _HELLO.size - len(heard[caller]))
                     heard[caller] += more
                     if more and len(heard[caller]) < _HELLO.size:
                         continue
                     selector.unregister(caller)
-                    rank = _caller(heard.pop(caller), expected, places[group.rank].secret)
+                    rank = _caller(heard.pop(caller), expected, endpoints[group.rank].secret)
                     if rank is None:
                         caller.close()
                         continue
                     with contextlib.suppress(OSError):  # it has left: whoever uses the connection will hear so
-                        caller.sendall(places[rank].secret)
+                        caller.sendall(endpoints[rank].secret)
                     expected.remove(rank)
                     yield rank, caller
                 _in_time(group, until, f"ranks {sorted(expected)}")
@@ -136,7 +137,7 @@ def _answer(
                 caller.close()
 
 
-def _received(peer: socket.socket, count: int) -> bytes:
+def _receive(peer: socket.socket, count: int) -> bytes:
     """At most so many bytes; none when the other side has left. Raises TimeoutError."""
     try:
         return peer.recv(count)
@@ -148,11 +149,11 @@ def _caller(hello: bytes, expected: set[int], secret: bytes) -> int | None:
     """The rank that says this, if it is one that may call."""
     if len(hello) < _HELLO.size:
         return None
-    rank, told = _HELLO.unpack(hello)
-    return rank if hmac.compare_digest(told, secret) and rank in expected else None
+    rank, received = _HELLO.unpack(hello)
+    return rank if hmac.compare_digest(received, secret) and rank in expected else None
 
 
 def _in_time(group: Group, until: float, who: str) -> None:
-    still_together(group)
+    check_not_aborted(group)
     if time.monotonic() > until:
         raise GroupTimeout(f"rank {group.rank} has no connection to {who} in time; do all hosts reach each other?")

@@ -1,30 +1,31 @@
-"""Figures from records alone: same bytes twice, all numbers drawn, published never drawn like measured."""
+"""Figures of notebook 02 from records alone: same bytes twice, all numbers drawn, published never like measured."""
 
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
 import pytest
-from lockstep.figures import FIGURES, render_all, save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_records import records, resources
-from lockstep import figures
-from lockstep.analysis import tables as summaries
-from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED
+from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.lines import resource_traces
+from lockstep.analysis.figures.recipes import Recipe, draw_all
+from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED, save_figure
 from lockstep.analysis.published import read_table
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.tables import summary_table
+from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars
+from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
+from lockstep.experiments.e02_threads_vs_processes.tables import exchange_table
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
-
-NOTEBOOK = "02_threads_vs_processes"
 
 
 def texts(figure: Figure) -> list[str]:
@@ -32,16 +33,16 @@ def texts(figure: Figure) -> list[str]:
 
 
 def speedup_figure(frame: pd.DataFrame) -> Figure:
-    return figures.speedup_bars(summaries.summary_table(frame), read_table("single-to-multi", "table1"), "Table 1")
+    return speedup_bars(summary_table(frame), read_table("single-to-multi", "table1"), "Table 1")
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return render_all(NOTEBOOK, records(), {"resources": resources()}, tmp_path_factory.mktemp("figures"))
+    return draw_all(FIGURES, Stored(records(), {"resources": resources()}), tmp_path_factory.mktemp("figures"))
 
 
 def test_every_figure_is_written_as_png_and_svg(drawn: list[Path]) -> None:
-    assert [path.name for path in drawn] == [f"{name}.{kind}" for name in FIGURES[NOTEBOOK] for kind in ("png", "svg")]
+    assert [path.name for path in drawn] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
     assert all(path.stat().st_size > 3000 for path in drawn)
 
 
@@ -72,7 +73,7 @@ def test_drawing_leaves_the_callers_settings_alone() -> None:
 
 def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> None:
     found = texts(speedup_figure(records()))
-    table = summaries.summary_table(records())
+    table = summary_table(records())
     for row in table[table["status"] == "ok"].itertuples():
         assert any(text.startswith(f"{row.speedup:.2f}  ({row.step_seconds:.3g} s") for text in found)
     for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)"):
@@ -95,7 +96,7 @@ def test_published_measured_and_simulated_share_no_style() -> None:
 
 
 def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
-    figure = figures.exchange_bars(summaries.exchange_table(records()), "x")
+    figure = exchange_bars(exchange_table(records()), "x")
     axis = figure.axes[0]
     assert len(axis.patches) == 2
     dashed = [line for line in axis.lines if line.get_linestyle() == "--"]
@@ -103,7 +104,7 @@ def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
 
 
 def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
-    figure = figures.resource_traces(resources(), "x", data="real photos")
+    figure = resource_traces(resources(), "x", data="real photos")
     assert len(figure.axes) == 4 * 3
     for axis in figure.axes:
         assert sorted(line.get_linestyle() for line in axis.lines) == ["-", "--"]
@@ -112,7 +113,7 @@ def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
 
 
 def test_traces_without_io_wait_are_drawn() -> None:
-    figure = figures.resource_traces(resources().assign(io_wait_percent=""), "x")
+    figure = resource_traces(resources().assign(io_wait_percent=""), "x")
     figure.canvas.draw()
     assert any(len(axis.lines) for axis in figure.axes), "the other traces are drawn all the same"
 
@@ -121,7 +122,7 @@ def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
     """Steps so short that the sampler came by once."""
     traces = resources()
     traces = traces[(traces["strategy"] != "threads") | (traces["use_case"] != "SimpleBig") | (traces["seconds"] == 2)]
-    figure = figures.resource_traces(traces, "x")
+    figure = resource_traces(traces, "x")
     for axis in figure.axes:
         for line in axis.lines:
             assert (line.get_marker() == "o") == (len(line.get_xdata()) == 1), "a line of one point is invisible"
@@ -143,9 +144,9 @@ def ticks_outside(axes: Axes) -> list[Text]:
     return found
 
 
-@pytest.mark.parametrize("draw", FIGURES[NOTEBOOK].values(), ids=FIGURES[NOTEBOOK])
-def test_labels_do_not_overlap(draw: figures.Drawing) -> None:
-    figure = draw(records(failed="ddp"), resources())
+@pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+def test_labels_do_not_overlap(draw: Recipe) -> None:
+    figure = draw(Stored(records(failed="ddp"), {"resources": resources()}))
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     hidden = {id(text) for axis in figure.axes for text in ticks_outside(axis)}
@@ -161,17 +162,7 @@ def test_labels_do_not_overlap(draw: figures.Drawing) -> None:
     assert not clashes
 
 
-@pytest.mark.parametrize("draw", FIGURES[NOTEBOOK].values(), ids=FIGURES[NOTEBOOK])
-def test_no_records_give_a_figure_that_says_so(draw: figures.Drawing) -> None:
-    found = " ".join(texts(draw(records().head(0), pd.DataFrame())))
+@pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+def test_no_records_give_a_figure_that_says_so(draw: Recipe) -> None:
+    found = " ".join(texts(draw(no_records())))
     assert "no records" in found or "no resource traces" in found
-
-
-def test_an_unknown_notebook_names_those_with_figures(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"99_none.*02_threads_vs_processes"):
-        render_all("99_none", records(), {}, tmp_path)
-
-
-def test_figures_and_report_import_no_framework() -> None:
-    code = "import sys, lockstep.figures, lockstep.experiments.report; assert not {'torch', 'tensorflow'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

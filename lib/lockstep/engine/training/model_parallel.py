@@ -17,7 +17,7 @@ from lockstep.engine.usecases import UseCase
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def make_part(
+def make_model_parallel_replica(
     case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...], cuts: list[int] | None = None
 ) -> Replica:
     """This rank's part of the model, as `job.model_parallel` says. Collective.
@@ -28,9 +28,9 @@ def make_part(
     if job.model_parallel == "head":
         return split_head_replica(case, job, group)
     # Here, for torch's pipelining is slow to import, and every worker of every strategy would wait for it.
-    from lockstep.engine.replica.pipeline import PipelineReplica, build
+    from lockstep.engine.replica.pipeline import PipelineReplica, build_stages
 
-    built, keys = build(case, job, group, image_shape, cuts)
+    built, keys = build_stages(case, job, group, image_shape, cuts)
     device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
     return PipelineReplica(job, built, keys, case.loss, device)
 

@@ -1,0 +1,53 @@
+"""The measurements of one cell, computed from what its ranks traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from lockstep.engine.job import Job
+from lockstep.engine.training.loop import STEP_COLUMNS, Trace
+
+ACCURACIES = ("train_accuracy", "validation_accuracy", "test_accuracy")
+_SECONDS_OF_THE_SLOWEST = (
+    "step_seconds", "input_seconds", "compute_seconds", "forward_seconds", "backward_seconds", "exchange_seconds",
+    "update_seconds",
+)  # fmt: skip
+_LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
+
+
+def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
+    """The measurements of a row from the traces of all ranks: means over the steps, then the slowest rank's mean."""
+    if not any(trace.steps for trace in traces):  # as of a profile, whose table holds what was measured
+        return dict(traces[0].scores)
+    # Everything is per step of the workers. A server that is asked less often has fewer rows.
+    count = traces[0].summed or len(traces[0].steps)
+    sums = [pd.DataFrame(trace.steps, columns=list(STEP_COLUMNS)).sum(min_count=1) for trace in traces]
+    means = pd.DataFrame(sums) / count
+    measured = {name: float(means[name].max()) for name in (*_SECONDS_OF_THE_SLOWEST, *_LARGEST)}
+    measured |= _link_bytes(job, means)
+    if job.model_parallel == "pipeline":
+        measured["idle_seconds"] = float(means["idle_seconds"].mean())
+    measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
+    if means["images"].sum():
+        # Losses are sums over a rank's share, weighted by 1 / global batch.
+        measured["train_loss"] = float(means["train_loss"].sum())
+        measured["images_per_second"] = float(means["images"].sum()) / measured["step_seconds"]
+        if job.images and job.scored_on != "validation":  # then a fifth of the images is not trained on
+            measured["epoch_seconds"] = job.images / measured["images_per_second"]
+    return measured | traces[0].scores
+
+
+def _link_bytes(job: Job, means: pd.DataFrame) -> dict[str, float]:
+    """The bytes that the emulated links carried per step, counted once per host; empty without emulated links.
+
+    Every byte that one host sends is received by another. The larger of the two sums counts: a server's last messages
+    may still be under way when it reads its link's counter, whereas a receiver reads its counter when it has them.
+    """
+    if not job.link_bits_per_second:
+        return {}
+    hosts = means.groupby([rank * job.hosts // job.ranks for rank in range(job.ranks)])  # equal blocks of ranks
+    sent, received = hosts["link_bytes_sent"].max(), hosts["link_bytes_received"].max()
+    total = max(sent.sum(), received.sum())
+    return {"link_bytes_sent": float(total), "link_bytes_busiest": float(max(sent.max(), received.max()))}

@@ -1,0 +1,86 @@
+"""The traced tables of a cell: what ranks recorded within it, beside its single row of records.
+
+Every row of a traced table begins with the columns that tell its cell from the others. Which columns these are is
+declared for each table: here for those that training writes, and by a probe for its own (`Probe.tables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from lockstep.engine.job import LEARNING, OF_LEARNING, Job
+from lockstep.engine.training.loop import STEP_COLUMNS, Trace
+from lockstep.measure.probes import PROBES
+from lockstep.measure.probes.probe import OF_PIPELINES
+from lockstep.measure.resources import ResourceSampler
+
+_OF_EVERY_TABLE = ("device", "workers", "round", "strategy", "use_case", "experiment")
+_OF_LEARNING = (
+    "images", "launcher", "framework", "global_batch_size", "exchange_every", "memory_format", "stages",
+    "micro_batches", *OF_LEARNING, "seed", "variant", "selected",
+)  # fmt: skip
+_LEARNING_TABLES = ("epochs", "confusion")
+STEPS_TRACED = ("timeline",)
+"""The experiments of which every step of every rank is kept, in `steps.csv`."""
+
+_OF_TRAINING: Mapping[str, Sequence[str]] = {
+    "epochs": _OF_LEARNING,
+    "confusion": _OF_LEARNING,
+    "stages": OF_PIPELINES,
+    "actions": OF_PIPELINES,
+    "spark": ("variant", "executor_data", "exchange_every", "global_batch_size", "images"),
+    "steps": ("variant", "hosts", "launcher"),
+}
+"""Table that training writes -> the columns of its cell, besides those that every table has."""
+
+
+def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) -> dict[str, pd.DataFrame]:
+    """This cell's rows of each traced table. `sampler`: of the processes, if their samples are to be kept."""
+    # Of a pipeline that learns, what its stages did in one step is of no interest.
+    kept = _LEARNING_TABLES if job.experiment in LEARNING else traces[0].tables
+    found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items() if name in kept}
+    if sampler is not None:
+        found["resources"] = _samples(traces, sampler)
+    if job.experiment in STEPS_TRACED:
+        found["steps"] = step_table(traces)
+    probe = PROBES.get(job.experiment)
+    columns_of = {**_OF_TRAINING, **(probe.tables if probe else {})}
+    for name, frame in found.items():
+        _insert_first(frame, job, columns_of.get(name, ()))
+        _insert_first(frame, job, _OF_EVERY_TABLE)
+    return found
+
+
+def _insert_first(frame: pd.DataFrame, job: Job, names: Sequence[str]) -> None:
+    """Put these columns of the job before those of `frame`, in place."""
+    for position, name in enumerate(names):
+        # An epoch has a learning rate of its own, beside the one that the job asks for.
+        column = f"job_{name}" if name in frame else name
+        frame.insert(position, column, getattr(job, name))
+
+
+def step_table(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Every measured step of every rank, as `lockstep.analysis.timeline` reads it.
+
+    Columns: rank, step (0 is the first measured one), start_seconds (since this rank's first step began), then
+    STEP_COLUMNS. A server that updates less often than workers step has a row per update, numbered by itself.
+    """
+    tables = []
+    for trace in traces:
+        rows = pd.DataFrame(trace.steps, columns=list(STEP_COLUMNS))
+        rows.insert(0, "rank", trace.rank)
+        rows.insert(1, "step", range(len(rows)))
+        rows.insert(2, "start_seconds", rows["step_seconds"].cumsum() - rows["step_seconds"])
+        tables.append(rows)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _samples(traces: Sequence[Trace], sampler: ResourceSampler) -> pd.DataFrame:
+    """The samples taken during the measured steps, without those taken while models were built."""
+    samples = sampler.frame()
+    # perf_counter is one clock for all processes of a machine.
+    began = min(trace.began for trace in traces) - sampler.began
+    ended = max(trace.ended for trace in traces) - sampler.began
+    return samples[samples["seconds"].between(began, ended)].assign(seconds=lambda kept: kept["seconds"] - began)

@@ -1,0 +1,183 @@
+"""Every command refuses at once: it ends with 2, and has imported nothing that takes long."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lockstep import __version__
+from lockstep.commands import mpi_job
+from lockstep.commands.cli import app
+from lockstep.commands.ending import checking_arguments, clear_ends, printable
+from lockstep.commands.runner.errors import RunError, RunFailed, Stopped, is_own_error
+from lockstep.engine.usecases import USE_CASES
+
+HEAVY = (
+    "torch", "tensorflow", "keras", "pandas", "matplotlib", "seaborn", "scipy", "sklearn", "pyarrow", "pyspark",
+    "IPython", "ipyparallel", "mpi4py", "papermill", "nbformat", "nbclient", "jupyter_client",
+)  # fmt: skip
+REFUSALS = {
+    "run 99": "notebook '99' does not exist",
+    "run 02 --profile nope": "profile 'nope' does not exist",
+    "run 02 --profile ../profiles/smoke": "is a path",
+    "run 02 -p wrokers=2": "did you mean workers?",
+    "run 02 -p workers": "is not name=value",
+    "run 02 -p workers=two": "workers is int",
+    "run 02 --data-dir nowhere": "--data-dir nowhere is not a folder",
+    "run 02 --out x --reference": "give one of them",
+    "run 02 --timeout 0": "--timeout",
+    "run 02 --nope": "--nope",
+    "run": "notebooks",
+    "notebooks 99": "notebook '99' does not exist",
+    "notebooks 02 --timeout soon": "--timeout",
+    "figures --results nowhere": "--results nowhere does not exist",
+    "figures --results lib": "holds no records",
+    "report --results nowhere": "--results nowhere does not exist",
+    "report --out nowhere/report.md": "its folder does not exist",
+    "report --fill nowhere.md": "nowhere.md can't be read",
+    "report --fill Makefile": "holds no table to fill",
+    "report --fill README.md --out x.md": "give one of them",
+    "strategies nope": "nope does not exist",
+    "mpi": "--workers",
+    "mpi --workers 0": "workers=0 is not possible",
+    "mpi --workers 2 --sync nope": "--sync nope can't train 2 workers together",
+    "mpi --workers 2 --use-case nope": "--use-case nope does not exist",
+    "mpi --workers 2 --network cnn": "whose network is given",
+    "mpi --workers 2 --use-case FaceMask --network nope": "network='nope' does not exist",
+    "mpi --workers 2 --precision float8": "precision='float8' does not exist",
+    "mpi --workers 2 --hosts a:0": "is not NAME:RANKS",
+    "mpi --workers 2 --data-dir nowhere": "--data-dir nowhere",
+    "mpi --workers 2 --resume": "--resume needs --checkpoint",
+    "data": "",
+    "data check nowhere": "nowhere",
+    "data check README.md": "README.md",
+    "data make --dataset nope": "--dataset nope has no stand-in",
+    "data make --images 1": "images=1 is too few",
+    "doctor 7": "7",
+    "nope": "nope",
+}
+ALSO_LIGHT = ("--version", "--help", "strategies", "mpi --workers 2 --dry-run", "mpi --help", "data --help")
+PROGRAM = """
+import json, sys
+from typer.testing import CliRunner
+from lockstep.commands.cli import app
+
+commands, heavy = json.loads(sys.argv[1]), set(json.loads(sys.argv[2]))
+told = {}
+for command in commands:
+    result = CliRunner().invoke(app, command.split())
+    told[command] = (result.exit_code, result.output, sorted(heavy & set(sys.modules)))
+    for name in [name for name in sys.modules if name.partition(".")[0] in heavy]:
+        del sys.modules[name]  # so that each command answers for itself alone
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(root: Path) -> dict[str, Any]:
+    """Exit code, output and heavy imports of each command, in an interpreter that has imported nothing before."""
+    commands = json.dumps([*REFUSALS, *ALSO_LIGHT])
+    environment = {name: value for name, value in os.environ.items() if name not in ("LOCKSTEP_DATA", "SLURM_JOB_ID")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, commands, json.dumps(HEAVY)],
+        cwd=root, env=environment | {"COLUMNS": "200"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("command", REFUSALS)
+def test_a_refusal_ends_with_2_and_says_why(told: dict[str, Any], command: str) -> None:
+    code, output, _ = told[command]
+    assert code == 2, output
+    assert REFUSALS[command] in " ".join(output.split())
+
+
+@pytest.mark.parametrize("command", [*REFUSALS, *ALSO_LIGHT])
+def test_nothing_heavy_is_imported(told: dict[str, Any], command: str) -> None:
+    code, output, heavy = told[command]
+    assert heavy == [], "check the arguments before that import"
+    assert code == (0 if command in ALSO_LIGHT else 2), output
+
+
+def test_the_version(told: dict[str, Any]) -> None:
+    assert told["--version"][1] == f"lockstep {__version__}\n"
+
+
+def test_a_failure_ends_with_1_after_its_imports(root: Path, tmp_path: Path) -> None:
+    """So the list of heavy modules is worth something: a command that works does import some of them."""
+    (tmp_path / "02_threads_vs_processes").mkdir()
+    (tmp_path / "02_threads_vs_processes" / "records.csv").write_text("speed\n1\n")
+    commands = [f"{name} --results {tmp_path}" for name in ("figures", "report")]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(commands[:1]), json.dumps(["pandas", "torch"])],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    code, output, heavy = json.loads(done.stdout)[commands[0]]
+    assert (code, heavy) == (1, ["pandas"]) and output.startswith("error: ") and "other columns" in output
+    result = CliRunner().invoke(app, commands[1].split())
+    assert result.exit_code == 1 and "other columns" in result.output
+
+
+def test_mpi_knows_the_use_cases_without_torch() -> None:
+    assert (*mpi_job.OF_PHOTOS, *mpi_job.OF_SMALL_IMAGES) == tuple(USE_CASES)
+    assert tuple(name for name, case in USE_CASES.items() if case.network is not None) == mpi_job.OF_SMALL_IMAGES
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (2, 1), (3, 1), (255, 255), (143, 143)])
+def test_a_failed_job_never_looks_refused(monkeypatch: pytest.MonkeyPatch, code: int, expected: int) -> None:
+    monkeypatch.setattr(mpi_job, "run", lambda words, environment: code)
+    assert CliRunner().invoke(app, ["mpi", "--workers", "2"]).exit_code == expected
+
+
+class OursError(ValueError):
+    """As an error of the library: `clear_ends` looks at the module."""
+
+    __module__ = "lockstep.engine.somewhere"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (RunError("no such thing"), 2, "refused: no such thing"),
+        (RunFailed("it broke"), 1, "it broke"),
+        (OursError("bad file \x1b[2J"), 1, r"error: bad file \x1b[2J"),
+        (Stopped(15), 143, "stopped by SIGTERM; no process of the run is left"),
+        (KeyboardInterrupt(), 130, "stopped by SIGINT"),
+    ],
+)
+def test_how_a_command_ends(error: BaseException, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Exception) as caught, clear_ends():
+        raise error
+    assert getattr(caught.value, "exit_code", None) == code
+    assert capsys.readouterr().err == message + "\n"
+
+
+def test_a_bug_shows_its_traceback() -> None:
+    for error in (ValueError("of another library"), TypeError("a bug")):
+        with pytest.raises(type(error), match=str(error)), clear_ends(), checking_arguments():
+            raise error
+
+
+def test_while_arguments_are_checked_an_error_of_ours_is_a_refusal() -> None:
+    with pytest.raises(RunError, match="too few"), checking_arguments():
+        raise OursError("too few")
+
+
+def test_a_name_can_not_command_the_terminal() -> None:
+    assert printable("a\x1b[2Jb\n\udcff") == r"a\x1b[2Jb\n\udcff"
+
+
+def test_an_error_of_the_library_in_a_notebook_is_told_in_one_message() -> None:
+    """A kernel reports the name of the class alone, and frames with the paths of files."""
+    frames = ["Cell In[3]", "File /somewhere/lib/lockstep/records/schema.py:7, in check", "RecordError: no"]
+    assert is_own_error("RecordError", frames)
+    assert not is_own_error("RecordError", ["Cell In[3]", "File /elsewhere/records.py:7, in check", "RecordError: no"])
+    assert not is_own_error("KeyError", frames), "a bug of ours shows its frames"
