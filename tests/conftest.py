@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from harness import cpu_table
 from harness.groups import add_groups
 from processes import command
 
@@ -77,6 +78,15 @@ def real_images() -> Path:
     return Path(os.environ["LOCKSTEP_DATA"])
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cpu_table.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    cpu_table.register(config)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks that were asked for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     add_groups(items)
     _skip_without_images(items)

@@ -20,6 +20,7 @@ def add_groups(items: list[pytest.Item]) -> None:
     """Give every test of the serial group the mark that pytest-xdist reads with `--dist loadgroup`."""
     for item in items:
         if is_serial(item):
+            item.add_marker(pytest.mark.serial)
             item.add_marker(pytest.mark.xdist_group(SERIAL))
 
 
