@@ -33,7 +33,8 @@ NUMBER = struct.Struct("!q")
 MOST_HANDLES = 250
 _ABOVE = 2000  # descriptors are moved out of the way of each other to here
 # These load or start MPI, Spark, IPython or TensorFlow, which a worker does itself.
-_NOT_LOADED = ("tensorflow", "launch.spark", "launch.mpi", "groups.mpi", "groups.library", "groups.hybrid", ".rma")
+_NOT_LOADED = ("tensorflow", "launch.spark", "launch.mpi", "groups.mpi", "groups.library", "groups.hybrid")
+_NOT_LOADED += ("groups.windows", "transports.rma")
 _ALSO_LOADED = ("cloudpickle", "torch.distributed.pipelining", "torch.nn.parallel", "PIL.Image", "PIL.JpegImagePlugin")
 
 
