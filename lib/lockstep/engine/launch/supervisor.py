@@ -128,6 +128,8 @@ def _supervise(
         commands[name] = subprocess.Popen(words, preexec_fn=_die_with_supervisor)
     while not ending and not _gone(parent, launcher):
         select.select([wakeup, *([launcher] if launcher is not None else [])], [], [], _timeout(launcher))
+        if _read_all(wakeup):
+            _reap_adopted({command.pid for command in commands.values()})
         for name, command in commands.items():
             if (status := command.poll()) is not None:
                 ending.append(status if status >= 0 else 128 - status)
@@ -141,11 +143,27 @@ def _install_signal_handlers() -> tuple[int, list[int]]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides what Ctrl-C means
     ending: list[int] = []
     wakeup, write_end = os.pipe()
+    os.set_blocking(wakeup, False)
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end)
     signal.signal(signal.SIGTERM, lambda *_: ending.append(143))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return wakeup, ending
+
+
+def _read_all(wakeup: int) -> bool:
+    """Whether a signal has come. What it wrote is read, or else every later wait would return at once."""
+    with contextlib.suppress(BlockingIOError):
+        return bool(os.read(wakeup, 4096))
+    return False
+
+
+def _reap_adopted(commands: set[int]) -> None:
+    """Let processes go that lost their parent, became this program's children, and have ended."""
+    for pid, parent in _descendants().items():
+        if parent == os.getpid() and pid not in commands:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _die_with_supervisor() -> None:
