@@ -27,15 +27,17 @@ import pytest
 from harness.zygote_process import LENGTH, NUMBER
 from lockstep.engine.launch import team, worker_process
 from lockstep.engine.launch.environment import PROFILES, python_path, worker_environment
+from lockstep.engine.launch.mpi import engines
 from lockstep.engine.launch.mpi import team as mpi_team
-from lockstep.engine.launch.mpi.emulated import EmulatedTeam
+from lockstep.engine.launch.mpi.engines import EnginesTeam
 from lockstep.engine.launch.mpi.team import MpiTeam
 from lockstep.engine.launch.rank_parent import rank_parent_command
+from lockstep.engine.launch.rendezvous import Rendezvous
 
 _HERE = Path(__file__).resolve().parent
 _READ_EARLY = ("OMP_", "MKL_", "KMP_", "OPENBLAS_", "MALLOC_", "LD_", "GLIBC_", "ATEN_", "TORCH_", "PYTHONHASHSEED")
 _READ_EARLY += tuple({name for profile in PROFILES.values() for name in profile})
-_TRUE_START, _TRUE_RANK = team._START, mpi_team._RANK
+_TRUE_START, _TRUE_RANKS = team._START, (mpi_team._RANK, engines._ENGINE)
 
 
 class ForkedProcess:
@@ -139,15 +141,17 @@ class Zygotes:
         self._forked = [each for each in self._forked if each.returncode is None] + [worker]
         return worker
 
-    def rank_program(self, this: MpiTeam, rendezvous: object) -> list[str]:
-        """In place of `MpiTeam._rank_program`."""
-        found = _true_rank_program(this, rendezvous)  # type: ignore[arg-type]
-        if not self.wanted or mpi_team._RANK != _TRUE_RANK or isinstance(this, EmulatedTeam):
-            return found  # a zygote is on no emulated host
-        environment = worker_environment(this.environment, this.threads_per_worker)
-        client = [sys.executable, "-I", "-S", str(_HERE / "rank_client.py")]
-        at = len(rank_parent_command(""))
-        return [*client, found[at - 1], self.socket_of(environment), *found[at:]]
+    def commands(self, this: MpiTeam, rendezvous: Rendezvous) -> dict[str, list[str]]:
+        """In place of `MpiTeam._commands`: the parent of each rank, and the rank, become a client of a zygote."""
+        found = _true_commands[type(this)](this, rendezvous)
+        if not self.wanted or (mpi_team._RANK, engines._ENGINE) != _TRUE_RANKS:
+            return found
+        parent = rank_parent_command(rendezvous.exit_reports_path)
+        at = found["mpiexec"].index(parent[-1]) - len(parent) + 1
+        zygote = self.socket_of(worker_environment(this.environment, this.threads_per_worker))
+        client = [sys.executable, "-I", "-S", str(_HERE / "rank_client.py"), parent[-1], zygote]
+        found["mpiexec"][at : at + len(parent)] = client
+        return found
 
     def stop(self) -> None:
         for process, _ in self._processes.values():
@@ -164,12 +168,14 @@ class Zygotes:
         os.rmdir(self._folder)
 
 
-_true_rank_program = MpiTeam._rank_program
+# Ranks on emulated hosts always start anew: a zygote is on none of them.
+_true_commands = {kind: kind._commands for kind in (MpiTeam, EnginesTeam)}
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Zygotes:
     """From now on teams of this process have forked workers."""
     zygotes = Zygotes()
     monkeypatch.setattr(team, "start_python", zygotes.start_python)
-    monkeypatch.setattr(MpiTeam, "_rank_program", lambda this, rendezvous: zygotes.rank_program(this, rendezvous))
+    for kind in _true_commands:
+        monkeypatch.setattr(kind, "_commands", lambda this, rendezvous: zygotes.commands(this, rendezvous))
     return zygotes

@@ -24,8 +24,6 @@ from together import TOLERANCE, alone, small_job
 
 OWN = tuple(name for name in LAUNCHERS if not LAUNCHERS[name].owns_loop and name != "spark")  # tests/spark has these
 
-FORKED = ("threads", "processes", "mpiexec")  # engines, Spark's ranks and ranks on emulated hosts always start anew
-
 
 def place(group: Group) -> tuple[int, list[str], dict[str, str | None], int]:
     """Process, command line, the variables of the profile as C libraries see them, and torch's threads."""
@@ -54,7 +52,7 @@ def test_new_processes_train_as_forked_ones_do(launcher: str, tmp_path: Path) ->
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("launcher", FORKED)
+@pytest.mark.parametrize("launcher", OWN)
 def test_forked_processes_are_where_new_ones_would_be(launcher: str) -> None:
     """Their environment, their threads, and a process for each worker: else the suite would test something else."""
     with LAUNCHERS[launcher](2) as team:
