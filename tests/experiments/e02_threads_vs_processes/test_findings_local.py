@@ -60,6 +60,12 @@ def test_processes_that_win_are_said_to_win_and_processes_that_lose_to_lose(refe
     assert "processes are slower than threads" in said(slow, "speedup")
 
 
+def test_one_process_trains_and_several_train(reference: Stored) -> None:
+    alone = changed(reference, "workers", 0.5, experiment="table1", strategy="processes")
+    assert "One process trains AlexNet" in said(alone, "speedup")
+    assert "Two processes train AlexNet" in said(reference, "speedup")
+
+
 def test_memory_that_is_less_is_said_to_be_less(reference: Stored) -> None:
     where = {"experiment": "table1", "strategy": "processes", "use_case": "SimpleBig", "precision": "float32"}
     assert "processes need less than threads" in said(changed(reference, "peak_pss_bytes", 0.2, **where), "memory")

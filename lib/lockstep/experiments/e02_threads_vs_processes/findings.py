@@ -65,9 +65,9 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
     gain = _over_one_core(records, use_case, "processes")
     rivals = ratio_with_interval(records, processes, threads, SPEED)
     compared = faster(rivals, noise(records, processes), "processes", "threads on as many cores")
-    return sentence(
-        f"{counted(workers, 'process')} train {network_name(use_case)} {times(gain, 'as fast as one core')}; {compared}"
-    )
+    train = "trains" if workers == 1 else "train"
+    gained = f"{counted(workers, 'process')} {train} {network_name(use_case)} {times(gain, 'as fast as one core')}"
+    return sentence(f"{gained}; {compared}")
 
 
 @finding
