@@ -103,7 +103,7 @@ def _act(wanted: MpiOptions, folder: str, two_hosts: str) -> None:
     mpi_job._PROGRAM = PROGRAM
     code = 1
     try:
-        code = mpi_job.execute(mpi_job.prepared(wanted))
+        code = mpi_job.start_or_print(mpi_job.prepared(wanted))
     except ValueError as error:
         os.write(2, f"{error}\n".encode())
     except KeyboardInterrupt:

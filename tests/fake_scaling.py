@@ -10,7 +10,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.models.flop_count import network_layers
 from lockstep.engine.models.layers import Network
 from lockstep.experiments.fixed_batch import trained
-from lockstep.predict.cost_model import Costs, chain
+from lockstep.predict.cost_model import Costs, chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.records import COLUMNS, Row, make_row
 
@@ -30,7 +30,7 @@ PIPELINES = {"naive_pipeline": 0.95, "gpipe": 1.6}
 def two_workers_seconds(network: str, images: int, strategy: str, sync: str) -> float:
     """What a step of two workers takes by the model, each with `images`."""
     model = COSTS[network]
-    exchange = model.exchange_seconds(strategy, chain(sync, 2, model.gradient_bytes), 2)
+    exchange = model.exchange_seconds(strategy, chain_of_sync(sync, 2, model.gradient_bytes), 2)
     return model.compute_seconds(images, 2) + exchange
 
 

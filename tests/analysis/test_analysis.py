@@ -25,7 +25,6 @@ from lockstep.analysis.statistics import (
     per_round,
     ratio_with_interval,
     roughness,
-    speedup,
 )
 from lockstep.analysis.tables import summary_table
 
@@ -99,14 +98,6 @@ def test_conditions_that_mix_cells_are_refused_with_the_columns_that_differ() ->
 def test_unknown_column_is_refused_by_name() -> None:
     with pytest.raises(AnalysisError, match="wrokers"):
         per_round(small([1], [1]), {"wrokers": 2}, "images_per_second")
-
-
-def test_speedup_names_base_batches_and_seconds() -> None:
-    found = speedup(small([20.0] * 5, [10.0] * 5), {"strategy": "threads"})
-    assert found.ratio == Ratio(2.0, 2.0, 2.0, 5)
-    assert (found.base, found.batch, found.base_batch) == ("sequential", 64, 32)
-    assert (found.step_seconds, found.base_step_seconds) == (pytest.approx(1.6), pytest.approx(3.2))
-    assert "over sequential" in str(found) and "batch 64" in str(found)
 
 
 def test_amdahl_and_efficiency_worked() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from lockstep.analysis.sentences import counted, faster, finding, listed, network, sentence, settle_each, times
+from lockstep.analysis.sentences import counted, faster, finding, listed, network_name, sentence, settle_each, times
 from lockstep.analysis.statistics import AnalysisError, Ratio
 from lockstep.analysis.stored import Stored, no_records, once
 from lockstep.analysis.verdicts import NotNow
@@ -32,7 +32,7 @@ def test_a_ratio_shows_its_interval_behind_what_it_is_of() -> None:
 
 
 def test_a_use_case_is_called_by_its_network() -> None:
-    assert network("SimpleBig") == "AlexNet" and "Pneumonia" in network("Pneumonia")
+    assert network_name("SimpleBig") == "AlexNet" and "Pneumonia" in network_name("Pneumonia")
 
 
 @pytest.mark.parametrize(

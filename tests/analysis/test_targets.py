@@ -61,10 +61,10 @@ def table(*parts: list[Row], targets: Sequence[Target] = LOCAL) -> dict[str, Any
 
 
 def test_every_target_of_notebook_02_is_there() -> None:
-    bars = {target.name: target.bar for target in LOCAL}
-    assert list(bars.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95, 0.95]
+    thresholds = {target.name: target.threshold for target in LOCAL}
+    assert list(thresholds.values()) == [1.85, 1.6, 1.1, 1.18, 4.0, 0.95, 0.95]
     found = table(rows("sequential", 10.0))
-    assert {name: row["bar"] for name, row in found.items()} == bars
+    assert {name: row["threshold"] for name, row in found.items()} == thresholds
     assert {row["aim"] for row in found.values()} == {"≥"}
 
 
@@ -185,15 +185,15 @@ def test_targets_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("aim", "bar", "inside", "outside"),
+    ("aim", "threshold", "inside", "outside"),
     [
         (AT_LEAST, 2.0, (2.0, 3.0), (1.99,)),
         (AT_MOST, 2.0, (2.0, 0.5), (2.01,)),
         (WITHIN, 0.1, (0.9, 1.1), (0.89, 1.11)),
     ],
 )
-def test_an_aim_has_its_side(aim: str, bar: float, inside: tuple[float, ...], outside: tuple[float, ...]) -> None:
-    target = Target("x", bar, lambda stored: Reading(), aim)
+def test_an_aim_has_its_side(aim: str, threshold: float, inside: tuple[float, ...], outside: tuple[float, ...]) -> None:
+    target = Target("x", threshold, lambda stored: Reading(), aim)
     assert all(target.reached(value) for value in inside) and not any(target.reached(value) for value in outside)
 
 
@@ -211,7 +211,7 @@ def rung(name: str, speed: float, use_case: str = "SimpleBig", **fields: Any) ->
 
 
 def test_every_target_of_notebook_01_is_there() -> None:
-    assert [target.bar for target in SINGLE] == [5.0, 4.0, 0.45, 0.45, 350.0]
+    assert [target.threshold for target in SINGLE] == [5.0, 4.0, 0.45, 0.45, 350.0]
 
 
 def test_the_best_setting_is_the_fastest_that_ran() -> None:

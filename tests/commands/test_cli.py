@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import lockstep.commands.runner.plans as plans
 from lockstep.commands.cli import app
-from lockstep.commands.runner import Plan, RunError, plan_runs, read_parameters
+from lockstep.commands.runner import ParameterError, RunPlan, plan_runs, read_parameters
 from lockstep.engine.files import WriteError
 from lockstep.records.places import repository_root
 from small_notebooks import small_repository, write_notebook
@@ -36,7 +36,7 @@ def refused(*arguments: str) -> str:
     return result.output
 
 
-def one_plan(root: Path, *assignments: str, **options: Any) -> Plan:
+def one_plan(root: Path, *assignments: str, **options: Any) -> RunPlan:
     (plan,) = plan_runs(["07"], root, assignments=assignments, **options)
     return plan
 
@@ -206,9 +206,9 @@ def test_papermill_finds_the_parameters_that_we_read(small: Path) -> None:
 )
 def test_a_parameters_cell_that_can_not_be_checked_is_refused(tmp_path: Path, line: str, expected: str) -> None:
     path = write_notebook(tmp_path / "01_odd.ipynb", line)
-    with pytest.raises(RunError, match="01_odd"):
+    with pytest.raises(ParameterError, match="01_odd"):
         read_parameters(path)
-    with pytest.raises(RunError) as caught:
+    with pytest.raises(ParameterError) as caught:
         read_parameters(path)
     assert expected in str(caught.value)
 

@@ -91,6 +91,16 @@ def test_only_the_first_unreadable_are_named(photos: Path, monkeypatch: pytest.M
     assert "   train/a/01.jpg: " in output and "   train/a/02.jpg: " not in output and "   and 1 more" in output
 
 
+def test_files_that_are_no_photos_by_their_names_are_counted(photos: Path) -> None:
+    assert "other files" not in call("check", photos)
+    for name in ("train/a/late.webp", "train/b/late.WEBP", "test/a/half.jpg_", "test/a/notes"):
+        (photos / name).write_text("")
+    (photos / "train/a/.hidden").write_text("")
+    (photos / "README").write_text("")
+    told = " ".join(call("check", photos).split())
+    assert "other files 2 .webp, 1 .jpg_, 1 without ending: no photos by their names" in told
+
+
 def test_names_can_not_command_the_terminal(photos: Path) -> None:
     (photos / "train/a" / "\x1b[2Jred[bold]\n.jpg").write_text("no photo")
     (photos / "train/a" / os.fsdecode(b"\xff.jpg")).write_text("no photo")
@@ -169,10 +179,3 @@ def test_a_stand_in_of_small_images(tmp_path: Path) -> None:
         "gray_leaf_spot",
         "healthy",
     )
-
-
-@pytest.mark.parametrize(
-    ("count", "told"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (7_912_309, "7.91 MB"), (27_398_839_000, "27.4 GB")]
-)
-def test_bytes_are_told_in_three_digits(count: int, told: str) -> None:
-    assert data_commands._bytes(count) == told

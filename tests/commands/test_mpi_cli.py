@@ -114,7 +114,7 @@ def test_what_is_refused(arguments: list[str], message: str) -> None:
 def test_what_is_refused_before_a_rank_starts(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpi_job, "run", lambda words, environment: pytest.fail(f"started {words}"))
+    monkeypatch.setattr(mpi_job, "supervise", lambda words, environment: pytest.fail(f"started {words}"))
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", *arguments])
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())

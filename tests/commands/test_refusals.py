@@ -133,7 +133,7 @@ def test_mpi_knows_the_use_cases_without_torch() -> None:
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (2, 1), (3, 1), (255, 255), (143, 143)])
 def test_a_failed_job_never_looks_refused(monkeypatch: pytest.MonkeyPatch, code: int, expected: int) -> None:
-    monkeypatch.setattr(mpi_job, "run", lambda words, environment: code)
+    monkeypatch.setattr(mpi_job, "supervise", lambda words, environment: code)
     assert CliRunner().invoke(app, ["mpi", "--workers", "2"]).exit_code == expected
 
 

@@ -17,7 +17,7 @@ import torch
 import lockstep
 import tiny
 from lockstep.api import Trained
-from lockstep.engine.cores import cores_of, usable_cores
+from lockstep.engine.cores import cores_of_rank, usable_cores
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
@@ -306,7 +306,7 @@ def test_more_workers_than_cores_are_allowed_and_warned_about() -> None:
 )
 def test_cores_of_workers(workers: int, per_worker: int, expected: list[list[int]]) -> None:
     """Cores 4, 5, 6 and 9 are all there are."""
-    assert [cores_of(rank, per_worker, [4, 5, 6, 9]) for rank in range(workers)] == expected
+    assert [cores_of_rank(rank, per_worker, [4, 5, 6, 9]) for rank in range(workers)] == expected
 
 
 def test_every_worker_gets_one_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from lockstep.engine.job import IDENTITY
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import every, experiment
-from lockstep.records import read_records, read_table
+from lockstep.records import read_records, read_traced_table
 from lockstep.records.places import repository_root
 
 MEASURED = [found.name for found in every() if found.grid is not None]
@@ -58,7 +58,7 @@ def test_the_traced_cells_are_those_whose_samples_are_stored(name: str) -> None:
     assert found.grid is not None
     traced = pd.DataFrame([vars(job) for job in found.grid(parameters_of_reference(name)) if found.traced(job)])
     folder = repository_root() / "results" / "reference" / name
-    stored = read_table(folder, "resources")
+    stored = read_traced_table(folder, "resources")
     if stored is None:
         assert traced.empty
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,20 +61,53 @@ def test_an_unknown_experiment_lists_those_that_exist() -> None:
         experiment("77")
 
 
+MEASURING = [found.name for found in every() if found.grid is not None]
+
+
+class Noted(Parameters):
+    """Parameters that note which of them were read."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        object.__setattr__(self, "noted", set())
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("__") and name not in ("noted", "of"):
+            object.__getattribute__(self, "noted").add(name)
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("name", MEASURING)
+def test_every_parameter_of_a_notebook_is_read(root: Path, name: str) -> None:
+    """By its grid, by the measurement of any grid, or by what is drawn."""
+    own = experiment(name)
+    defaults = {key: found.default for key, found in read_parameters(root / "notebooks" / f"{name}.ipynb").items()}
+    chosen = Noted(**defaults)
+    assert own.grid is not None and own.grid(chosen)
+    by_all = {*WHERE, "images", "strict", *own.drawn_only}
+    assert chosen.noted - set(vars(Parameters)) == set(defaults) - by_all
+
+
+@pytest.mark.parametrize("name", MEASURING)
 def test_measuring_hands_over_every_parameter_that_decides_what_is_measured(
-    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name forgotten by hand once weakened the check that a run goes on with the parameters it began with."""
     import lockstep.experiments.opening as opening
     from lockstep.measure import grid
 
+    own = replace(experiment(name), after=None)
     given: dict[str, Any] = {}
     monkeypatch.setattr(grid, "run_grid", lambda jobs, **others: given.update(jobs=jobs, **others))
     monkeypatch.setattr(opening, "draw_all", lambda *_: [])
-    run = open_experiment("02", {**values, "measure": True, "rounds": 7})
-    assert given["rounds"] == 7 and given["notebook"] == LOCAL
-    assert set(given["parameters"]) == set(vars(run.parameters)) - set(WHERE)
-    assert given["jobs"] == run.grid and given["traced"] is experiment("02").traced
+    monkeypatch.setattr(opening, "experiment", lambda _: own)
+    values = {key: found.default for key, found in read_parameters(root / "notebooks" / f"{name}.ipynb").items()}
+    values |= {"measure": True, "rounds": 7, "data_dir": "photos", "images": 64, "strict": True}
+    run = open_experiment(name, values)
+    assert (given["rounds"], given["data_dir"], given["images"], given["strict"]) == (7, "photos", 64, True)
+    assert given["notebook"] == name and given["results"] == "results/reference"
+    assert given["parameters"] == {key: value for key, value in values.items() if key not in (*WHERE, *own.drawn_only)}
+    assert given["jobs"] == run.grid and given["traced"] is own.traced
 
 
 def test_a_use_case_without_a_value_is_an_error_that_says_where() -> None:

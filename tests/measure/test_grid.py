@@ -31,7 +31,7 @@ from lockstep.measure.progress import one_line
 from lockstep.measure.summary import summarise
 from lockstep.measure.teams import Teams
 from lockstep.measure.traced_tables import traced_tables
-from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_table
+from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_traced_table
 
 
 def trace(rank: int, *steps: dict[str, float], startup: float = 1.0, **scores: float) -> Trace:
@@ -306,7 +306,7 @@ def test_rounds_of_learning_have_seeds_of_their_own_and_are_not_done_anew(
         ("learning", 0, 0), ("learning", 1, 1),
         *[("table1", 0, 0)] * 2, *[("table1", 1, 0)] * 2,
     ]  # fmt: skip
-    confusion = read_table(tmp_path, "confusion")
+    confusion = read_traced_table(tmp_path, "confusion")
     assert confusion is not None
     own = confusion[confusion["experiment"] == "learning"]
     assert own["actual"].tolist() == ["0", "0"], "a class may be called so"
@@ -484,7 +484,7 @@ def test_rounds_are_stored_with_the_variants_interleaved(recorder: Recorder, pho
     assert list(zip(frame["round"], frame["strategy"], frame["variant"], strict=True)) == stored, "in the grid's order"
     assert set(frame["data_source"]) == {"real"}
     assert set(frame["images"]) == {12}
-    table = read_table(folder, "resources")
+    table = read_traced_table(folder, "resources")
     assert table is not None
     assert table["round"].tolist() == [0] * 4 + [1] * 4, "two samples of each cell that is traced, and of no other"
     described = read_run(folder)
@@ -543,7 +543,7 @@ def test_a_disturbed_cell_is_measured_again_once_a_round(recorder: Recorder, pho
     by_cell = {(row.strategy, row.variant): row.images_per_second for row in frame.itertuples()}
     assert by_cell[cells[again]] == again + 1, "the second measurement counts, and it alone"
     assert set(by_cell.values()) == {1.0, 2.0, 3.0, 4.0} - {float(again)}
-    table = read_table(folder, "resources")
+    table = read_traced_table(folder, "resources")
     assert table is not None
     assert len(table) == 6
 

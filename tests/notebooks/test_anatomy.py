@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.commands.runner import read_parameters
+from lockstep.experiments.parameters import read_parameters
+from lockstep.experiments.registry import experiment
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 MOST_CELLS = 25
@@ -70,13 +71,40 @@ def test_it_has_one_parameters_cell_that_papermill_and_the_runner_understand(pat
 
 
 @every_notebook
-def test_one_that_takes_images_can_be_strict_about_them(path: Path) -> None:
+def test_it_opens_its_own_experiment_with_its_own_variables(path: Path) -> None:
+    """With all of them, so that no parameter is forgotten on the way (see tests/experiments/test_opening.py)."""
+    calls = [
+        ast.unparse(node)
+        for cell in code_cells(path)
+        for node in ast.walk(python(cell))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "open_experiment"
+    ]
+    assert calls == [f"open_experiment({path.stem[:2]!r}, globals())"]
+
+
+@every_notebook
+def test_what_it_shows_is_in_its_experiment(path: Path) -> None:
+    own = experiment(path.stem)
+    known = {"figure": own.figures, "table": own.tables, "finding": own.findings, "text": own.texts}
+    shown: dict[str, set[str]] = {kind: set() for kind in known}
+    for cell in code_cells(path):
+        for node in ast.walk(python(cell)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in known:
+                shown[node.func.attr] |= {ast.literal_eval(argument) for argument in node.args}
+    for kind, names in shown.items():
+        assert names <= set(known[kind]), kind
+    assert shown["figure"] == set(own.figures), "every figure that is stored is shown"
+
+
+@every_notebook
+def test_one_that_measures_takes_images_and_can_be_strict_about_them(path: Path) -> None:
     parameters = read_parameters(path)
-    text = "\n".join(source(cell) for cell in code_cells(path))
-    assert ("data_dir" in parameters) == ("strict" in parameters) == ("strict=strict" in text)
-    if "strict" in parameters:
+    measures = experiment(path.stem).grid is not None
+    assert {name: name in parameters for name in ("data_dir", "strict", "images", "rounds")} == dict.fromkeys(
+        ("data_dir", "strict", "images", "rounds"), measures
+    )
+    if measures:
         assert parameters["strict"].kind == "bool" and parameters["strict"].default is False
-        assert "data_dir=data_dir" in text, "a parameter that nobody reads would be a promise broken"
 
 
 @every_notebook

@@ -22,14 +22,14 @@ def frame() -> pd.DataFrame:
 
 
 def test_chains_of_an_exchange() -> None:
-    assert costs.chain("allreduce", 4, 1e6) == Chain(4, 1.5e6)
-    assert costs.chain("allreduce", 3, 3e6) == Chain(4, 4e6, counted=False)
-    assert costs.chain("parameter_server", 4, 1e6) == Chain(2, 8e6)
-    assert costs.chain("shared_memory", 4, 1e6) == Chain(2, 1e6)
-    assert costs.chain("shared_memory", 4, 1e6, hosts=4) == costs.chain("allreduce", 4, 1e6)
-    assert costs.chain("parameter_server", 1, 1e6) == Chain(0, 0)
+    assert costs.chain_of_sync("allreduce", 4, 1e6) == Chain(4, 1.5e6)
+    assert costs.chain_of_sync("allreduce", 3, 3e6) == Chain(4, 4e6, counted=False)
+    assert costs.chain_of_sync("parameter_server", 4, 1e6) == Chain(2, 8e6)
+    assert costs.chain_of_sync("shared_memory", 4, 1e6) == Chain(2, 1e6)
+    assert costs.chain_of_sync("shared_memory", 4, 1e6, hosts=4) == costs.chain_of_sync("allreduce", 4, 1e6)
+    assert costs.chain_of_sync("parameter_server", 1, 1e6) == Chain(0, 0)
     with pytest.raises(AnalysisError, match="sync='ddp' is not in the cost model; there are: local, allreduce"):
-        costs.chain("ddp", 2, 1e6)
+        costs.chain_of_sync("ddp", 2, 1e6)
 
 
 def test_a_step_by_hand() -> None:
@@ -37,9 +37,9 @@ def test_a_step_by_hand() -> None:
     assert model.compute_seconds(50) == pytest.approx(0.01 + 0.1)
     assert model.compute_seconds(50, workers=2) == pytest.approx(0.01 + 0.11)
     assert model.compute_seconds(50, workers=4) == pytest.approx(2 * (0.01 + 0.11))  # two turns on both cores
-    assert model.exchange_seconds("allreduce", costs.chain("allreduce", 4, 1e6), 4) == pytest.approx(2 * 1.5e-3)
+    assert model.exchange_seconds("allreduce", costs.chain_of_sync("allreduce", 4, 1e6), 4) == pytest.approx(2 * 1.5e-3)
     with pytest.raises(AnalysisError, match="gossip was not among the cells"):
-        model.exchange_seconds("gossip", costs.chain("gossip", 2, 1e6), 2)
+        model.exchange_seconds("gossip", costs.chain_of_sync("gossip", 2, 1e6), 2)
 
 
 @pytest.mark.parametrize("network", list(COSTS))

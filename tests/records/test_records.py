@@ -32,7 +32,7 @@ from lockstep.records import (
     make_row,
     read_records,
     read_run,
-    read_table,
+    read_traced_table,
 )
 
 INFO: dict[str, Any] = {
@@ -283,7 +283,7 @@ def test_a_bad_row_keeps_its_whole_round_out(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match=r"workers=0\.5"):
             run.write_round([*rows(0), {**rows(0)[0], "workers": 0.5}], {"resources": samples(0)})
         assert run.rounds_done == []
-        assert read_table(tmp_path, "resources") is None
+        assert read_traced_table(tmp_path, "resources") is None
 
 
 def test_samples_of_a_round_that_was_lost_are_dropped_when_it_is_measured_again(
@@ -304,7 +304,7 @@ def test_samples_of_a_round_that_was_lost_are_dropped_when_it_is_measured_again(
             run.write_round(rows(1), {"resources": samples(1, 5)})
         assert run.rounds_done == [0]
         run.write_round(rows(1), {"resources": samples(1, 3)})
-    table = read_table(tmp_path, "resources")
+    table = read_traced_table(tmp_path, "resources")
     assert table is not None
     assert table["round"].tolist() == [0, 0, 1, 1, 1]
     assert table["seconds"].tolist() == [0.0, 0.1, 0.0, 0.1, 0.2]

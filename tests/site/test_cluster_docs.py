@@ -69,7 +69,7 @@ def test_every_mpi_command_leads_to_one_that_starts_its_ranks(text: str, monkeyp
 def test_a_network_is_refused_where_there_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpi_job, "find_mpiexec", lambda: Mpi("mpich", (5, 0, 2), "mpiexec"))
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", "--network", "convlstm", "--dry-run"])
-    assert done.exit_code == 1 and "whose network is given" in done.output
+    assert done.exit_code == 2 and "whose network is given" in done.output
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

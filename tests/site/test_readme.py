@@ -142,7 +142,7 @@ def test_one_generated_table_and_one_figure(readme: str) -> None:
 def rooms(architecture: str) -> list[str]:
     """The rooms of `lib/lockstep/` in the picture of the house, from the lowest to the highest."""
     (house,) = [block for block in blocks(architecture, "") if block.startswith("lib/lockstep/\n")]
-    return re.findall(r"^  (\w+)/? +\w", house, re.M)
+    return re.findall(r"^  (\w+)/? +\S", house, re.M)
 
 
 def test_every_room_of_the_library_is_in_the_picture(root: Path, architecture: str) -> None:

@@ -1,4 +1,4 @@
-"""What a trace of the host says of training on GPUs: shared by the notebooks on model parallelism and on hybrids."""
+"""What the traces of a host say about training on its GPUs: shared by the notebooks on pipelines and hybrids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from lockstep.analysis.statistics import interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
-from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, cores_of, each, enough, within
+from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, cores_given, each, enough, within
 
 Choose = Callable[[pd.DataFrame, str], dict[str, Any]]
 """Records and a use case -> the conditions of the cell whose trace is meant."""
@@ -52,7 +52,7 @@ def mean_cpu_use(claim: Claim, stored: Stored, choose: Choose) -> Verdict:
 
     def one(use_case: str) -> Verdict:
         cell = choose(stored.records, use_case)
-        cores = cores_of(select(stored.records, cell))
+        cores = cores_given(select(stored.records, cell))
         use = interval_of(column_of_trace(stored, use_case, cell, "cpu_percent_mean") / cores)
         return within(float(claim["value"]), use, f"{use} % of {cores} cores")
 

@@ -24,14 +24,14 @@ def near(published: float, ratio: Ratio, cores: int | None, batch: int, base_bat
 
 
 def cores_of_ranks(rows: pd.DataFrame) -> int:
-    """What a cell could use at most: a core for each rank, servers included."""
+    """The most cores that a cell could use: one for each rank, servers included."""
     return int(((rows["workers"] + rows["servers"]) * rows["cores_per_worker"]).max())
 
 
 def beside(
     claim: Claim, records: pd.DataFrame, ours: Conditions, base: Conditions, cores: int | None, chosen: str = ""
 ) -> Verdict:
-    """A published speedup against ours, which the text names; `chosen` says how it was chosen among others."""
+    """Judges a published speedup against ours, which `text` names; `chosen` says how ours was chosen among others."""
     rows, under = select(records, ours), select(records, base)
     ratio = ratio_with_interval(records, ours, base, "images_per_second")
     batches = (int(rows["global_batch_size"].iloc[0]), int(under["global_batch_size"].iloc[0]))

@@ -1,4 +1,4 @@
-"""What the tables of notebook 07 share: which cells there are, what tells them apart, and the statistics of seeds."""
+"""Statistics over seeds, shared by the notebooks that train until a network has learnt; and which cells those are."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def mean_or_none(values: pd.Series) -> Ratio | None:
 
 
 def diverged(rows: pd.DataFrame) -> int:
-    """Rows whose training diverged. A mean over the other seeds would be of those alone that went well."""
+    """Rows whose training diverged. A mean over the other seeds would hide that."""
     return int(rows["reason"].fillna("").astype(str).str.startswith(DIVERGED).sum())
 
 
@@ -70,7 +70,7 @@ def scored(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def wilson(right: int, of: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share: what one run's accuracy says of images that were not in its test split."""
+    """Wilson's 95 % interval of a proportion: what one run's accuracy says about images outside its test split."""
     if of < 1 or not 0 <= right <= of:
         raise AnalysisError(f"{right} right of {of}: there is no such share; count images of a test split")
     z = 1.959963984540054

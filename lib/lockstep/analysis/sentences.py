@@ -1,6 +1,6 @@
 """Findings: the sentence or two that a figure shows, computed from what is stored.
 
-A finding states a number with its 95 % interval, or that no difference can be told, or what is missing. It never says
+A finding states a number with its 95 % interval, or that no difference can be shown, or what is missing. It never says
 more than its interval does.
 """
 
@@ -21,7 +21,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _PLURALS: Mapping[str, str] = {"process": "processes"}
 
 
-def network(use_case: str) -> str:
+def network_name(use_case: str) -> str:
     """What a sentence calls the network of a use case."""
     return NETWORKS.get(use_case, f"the network of {use_case}")
 
@@ -56,7 +56,8 @@ def measure_of(ratio: Ratio, unit: str) -> str:
 
 
 def faster(ratio: Ratio, noise: Ratio | None, subject: str, rival: str) -> str:
-    """Who is faster, of images per second subject / rival: never more than the interval and the A/A pair allow.
+    """Whether `subject` or `rival` is faster, by the ratio of their images per second; never more than the interval and
+    the A/A pair allow.
 
     `subject` and `rival` are plural. Raises NotNow for too few rounds.
     """
@@ -92,7 +93,7 @@ def finding(compute: Finding) -> Finding:
 
 
 def settle_each(say: Callable[[str], str], names: Iterable[str]) -> list[str]:
-    """What `say` says of each name; of one that lacks its data, the reason."""
+    """What `say` says about each name, and the reason where data are missing."""
     found = []
     for name in names:
         try:

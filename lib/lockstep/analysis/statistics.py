@@ -40,24 +40,6 @@ class Ratio:
         return f"{self.median:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
 
-@dataclass(frozen=True)
-class Speedup:
-    """A speedup and what it must be read with: its base, both batches (images per step), both step times (seconds)."""
-
-    ratio: Ratio
-    base: str
-    batch: int
-    base_batch: int
-    step_seconds: float
-    base_step_seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.ratio} over {self.base} (step {self.step_seconds:.3g} s at batch {self.batch}; "
-            f"base {self.base_step_seconds:.3g} s at batch {self.base_batch})"
-        )
-
-
 def bootstrap_interval(
     values: Sequence[float] | np.ndarray | pd.Series,
     statistic: Callable[..., Any] = np.median,
@@ -100,8 +82,8 @@ def select(records: pd.DataFrame, conditions: Conditions, status: str | None = "
 
 
 def _fit(records: pd.DataFrame, conditions: Conditions, status: str | None) -> np.ndarray:
-    """Positions of the rows that `select` gives. A cell has some seventy conditions, so each looks only at the rows
-    that all before it left over."""
+    """Positions of the rows that `select` gives. A cell has some seventy conditions, so each of them looks only at
+    the rows that those before it have kept."""
     unknown = set(conditions) - set(records.columns)
     if unknown:
         raise AnalysisError(f"records have no column {sorted(unknown)}; there are: {', '.join(records.columns)}")
@@ -159,20 +141,6 @@ def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Con
 def ratio_with_interval(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> Ratio:
     """Median and 95 % interval of `paired_ratios`."""
     return interval_of(paired_ratios(records, numerator, denominator, measure))
-
-
-def speedup(records: pd.DataFrame, of: Conditions, base: Conditions = BASELINE) -> Speedup:
-    """images/s of `of` over images/s of `base`, paired per round, with the base, batches and absolute seconds."""
-    ratio = ratio_with_interval(records, of, base, "images_per_second")
-    ours, theirs = select(records, of), select(records, base)
-    return Speedup(
-        ratio,
-        str(theirs["strategy"].iloc[0]),
-        int(ours["global_batch_size"].iloc[0]),
-        int(theirs["global_batch_size"].iloc[0]),
-        float(ours["step_seconds"].median()),
-        float(theirs["step_seconds"].median()),
-    )
 
 
 def amdahl(workers: float, serial: float) -> float:

@@ -134,7 +134,7 @@ def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
     table = []
     keys = ["experiment", "use_case", "strategy", "round"]
     for key, trace in resources.groupby(keys, sort=False):
-        # I/O wait is missing where the system does not tell it.
+        # I/O wait is missing where the system does not report it.
         means = trace[list(TRACED)].apply(pd.to_numeric, errors="coerce")
         row = dict(zip(keys, key, strict=True))
         row |= {f"{name}_mean": float(value) for name, value in means.mean().items()}

@@ -1,4 +1,4 @@
-"""What a target is: a function of records that reads one number, and a bar that the number is held against."""
+"""What a target is: a function of records that reads one number, and the threshold that it is compared with."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ Read = Callable[[Stored], Reading]
 
 @dataclass(frozen=True)
 class Target:
-    """What `read` measures should be at least `bar`, at most `bar`, or within 1 ± `bar`."""
+    """What `read` measures should be at least `threshold`, at most `threshold`, or within 1 ± `threshold`."""
 
     name: str
-    bar: float
+    threshold: float
     read: Read
     aim: str = AT_LEAST
 
     def reached(self, value: float) -> bool:
-        low = {AT_LEAST: self.bar, AT_MOST: float("-inf"), WITHIN: 1 - self.bar}[self.aim]
-        high = {AT_LEAST: float("inf"), AT_MOST: self.bar, WITHIN: 1 + self.bar}[self.aim]
+        low = {AT_LEAST: self.threshold, AT_MOST: float("-inf"), WITHIN: 1 - self.threshold}[self.aim]
+        high = {AT_LEAST: float("inf"), AT_MOST: self.threshold, WITHIN: 1 + self.threshold}[self.aim]
         return low <= value <= high
 
 
@@ -76,7 +76,7 @@ def _row(target: Target, stored: Stored) -> dict[str, Any]:
     return {
         "target": target.name,
         "aim": target.aim,
-        "bar": target.bar,
+        "threshold": target.threshold,
         "ratio": ratio.median if ratio else None,
         "low": ratio.low if ratio else None,
         "high": ratio.high if ratio else None,
@@ -134,7 +134,7 @@ def per_worker(read: Read, workers: int) -> Read:
 
 def lacking(sides: list[pd.DataFrame], otherwise: str) -> Reading:
     """The word and the reason for a target without a number, from the rows that each of its sides has."""
-    # Of what did not run only: an ok row's remark explains nothing.
+    # Only of rows that did not run: the remark on an ok row explains nothing.
     missing = [outcome(rows) if len(rows) else ("missing", "") for rows in sides if not (rows["status"] == "ok").any()]
     reasons = dict(reversed(missing))  # of several with the same status, the first one's
     if "skipped" in reasons:

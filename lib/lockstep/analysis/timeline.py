@@ -1,4 +1,4 @@
-"""Who was slow, and in what: read from the steps of every rank (`steps.csv`), and the same as a picture.
+"""Which rank was slow, and in which phase: from the steps of every rank (`steps.csv`), as tables and as a picture.
 
     rank 0   | input | compute .......| wait ....| exchange | update |
     rank 1   | input | compute ..................| exchange | update |     rank 1 arrived last, because of compute
@@ -168,9 +168,9 @@ def chrome_trace(steps: pd.DataFrame) -> dict[str, Any]:
 def action_trace(actions: pd.DataFrame) -> dict[str, Any]:
     """A step of a pipeline as a Chrome trace: a thread per rank, an event per action, which says its stage and
     micro-batch. Raises ValueError for rows of several cells or rounds."""
-    told = [name for name in (*CELL_OF_ACTIONS, "round") if name in actions and actions[name].nunique() > 1]
-    if told:
-        raise ValueError(f"these actions differ in {', '.join(told)}: give the rows of one cell and one round")
+    mixed = [name for name in (*CELL_OF_ACTIONS, "round") if name in actions and actions[name].nunique() > 1]
+    if mixed:
+        raise ValueError(f"these actions differ in {', '.join(mixed)}: give the rows of one cell and one round")
     events = _rank_names(actions)
     for row in actions.sort_values(["rank", "start_seconds"]).to_dict("records"):
         arguments = {name: int(row[name]) for name in ("stage", "micro_batch", "replica") if pd.notna(row[name])}

@@ -137,7 +137,7 @@ def use_cases(claim: Claim) -> tuple[str, ...]:
 
 
 def each(claim: Claim, one: Callable[[str], Verdict]) -> Verdict:
-    """The verdict over all use cases of a claim: the weakest of theirs."""
+    """The verdict on a claim about several use cases: the weakest of theirs."""
     return join([(use_case, settle(partial(one, use_case))) for use_case in use_cases(claim)])
 
 
@@ -152,7 +152,7 @@ def settle(compute: Callable[[], Verdict]) -> Verdict:
 
 
 def join(parts: list[tuple[str, Verdict]]) -> Verdict:
-    """Of a claim that all parts must bear out: one that contradicts it settles it, whatever is still to be measured."""
+    """The verdict on a claim that all parts must support: one that contradicts it decides, whatever is missing."""
     words = [part.verdict for _, part in parts]
     return _joined(NOT_REPRODUCED if NOT_REPRODUCED in words else min(words, key=ORDER.index), parts)
 
@@ -219,7 +219,7 @@ def compare(claim: Claim, records: pd.DataFrame, over: str, under: str, measure:
     def one(use_case: str) -> Verdict:
         above = table1(records, use_case=use_case, strategy=over, device="cpu")
         below = table1(records, use_case=use_case, strategy=under, device="cpu")
-        budgets = [cores_of(select(records, cell)) for cell in (above, below)]
+        budgets = [cores_given(select(records, cell)) for cell in (above, below)]
         if budgets[0] != budgets[1]:
             raise NotNow(NOT_YET, f"{over} ran on {budgets[0]} cores, {under} on {budgets[1]}: no fair comparison")
         ratio = ratio_with_interval(records, above, below, measure)
@@ -228,7 +228,7 @@ def compare(claim: Claim, records: pd.DataFrame, over: str, under: str, measure:
     return each(claim, one)
 
 
-def cores_of(rows: pd.DataFrame) -> int:
+def cores_given(rows: pd.DataFrame) -> int:
     """Cores that a cell was given: workers x cores_per_worker."""
     return int((rows["workers"] * rows["cores_per_worker"]).max())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import textwrap
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich import box
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -26,9 +28,9 @@ SHOWN = 10  # unreadable photos that are named, with their reasons
 _MODES = {"L": "grey", "RGB": "RGB", "P": "palette", "1": "black and white", "I;16": "16-bit grey", "LA": "grey, alpha"}
 
 
-@data_app.command()
+@data_app.command("make")
 @clear_ends()
-def make(
+def make_stand_in(
     dataset: Annotated[str, typer.Option(help="Which data set it stands for.")] = "fire-smoke",
     images: Annotated[
         int | None, typer.Option(help="Photos, training and test together.", show_default="791, or a paper's count")
@@ -57,13 +59,13 @@ def make(
     size = sum(path.stat().st_size for path in folder.rglob("*.jpg"))
     train, test = (sum(counts[split].values()) for split in ("train", "test"))
     typer.echo(f"{'stands there already' if stood else 'written'}: {folder}")
-    typer.echo(f"{images} synthetic photos ({train} to train, {test} to test), {_bytes(size)}")
+    typer.echo(f"{images} synthetic photos ({train} to train, {test} to test), {decimal(size, precision=2)}")
     typer.echo("a run without --data-dir finds it" if out is None else f"use it with --data-dir {root}")
 
 
-@data_app.command()
+@data_app.command("check")
 @clear_ends()
-def check(
+def check_data_sets(
     folder: Annotated[
         Path, typer.Argument(exists=True, file_okay=False, help="A data set's folder, or a root that holds several.")
     ],
@@ -86,7 +88,7 @@ def check(
         if place:
             console.print()
         inspection = inspect_set(path, strict)
-        show(inspection, path, console)
+        _show(inspection, path, console)
         good = good and not inspection.refused
     if others:
         console.print(f"\nleft alone, no class folders in them: {printable(', '.join(others))}", soft_wrap=True)
@@ -94,7 +96,7 @@ def check(
         raise typer.Exit(1)
 
 
-def show(found: Inspection, path: Path, console: Console) -> None:
+def _show(found: Inspection, path: Path, console: Console) -> None:
     """The report of one data set."""
     console.print(Text.assemble((printable(found.folder.name), "bold"), f"  {printable(str(path))}"), soft_wrap=True)
     if found.listed:
@@ -168,7 +170,8 @@ def _told(found: Inspection) -> dict[str, str]:
     unreadable = sum(len(of_split) for of_split in found.unreadable.values())
     lines = {}
     if found.photos:
-        lines["bytes"] = f"{_bytes(sum(sizes))}, {_bytes(round(statistics.mean(sizes)))} a photo on average"
+        whole, mean = (decimal(round(size), precision=2) for size in (sum(sizes), statistics.mean(sizes)))
+        lines["bytes"] = f"{whole}, {mean} a photo on average"
         lines["short side"] = f"{min(sides)} / {statistics.median_low(sides)} / {max(sides)} pixels (least/median/most)"
         lines["colours"] = ", ".join(f"{mode} {count}" for mode, count in modes.most_common())
         within = ", ".join(f"{count} in {split}" for split, count in twice.within.items() if count)
@@ -179,16 +182,24 @@ def _told(found: Inspection) -> dict[str, str]:
     if found.imbalance:
         lines["balance"] = f"{found.imbalance:.1f} : 1 (largest : smallest class in train)"
     lines["unreadable"] = f"{unreadable}, links among them: {len(found.links)}" if unreadable else "none"
+    if others := _other_endings(found.folder):
+        kinds = ", ".join(
+            f"{count} {printable(ending)}"
+            for ending, count in sorted(others.items(), key=lambda each: (-each[1], each[0]))
+        )
+        lines["other files"] = f"{kinds}: no photos by their names"
     if found.left_alone:
         lines["left alone"] = ", ".join(printable(name) for name in found.left_alone)
     return lines
 
 
-def _bytes(count: int) -> str:
-    """Decimal units, three digits: 7.91 MB."""
-    size, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB"):
-        if size < 999.5:
-            break
-        size, unit = size / 1000, larger
-    return f"{size:.3g} {unit}"
+def _other_endings(folder: Path) -> Counter[str]:
+    """How many files beside the photos there are in the folders of a data set, by ending: they are not looked at."""
+    from lockstep.engine.data.folders import photo_names
+
+    found: Counter[str] = Counter()
+    for place, _, names in os.walk(folder):
+        photos = set(photo_names(Path(place))) if Path(place) != folder else set(names)
+        others = [name for name in names if name not in photos and not name.startswith(".")]
+        found.update(Path(name).suffix.lower() or "without ending" for name in others)
+    return found

@@ -60,9 +60,9 @@ def mpi(
 ) -> None:
     """Train under plain mpiexec or srun; prints where the ranks are, images per second and loss."""
     options = MpiOptions(**locals())
-    from lockstep.commands.mpi_job import execute, prepared
+    from lockstep.commands.mpi_job import prepared, start_or_print
 
     with checking_arguments():
         ready = prepared(options)
-    if code := execute(ready):
+    if code := start_or_print(ready):
         raise typer.Exit(code if code > 128 else 1)  # 128 + n: stopped by signal n; else whatever mpiexec calls it

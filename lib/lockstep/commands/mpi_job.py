@@ -112,19 +112,19 @@ def prepared(options: MpiOptions) -> Prepared:
     if print_only:
         text = batch_script(words, job.cores_per_worker) if options.batch else shlex.join(words)
         return Prepared(words, environment, text)
-    check(options, found, rank_options["data_dir"] if runs_here else "")
+    check_this_machine(options, found, rank_options["data_dir"] if runs_here else "")
     return Prepared(words, environment)
 
 
-def execute(ready: Prepared) -> int:
+def start_or_print(ready: Prepared) -> int:
     """Prints the command or runs it; returns its exit code."""
     if ready.printed:
         print(ready.printed)
         return 0
-    return run(ready.words, ready.environment)
+    return supervise(ready.words, ready.environment)
 
 
-def check(options: MpiOptions, found: Mpi, data_dir: str) -> None:
+def check_this_machine(options: MpiOptions, found: Mpi, data_dir: str) -> None:
     """Checks what it can before any rank starts. `data_dir`: empty unless the ranks run here. Raises MpiError."""
     if found.kind == "mpich" and (problem := interface_problem(options.iface)):  # Hydra itself uses it here
         raise MpiError(f"--iface {options.iface}: {problem}")
@@ -172,7 +172,7 @@ def batch_script(words: list[str], cores: int) -> str:
     return "\n".join(["#!/bin/bash", *asked, shlex.join(words)])
 
 
-def run(words: list[str], environment: Mapping[str, str]) -> int:
+def supervise(words: list[str], environment: Mapping[str, str]) -> int:
     """Run the command under a supervisor, so that no process stays however this ends; returns its exit code."""
     supervisor = Supervisor({"mpiexec": words}, environment, [], inherit_output=True)
     try:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from lockstep.engine.cores import cores_of, pin, usable_cores
+from lockstep.engine.cores import cores_of_rank, pin, usable_cores
 from lockstep.engine.groups import GroupAborted, allgather_object
 from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.library import MPI, start_mpi
@@ -80,7 +80,7 @@ def _exit_with(reason: str) -> NoReturn:
 
 def _train(job: Job, group: MpiGroup, options: dict[str, Any]) -> tuple[Job, list[Trace]]:
     """The job as it really ran (hosts, images), and all traces."""
-    cores = cores_of(group.node.rank, job.cores_per_worker, usable_cores())
+    cores = cores_of_rank(group.node.rank, job.cores_per_worker, usable_cores())
     pin(cores)
     torch.set_num_threads(job.threads_per_worker)
     torch.set_flush_denormal(True)

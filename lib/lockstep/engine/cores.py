@@ -12,7 +12,7 @@ def usable_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def cores_of(rank: int, cores_per_worker: int, usable: list[int]) -> list[int]:
+def cores_of_rank(rank: int, cores_per_worker: int, usable: list[int]) -> list[int]:
     """The cores of worker `rank`: consecutive ones of `usable`, which start over where there are too few."""
     count = len(usable)
     return sorted({usable[(rank * cores_per_worker + i) % count] for i in range(min(cores_per_worker, count))})

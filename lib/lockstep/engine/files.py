@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, and the repository they belong to."""
+"""Atomic writing of files, whole or not at all; and the repository that they belong to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a field of a job may hold: its default, its allowed values, and what it means.
+"""Options: the default, the allowed values and the meaning of a field of a job.
 
-An `Option` stands beside whatever reads it: those of a sync in the file of that sync, those of the machine in the part
-of `Job` that describes the machine. The checks of a job, the columns of the records and `lockstep strategies` read it.
+An `Option` is declared beside the code that reads it: those of a sync in its file, those of the machine in the part of
+`Job` that describes the machine. The checks of a job, the columns of the records and `lockstep strategies` read it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening an experiment in its notebook: what it stores, measured first where that is asked for.
+"""Opening an experiment in its notebook, which shows what is stored, and measures it first if that is asked for.
 
 run = open_experiment("02", globals())
 run.figure("speedup")

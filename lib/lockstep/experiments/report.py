@@ -149,6 +149,11 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
         if stored.records.empty:
             reached = NOT_YET
         rows.append(
-            {"what": row["target"], "aim": f"{row['aim']} {row['bar']:g}", "measured": measured, "reached": reached}
+            {
+                "what": row["target"],
+                "aim": f"{row['aim']} {row['threshold']:g}",
+                "measured": measured,
+                "reached": reached,
+            }
         )
     return pd.DataFrame(rows, columns=["what", "aim", "measured", "reached"])

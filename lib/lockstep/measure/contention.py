@@ -1,8 +1,8 @@
-"""Whether somebody else used the machine while we measured: a foreign process can halve a result.
+"""Detects contention: whether other processes used the machine during a measurement, which can halve a result.
 
-Other CPU time = what the cores were busy with - what our own processes used. Steal = what the hypervisor gave to other
-machines while ours had work. Both come from the kernel's ticks (10 ms per core), so an interval of a second or more is
-wanted. Work that the kernel does for us in its own threads (writing pages back) counts as other.
+Other CPU time = the cores' busy time - the CPU time of our own processes. Steal = the time that the hypervisor gave to
+other machines while this one had work. Both come from the kernel's ticks (10 ms per core), so an interval should last a
+second or more. Work that the kernel does for us in its own threads, such as writing pages back, counts as other.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import psutil
 
 from lockstep.measure.resources import ProcessTree
 
-# Part of the usable cores' time that others may take before a cell counts as contended. Two workers
-# that wait for one another lose about as much as the slower one: 5 % of two cores can cost 10 % of a step.
+# The share of the usable cores' time that others may take before a cell counts as contended. Two workers that wait for
+# each other lose as much as the slower one: 5 % of two cores can cost 10 % of a step.
 CONTENTION_THRESHOLD = 0.05
-ALL_CORES = -1  # where the system gives one count for all cores
+ALL_CORES = -1  # the key where the system has one count for all cores
 _STAT = Path("/proc/stat")
 
 
@@ -32,24 +32,24 @@ class CpuSeconds(NamedTuple):
     busy: float
     steal: float
     interrupts: float = 0.0
-    """Of busy: interrupts and what they leave to do, such as moving packets.
+    """The part of the busy time that interrupts took, with their deferred work, such as moving packets.
 
-    A kernel with CONFIG_IRQ_TIME_ACCOUNTING bills it to no process (but ksoftirqd's to that); one without bills each
-    tick to the process that was interrupted as well.
+    A kernel with CONFIG_IRQ_TIME_ACCOUNTING attributes this time to no process, except for that of ksoftirqd. Other
+    kernels also attribute each tick to the interrupted process.
     """
 
 
 class Contention:
-    """Measures the time others took, over a `with` block.
+    """Measures the CPU time that other processes took during a `with` block.
 
-    Own are this process and all its descendants, and the trees of `pids` (workers that somebody else started, such as
-    MPI ranks); children that ended within the block too. Only the cores that our own threads may run on are looked at,
-    where the system tells: on a large shared machine, work on others' cores is no contention.
+    Our own processes are this one and all its descendants, those that ended within the block included, and the trees
+    of `pids` (workers that another program started, such as MPI ranks). Where the system knows affinities, only the
+    cores that our own threads may run on count: on a large shared machine, work on other cores is no contention.
 
-    `network`: what we measure speaks over (emulated) links, so the kernel's work on packets is ours, not others', and
-    interrupts are taken off too. On a kernel that bills them to the interrupted process as well (see
-    `CpuSeconds.interrupts`), those that met one of ours are taken off twice. So others' work may be told too small, by
-    at most the interrupts' time, and that much of it can pass unseen.
+    `network`: the measured cell communicates over (emulated) links, so the kernel's work on packets is its own, and
+    the time of interrupts is subtracted too. A kernel that also attributes them to the interrupted process (see
+    `CpuSeconds.interrupts`) makes some of them count twice. The work of others may then be underestimated, by at most
+    the time of the interrupts.
 
     After the block: `wall_seconds`, `own_cpu_seconds`, `other_cpu_seconds`, `steal_seconds`, `usable_cores`.
     """
@@ -75,7 +75,7 @@ class Contention:
         self.wall_seconds = time.perf_counter() - self._began
         end = cpu_seconds_by_core()
         self.own_cpu_seconds = self._tree.advance()
-        # Workers that started within the block may have been given other cores.
+        # Workers that started within the block may be bound to other cores.
         allowed = self._cores | allowed_cores(self._tree.seen)
         self.usable_cores = len(allowed) or os.cpu_count() or 1
         cores = [core for core in end if core in self._start and (core in allowed or core == ALL_CORES)]
@@ -87,7 +87,7 @@ class Contention:
         self._measured = True
 
     def contended(self, threshold_fraction: float = CONTENTION_THRESHOLD) -> bool:
-        """Whether others and the hypervisor took more than this part of the usable cores' time.
+        """Whether other processes and the hypervisor took more than this share of the usable cores' time.
 
         Raises RuntimeError before the block has ended.
         """
@@ -98,7 +98,7 @@ class Contention:
 
 
 def cpu_seconds_by_core() -> dict[int, CpuSeconds]:
-    """Busy and stolen CPU time of each core; off Linux of all together, under ALL_CORES."""
+    """Busy and stolen CPU time of each core; except on Linux, of all cores together under ALL_CORES."""
     if _STAT.exists():
         return parse_stat(_STAT.read_text(), os.sysconf("SC_CLK_TCK"))
     times = psutil.cpu_times()

@@ -1,6 +1,6 @@
-"""What a run ran on: commit, machine and versions, for `run.json`; and whether this machine can run a cell at all.
+"""Under which conditions a run was made (commit, machine, versions), and whether this machine can run a cell at all.
 
-Nothing here names the host, the user or a path: results are published.
+Nothing here names the host, the user or a path, because results are published.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def capture(repository: Path | None) -> dict[str, Any]:
-    """What `run.json` keeps about where a run took place: JSON values only.
+    """The description of this machine for `run.json`, as JSON values.
 
     Keys: `git` (commit, dirty: both None without git, a repository or a commit; untracked files count as dirty),
     `machine` (cpu, cores usable by this process, cores_total, memory_bytes, gpu names, bfloat16 units, os, kernel) and
@@ -54,7 +54,7 @@ def git_state(repository: Path | None) -> dict[str, Any]:
     commit = None if repository is None else _git(repository, "rev-parse", "--verify", "HEAD")
     if repository is None or not commit:
         return {"commit": None, "dirty": None}
-    # Results don't count: a run that writes into the repository must find itself unchanged when it is resumed.
+    # Results don't count, because a run that writes into the repository must find it clean when it is resumed.
     changes = _git(repository, "status", "--porcelain", "--", ":/", ":(top,exclude)results")
     return {"commit": commit, "dirty": None if changes is None else bool(changes)}
 
@@ -69,7 +69,7 @@ def machine() -> dict[str, Any]:
         "gpu": _gpu_names(),
         "bfloat16": bfloat16_kind(),
         "os": platform.system(),
-        # The numbers alone: what follows them can name the provider or the builder of the kernel.
+        # Only the numbers: the text after them can name the provider or the builder of the kernel.
         "kernel": _leading_numbers(platform.release()),
     }
 
@@ -77,7 +77,7 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str | None]:
     """Versions of Python, of the packages that numbers depend on, of mpiexec (its kind too) and of glibc.
 
-    None for what is not there. MPI is not started: its library is known by its mpiexec.
+    None for what is missing. MPI is not started; its library is identified by its mpiexec.
     """
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -119,7 +119,7 @@ def bfloat16_units(cpuinfo: str) -> str:
 
 def cuda_devices() -> int:
     """CUDA devices that torch can use."""
-    import torch  # takes a second: `lockstep doctor` and the others who ask nothing of a GPU need not wait for it
+    import torch  # takes a second, which callers that need no GPU, such as `lockstep doctor`, should not wait for
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -130,7 +130,7 @@ def has_tensorflow() -> bool:
 
 
 def missing(job: Job) -> str | None:
-    """Why this cell can't run on this machine, for its row's `reason`; None if it can."""
+    """The reason why this cell can't run on this machine, for its row, or None if it can."""
     if job.link_bits_per_second:
         from lockstep.engine.launch.mpi.emulated import why_not  # on demand: it imports torch, which may be lacking
 
@@ -185,7 +185,7 @@ def _version(package: str) -> str | None:
 
 
 def _mpiexec() -> str | None:
-    """Such as "mpich 5.0.2"; not where it is. None if there is none that is known."""
+    """The kind and version of mpiexec, such as "mpich 5.0.2", without its path; None if there is no known one."""
     try:
         found = find_mpiexec()
     except MpiError:
@@ -194,7 +194,7 @@ def _mpiexec() -> str | None:
 
 
 def _java() -> str | None:
-    """The version that Spark would start."""
+    """The version of the Java that Spark would start."""
     try:
         return str(find_java().version)
     except SparkError:

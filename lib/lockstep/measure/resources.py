@@ -22,11 +22,11 @@ import psutil
 
 _PROC = Path("/proc")
 _HAS_PSS = (_PROC / "self" / "smaps_rollup").exists()
-# Far cheaper than psutil's way, which looks at every process of the machine.
+# Far cheaper than psutil's method, which reads every process of the machine.
 _HAS_CHILDREN = (_PROC / "thread-self" / "children").exists()
-# The kernel walks a process's page tables to tell its PSS, some 20 ms per gigabyte, and its page faults wait meanwhile.
-# Reading may cost this part of a core, and the last value stands until then; only a new height of the RSS, which the
-# kernel always knows, is looked at in any case, for the peak.
+# To compute a PSS the kernel walks the process's page tables, about 20 ms per gigabyte, and its page faults wait
+# meanwhile. Reading may therefore cost only this part of a core; in between, the last value is used. Only a new maximum
+# of the RSS, which the kernel always knows, is read in any case, for the sake of the peak.
 PSS_BUDGET = 0.004
 NEW_HEIGHT = 1.02
 
@@ -43,10 +43,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """A process of a tree, as last looked at."""
+    """A process of a tree, at its last reading."""
 
     process: psutil.Process
-    cpu_seconds: float  # its own, and that of the children it has waited for
+    cpu_seconds: float  # its own, and that of the children that it has waited for
     parent: int | None  # in the tree
     root: int  # the given process that it descends from
 
@@ -55,28 +55,18 @@ class ProcessTree:
     """Processes and all their descendants, and the CPU time they use; processes may come and go.
 
     Each process's count includes the children it has waited for (RUSAGE_CHILDREN of every process), so nothing is lost
-    when a process ends between two looks. What can't be seen: a process that left the tree (its parent ended) and ended
-    itself between two looks.
+    when a process ends between two readings. Only a process that left the tree, because its parent ended, and then
+    ended itself between two readings is missed.
     """
 
-    def __init__(self, roots: Iterable[int], exclude: Iterable[int] = ()) -> None:
-        self.seen: dict[int, ProcessUse] = {}
-        self.watch(roots, exclude)
-
-    def watch(self, roots: Iterable[int], exclude: Iterable[int] = ()) -> None:
-        """Look at other processes from now on; trees that start at `exclude` are left out.
-
-        What newcomers have used until now does not count.
-        """
-        self.roots, self._exclude = set(roots), set(exclude)
-        now = self._look({pid: pid for pid in self.roots})
-        kept = {pid: old for pid, old in self.seen.items() if pid in now and now[pid].process == old.process}
-        self.seen = now | kept
+    def __init__(self, roots: Iterable[int]) -> None:
+        self.roots = set(roots)
+        self.seen = self._look({pid: pid for pid in self.roots})
 
     def advance(self) -> float:
-        """Looks again; returns the CPU seconds used since the last look."""
+        """Reads the tree again; returns the CPU seconds used since the last reading."""
         now = self._look({pid: pid for pid in self.roots})
-        # A process whose parent has ended belongs to init from then on, but it is still ours.
+        # A process whose parent has ended becomes a child of init, but it still belongs to this tree.
         orphans = {pid: old.root for pid, old in self.seen.items() if pid not in now and old.process.is_running()}
         if orphans:
             now = self._look(orphans) | now
@@ -86,7 +76,7 @@ class ProcessTree:
         return max(0.0, sum(seen.cpu_seconds for seen in now.values()) - before)
 
     def _absorbed(self, pid: int, alive: Collection[int]) -> bool:
-        """Whether an ended process's CPU time now stands in that of an ancestor, who waited for it."""
+        """Whether an ended process's CPU time is now included in that of an ancestor, which has waited for it."""
         parent = self.seen[pid].parent
         while parent is not None and parent not in alive:
             parent = self.seen[parent].parent if parent in self.seen else None
@@ -94,19 +84,17 @@ class ProcessTree:
 
     def _look(self, starts: dict[int, int]) -> dict[int, ProcessUse]:
         """The trees below `starts` (process -> the root it counts for), as they are now."""
-        places: dict[int, tuple[int | None, int]] = {}
+        relations: dict[int, tuple[int | None, int]] = {}  # process -> (its parent, its root)
         waiting: list[tuple[int, int | None, int]] = [(pid, None, root) for pid, root in starts.items()]
         while waiting:
             pid, parent, root = waiting.pop()
-            if pid in self._exclude:
+            if pid in relations:  # a root inside another root's tree
+                relations[pid] = (relations[pid][0] if parent is None else parent, relations[pid][1])
                 continue
-            if pid in places:  # a root inside another root's tree
-                places[pid] = (places[pid][0] if parent is None else parent, places[pid][1])
-                continue
-            places[pid] = (parent, root)
+            relations[pid] = (parent, root)
             waiting.extend((child, pid, child if child in self.roots else root) for child in _children(pid))
         found = {}
-        for pid, (parent, root) in places.items():
+        for pid, (parent, root) in relations.items():
             try:
                 process = psutil.Process(pid)
                 found[pid] = ProcessUse(process, _cpu_seconds(process), parent, root)
@@ -116,29 +104,26 @@ class ProcessTree:
 
 
 class ResourceSampler:
-    """Samples process trees from a thread of its own, as a context manager; read it during or after.
+    """A context manager that samples process trees in a thread of its own. It can be read meanwhile and afterwards.
 
-    `pids` are the worker processes (their children are followed); `exclude` cuts trees out, such as an idle team's
-    below a driver that is sampled itself. `memory_kind` tells what `pss_bytes` holds: `pss`, or `rss` where the system
-    has no PSS or refuses it. Memory is read as often as PSS_BUDGET allows and whenever it grows; between, the last
-    reading is repeated.
+    `pids` are the worker processes, whose children are followed. `memory_kind` says what `pss_bytes` holds: `pss`, or
+    `rss` where the system has no PSS or refuses it. Memory is read as often as PSS_BUDGET allows and whenever it grows;
+    in between, the last reading is repeated.
 
     Raises ValueError for an interval of 0 or less; on leaving the block, RuntimeError if sampling stopped early.
     """
 
-    def __init__(self, pids: Iterable[int], interval_seconds: float = 0.5, exclude: Iterable[int] = ()) -> None:
+    def __init__(self, pids: Iterable[int], interval_seconds: float = 0.5) -> None:
         if not interval_seconds > 0:
             raise ValueError(f"interval_seconds={interval_seconds} is not possible; give more than 0")
         self.interval_seconds = interval_seconds
         self.samples: list[Sample] = []
         self.memory_kind = "pss" if _HAS_PSS else "rss"
         self.peak_pss_bytes = 0  # of the sum over all trees
-        self._peaks: dict[psutil.Process, int] = {}  # per worker: a given process with its children
-        self._tree = ProcessTree(pids, exclude)
+        self._tree = ProcessTree(pids)
         self._memory: dict[psutil.Process, int] = {}
         self._memory_due = 0.0
         self._height = 0  # highest RSS at which memory has been read
-        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -150,19 +135,12 @@ class ResourceSampler:
         """time.perf_counter() when `seconds` was 0."""
         return self._began
 
-    def set_pids(self, pids: Iterable[int], exclude: Iterable[int] = ()) -> None:
-        """Follow other worker processes from now on; peaks and samples are kept."""
-        with self._lock:
-            self._tree.watch(pids, exclude)
-            self._memory_due, self._height = 0.0, 0
-
     def __enter__(self) -> ResourceSampler:
         if self._thread is not None:
             raise RuntimeError("this ResourceSampler has run already; make a new one")
-        with self._lock:
-            self._tree.advance()
-            self._io = _io_wait()
-            self._began = self._last = time.perf_counter()
+        self._tree.advance()
+        self._io = _io_wait()
+        self._began = self._last = time.perf_counter()
         self._thread = threading.Thread(target=self._run, name="lockstep-resources", daemon=True)
         self._thread.start()
         return self
@@ -178,53 +156,41 @@ class ResourceSampler:
         """The samples so far; a column for each field of `Sample`."""
         return pd.DataFrame(list(self.samples), columns=list(Sample._fields))
 
-    @property
-    def peak_pss_bytes_per_process(self) -> float:
-        """Mean over the worker processes of each one's own peak, its children included; nan before a sample."""
-        with self._lock:
-            return sum(self._peaks.values()) / len(self._peaks) if self._peaks else math.nan
-
     def _run(self) -> None:
         try:
             due = self._began + self.interval_seconds
             while not self._stop.wait(max(0.0, due - time.perf_counter())):
                 self._sample()
                 due = max(due + self.interval_seconds, time.perf_counter())
-            # A last one, so that a short run has a sample; over a very short time, CPU % would be the clock's ticks.
+            # A last sample, so that a short run has one. Over a very short time, CPU % would only show the clock's
+            # ticks.
             if not self.samples or time.perf_counter() - self._last >= self.interval_seconds / 2:
                 self._sample()
         except Exception as error:
             self._error = error
 
     def _sample(self) -> None:
-        with self._lock:
-            now = time.perf_counter()
-            used = self._tree.advance()
-            seen = list(self._tree.seen.values())
-            memory = self._read_memory(seen)
-            io = _io_wait()
-            elapsed, self._last = max(now - self._last, 1e-6), now
-            waited, passed = io[0] - self._io[0], io[1] - self._io[1]
-            self._io = io
-            # The kernel's count may go back a little.
-            wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
-            threads = sum(_threads(each.process) for each in seen)
-            self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
+        now = time.perf_counter()
+        used = self._tree.advance()
+        seen = list(self._tree.seen.values())
+        memory = self._read_memory(seen)
+        io = _io_wait()
+        elapsed, self._last = max(now - self._last, 1e-6), now
+        waited, passed = io[0] - self._io[0], io[1] - self._io[1]
+        self._io = io
+        # The kernel's count may decrease a little.
+        wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
+        threads = sum(_threads(each.process) for each in seen)
+        self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
 
     def _read_memory(self, seen: list[ProcessUse]) -> int:
-        """PSS of the trees; notes the peaks, of the whole and of each worker."""
+        """The PSS of all trees in bytes; also keeps their peak."""
         height = sum(_rss(each.process) for each in seen)
         if time.perf_counter() >= self._memory_due or height > NEW_HEIGHT * self._height:
             self._height = max(self._height, height)
             cost = time.thread_time()
             self._memory = {each.process: self._pss(each.process) for each in seen}
             self._memory_due = time.perf_counter() + (time.thread_time() - cost) / PSS_BUDGET
-            workers: dict[int, int] = {}
-            for each in seen:
-                workers[each.root] = workers.get(each.root, 0) + self._memory[each.process]
-            for each in seen:
-                if each.process.pid == each.root:
-                    self._peaks[each.process] = max(self._peaks.get(each.process, 0), workers[each.root])
             self.peak_pss_bytes = max(self.peak_pss_bytes, sum(self._memory.values()))
         return sum(self._memory.get(each.process, 0) for each in seen)
 

@@ -12,9 +12,10 @@ _Key = tuple[str, int, int, int, str, int, str, float, str]
 
 
 class Teams:
-    """A context manager: `team(job)` is the team that fits; all end with the block.
+    """A context manager: `team(job)` is the team that fits a job; all teams end with the block.
 
-    A team is started once and stays warm, but for those that crowd (`Launcher.heavy_when_idle`): `make_room` ends them.
+    A team is started once and stays warm, except for those that hold much memory while they idle
+    (`Launcher.heavy_when_idle`), which `make_room` ends.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,8 @@ class Teams:
         return self._launchers[key].team
 
     def make_room(self, job: Job) -> None:
-        """To be called before a job's team starts: ends all others that crowd, which their next job starts anew."""
+        """To be called before a job's team starts: ends all other teams that hold much memory; their next job starts
+        them again."""
         for key, launcher in self._launchers.items():
             if launcher.heavy_when_idle and key != _key(job):
                 launcher.team.close()
@@ -69,5 +71,5 @@ class Teams:
 
 def _key(job: Job) -> _Key:
     size = (job.launcher, job.ranks, job.threads_per_worker, job.cores_per_worker)
-    # A process that has TensorFlow in memory would count it as its torch cells' too.
+    # A process that has loaded TensorFlow would count its memory for cells of torch too.
     return (*size, job.environment, job.hosts, job.host_workers, job.link_bits_per_second, job.framework)

@@ -19,7 +19,7 @@ PART = {name: "calibration" for name in CALIBRATION} | {name: "held out" for nam
 
 
 def check_table(records: pd.DataFrame) -> pd.DataFrame:
-    """A row per cell that the model speaks of, what it was measured at and what the model says of it.
+    """A row per cell that the model describes: its measured time and the modelled one.
 
     Columns: part (calibration | held out), experiment, use_case, network, strategy, hosts, workers, servers,
     global_batch_size, time_shared (more workers than cores), step_seconds (measured), modelled_step_seconds, ratio,
@@ -39,7 +39,7 @@ def check_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _link(records: pd.DataFrame, cell: Mapping[str, Any]) -> AlphaBeta | None:
-    """Of the emulated hosts, from ping-pong over links of the same rate; None where it was not measured."""
+    """The link between emulated hosts, from ping-pong over links of the same rate; None where it was not measured."""
     if cell["hosts"] == 1:
         return None
     try:
@@ -72,8 +72,8 @@ def _checked(
 
 
 def error_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a `check_table`: cells, median and worst |error|, per part and kind of cell (one worker per core, workers that
-    take turns on a core, emulated hosts), and of each part in all."""
+    """The errors in a `check_table`: number of cells, median and worst |error|, for each part and kind of cell (one
+    worker per core, workers that take turns on a core, emulated hosts), and for each part as a whole."""
     known = table[table["error"].notna()] if len(table) else table
     rows: list[dict[str, Any]] = []
     for part in dict.fromkeys(known["part"]) if len(known) else ():
@@ -89,7 +89,7 @@ def error_table(table: pd.DataFrame) -> pd.DataFrame:
 
 def held_out_error(records: pd.DataFrame) -> tuple[Ratio, int, list[str]]:
     """The median |modelled / measured - 1| over the held-out cells: of each round, then the median over rounds with its
-    interval. Also the number of these cells, and what left out others. Raises AnalysisError where none was measured."""
+    interval. Also the number of these cells, and why others were left out. Raises AnalysisError if there are none."""
     errors: list[pd.Series] = []
     lacking: dict[str, None] = {}
     for use_case, network in networks(records):

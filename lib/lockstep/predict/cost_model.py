@@ -49,7 +49,7 @@ def priced() -> list[str]:
     return [name for name in names if link_model.chain(_cell(name, 2), 1.0) is not None]
 
 
-def chain(sync: str, workers: int, gradient_bytes: float, hosts: int = 1) -> Chain:
+def chain_of_sync(sync: str, workers: int, gradient_bytes: float, hosts: int = 1) -> Chain:
     """The longest chain of an exchange by `sync` with the options of its row in the table of strategies.
 
     4 workers, 1 MB: all-reduce (4 messages, 1.5 MB), server (2, 8 MB). Raises AnalysisError for a sync whose file
@@ -67,7 +67,7 @@ def chain_of(cell: Mapping[str, Any], gradient_bytes: float) -> Chain:
 
 
 def _cell(sync: str, workers: int, hosts: int = 1) -> Values:
-    """A cell with the options of the row that is called as the sync, or with those that are usual for it."""
+    """A cell with the options of the strategy that has the sync's name, or else with the sync's usual options."""
     declared = registry.sync_of(sync)
     row = STRATEGIES[sync].fields if sync in STRATEGIES else {}
     usual = usual_values(declared) if declared is not None else {}
@@ -78,10 +78,10 @@ def _cell(sync: str, workers: int, hosts: int = 1) -> Values:
 class Costs:
     """The parameters of one network on one machine."""
 
-    fixed_seconds: float  # of a step, whatever its batch
-    image_seconds: float  # of an image on a core, alone on the machine
+    fixed_seconds: float  # of a step, independent of its batch
+    image_seconds: float  # of an image on one core while the others are idle
     crowding: float  # how much longer an image takes for every further busy core, as a share
-    byte_seconds: Mapping[str, float] = field(default_factory=dict)  # strategy -> of a byte of its chain
+    byte_seconds: Mapping[str, float] = field(default_factory=dict)  # strategy -> seconds of a byte of its chain
     gradient_bytes: float = 0.0
     cores: float = math.inf  # of the machine
 
@@ -90,16 +90,16 @@ class Costs:
         return max(1, math.ceil(workers / self.cores))
 
     def busy_cores(self, workers: int) -> float:
-        """Over all turns of a step, on average."""
+        """Mean number of busy cores over all turns of a step."""
         return workers / self.turns(workers)
 
     def compute_seconds(self, images: int, workers: int = 1) -> float:
-        """Of a step in which each of `workers` on this machine has `images`."""
+        """Computing time of a step in which each of `workers` on this machine has `images`."""
         each = self.image_seconds * (1 + self.crowding * (self.busy_cores(workers) - 1))
         return self.turns(workers) * (self.fixed_seconds + images * each)
 
     def exchange_seconds(self, strategy: str, exchange: Chain, workers: int) -> float:
-        """On this machine. Raises AnalysisError for a strategy that was not calibrated."""
+        """Exchange time on this machine. Raises AnalysisError for a strategy that was not calibrated."""
         if not exchange.bytes:
             return 0.0
         if strategy not in self.byte_seconds:
@@ -107,7 +107,7 @@ class Costs:
         return self.turns(workers) * self.byte_seconds[strategy] * exchange.bytes
 
     def step_seconds(self, cell: Mapping[str, Any], link: AlphaBeta | None = None) -> float:
-        """Of a cell of the grid; one of several hosts needs the `link` between them. Raises AnalysisError."""
+        """Time of a step of a cell; on several hosts it needs the `link` between them. Raises AnalysisError."""
         computing = self.compute_seconds(share(cell), cell["workers"])
         exchange = chain_of(cell, self.gradient_bytes)
         if cell["hosts"] == 1:
@@ -119,12 +119,12 @@ class Costs:
     def on_cluster(self, batch: int, workers: int, sync: str, link: AlphaBeta) -> tuple[float, float]:
         """Seconds of computing and of exchanging in a step of `batch` images on a node per worker."""
         images = math.ceil(batch / workers)
-        exchange = chain(sync, workers, self.gradient_bytes, hosts=workers)
+        exchange = chain_of_sync(sync, workers, self.gradient_bytes, hosts=workers)
         return self.fixed_seconds + images * self.image_seconds, link.seconds_of(exchange)
 
     def busy_share(self, workers: int, sync: str, link: AlphaBeta, busy: float = BUSY) -> int:
         """Images that each worker of a cluster must have for `busy` of its step to compute."""
-        exchange = link.seconds_of(chain(sync, workers, self.gradient_bytes, hosts=workers))
+        exchange = link.seconds_of(chain_of_sync(sync, workers, self.gradient_bytes, hosts=workers))
         needed = busy / (1 - busy) * exchange - self.fixed_seconds
         return max(1, math.ceil(needed / self.image_seconds)) if self.image_seconds else 1
 
@@ -135,8 +135,8 @@ def share(cell: Mapping[str, Any]) -> int:
 
 
 def modelled(records: pd.DataFrame, experiments: Sequence[str] = (*CALIBRATION, *HELD_OUT)) -> pd.DataFrame:
-    """The rows that the model speaks of: data parallel, on the CPU, in every step the whole gradient; first halves of
-    A/A pairs."""
+    """The rows that the model describes: data parallel training on the CPU that exchanges the whole gradient in every
+    step; of A/A pairs the first."""
     keep = records["experiment"].isin(experiments) & records["sync"].isin(priced()) & (records["variant"] == "a")
     keep &= records["exchange_every"] == 1
     keep &= (records["device"] == "cpu") & (records["model_parallel"] == "none") & (records["opt_weight"] == "none")
@@ -144,7 +144,10 @@ def modelled(records: pd.DataFrame, experiments: Sequence[str] = (*CALIBRATION, 
 
 
 def gradient_bytes(records: pd.DataFrame) -> float:
-    """Of a network, from what a rank of its all-reduce sends: 2 (p-1)/p times as much. Raises AnalysisError."""
+    """Bytes of a network's gradient, from what a rank of its all-reduce sends: 2 (p-1)/p times as much.
+
+    Raises AnalysisError without such rows.
+    """
     rows = records[(records["sync"] == "allreduce") & (records["workers"] > 1) & (records["status"] == "ok")]
     found = rows["bytes_sent"].astype(float) * rows["workers"] / (2 * (rows["workers"] - 1))
     if found.dropna().empty:
@@ -179,7 +182,7 @@ def calibrated(records: pd.DataFrame, use_case: str, network: str) -> Costs:
 
 
 def _terms(bare: Costs, cell: Mapping[str, Any], strategies: Sequence[str]) -> list[float]:
-    """What each parameter is multiplied by in the step of a cell."""
+    """The factor of each parameter in the step of a cell."""
     turns, images = bare.turns(cell["workers"]), share(cell)
     sent = chain_of(cell, bare.gradient_bytes).bytes
     crowd = bare.busy_cores(cell["workers"]) - 1
@@ -206,6 +209,6 @@ def parameter_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def networks(records: pd.DataFrame) -> list[tuple[str, str]]:
-    """(use case, network) of all rows that the model speaks of."""
+    """(use case, network) of all rows that the model describes."""
     rows = modelled(records)
     return list(dict.fromkeys(zip(rows["use_case"].astype(str), rows["network"].astype(str), strict=True)))

@@ -14,7 +14,7 @@ WITHIN = 0.10
 def layer_costs(layers: pd.DataFrame, use_case: str, size: int) -> list[LayerCost]:
     """The layers of a use case's model for micro-batches of `size` images: medians over all rounds.
 
-    Of a size that was not measured, those of the nearest one that was. Empty where nothing was measured.
+    For a size that was not measured, the costs of the nearest one that was. Empty where nothing was measured.
     """
     own = layers[layers["use_case"] == use_case] if len(layers) else layers
     if own.empty:

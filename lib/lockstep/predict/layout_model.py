@@ -29,7 +29,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A layer with parameters and those behind it that have none, against the images of a micro-batch."""
+    """Seconds of a layer with parameters and of those after it that have none, by images of a micro-batch."""
 
     parameters: int
     fixed_seconds: float  # forward + backward, of a micro-batch however small
@@ -64,7 +64,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What ranks run on: the link between any two, and how many cores they share (inf: each has its own)."""
+    """The hardware of the ranks: the link between any two, and how many cores they share (inf: each has its own)."""
 
     link: AlphaBeta
     update_seconds_per_parameter: float = 0.0

@@ -75,8 +75,8 @@ def fit(sent_bytes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:
 def chain(cell: Mapping[str, Any], message_bytes: float) -> Chain | None:
     """The longest chain of an exchange of `message_bytes` by this cell, as its sync declares it; None where unknown.
 
-    Parties are hosts where the cell has several (what ranks of one host tell each other is no message of the link),
-    else workers. One party exchanges nothing.
+    The parties are hosts where the cell has several, for what ranks of one host send each other does not use the link;
+    otherwise they are workers. One party alone exchanges nothing.
     """
     sync, parties = registry.sync_of(cell["sync"]), int(cell["hosts"] if cell["hosts"] > 1 else cell["workers"])
     if cell["sync"] == PING_PONG:
@@ -105,15 +105,15 @@ def link_or_none(records: pd.DataFrame, experiment: str = "wire") -> AlphaBeta |
 
 
 def exchange_seconds(records: pd.DataFrame) -> pd.DataFrame:
-    """`records` with `seconds`: of a step that only exchanges, without the optimiser's part and without the barrier
-    before it, where there is one. With a server, waiting for it is the exchange."""
+    """`records` with a column `seconds`: the exchange in a step that does nothing else, without the optimiser and
+    without the barrier before it, where there is one. With a server, waiting for it is the exchange."""
     served = records["step_seconds"] - records["update_seconds"]
     met = [PING_PONG, *(name for name, sync in registry.syncs_and_peers().items() if sync.meets)]
     return records.assign(seconds=records["exchange_seconds"].where(records["sync"].isin(met), served))
 
 
 def message_table(records: pd.DataFrame, experiment: str, link: AlphaBeta | None = None) -> pd.DataFrame:
-    """A row per strategy and size of an experiment without a model: how long agreeing on `bytes` takes.
+    """A row per strategy and size of an experiment without a model: how long an exchange of `bytes` takes.
 
     Columns: experiment, strategy, hosts, workers, servers, bytes, seconds, seconds_low, seconds_high,
     predicted_seconds (of `link`), ratio, low, high (measured / predicted, paired per round), link_bytes_sent (B per
@@ -154,8 +154,8 @@ def wire_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def fit_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Of every strategy of a `message_table`, fitted over its sizes: the seconds that even no bytes would take, and the
-    bytes *of the message* (not of what is sent for it) per second beyond that."""
+    """For every strategy of a `message_table`, a line fitted over its sizes: the seconds of a message without bytes,
+    and how many bytes *of the message* (not of what is sent for it) each further second carries."""
     rows = []
     for name, own in table[table["status"] == "ok"].groupby("strategy", sort=False):
         if own["bytes"].nunique() < 2:

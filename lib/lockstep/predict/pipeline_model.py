@@ -51,7 +51,7 @@ def predict(
     `transfer_seconds`: of an activation, or of its gradient, between ranks; a mapping gives it for each stage that
     sends its activation on: {0: 0.01} between stages 0 and 1, both ways. `update_seconds`: of each rank, or by rank.
 
-    Raises ValueError for an order that can never end, naming the actions that wait for ever and for what.
+    Raises ValueError for an order that can never end, naming the actions that wait for ever and what they wait for.
     """
     rank_of = {action: rank for rank, actions in order.items() for action in actions}
     if not rank_of:
@@ -96,7 +96,7 @@ def _needs(action: Action, last: int, rank_of: Mapping[Action, int]) -> list[Act
 def _transfer(
     sent: Action, needed: Action, rank_of: Mapping[Action, int], seconds: float | Mapping[int, float]
 ) -> float:
-    """Seconds from the end of `sent` until `needed` has what it made."""
+    """Seconds from the end of `sent` until its result has reached `needed`."""
     return 0.0 if rank_of[sent] == rank_of[needed] else _seconds_for(seconds, min(sent.stage, needed.stage))
 
 

@@ -21,11 +21,11 @@ _MEASURED = ("idle_seconds", *PHASES, "peak_pss_bytes")
 
 
 def pipeline_speedup_table(records: pd.DataFrame, experiment: str, base: Conditions = BASELINE) -> pd.DataFrame:
-    """`summary_table` with how the model is split, and what a pipeline's ranks wait.
+    """`summary_table` with how the model is split, and how long a pipeline's ranks wait.
 
     Added columns: OPTIONS, pipeline_ranks, replicas, idle_seconds and each phase (medians, s), peak_pss_bytes, bubble
     with bubble_low and bubble_high (idle time / (ranks x step time), paired per round), ideal_bubble (see
-    `ideal_bubble_of`). Of rows that are no pipeline the last four are NaN.
+    `ideal_bubble_of`). The last four are NaN for rows that are not a pipeline.
     """
     table = summary_table(records, experiment, base)
     if table.empty:

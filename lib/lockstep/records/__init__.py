@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.records.folder import RunFolder
-    from lockstep.records.reading import read_records, read_run, read_table, read_tables
+    from lockstep.records.reading import read_records, read_run, read_tables, read_traced_table
     from lockstep.records.schema import (
         ADDED,
         COLUMNS,
@@ -45,8 +45,8 @@ __all__ = [
     "make_row",
     "read_records",
     "read_run",
-    "read_table",
     "read_tables",
+    "read_traced_table",
 ]
 
 

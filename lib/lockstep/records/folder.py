@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
-from lockstep.records.reading import read_records, read_run, read_table
+from lockstep.records.reading import read_records, read_run, read_traced_table
 from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, RecordError, Row, check_row
 
 _HEADER = ",".join(COLUMNS) + "\n"
@@ -86,7 +86,7 @@ class RunFolder:
         # those are dropped when the round is measured again.
         for name, frame in (tables or {}).items():
             done = self.rounds_done
-            old = read_table(self.path, name)
+            old = read_traced_table(self.path, name)
             old = old[old["round"].isin(done)] if old is not None else None
             write_atomically(self.path / f"{name}.csv", pd.concat([old, frame]).to_csv(index=False))
         frame = pd.DataFrame(rows, columns=list(COLUMNS))

@@ -51,7 +51,7 @@ def read_records(folder: str | Path) -> pd.DataFrame:
 
 
 def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows from before a column was added had its default: that of `Job`, or no measurement."""
+    """Rows that are older than a column get its default: that of `Job`, or no measurement."""
     defaults = {field.name: field.default for field in fields(Job)}
     return frame.assign(**{name: defaults.get(name) for name in ADDED if name not in frame})
 
@@ -74,11 +74,11 @@ def read_run(folder: str | Path) -> dict[str, Any]:
 
 def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     """All traced tables of a run by name, without what was not traced there."""
-    found = {name: read_table(folder, name) for name in TABLES}
+    found = {name: read_traced_table(folder, name) for name in TABLES}
     return {name: frame for name, frame in found.items() if frame is not None}
 
 
-def read_table(folder: str | Path, name: str) -> pd.DataFrame | None:
+def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
     """`<folder>/<name>.csv` of a traced run (one of TABLES), or None where nothing was traced."""
     path = Path(folder) / f"{name}.csv"
     if not path.is_file():

@@ -32,7 +32,7 @@ class Column:
 _KINDS = {"str": "text", "int": "integer", "float": "number", "bool": "flag"}
 _ALLOWED: dict[str, tuple[str, ...]] = {
     **CHOICES,
-    # Yardsticks are no strategies; own is a reader's own job.
+    # Yardsticks are not strategies; `own` is a reader's own job.
     "strategy": tuple(dict.fromkeys((*STRATEGIES, *RUNGS, *YARDSTICKS, "own"))),
     "launcher": LAUNCHER_NAMES,
     "sync": (*registry.syncs_and_peers(), "copy_bound", "ping_pong"),

@@ -221,7 +221,7 @@ def test_strangers_are_refused() -> None:
 def test_one_sided_sums_need_mpi() -> None:
     with pytest.raises(GroupError, match="ThreadGroup has not; give launcher='mpiexec' or 'engines', or transport='so"):
         transport_of("rma", ThreadGroup.of(1)[0])
-    with pytest.raises(JobError, match="launcher='processes' has not; give 'mpiexec' or 'engines'"):
+    with pytest.raises(JobError, match="launcher='processes' has not; give 'engines' or 'mpiexec'"):
         Job(sync="allreduce", transport="rma", launcher="processes", workers=2)
 
 

@@ -14,9 +14,9 @@ from lockstep.engine.job.strategies import STRATEGIES
 
 def test_json_round_trip() -> None:
     job = Job.of("processes", workers=3, seed=7, precision="bfloat16", input="memory", selected=True)
-    assert Job.from_json(job.to_json()) == job
+    assert Job.from_json(json.dumps(asdict(job))) == job
     assert Job.from_json("{}") == Job()
-    assert set(json.loads(job.to_json())) == set(IDENTITY) == set(asdict(job))
+    assert set(IDENTITY) == set(asdict(job))
 
 
 def test_an_unknown_field_is_named_with_those_that_exist() -> None:

@@ -1,47 +1,58 @@
-"""The supervisor of a job sleeps while nothing happens, also after processes that it has adopted have ended."""
+"""A supervisor that has nothing to do uses no CPU, whatever has ended below it."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
+from lockstep.engine.launch.failures import output_tail
 from lockstep.engine.launch.supervisor import Supervisor
 
-# It starts a child that starts a grandchild and ends; the grandchild, an orphan by then, ends a little later.
-ADOPTS = """\
-import os, sys, time
+WAIT_SECONDS = 30.0
+ORPHANS = """
+import subprocess, sys, time
 for _ in range(3):
-    if os.fork() == 0:
-        if os.fork() == 0:
-            time.sleep(0.3)
-        os._exit(0)
-    os.wait()
-time.sleep(1.0)
-open(sys.argv[1], "w").close()
-time.sleep(100)
+    # A child that leaves a child of its own behind, as a Spark executor leaves its Python workers.
+    subprocess.run([sys.executable, "-S", "-c", "import subprocess, sys;"
+                    "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(0.2)'])"], check=True)
+print("left behind", flush=True)
+time.sleep(600)
 """
 
 
 @pytest.mark.linux
-@pytest.mark.usefixtures("no_leftovers")
-def test_it_sleeps_after_an_orphan_has_ended_and_leaves_no_zombie(tmp_path: Path) -> None:
-    """Seen: once an executor of Spark was lost, the supervisor took all of a core for as long as the cluster ran."""
-    done = tmp_path / "done"
-    supervisor = Supervisor({"mpiexec": [sys.executable, "-c", ADOPTS, str(done)]}, dict(os.environ), [])
-    process = psutil.Process(supervisor.process.pid)
-    end = time.monotonic() + 60
-    while not done.exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert done.exists()
-    before = sum(process.cpu_times()[:2])
-    time.sleep(1.0)
-    assert sum(process.cpu_times()[:2]) - before < 0.2
-    assert [child.status() for child in process.children()] == [psutil.STATUS_SLEEPING]
-    assert not supervisor.ended()
-    supervisor.stop()
-    supervisor.output.close()
+def test_a_supervisor_reaps_orphans_and_sleeps_on() -> None:
+    """The pipe that tells it of signals was never emptied: from its first orphan on it kept a core busy, the one that
+    a rank was being measured on; and orphans of a long Spark session stayed zombies until its end."""
+    job = Supervisor({"leaver": [sys.executable, "-S", "-c", ORPHANS]}, os.environ, [])
+    try:
+        program = psutil.Process(job.process.pid)
+        end = time.monotonic() + WAIT_SECONDS
+        while "left behind" not in output_tail(job.output) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert "left behind" in output_tail(job.output)
+        while len(program.children()) > 1 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert [child.status() for child in program.children()] == [psutil.STATUS_SLEEPING], "the command alone is left"
+        before = program.cpu_times()
+        time.sleep(1.0)
+        after = program.cpu_times()
+        assert after.user + after.system - before.user - before.system < 0.1
+        assert not job.ended()
+    finally:
+        job.stop()
+
+
+@pytest.mark.linux
+def test_the_exit_code_of_a_command_is_found_though_orphans_are_reaped() -> None:
+    leaver = ORPHANS.replace("time.sleep(600)", "time.sleep(0.5); sys.exit(7)")
+    job = Supervisor({"leaver": [sys.executable, "-S", "-c", leaver]}, os.environ, [])
+    try:
+        assert job.ended(WAIT_SECONDS)
+        assert job.cause_of_end() == "leaver left with 7"
+    finally:
+        job.stop()

@@ -67,7 +67,7 @@ def test_a_job_has_its_options_and_checks_them(library: Path) -> None:
              message(sync="gossip", toy_share=0.5), message(toy_share=0.5, **falling)],
             IDENTITY[-3:],
             [Job.of("toy", workers=2, toy_share=share).cautions(8) for share in (1.0, 0.5)],
-            [message(sync="toy", framework="tensorflow"), Job.from_json(Job(**falling).to_json()).toy_order],
+            [message(sync="toy", framework="tensorflow"), Job.from_json(json.dumps(falling)).toy_order],
         ]
         """,
     )
@@ -126,7 +126,7 @@ def test_it_has_a_price(library: Path) -> None:
         from lockstep.predict import cost_model, link_model
 
         link = link_model.AlphaBeta(1e-3, 1e-9)
-        chain = cost_model.chain("toy", 4, 1e6)
+        chain = cost_model.chain_of_sync("toy", 4, 1e6)
         costs = cost_model.Costs(0.0, 0.001, 0.0, {"toy": 2e-9}, 1e6)
         cell = {"strategy": "toy", "sync": "toy", "workers": 4, "hosts": 1, "global_batch_size": 4}
         found = ["toy" in cost_model.priced(), chain.messages, chain.bytes, round(costs.step_seconds(cell), 6),

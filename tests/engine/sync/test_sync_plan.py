@@ -104,7 +104,6 @@ def test_preview_tells_what_next_gives(name: str) -> None:
         given_out.append(names(sync.next()))
     assert given_out == previewed == [names(s) for step in range(5) for s in plan.shares(step, 0, 1)]
     assert sync.next() is None
-    assert sync.give_up() is False
 
 
 @pytest.mark.parametrize("name", SYNCS)

@@ -33,8 +33,8 @@ def test_the_defaults_are_those_of_a_job_from_before() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"dropout": 1.0}, "dropout=1.0 is no share of activations; give at least 0 and less than 1"),
-        ({"dropout": True}, "dropout=True is no share of activations"),
+        ({"dropout": 1.0}, "dropout=1.0 is not possible; give a number of at least 0 and below 1"),
+        ({"dropout": True}, "dropout=True is not possible; give a number of at least 0"),
         ({"weight_decay": -0.1}, "weight_decay=-0.1 is not possible; give a number of at least 0"),
         ({"learning_rate": math.inf}, "learning_rate=inf is not possible"),
         ({"learning_rate": "0.1"}, "learning_rate='0.1' is not possible"),
@@ -60,13 +60,25 @@ def test_the_defaults_are_those_of_a_job_from_before() -> None:
             "early_stopping_epochs=1 with updates=9: it counts epochs; give epochs instead of updates",
         ),
         ({"framework": "tensorflow", "precision": "bfloat16"}, "only 'float32' is possible"),
-        ({"framework": "tensorflow", "sync": "ddp"}, "sync='ddp' with framework='tensorflow': it trains torch modules"),
+        (
+            {"framework": "tensorflow", "sync": "ddp", "launcher": "processes"},
+            "sync='ddp' with framework='tensorflow': it trains torch modules",
+        ),
         (
             {"launcher": "spark_driver", "sync": "sparknet", "executor_data": "rdd", "epochs": 2},
             "epochs=2 is not built for sync='sparknet'",
         ),
         (
-            {"model_parallel": "pipeline", "schedule": "gpipe", "batch_norm": True, "launcher": "processes"},
+            {
+                "model_parallel": "pipeline",
+                "schedule": "gpipe",
+                "partition": "balanced",
+                "batch_norm": True,
+                "workers": 2,
+                "stages": 2,
+                "launcher": "processes",
+                "sync": "local",
+            },
             "batch_norm=True with model_parallel='pipeline'",
         ),
     ],

@@ -1,14 +1,17 @@
-"""Scores of predictions, by worked examples and against scipy."""
+"""Scores of predictions, by worked examples and against scikit-learn's."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special
+from sklearn import metrics
 
 from lockstep.engine.training import scores
 
@@ -25,19 +28,44 @@ def test_the_area_is_the_share_of_pairs_in_the_right_order_ties_half() -> None:
     assert scores.auc(two(0.5, 0.5, 0.5), np.array([0, 1, 1])) == 0.5, "outputs that say nothing"
 
 
-@settings(max_examples=50, deadline=None)
-@given(
-    logits=st.lists(st.integers(-4, 4), min_size=2, max_size=30),
-    labels=st.lists(st.integers(0, 1), min_size=30, max_size=30),
-)
-def test_the_area_is_mann_and_whitneys(logits: list[int], labels: list[int]) -> None:
-    label = np.array(labels[: len(logits)])
-    if len(set(label.tolist())) < 2:
-        assert math.isnan(scores.auc(two(*logits), label))
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_every_score_is_scikit_learns(data: st.DataObject) -> None:
+    """Of any number of classes, with ties, and with classes that do not occur; the area is of those that all do."""
+    classes, count = data.draw(st.integers(2, 5)), data.draw(st.integers(2, 40))
+    logits = st.lists(st.integers(-8, 8), min_size=classes, max_size=classes)
+    outputs = np.array(data.draw(st.lists(logits, min_size=count, max_size=count)), np.float32) / 2
+    label = np.array(data.draw(st.lists(st.integers(0, classes - 1), min_size=count, max_size=count)))
+    names, guess = [str(number) for number in range(classes)], outputs.argmax(axis=1)
+    exact = outputs.astype(float)
+    probabilities = special.softmax(exact, axis=1)
+
+    def same(value: float) -> object:
+        return pytest.approx(value, rel=0, abs=1e-12)
+
+    assert scores.accuracy(outputs, label) == same(metrics.accuracy_score(label, guess))
+    recalls = metrics.recall_score(label, guess, average=None, labels=np.unique(label), zero_division=0)
+    assert scores.balanced_accuracy(outputs, label) == same(recalls.mean())
+    assert scores.mean_cross_entropy(outputs, label) == same(
+        metrics.log_loss(label, probabilities, labels=range(classes))
+    )
+    table = metrics.confusion_matrix(label, guess, labels=range(classes))
+    assert [row["count"] for row in scores.confusion(outputs, label, names)] == table.ravel().tolist()
+    if len(set(label.tolist())) < classes:
+        assert math.isnan(scores.auc(outputs, label))
         return
-    values = np.array(logits)
-    u = stats.mannwhitneyu(values[label == 1], values[label == 0]).statistic
-    assert scores.auc(two(*logits), label) == pytest.approx(u / (label.sum() * (1 - label).sum()))
+    # The same log odds for both: ties between samples would hang on how their sums were rounded.
+    ranked = {c: scores._log_odds(exact, c) for c in ([1] if classes == 2 else range(classes))}
+    for c, odds in ranked.items():
+        assert odds == same(exact[:, c] - special.logsumexp(np.delete(exact, c, axis=1), axis=1))
+    areas = [metrics.roc_auc_score(label == c, odds) for c, odds in ranked.items()]
+    assert scores.auc(outputs, label) == same(np.mean(areas))
+
+
+def test_a_worker_does_not_import_scikit_learn() -> None:
+    """It would stand in the memory that is measured of each worker."""
+    code = "import sys, lockstep.engine.training.loop; assert not {'sklearn', 'scipy', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_of_more_classes_the_area_is_the_mean_of_each_against_the_rest() -> None:

@@ -163,7 +163,7 @@ def test_a_target_of_each_notebook_has_its_row(seen: Overview) -> None:
     for found in with_targets:
         assert f"### [{found.number} · " in text
         for target in found.targets:
-            assert f"| {target.name} | {target.aim} {target.bar:g} |" in text
+            assert f"| {target.name} | {target.aim} {target.threshold:g} |" in text
 
 
 def test_numbers_are_those_of_the_verdicts(seen: Overview) -> None:

@@ -34,7 +34,7 @@ def traced() -> Tables:
 
 
 def test_the_targets_are_those_of_the_issue(frame: pd.DataFrame, traced: Tables) -> None:
-    aims = [(target.aim, target.bar) for target in TARGETS]
+    aims = [(target.aim, target.threshold) for target in TARGETS]
     assert aims == [("≥", 1.5), ("≥", 0.85), ("1 ±", 0.1), ("≤", 1.1), ("≤", 1.0), ("≤", 1.0)]
     shown = targets_table(TARGETS, Stored(frame, traced))
     assert shown["aim"].tolist() == ["≥ 1.5", "≥ 0.85", "1 ± 0.1", "≤ 1.1", "≤ 1", "≤ 1"]

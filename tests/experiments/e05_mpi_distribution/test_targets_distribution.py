@@ -36,7 +36,7 @@ def spread() -> pd.DataFrame:
 
 
 def test_the_targets_are_those_that_were_set(spread: pd.DataFrame) -> None:
-    assert [(target.aim, target.bar) for target in TARGETS] == [
+    assert [(target.aim, target.threshold) for target in TARGETS] == [
         ("≥", 1.10), ("≥", 1.18), ("≥", 1.0), ("≤", 1.02), ("≤", 10.0), ("≥", 0.93), ("≥", 1.5), ("1 ±", 0.1),
         ("≤", 0.55), ("≤", 0.55),
     ]  # fmt: skip

@@ -38,7 +38,7 @@ def frame() -> pd.DataFrame:
 
 
 def test_the_targets_are_those_that_were_set() -> None:
-    aims = [(target.aim, target.bar) for target in TARGETS]
+    aims = [(target.aim, target.threshold) for target in TARGETS]
     assert aims == [("≥", 0.9), ("≥", 0.9), ("≥", 3.0), ("≥", 300), ("≥", 300)]
 
 

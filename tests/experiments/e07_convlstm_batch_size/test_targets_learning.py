@@ -29,7 +29,7 @@ def read(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def test_the_targets_are_those_of_the_issue() -> None:
-    found = [(target.aim, target.bar) for target in TARGETS]
+    found = [(target.aim, target.threshold) for target in TARGETS]
     assert found == [("≥", 86), ("≥", 90), ("≥", 86), ("≥", 90), ("≤", 2), ("≥", 1), ("≥", 1.7)]
 
 

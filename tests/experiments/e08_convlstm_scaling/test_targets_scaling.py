@@ -27,7 +27,7 @@ def frame() -> pd.DataFrame:
 
 
 def test_the_targets_are_those_of_the_issue() -> None:
-    assert [(target.aim, target.bar) for target in TARGETS] == [("≤", 0.1), ("≥", 1.7), ("≥", 1.7)]
+    assert [(target.aim, target.threshold) for target in TARGETS] == [("≤", 0.1), ("≥", 1.7), ("≥", 1.7)]
 
 
 def test_every_target_reads_its_own_cells(frame: pd.DataFrame) -> None:

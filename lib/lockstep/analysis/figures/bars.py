@@ -47,7 +47,7 @@ ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
 def by_use_case(
     table: pd.DataFrame, title: str, fitted: bool = False
 ) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
-    """A panel per use case; `fitted`: as high as it has rows, else all alike."""
+    """A panel per use case; with `fitted` its height follows from its number of rows, else all have one height."""
     groups = [(str(name), rows.reset_index(drop=True)) for name, rows in table.groupby("use_case", sort=True)]
     figure, axes = panels(len(groups), len(table), heights=[len(rows) for _, rows in groups] if fitted else None)
     figure.suptitle(title)
@@ -89,7 +89,8 @@ def side_texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
 
 def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitted: bool = False) -> StoredFigure:
     """Speedups with intervals (`summary_table`) beside the published ones (`read_table`), on a log scale from 1.
-    `fitted`: a panel is as high as it has rows, which matters where use cases have many and few."""
+    With `fitted` the height of a panel follows from its number of rows, for use cases with many rows beside others
+    with few."""
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():
@@ -121,7 +122,7 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
             strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
             named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
             named = named and (strategy != "gpipe" or (row["replicas"] > 1) == (given.row == COMBINED))
-            # Of several nodes, so where Spark's row stands for several numbers of workers: of the most.
+            # Spark's published speedup is one of several nodes, so it stands on the row with the most workers.
             named = named and (strategy != "sparknet" or row["workers"] == rows["workers"].max())
             device = given.device if device == "any" else device
             same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
@@ -144,7 +145,7 @@ def _log_speedups(axis: Axes, low: float, high: float) -> None:
 
 
 def draw_stack(axis: Axes, rows: pd.DataFrame, parts: Sequence[str]) -> None:
-    """The parts (columns of seconds) of each row's step on top of each other; the whole step is a mark."""
+    """The parts of each row's step (columns of seconds) as one stacked bar; a mark shows the whole step."""
     left = np.zeros(len(rows))
     for index, part in enumerate(parts):
         width = rows[part].fillna(0).to_numpy(dtype=float)

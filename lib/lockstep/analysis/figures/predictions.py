@@ -72,7 +72,7 @@ def _predicted_text(row: Any) -> str:
 
 
 def cell_name(row: dict[Any, Any]) -> str:
-    """Schedule, ranks and what else tells a pipeline from the others of a notebook."""
+    """The name of a pipeline's row: its schedule, ranks, and whatever else distinguishes it from the others."""
     parts = [label(str(row["strategy"])), f"M = {row['micro_batches']}"]
     parts += [f"{row['pipeline_ranks']} ranks"] if row.get("pipeline_ranks", 2) != 2 else []
     parts += [str(row["partition"]).replace("_", " ")] if row["partition"] not in ("balanced", "none") else []

@@ -88,9 +88,10 @@ def render(figure: Figure, kind: str) -> bytes:
     """The figure as PNG or SVG, without date or version, so that drawing it again gives the same bytes."""
     buffer = io.BytesIO()
     with look():
-        if not isinstance(figure.get_layout_engine(), PlaceHolderLayoutEngine | None):
-            # Laid out once and then left so: the engine would move things a little whenever it runs.
-            figure.draw_without_rendering()
+        engine = figure.get_layout_engine()
+        if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
+            # The layout is computed once and then kept: computing it again would move everything a little.
+            engine.execute(figure)
             figure.set_layout_engine("none")
         figure.set_dpi(DOTS_PER_INCH)
         # Not `savefig`, which draws everything twice: it would lay the figure out again.
@@ -110,7 +111,7 @@ def _with_plain_names(svg: bytes) -> bytes:
 
 
 def save_figure(figure: Figure, folder: str | Path, name: str) -> list[Path]:
-    """Writes `<folder>/<name>.png` and `.svg`; returns both paths. Raises RecordError if they can't be written."""
+    """Writes `<folder>/<name>.png` and `.svg`; returns both paths. Raises WriteError if they can't be written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -144,11 +145,11 @@ def marker(strategy: str) -> str:
     return (row.marker if row is not None else "") or MEASURED["marker"]
 
 
-TOLD_APART = ("workers", "precision", "input", "replicas")
+DISTINGUISHING_COLUMNS = ("workers", "precision", "input", "replicas")
 
 
-def row_labels(table: pd.DataFrame, also: Sequence[str] = TOLD_APART) -> list[str]:
-    """A label per row: its strategy, and whatever else tells it from the other rows of its strategy."""
+def row_labels(table: pd.DataFrame, also: Sequence[str] = DISTINGUISHING_COLUMNS) -> list[str]:
+    """A label per row: its strategy, and whatever else distinguishes it from other rows of that strategy."""
     labels = []
     for _, row in table.iterrows():
         same = table[(table["strategy"] == row["strategy"]) & (table["device"] == row["device"])]
@@ -157,7 +158,7 @@ def row_labels(table: pd.DataFrame, also: Sequence[str] = TOLD_APART) -> list[st
         parts += ["again (A/A)"] if row["variant"] == "b" else []
         for name in also:
             if _differ(same, name):
-                parts.append(_told(name, row[name]))
+                parts.append(_column_text(name, row[name]))
         labels.append(", ".join(parts))
     return labels
 
@@ -168,7 +169,7 @@ def _differ(same: pd.DataFrame, name: str) -> bool:
     return name in same and same[name].nunique() > 1
 
 
-def _told(name: str, value: object) -> str:
+def _column_text(name: str, value: object) -> str:
     if name == "replicas":
         return f"{value} replica{'' if value == 1 else 's'}"
     return f"{value} worker{'' if value == 1 else 's'}" if name == "workers" else str(value)

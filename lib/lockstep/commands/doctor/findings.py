@@ -10,6 +10,7 @@ from rich.console import Console
 from lockstep.records.places import PlaceError, repository_root
 
 GOOD, LACKING, NOTE = "ok", "lacking", "note"
+LOCKSTEP = ".venv/bin/lockstep"  # in a fix, for the shell
 _MARKS = {GOOD: "ok     ", NOTE: "note   ", LACKING: "LACKING"}
 
 

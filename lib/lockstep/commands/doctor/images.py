@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.commands.doctor.findings import GOOD, LACKING, NOTE, Finding
+from lockstep.commands.doctor.findings import GOOD, LACKING, LOCKSTEP, NOTE, Finding
 from lockstep.engine.data import DataError, open_photos
 from lockstep.engine.data.folders import dataset_folder, find_dataset
 
 if TYPE_CHECKING:
     from lockstep.engine.usecases import UseCase
 
-LOCKSTEP = ".venv/bin/lockstep"
 STAND_IN = "unset LOCKSTEP_DATA  # the synthetic stand-in needs nothing"
 
 

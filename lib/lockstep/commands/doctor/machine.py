@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from lockstep.commands.doctor import cgroups
-from lockstep.commands.doctor.findings import GOOD, LACKING, NOTE, Finding, here
+from lockstep.commands.doctor.findings import GOOD, LACKING, LOCKSTEP, NOTE, Finding, here
 from lockstep.engine.cores import usable_cores
 from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.environment import NO_BFLOAT16, bfloat16_kind
@@ -25,7 +25,6 @@ LOAD_SECONDS = 1.0
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 NVIDIA = Path("/dev/nvidia0")
 PROC = Path("/proc")
-LOCKSTEP = ".venv/bin/lockstep"
 
 
 def check_bfloat16() -> Finding:
@@ -161,3 +160,16 @@ def _first_cores(count: int) -> str:
 
 def _public(torch: object) -> str:
     return str(getattr(torch, "__version__", "")).partition("+")[0]
+
+
+CHECKS = (
+    check_cores,
+    check_load,
+    check_memory,
+    check_sharing,
+    check_huge_pages,
+    check_bfloat16,
+    check_gpu,
+    check_disk,
+    check_results,
+)

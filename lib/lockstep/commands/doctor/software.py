@@ -161,3 +161,16 @@ def _version(name: str) -> str | None:
         return metadata.version(name).partition("+")[0]
     except metadata.PackageNotFoundError:
         return None
+
+
+CHECKS = (
+    check_python,
+    check_lock,
+    check_torch,
+    check_tensorflow,
+    check_mpi,
+    check_spark,
+    check_kernel,
+    check_git,
+    check_compiler,
+)

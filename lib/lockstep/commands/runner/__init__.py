@@ -7,15 +7,16 @@ processes behind when it is killed. Here an unknown name or a wrong type is an e
 """
 
 from lockstep.commands.runner.errors import RunError, RunFailed, Stopped
-from lockstep.commands.runner.parameters import Parameter, read_parameters
 from lockstep.commands.runner.places import find_notebook, notebooks
-from lockstep.commands.runner.plans import Plan, plan_runs
+from lockstep.commands.runner.plans import RunPlan, plan_runs
+from lockstep.experiments.parameters import Parameter, ParameterError, read_parameters
 
 __all__ = [
     "Parameter",
-    "Plan",
+    "ParameterError",
     "RunError",
     "RunFailed",
+    "RunPlan",
     "Stopped",
     "find_notebook",
     "notebooks",

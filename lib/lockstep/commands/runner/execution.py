@@ -20,7 +20,7 @@ from papermill.exceptions import PapermillExecutionError
 from lockstep.commands.runner.errors import RunError, RunFailed, Stopped, is_own_error
 from lockstep.commands.runner.kernel import OwnKernelManager, ProcessMark, stop_on_signals
 from lockstep.commands.runner.places import written
-from lockstep.commands.runner.plans import Plan
+from lockstep.commands.runner.plans import RunPlan
 from lockstep.commands.runner.progress import CellProgress
 from lockstep.engine.files import write_atomically
 
@@ -104,7 +104,7 @@ class _Engine(NBClientEngine):  # type: ignore[misc]
 papermill_engines.register("lockstep", _Engine)
 
 
-def execute(plan: Plan) -> None:
+def execute(plan: RunPlan) -> None:
     """Run one notebook and write `plan.executed`, also when it fails or is stopped.
 
     Raises RunFailed if a cell fails, the time is up or the kernel dies; Stopped after SIGINT or SIGTERM, when no

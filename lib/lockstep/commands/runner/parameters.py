@@ -10,16 +10,7 @@ from typing import Any
 import yaml
 
 from lockstep.commands.runner.errors import RunError
-from lockstep.experiments import parameters
-from lockstep.experiments.parameters import Parameter, ParameterError
-
-
-def read_parameters(notebook: Path) -> dict[str, Parameter]:
-    """`lockstep.experiments.parameters.read_parameters`, as a refusal: raises RunError instead of ParameterError."""
-    try:
-        return parameters.read_parameters(notebook)
-    except ParameterError as error:
-        raise RunError(str(error)) from error
+from lockstep.experiments.parameters import Parameter
 
 
 def check_names(names: Iterable[str], known: Mapping[str, Mapping[str, Parameter]], place: str) -> None:
@@ -33,12 +24,10 @@ def check_names(names: Iterable[str], known: Mapping[str, Mapping[str, Parameter
 
 
 def check_values(given: Mapping[str, Any], known: Mapping[str, Parameter], place: str) -> dict[str, Any]:
-    """What `place` (a profile, `-p`) gives, each value checked. Raises RunError for an unknown name or a wrong type."""
+    """What `place` (a profile, `-p`) gives, each value checked. Raises RunError for an unknown name, ParameterError
+    for a wrong type."""
     check_names(given, {"the notebook": known}, place)
-    try:
-        return {name: known[name].accept(value, place) for name, value in given.items()}
-    except ParameterError as error:
-        raise RunError(str(error)) from error
+    return {name: known[name].accept(value, place) for name, value in given.items()}
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, Any]:

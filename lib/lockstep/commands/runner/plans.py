@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lockstep.commands.runner.errors import RunError
-from lockstep.commands.runner.parameters import (
-    Parameter,
-    check_names,
-    check_values,
-    parse_assignments,
-    read_parameters,
-    read_profile,
-)
+from lockstep.commands.runner.parameters import check_names, check_values, parse_assignments, read_profile
 from lockstep.commands.runner.places import find_notebook, notebooks, reads_the_others, written
 from lockstep.engine.files import WriteError, write_atomically
+from lockstep.experiments.parameters import Parameter, read_parameters
 
 OURS = ("measure", "results", "data_dir", "strict")  # set by the runner
+Known = dict[str, Parameter]
+"""What a notebook's cell of parameters holds."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """One notebook with checked parameters, and where its run goes."""
 
     notebook: Path
@@ -53,30 +49,32 @@ def plan_runs(
     reference: bool = False,
     strict: bool = False,
     timeout_seconds: int | None = None,
-) -> list[Plan]:
+) -> list[RunPlan]:
     """A plan for each notebook, 00 last; values: the notebook's default < profile < assignments (`name=value`, YAML).
 
-    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError for an unknown
-    notebook, profile or parameter, a value of the wrong type, a missing data folder, an option that none of the
-    notebooks has a use for, or a run folder that can't be written.
+    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError or
+    ParameterError for an unknown notebook, profile or parameter, a value of the wrong type, a missing data folder, an
+    option that none of the notebooks has a use for, or a run folder that can't be written.
     """
     _check_options(data_dir, out, reference)
     run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
     values = _profile_values(profile, root)
     chosen = list(dict.fromkeys(find_notebook(name, root) for name in names))
-    given = _given(assignments, chosen)
-    environment = _environment(data_dir, chosen)
-    wishes = _wishes(data_dir, strict, chosen, root)
+    known = {notebook: read_parameters(notebook) for notebook in chosen}
+    given = _given(assignments, known)
+    environment = _environment(data_dir, known)
+    wishes = _wishes(data_dir, strict, known, root)
     plans = []
     for notebook in sorted(chosen, key=reads_the_others):
-        parameters = _parameters(notebook, values.get(notebook.stem, {}), given, profile)
-        parameters |= _of_the_runner(notebook, run, wishes, root)
+        parameters = _parameters(notebook, known[notebook], values.get(notebook.stem, {}), given, profile)
+        parameters |= {"measure": True, "results": written(run, root)}
+        parameters |= {name: value for name, value in wishes.items() if name in known[notebook]}
         measures = not reads_the_others(notebook)
         own = run.resolve() / notebook.stem
         beside = root / "results" / "runs" / "reference" / notebook.stem if reference else own
         folder = own if measures else beside
         executed = beside / "executed.ipynb"
-        plans.append(Plan(notebook, root, parameters, folder, executed, timeout_seconds, measures, environment))
+        plans.append(RunPlan(notebook, root, parameters, folder, executed, timeout_seconds, measures, environment))
     for plan in plans:
         _check_writable(plan.folder)
         _check_writable(plan.executed.parent)
@@ -104,9 +102,8 @@ def _profile_values(profile: str | None, root: Path) -> dict[str, dict[str, Any]
 
 
 def _parameters(
-    notebook: Path, from_profile: dict[str, Any], given: dict[str, Any], profile: str | None
+    notebook: Path, known: Known, from_profile: dict[str, Any], given: dict[str, Any], profile: str | None
 ) -> dict[str, Any]:
-    known = read_parameters(notebook)
     for name in ("measure", "results"):
         if name not in known:
             raise RunError(f"{notebook.name} has no parameter {name!r}; every notebook needs measure and results")
@@ -117,15 +114,15 @@ def _parameters(
     return values | check_values(own, free, f"-p for {notebook.stem}")
 
 
-def _given(assignments: Sequence[str], chosen: Sequence[Path]) -> dict[str, Any]:
+def _given(assignments: Sequence[str], known: Mapping[Path, Known]) -> dict[str, Any]:
     """What -p sets, in those notebooks that have the parameter. Raises RunError if none has."""
     given = parse_assignments(list(assignments))
     _refuse_ours(given)
-    check_names(given, {notebook.stem: _free(read_parameters(notebook)) for notebook in chosen}, "-p")
+    check_names(given, {notebook.stem: _free(own) for notebook, own in known.items()}, "-p")
     return given
 
 
-def _free(known: dict[str, Parameter]) -> dict[str, Parameter]:
+def _free(known: Known) -> Known:
     return {name: parameter for name, parameter in known.items() if name not in OURS}
 
 
@@ -137,7 +134,7 @@ def _refuse_ours(names: Iterable[str]) -> None:
             )
 
 
-def _environment(data_dir: Path | None, chosen: Sequence[Path]) -> dict[str, str]:
+def _environment(data_dir: Path | None, known: Mapping[Path, Known]) -> dict[str, str]:
     """LOCKSTEP_DATA as the caller's shell means it: the kernel works in the repository's root.
 
     In the environment, since a parameter would stand in the executed notebook. Raises RunError if images would be
@@ -146,7 +143,7 @@ def _environment(data_dir: Path | None, chosen: Sequence[Path]) -> dict[str, str
     named = os.environ.get("LOCKSTEP_DATA")
     if not named:
         return {}
-    needed = data_dir is None and any("data_dir" in read_parameters(notebook) for notebook in chosen)
+    needed = data_dir is None and any("data_dir" in own for own in known.values())
     if needed and not Path(named).is_dir():
         raise RunError(
             f"LOCKSTEP_DATA={named} is not a folder, seen from {Path.cwd()}; name one that exists, give another with "
@@ -155,22 +152,17 @@ def _environment(data_dir: Path | None, chosen: Sequence[Path]) -> dict[str, str
     return {"LOCKSTEP_DATA": str(Path(named).resolve())}
 
 
-def _wishes(data_dir: Path | None, strict: bool, chosen: Sequence[Path], root: Path) -> dict[str, Any]:
+def _wishes(data_dir: Path | None, strict: bool, known: Mapping[Path, Known], root: Path) -> dict[str, Any]:
     """What --data-dir and --strict set, in those notebooks that have the parameter. Raises RunError if none has."""
     wishes: dict[str, Any] = {} if data_dir is None else {"data_dir": written(data_dir, root)}
     wishes |= {"strict": True} if strict else {}
     for name in wishes:
-        if not any(name in read_parameters(notebook) for notebook in chosen):
-            option, named = "--" + name.replace("_", "-"), ", ".join(notebook.stem for notebook in chosen)
+        if not any(name in own for own in known.values()):
+            option, named = "--" + name.replace("_", "-"), ", ".join(notebook.stem for notebook in known)
             raise RunError(
                 f"{option} has no meaning for {named}: no images are read there (no parameter {name!r}); leave it out"
             )
     return wishes
-
-
-def _of_the_runner(notebook: Path, run: Path, wishes: dict[str, Any], root: Path) -> dict[str, Any]:
-    known = read_parameters(notebook)
-    return {"measure": True, "results": written(run, root)} | {n: value for n, value in wishes.items() if n in known}
 
 
 def _check_writable(folder: Path) -> None:

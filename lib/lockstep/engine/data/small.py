@@ -28,7 +28,6 @@ from lockstep.engine.data.threads import in_threads, with_progress
 from lockstep.engine.files import WriteError, write_atomically
 from lockstep.engine.models.layers import SIZE
 
-AUGMENTATIONS = ("none", "flip", "shift", "affine")
 SHIFT = SIZE // 10
 """Pixels that `shift` moves an image by at most, to each side."""
 LEAST_DEVIATION = np.float32(1e-3)

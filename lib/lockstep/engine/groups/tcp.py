@@ -1,7 +1,7 @@
-r"""Ranks that are processes on any machines, with a TCP connection between every two of them.
+"""Ranks that are processes on any machines, with a TCP connection between every two of them.
 
 host a   rank 0 --- rank 1          node: the ranks of one host, which share memory
-           |  \    /  |             leaders: the first rank of each host
+           |    X    |             leaders: the first rank of each host
 host b   rank 2 --- rank 3          sums: gloo, over the same network
 """
 

@@ -8,8 +8,7 @@ of `records.csv`, in this order. Its parts, one file each, are listed in `lockst
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import lockstep.engine.job.strategies as strategies
@@ -31,7 +30,6 @@ __all__ = [
     "Job",
     "JobError",
     "at_least",
-    "of_use_case",
 ]
 
 
@@ -79,9 +77,6 @@ class Job(Clock):
         """A copy with some fields changed."""
         return replace(self, **changes)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
     @classmethod
     def from_json(cls, text: str) -> Job:
         """Raises JobError if a field is unknown."""
@@ -100,15 +95,6 @@ class Job(Clock):
         chosen = [name for name in (self.network, self.framework) if name not in ("default", "torch")]
         what = " ".join([self.use_case, *chosen, self.strategy])
         return f"{what} {size} {self.precision} {self.input} batch {self.global_batch_size}"
-
-
-def of_use_case(values: Mapping[str, Any], use_case: str, name: str) -> Any:
-    """The value of a notebook's parameter `name` that holds one for each use case. Raises JobError if it has none."""
-    if use_case not in values:
-        raise JobError(
-            f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of use_cases"
-        )
-    return values[use_case]
 
 
 IDENTITY: tuple[str, ...] = tuple(field.name for field in fields(Job))

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lockstep.engine.cores import cores_of, usable_cores
+from lockstep.engine.cores import cores_of_rank, usable_cores
 from lockstep.engine.declared import DeclaredLauncher
 
 if TYPE_CHECKING:  # what a launcher declares is read without torch: see lockstep.engine.registry
@@ -48,7 +48,7 @@ class Launcher(DeclaredLauncher, ABC):
                 f"{workers} workers x {per_worker} cores are more than the {len(usable)} usable cores: they will share",
                 stacklevel=2,
             )
-        cores = [cores_of(rank, per_worker, usable) for rank in range(workers)]
+        cores = [cores_of_rank(rank, per_worker, usable) for rank in range(workers)]
         self.team = self.make_team(cores, threads_per_worker, environment)
 
     @classmethod

@@ -128,8 +128,8 @@ def _supervise(
         commands[name] = subprocess.Popen(words, preexec_fn=_die_with_supervisor)
     while not ending and not _gone(parent, launcher):
         select.select([wakeup, *([launcher] if launcher is not None else [])], [], [], _timeout(launcher))
-        if _read_all(wakeup):
-            _reap_adopted({command.pid for command in commands.values()})
+        _drain(wakeup)
+        _reap_orphans({command.pid for command in commands.values()})
         for name, command in commands.items():
             if (status := command.poll()) is not None:
                 ending.append(status if status >= 0 else 128 - status)
@@ -151,19 +151,21 @@ def _install_signal_handlers() -> tuple[int, list[int]]:
     return wakeup, ending
 
 
-def _read_all(wakeup: int) -> bool:
-    """Whether a signal has come. What it wrote is read, or else every later wait would return at once."""
+def _drain(wakeup: int) -> None:
+    """Empty the pipe of signals: while it holds one, `select` would return at once and a core would be busy."""
     with contextlib.suppress(BlockingIOError):
-        return bool(os.read(wakeup, 4096))
-    return False
+        while os.read(wakeup, 4096):
+            pass
 
 
-def _reap_adopted(commands: set[int]) -> None:
-    """Let processes go that lost their parent, became this program's children, and have ended."""
-    for pid, parent in _descendants().items():
-        if parent == os.getpid() and pid not in commands:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+def _reap_orphans(commands: set[int]) -> None:
+    """Reap what has ended below this program, except its `commands`, whose exit codes `Popen.poll` is to find.
+
+    A command that has ended stops the loop: it ends the job, and with it everything else.
+    """
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in commands:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def _die_with_supervisor() -> None:

@@ -1,4 +1,4 @@
-"""What every network checks."""
+"""The check that all networks share."""
 
 from __future__ import annotations
 

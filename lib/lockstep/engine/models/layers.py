@@ -13,7 +13,7 @@ POOLINGS = ("max", "average", "none")
 SIZE = 50
 KERNEL = 5
 FILTERS = (32, 64, 128)
-# The paper gives no sizes of what follows the flattened features: LSTM, dense, output (section 3).
+# The paper gives no sizes for the layers after the flattened features: LSTM, dense, output (section 3).
 LSTM_UNITS = 128
 DENSE_UNITS = 64
 # A true convolutional LSTM (Shi et al. 2015) needs a sequence of images, and an X-ray is one: its rows are cut into
@@ -72,12 +72,13 @@ class Network:
 
     @property
     def outputs(self) -> int:
-        """Numbers that the last layer gives: one logit for two classes, else one for each."""
+        """The number of outputs: one logit for two classes, otherwise one for each class."""
         return 1 if self.classes == 2 else self.classes
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of one image and behind each layer: (channels, rows, columns); frames and positions stand before them."""
+        """The shape of one image, and of the output of each layer: (channels, rows, columns), after frames or
+        positions."""
         found: list[tuple[int, ...]] = [(self.channels, SIZE, SIZE)]
         for layer in self.layers:
             found.append(_shape_after(layer, found[-1]))
@@ -85,7 +86,7 @@ class Network:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """First to last."""
+        """All layers, first to last."""
         if self.kind == "convlstm2d":
             return (
                 *(Layer("frames", FRAMES), Layer("conv_lstm", FRAME_FILTERS), *self._normalised(), *self._pooled()),

@@ -1,4 +1,4 @@
-"""What others offer, behind the same call: `run(job, group, site) -> Trace`, by the name in `Job.sync`.
+"""Strategies of other libraries, behind one call: `run(job, group, site) -> Trace`, by the name in `Job.sync`.
 
 A new peer is a file here and a line in `lockstep.engine.registry.PEERS`.
 """
@@ -18,7 +18,7 @@ PEERS = cast("dict[str, type[Peer]]", registry.peers())
 
 
 def run_function(sync: str) -> Callable[..., Trace]:
-    """What every rank of a job with this sync calls: `run` of a peer, else this library's own `run_job`."""
+    """The function that every rank of a job with this sync calls: a peer's `run`, or else `run_job`."""
     if sync in PEERS:
         return PEERS[sync].run
     from lockstep.engine.training.loop import run_job

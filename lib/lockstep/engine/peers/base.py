@@ -1,4 +1,4 @@
-"""The type behind every peer: what brings its own exchange, and perhaps its own training loop."""
+"""The base class of peers, which bring their own exchange and perhaps their own training loop."""
 
 from __future__ import annotations
 

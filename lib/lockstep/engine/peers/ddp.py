@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DDP(Peer):
-    """A worker per process; what an exchange costs can't be told, since it overlaps the backward pass."""
+    """A worker per process. The cost of an exchange can't be measured, because it overlaps the backward pass."""
 
     does = "PyTorch's DistributedDataParallel: gradients are summed in buckets while the backward pass still runs"
     label = "DDP"

@@ -26,7 +26,8 @@ class DDPReplica(TorchReplica):
         )
 
     def predict(self, batch: Batch) -> Tensor:
-        # Without the wrapper: it broadcasts buffers in every forward pass, and ranks may have unequally many batches.
+        # Without DDP's wrapper, which broadcasts buffers in every forward pass: ranks may have different numbers of
+        # batches.
         wrapped, self.model = self.model, self.bare
         try:
             return super().predict(batch)
@@ -39,7 +40,7 @@ class DDPReplica(TorchReplica):
                 "DDP can't train on an empty share, since every rank must take part in its backward pass; "
                 "give a global batch and a number of images of at least the number of workers"
             )
-        # DDP divides the sum by the number of ranks; our weights have done so already.
+        # DDP divides the sum by the number of ranks, but the samples' weights have done so already.
         return super().backward(batch, weights * np.float32(self.size), on_ready) / self.size
 
 

@@ -11,9 +11,9 @@
 - `executor_data="rdd"`: encoded images are a cached RDD, sample i in partition i mod workers. Spark brings all of a
   partition to the Python worker in each window, whatever the window needs. `"files"`: executors read files themselves.
 
-A window is measured whole: one that begins within the warm-up does not count.
+A window is measured as a whole; one that begins within the warm-up steps is not counted.
 
-A task that is lost with its executor is run again by Spark: windows need nothing that an executor kept.
+If a task is lost with its executor, Spark runs it again: windows need no state that an executor has kept.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from lockstep.engine.training.loop import STEP_COLUMNS, Site, Trace, torch_repli
 from lockstep.engine.usecases import use_case
 
 CORES_SETTING = "spark.lockstep.cores"
-"""Of the Spark application: JSON, the cores of each partition's worker; absent where executors are elsewhere."""
+"""A setting of the Spark application: the cores of each partition's worker as JSON; absent for remote executors."""
 
 _HEAP_FULL = ("exited with code 52", "OutOfMemoryError")
-"""How Spark says that an executor's heap was full (`SparkExitCode.OOM`), and a JVM that its own was."""
+"""How Spark reports that an executor's heap was full (`SparkExitCode.OOM`), and a JVM that its own was."""
 _KILLED = "exited with code 137"
 _FULL = (
     "if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value (one for executors and driver, whose defaults are "
@@ -83,7 +83,7 @@ class DriverSync(LocalSync):
         return self.step()
 
     def adopt(self, mean: State, steps: int) -> None:
-        """Go on from what `steps` steps of the executors came to."""
+        """Continue from `mean`, the result of `steps` steps of the executors."""
         self.replica.parameters.copy_(torch.from_numpy(mean.parameters))
         restore(self.optimiser, self.leaf, mean)
         self.done += steps
@@ -151,7 +151,7 @@ def _train(job: Job, site: Site, group: Group, sync: DriverSync, spark: _Windows
 
 
 def _state(job: Job, sync: DriverSync) -> State:
-    """What executors begin a window with."""
+    """The state with which executors start a window."""
     averaged = sync.optimiser if job.averages_parameters and job.state_averaged else None
     return state_of(sync.replica.parameters, sync.replica.buffers, averaged)
 
@@ -202,13 +202,13 @@ class _Windows:
         from pyspark import StorageLevel
 
         self.context, self.workers, self.name = context, assigned.job.workers, assigned.run
-        # Spark itself would pickle it, and a reader's model may be a lambda.
+        # Pickled here by cloudpickle, because a reader's model may be a lambda, which Spark could not pickle.
         pickled = cloudpickle.dumps(assigned)
         self.assigned = _done(lambda: context.broadcast(pickled))
         numbers = context.parallelize(range(self.workers), self.workers)
         if assigned.job.executor_data == "rdd":
             numbers = numbers.flatMap(_reader(self.assigned, self.workers))
-        # Held even where a partition is a number only: Spark then gives it to the same executor each time.
+        # Cached even where a partition is only a number, because Spark then gives it to the same executor each time.
         self.partitions = numbers.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             _done(self.partitions.count)
@@ -224,21 +224,22 @@ class _Windows:
         job = self.partitions.mapPartitionsWithIndex(_windower(self.name, self.assigned, broadcast, steps))
         try:
             result: Result = _done(lambda: job.treeAggregate(None, add, add, depth=2))
-            if len(result[1]) != self.workers:  # what a JVM still sent when it went looks like all there was
+            # A JVM that is ending may send only some of the results, without an error.
+            if len(result[1]) != self.workers:
                 raise ExecutorFailed(f"results of {len(result[1])} of {self.workers} partitions have come")
         finally:
             end = time.perf_counter()
             with contextlib.suppress(Exception):  # Spark itself may have gone, which `_done` says better
-                broadcast.destroy(blocking=True)  # else the next one comes while executors still hold this one
+                broadcast.destroy(blocking=True)  # otherwise the next one arrives while executors still hold this one
         phases: dict[str, float | str] = {"broadcast_seconds": middle - start, "job_seconds": end - middle}
         return result, phases | {"state_bytes": float(state.nbytes), "result_bytes": float(result[0].nbytes)}
 
     def forget(self) -> None:
-        """Give back what the executors' Python workers hold of the run."""
+        """Release what the executors' Python workers hold of the run."""
         _done(lambda: self.partitions.foreachPartition(forget))
 
     def close(self) -> None:
-        """Give back what Spark itself holds of the run."""
+        """Release what Spark itself holds of the run."""
         with contextlib.suppress(Exception):  # Spark itself may have gone
             self.partitions.unpersist()
             self.assigned.destroy()
@@ -280,7 +281,7 @@ def _done(action: Any) -> Any:
 
 
 def reason_of(said: str) -> str:
-    """The first line of a JVM's message, and what to do, where that is known."""
+    """The first line of a JVM's message, and the remedy where one is known."""
     first = (said.splitlines() or ["Spark gives no reason"])[0]
     if any(sign in said for sign in _HEAP_FULL):
         return f"{first}; {_FULL}"

@@ -3,7 +3,7 @@
     state (parameters ...) --- broadcast ---> replica --- steps of the window ---> its gradient, or its parameters
     images: records of the partition (`rdd`), or files that the executor reads itself (`files`)
 
-Everything a window needs comes with it, so that a task that is lost can be run anywhere again, with the same result.
+A window receives everything it needs, so that a lost task can be run again on any executor, with the same result.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ Record = tuple[int, bytes]  # sample id, encoded image
 
 @dataclass(frozen=True)
 class Assignment:
-    """What all windows of a run have in common; broadcast once."""
+    """What all windows of a run have in common. It is broadcast once."""
 
     run: str  # a name of its own
     job: Job
     case: UseCase
     data: ImageData
     plan: Plan
-    cores: list[list[int]]  # of each partition's worker; empty: as the system likes
+    cores: list[list[int]]  # of each partition's worker; empty: not bound
 
 
 @dataclass
 class State:
-    """What a window starts from, and, summed over partitions, what it ends with. Flat, float32."""
+    """The state at the start of a window and, summed over partitions, at its end. Flat, float32."""
 
     parameters: Array  # of a window that sends gradients: their sum
     buffers: Array
@@ -70,11 +70,11 @@ class State:
 
 @dataclass
 class WindowTimes:
-    """Where the time of one partition's window went, and its losses."""
+    """How the time of one partition's window was spent, and its losses."""
 
     partition: int
-    state_seconds: float = 0.0  # until the broadcast state stood in this process
-    read_seconds: float = 0.0  # until all records of the partition had come
+    state_seconds: float = 0.0  # until this process had the broadcast state
+    read_seconds: float = 0.0  # until all records of the partition had been read
     input_seconds: float = 0.0  # waiting for decoded images
     compute_seconds: float = 0.0  # forward and backward passes
     update_seconds: float = 0.0  # local steps of the optimiser, and taking the result out
@@ -93,8 +93,8 @@ def add(one: Result | None, other: Result | None) -> Result | None:
 
 
 def shares(plan: Plan, step: int, partition: int, workers: int, by_place: bool) -> Share:
-    """What a partition trains on in `step`. `by_place`: the images that it holds, which are those whose id leaves
-    `partition` when divided by `workers`; else an equal share of the global batch."""
+    """The samples that a partition trains on in `step`. `by_place`: the images that it holds, whose ids modulo
+    `workers` are `partition`; otherwise an equal share of the global batch."""
     if not by_place:
         return plan.shares(step, partition, workers)[0]
     whole = plan.shares(step, 0, 1)[0]
@@ -118,8 +118,8 @@ def window(
 
 
 def forget(records: Iterable[object]) -> None:
-    """For foreachPartition after a run: this Python worker gives back what it held of it."""
-    deque(records, maxlen=0)  # Spark does not use a worker again that leaves records unread
+    """For foreachPartition after a run: this Python worker releases what it held of it."""
+    deque(records, maxlen=0)  # Spark does not reuse a Python worker that has left records unread
     _let_go()
     release_memory()
 
@@ -159,14 +159,15 @@ class PartitionWorker:
         for _ in records:
             pass  # Spark ends a Python worker, and with it the replica, that leaves anything of its partition unread
         made = self._local_steps(given, work, times) if self.job.averages_parameters else self._gradient(work, times)
-        if not by_place:  # decoded while the driver adds up; after the last step too, so that each pays for a batch
+        # Decoded while the driver adds up; after the last step too, so that every step pays for one batch.
+        if not by_place:
             following = shares(self.assigned.plan, steps.stop, partition, self.job.workers, False)
             self.loader.prefetch(following.epoch, following.sample_ids)
         times.task_seconds = time.perf_counter() - began
         return made, [times]
 
     def _gradient(self, work: list[Share], times: WindowTimes) -> State:
-        """One step, not taken: the gradient of this partition's share."""
+        """The gradient of this partition's share, without an update."""
         (share,) = work
         self._backward(share, share.weights, times)
         start = time.perf_counter()
@@ -176,7 +177,7 @@ class PartitionWorker:
         return made
 
     def _local_steps(self, given: State, work: list[Share], times: WindowTimes) -> State:
-        """As `lockstep.engine.sync.private`: this partition's gradient counts as many times as there are partitions."""
+        """As in `lockstep.engine.sync.private`, this partition's gradient is multiplied by the number of partitions."""
         leaf = nn.Parameter(self.replica.parameters)
         leaf.grad = self.gradients
         optimiser = self.assigned.case.optimiser_of(self.job.optimiser)([leaf])
@@ -204,7 +205,7 @@ class PartitionWorker:
 
 
 def _take(records: Iterable[Record], work: list[Share], contents: dict[int, bytes]) -> float:
-    """Put what this window needs of the partition into `contents`; all of it comes through. Seconds."""
+    """Read all records of the partition and put those that this window needs into `contents`. Returns the seconds."""
     start = time.perf_counter()
     wanted = {int(sample_id) for share in work for sample_id in share.sample_ids}
     kept = {sample_id: content for sample_id, content in records if sample_id in wanted}
@@ -214,7 +215,7 @@ def _take(records: Iterable[Record], work: list[Share], contents: dict[int, byte
 
 
 def state_of(parameters: Tensor, buffers: Tensor, optimiser: torch.optim.Optimizer | None) -> State:
-    """A copy of all that is averaged; without `optimiser` its state is not."""
+    """A copy of everything that is averaged; the optimizer's state only if `optimiser` is given."""
     held: dict[str, Array] = {}
     counts: dict[str, Any] = {}
     for values in optimiser.state.values() if optimiser is not None else ():
@@ -227,14 +228,14 @@ def state_of(parameters: Tensor, buffers: Tensor, optimiser: torch.optim.Optimiz
 
 
 def restore(optimiser: torch.optim.Optimizer, leaf: nn.Parameter, state: State) -> None:
-    """Give the optimiser of `leaf` the state that was averaged; nothing where there is none."""
+    """Give the optimizer of `leaf` the averaged state, if there is one."""
     if state.held or state.counts:
         held = {name: torch.from_numpy(np.array(values)) for name, values in state.held.items()}
         optimiser.state[leaf] = {**state.counts, **held}
 
 
 def _set_up(assigned: Assignment, partition: int) -> None:
-    """This process as every worker is: its core, its threads, no denormals."""
+    """Set up this process like every worker: its core, its number of threads, and denormals flushed."""
     if assigned.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, assigned.cores[partition])
     torch.set_num_threads(assigned.job.threads_per_worker)

@@ -1,4 +1,4 @@
-"""In which order every rank of a pipeline works on its micro-batches.
+"""The order in which every rank of a pipeline works on its micro-batches.
 
 A digit is the forward pass of that micro-batch, a letter its backward pass (a: of micro-batch 0, b: of 1, ...). Three
 ranks with a stage each, four micro-batches, a backward pass as long as a forward pass; a dot is a rank that waits:
@@ -50,7 +50,7 @@ class Action:
 
 
 Order = Mapping[int, Sequence[Action]]
-"""Rank -> what it computes, one after the other."""
+"""Rank -> its actions, in order."""
 
 
 def order(schedule: str, stages: int, stages_per_rank: int, micro_batches: int) -> dict[int, list[Action]]:
@@ -97,7 +97,7 @@ _OF_RANK: dict[str, Callable[[int, int, int], Iterable[Action]]] = {
 
 
 def from_torch(pipeline_order: Mapping[int, Iterable[Any]]) -> dict[int, list[Action]]:
-    """The same from the `pipeline_order` of one of torch's schedules; what is no pass of a micro-batch is left out."""
+    """The order in one of torch's schedules, from its `pipeline_order`, without entries that are no pass."""
     return {
         rank: [
             Action(each.stage_index, each.microbatch_index, _LETTERS[each.computation_type.value])
@@ -109,9 +109,9 @@ def from_torch(pipeline_order: Mapping[int, Iterable[Any]]) -> dict[int, list[Ac
 
 
 def from_table(actions: pd.DataFrame) -> dict[int, list[Action]]:
-    """What ran, from the rows of `actions.csv` of one replica in one round of one cell, by their start.
+    """The order that really ran, from the rows of `actions.csv` of one replica in one round of one cell.
 
-    Raises ValueError if a column is missing, or if an action stands there twice: rows of several cells are mixed.
+    Raises ValueError if a column is missing, or if an action occurs twice because rows of several cells are mixed.
     """
     missing = [name for name in _COLUMNS if name not in actions]
     if missing:

@@ -1,4 +1,4 @@
-"""Where to cut a model of layers in a row into stages.
+"""Partitions of a sequence of layers into stages.
 
     layers   0 1 2 3 4 | 5 6 7 8 | 9 10 11        cuts = [0, 5, 9]: the first layer of every stage
 
@@ -139,7 +139,7 @@ def _equal(costs: Sequence[LayerCost], stages: int, sizes: Sequence[int], with_p
 
 
 def _starts(costs: Sequence[LayerCost], with_parameters: bool) -> set[int]:
-    """Where a rule may begin a stage: at a layer with parameters, or before those that can't be cut from it."""
+    """The layers at which a stage may begin: those with parameters, or the first of several that can't be separated."""
     starts = {0}
     for index, cost in enumerate(costs):
         if cost.parameters or not with_parameters:

@@ -1,7 +1,7 @@
 """A policy says whose contributions make up the next update, and who may go on.
 
-It sees events and answers with decisions. It sends nothing, computes nothing and never looks at a clock: whoever
-asks says what time it is. So the same object decides for a real server and in a simulation.
+It receives events and answers with decisions. It sends nothing, computes nothing and never reads a clock: the caller
+passes the time. So the same object can decide for a real server and in a simulation.
 
     worker 0 ---- arrived(0, version 3, now) ---->          Decision()                     wait
     worker 2 ---- arrived(2, version 3, now) ---->  policy  Decision()                     wait
@@ -21,15 +21,15 @@ from lockstep.engine.declared import DeclaredPolicy
 class Decision:
     """What the server does now, in this order: `drop`, then one update of `apply`, then `release`."""
 
-    drop: tuple[int, ...] = ()  # workers whose waiting contribution is thrown away
+    drop: tuple[int, ...] = ()  # workers whose waiting contribution is discarded
     apply: tuple[int, ...] = ()  # workers whose contributions are summed, in this order, into one update
-    release: tuple[int, ...] = ()  # workers that get the parameters as they now are, and go on
+    release: tuple[int, ...] = ()  # workers that get the present parameters and continue
 
 
 class Policy(DeclaredPolicy, ABC):
     """Decides for a server of `workers` workers. A worker has one contribution waiting at most.
 
-    Each worker that has contributed must be released at some time, and each contribution applied or dropped once.
+    Each worker that has contributed must eventually be released, and each contribution is applied or dropped once.
     The options that a policy declares are arguments of its constructor, by their names.
     """
 
@@ -43,7 +43,7 @@ class Policy(DeclaredPolicy, ABC):
         """`worker` has contributed, computed on parameters that had seen `version` updates; `now` in seconds."""
 
     def wake_at(self) -> float | None:
-        """When to call `woke` unless somebody arrives before, in seconds of the same clock; None: never."""
+        """When to call `woke` if no worker arrives before, in seconds of the same clock; None: never."""
         return None
 
     def woke(self, now: float) -> Decision:

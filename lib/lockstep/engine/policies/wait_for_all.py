@@ -10,7 +10,7 @@ from lockstep.engine.policies.base import Decision, Policy
 
 
 class WaitForAll(Policy):
-    """Nobody goes on before everybody has arrived; contributions are summed in rank order, whoever came first."""
+    """No worker continues before all have arrived; contributions are summed in rank order."""
 
     does = "a server waits until every worker has contributed, then makes one update of all contributions"
     label = "wait for all"

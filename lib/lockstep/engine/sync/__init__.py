@@ -1,4 +1,5 @@
-"""HOW replicas agree. A new sync is a file here and a line in `lockstep.engine.registry.SYNCS`."""
+"""HOW replicas exchange what they have learned. A new sync is a file here and a line in
+`lockstep.engine.registry.SYNCS`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def make_sync(job: Job, plan: Plan, optimiser: OptimiserFactory) -> Sync:
 
 
 def __getattr__(name: str) -> Any:
-    # A plan needs numpy and torch, which whoever only reads declarations must not wait for.
+    # Imported on demand: a plan needs numpy and torch, and code that only reads declarations must not wait for these.
     if name in ("Plan", "Share"):
         from lockstep.engine.sync import plan
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lockstep.engine.sync.plan import OptimiserFactory, Plan
 
 _DIRECT = {"sockets": 2, "rma": 7}
-"""Transports by which every rank exchanges with every other one: messages of the longest chain."""
+"""Transports with a direct connection between every two ranks -> the messages of their longest chain."""
 
 
 def bucket_elements(bucket: str) -> int | None:
@@ -58,10 +58,10 @@ class AllreduceSync(Sync):
     """Synchronous data parallelism over a transport: by default the group's own all-reduce (gloo, memory or MPI).
 
     `bucket`: gradients are summed whole, layer by layer, or in pieces of a size, the last layer first. `overlap`: a
-    piece is summed by another thread as soon as its layers' gradients stand. The pieces and their order are the same
-    on every rank, so the result does not depend on timing. `codec`: each rank sends its encoded gradient to
-    all others, and all add up the same messages in rank order. Of a replica with parameters of its own
-    (`Replica.common`) only the common ones are exchanged, and all are updated.
+    piece is summed by another thread as soon as the gradients of its layers are complete. The pieces and their order
+    are the same on every rank, so the result does not depend on timing. `codec`: each rank sends its encoded gradient
+    to all others, and all add up the same messages in rank order. If a replica has parameters of its own besides the
+    common ones (`Replica.common`), only the common ones are exchanged, and all of them are updated.
     """
 
     does = "every worker has its own parameters and steps with the sum of all workers' gradients"
@@ -170,7 +170,7 @@ class AllreduceSync(Sync):
 
     def step(self) -> StepCost:
         start = met = time.perf_counter()
-        if not self.overlap:  # two collectives at once would take each other's messages
+        if not self.overlap:  # with `overlap`, two collectives at once could take each other's messages
             self.group.enter("wait")
             self.group.barrier()
             met = time.perf_counter()

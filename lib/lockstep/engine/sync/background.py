@@ -11,7 +11,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class Background:
-    """Does pieces of work one after the other, in the order they are given: every rank's collectives match.
+    """Runs pieces of work one after the other, in the order of submission, so that the ranks' collectives match.
 
         rank thread     | layer 8 | layer 7 | layer 6 | ... | drain
         background               | sum 8   | sum 7  | ...  |
@@ -27,7 +27,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Do `work` after all that was given before; dropped if something before it failed."""
+        """Run `work` after everything submitted before; it is dropped if an earlier piece failed."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="lockstep-exchange", daemon=True)
             self._thread.start()
@@ -35,7 +35,7 @@ class Background:
         self._work.put(work)
 
     def drain(self) -> None:
-        """Wait until all is done. Raises what a piece raised."""
+        """Wait until everything is done. Raises the exception of a piece that failed."""
         for _ in range(self._given):
             self._done.acquire()
         self._given = 0
@@ -43,7 +43,7 @@ class Background:
             raise self._error
 
     def close(self) -> None:
-        """End the thread. One that is in a collective ends when the group does; a failed rank must not wait for it."""
+        """End the thread without waiting for it: if it is in a collective, it ends when the group does."""
         if self._thread is not None:
             self._work.put(None)
             self._thread.join(_CLOSE_SECONDS)
@@ -56,6 +56,6 @@ class Background:
                 try:
                     if self._error is None:
                         work()
-                except BaseException as error:  # told to the rank's own thread
+                except BaseException as error:  # raised again in the rank's own thread, by `drain`
                     self._error = error
-            del work  # it holds the gradients
+            del work  # it refers to the gradients

@@ -1,4 +1,4 @@
-"""How replicas agree: the type behind every sync."""
+"""The base class of every sync: how replicas exchange gradients or parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # what a sync declares is read without torch: see lockstep.en
 
 @dataclass
 class StepCost:
-    """What agreeing cost one rank in one step."""
+    """What the exchange and the update of one step cost one rank."""
 
     wait_seconds: float = 0.0
     exchange_seconds: float = 0.0
@@ -29,19 +29,19 @@ class StepCost:
 
 
 class Sync(DeclaredSync, ABC):
-    """Owns the optimiser and its state, and decides what to train on next and how replicas agree.
+    """Owns the optimizer and its state, and decides what to train on next and how replicas exchange.
 
     One training step, as `lockstep.engine.training.loop` drives it:
 
         next() -> Share ... backward(share, on_ready=layer_ready) ... after the last micro-batch: step()
 
-    `group` are the ranks with a replica; a server is none of them.
+    `group` holds the ranks with a replica. Servers do not belong to it.
 
-    The class attributes and class methods of `DeclaredSync` say what other code must know about a sync: its options,
-    when it equals sequential training, what an exchange costs, where it runs.
+    The class attributes and class methods of `DeclaredSync` declare what other code must know about a sync: its
+    options, when it equals sequential training, what an exchange costs, where it runs.
     """
 
-    codec: Codec | None = None  # of the gradients that are sent
+    codec: Codec | None = None  # compresses the gradients that are sent
 
     @classmethod
     def of(cls, job: Job, plan: Plan, optimiser: OptimiserFactory) -> Sync:
@@ -50,16 +50,16 @@ class Sync(DeclaredSync, ABC):
 
     def __init__(self, plan: Plan, optimiser: OptimiserFactory) -> None:
         self.plan, self.make_optimiser = plan, optimiser
-        self._position = 0  # the step whose shares are handed out next
+        self._position = 0  # the step whose shares `next` returns
         self._waiting: list[Share] = []
-        self.done = 0  # calls of `step`, those before the checkpoint included
+        self.done = 0  # completed steps, including those before the checkpoint
 
     @abstractmethod
     def attach(self, replica: Replica, group: Group) -> None:
-        """Same start everywhere (rank 0's parameters), memory, optimiser. Collective."""
+        """Give every rank the parameters of rank 0, its memory and its optimizer. Collective."""
 
     def _check_all_common(self, replica: Replica) -> None:
-        """Raises GroupError for a replica with parameters of its own: this sync would take them for common ones."""
+        """Raises GroupError for a replica with parameters of its own, which this sync would treat as common ones."""
         own = replica.length - replica.common.stop
         if own:
             raise group_error(
@@ -75,7 +75,7 @@ class Sync(DeclaredSync, ABC):
         return share
 
     def preview(self) -> Share | None:
-        """What `next` will return, as far as that is known: a hint for the loader."""
+        """What `next` will return, as far as it is known already, so that the loader can prefetch it."""
         if not self._waiting and self._position < self.plan.steps:
             self._waiting = self.shares(self._position)
             self._position += 1
@@ -86,14 +86,11 @@ class Sync(DeclaredSync, ABC):
         return self.plan.shares(step, self.group.rank, self.group.size)
 
     def observe(self, loss: float, weight: float) -> None:
-        """A micro-batch had this loss: the sum over its samples of weight x loss, and of the weights alone."""
+        """Called with each micro-batch's loss (the sum over its samples of weight x loss) and the sum of its
+        weights."""
 
     def layer_ready(self, layer: int) -> None:
         """Called when the gradient of this layer is complete, in the last micro-batch of a step."""
-
-    def give_up(self) -> bool:
-        """Asked between micro-batches: shall this rank leave the rest of the step?"""
-        return False
 
     @abstractmethod
     def step(self) -> StepCost:
@@ -108,7 +105,8 @@ class Sync(DeclaredSync, ABC):
         raise group_error(f"{type(self).__name__} has no servers; give servers=0 or sync='parameter_server'")
 
     def serve(self) -> tuple[int, StepCost] | None:
-        """On a rank without a replica, again and again: one update, of which step; None when training has ended."""
+        """On a rank without a replica: serve one update. Returns its step and its cost; None when training has
+        ended."""
         raise group_error(f"{type(self).__name__} has no servers; give servers=0 or sync='parameter_server'")
 
     @abstractmethod
@@ -136,14 +134,14 @@ class Sync(DeclaredSync, ABC):
             self.codec.load(of_worker(state["codec"], self.group, "what compression held back"))
 
     def close(self) -> None:
-        """Let go of what `attach` took."""
+        """Release the resources that `attach` has taken."""
 
     replica: Replica
     group: Group
 
 
 def of_worker(states: list[Any], group: Group, what: str) -> Any:
-    """This worker's of `states`, one per worker. Raises ValueError if there are more or fewer workers now."""
+    """The entry of this worker in `states`. Raises ValueError if the number of workers has changed."""
     if len(states) != group.size:
         raise ValueError(
             f"this checkpoint holds {what} of {len(states)} workers; resume it with workers={len(states)}, "
@@ -153,12 +151,12 @@ def of_worker(states: list[Any], group: Group, what: str) -> Any:
 
 
 def cut(length: int, pieces: int) -> list[slice]:
-    """`length` numbers in `pieces` slices, as equal as can be; some are empty if there are more pieces."""
+    """Divide `length` numbers into `pieces` slices of nearly equal size; some are empty if `length` is smaller."""
     return [slice(length * i // pieces, length * (i + 1) // pieces) for i in range(pieces)]
 
 
 def leaf_of(parameters: Tensor, gradients: Tensor) -> nn.Parameter:
-    """What an optimiser steps on: `parameters` [n] with `gradients` [n] as its gradient, both in place."""
+    """The tensor that an optimizer steps on: `parameters` [n] with `gradients` [n] as its gradient, without copies."""
     from torch import nn
 
     leaf = nn.Parameter(parameters)

@@ -4,8 +4,7 @@
     shards=3         worker 0: first third   worker 1: second third   worker 2: last third
 
 With dedicated servers, each of the W workers sends the whole gradient and receives the whole model once per exchange,
-and a server handles W times its part of both. With a shard on every worker nobody has more to
-send or receive than the others.
+and a server handles W times its part of both. With a shard on every worker, all ranks send and receive equally much.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ class Client:
         if first < 1 or shards > (servers or group.size):
             raise GroupError(f"{shards} shards on {servers} servers in a group of {group.size}: give more ranks")
         self.owners = list(range(first, group.size)) if servers else list(range(shards))
-        self.owner: Owner | None = None  # where this worker looks after a shard itself
+        self.owner: Owner | None = None  # if this worker owns a shard itself
 
     def start(self, parameters: Tensor, make_shard: MakeShard, policy: MakePolicy) -> None:
-        """Hand out the slices of `parameters`, float32 [length], which all workers hold alike."""
+        """Assign the slices of `parameters`, float32 [length], which are the same on all workers, to their owners."""
         self.parameters = parameters
         self.slices = dict(zip(self.owners, cut(parameters.numel(), len(self.owners)), strict=True))
         if self.servers and self.workers.rank == 0:
@@ -67,15 +66,15 @@ class Client:
             self.owner = Owner(self.group, make_shard(own), policy(self.workers.size))
 
     def exchange(self, encode: Callable[[slice], Tensor], done: int, loss: float = 0.0) -> StepCost:
-        """Send `encode(slice)` to each slice's owner, serve the own one, take up the new parameters. Collective.
+        """Send `encode(slice)` to each slice's owner, serve the own shard, and receive the new parameters. Collective.
 
-        `wait_seconds`: until new parameters come. Where servers are other ranks, their work is in it, for a worker
-        can't tell it from waiting for the other workers.
+        `wait_seconds` lasts until the new parameters arrive. If the servers are other ranks, it includes their work,
+        which a worker can't distinguish from waiting for the other workers.
         """
         self.group.enter("exchange")
         start = time.perf_counter()
         cost, own, mine = StepCost(), None, self.group.rank
-        # Each worker begins with another owner, so that not all send to the first one at once.
+        # Each worker starts with a different owner, so that they do not all send to the first one at once.
         turned = sorted(self.slices, key=lambda rank: (rank - mine) % self.group.size)
         for rank in turned:
             message = encode(self.slices[rank])
@@ -117,7 +116,7 @@ class Client:
         return [gathered[rank] for rank in self.owners]
 
     def load(self, states: list[Any]) -> None:
-        """Put every shard where `states` and this worker's parameters say. Raises ValueError for other shards."""
+        """Restore every shard from `states` and this worker's parameters. Raises ValueError if the shards differ."""
         if len(states) != len(self.owners):
             raise ValueError(
                 f"this checkpoint holds the state of {len(states)} shards; resume it with shards={len(states)}, "
@@ -135,12 +134,12 @@ class Client:
         """Tell the servers that training has ended."""
         if self.servers and self.workers.rank == 0:
             for rank in self.owners:
-                with contextlib.suppress(GroupError):  # it may have been the first to go
+                with contextlib.suppress(GroupError):  # the server may have ended first
                     self.group.send(head(STOP), rank, HEAD)
 
 
 def serve_from(group: Group, make_shard: MakeShard, policy: MakePolicy, servers: int) -> tuple[Group, Owner]:
-    """The servers' part in making `Client`: the group of the servers, and this one's owner."""
+    """A server's counterpart to `Client`: the group of the servers, and this server's owner."""
     among = group.split(1)
     parameters = group.receive(0, START)[1].clone()
     return among, Owner(group, make_shard(parameters), policy(group.size - servers))

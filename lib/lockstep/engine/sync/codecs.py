@@ -22,41 +22,41 @@ from torch import Tensor
 from lockstep.engine.data.keyed import GOLDEN, STREAM_DROPOUT, mix64, stream_key
 from lockstep.engine.job import Job
 
-STREAM_TERNGRAD = STREAM_DROPOUT + 1_000_000  # + worker: far behind the dropout layers
+STREAM_TERNGRAD = STREAM_DROPOUT + 1_000_000  # + worker; far above the streams of the dropout layers
 _PACK = 4  # ternary entries in a byte
-_BLOCK = 1 << 18  # entries coded at once: what is in between stays in the cache
+_BLOCK = 1 << 18  # entries coded at once, so few that intermediate results stay in the cache
 # The four entries that a byte stands for; two bits each, 0: 0, 1: s, 2: -s.
 _DIGITS = torch.arange(256)[:, None] >> torch.tensor([0, 2, 4, 6]) & 3
 _ENTRIES = torch.tensor([0.0, 1.0, -1.0, 0.0])[_DIGITS]
 
 
 class Codec(ABC):
-    """One worker's encoder, with whatever it holds back, and a decoder for everybody's messages."""
+    """One worker's encoder, with the state that it keeps, and a decoder for the messages of all workers."""
 
     def attach(self, length: int, worker: int) -> None:  # noqa: B027 - one that holds nothing back needs neither
-        """Of a gradient of `length` numbers, of worker number `worker`."""
+        """Prepare for the gradients of worker number `worker`, of `length` numbers each."""
 
     @abstractmethod
     def encode(self, values: Tensor, start: int, step: int) -> Tensor:
-        """The message for `values` [n], which stand at `start` in the gradient of `step`; `values` stay as they are."""
+        """The message for `values` [n], which begin at `start` in the gradient of `step`. `values` are not changed."""
 
     @abstractmethod
     def add(self, message: Tensor, into: Tensor) -> None:
-        """Add what `message` says to `into` [n]."""
+        """Add the decoded `message` to `into` [n]."""
 
     def state(self) -> Tensor | None:
-        """What must be kept for training to go on exactly."""
+        """The state that a checkpoint must keep, so that a resumed run is exactly the same."""
         return None
 
     def load(self, state: Tensor | None) -> None:  # noqa: B027
-        """Take up what `state` gave."""
+        """Restore what `state` returned."""
 
 
 class TopK(Codec):
     """The share `density` of the entries with the largest magnitude; the others are kept and added next time.
 
-    Error feedback: what is sent and what is kept sum to what was to be sent, entry by entry and exactly, so nothing
-    is lost, only late.
+    Error feedback: the sent and the kept entries add up exactly to the gradient plus what was kept before, so that
+    nothing is lost, only delayed.
     """
 
     def __init__(self, density: float) -> None:
@@ -91,11 +91,11 @@ class TopK(Codec):
 
 
 def largest(values: Tensor, count: int) -> Tensor:
-    """Places of the `count` largest magnitudes, ascending; of equal ones the first. Not a number is larger than all."""
+    """Indices of the `count` largest magnitudes, ascending; the first of equal ones. NaN counts as the largest."""
     if count == values.numel():
         return torch.arange(count)
     magnitudes = values.abs().nan_to_num_(nan=math.inf, posinf=math.inf)
-    # Selecting the bound alone takes a tenth of torch.topk's time for tens of millions of entries.
+    # Selecting only the threshold takes a tenth of torch.topk's time for tens of millions of entries.
     bound = float(np.partition(magnitudes.numpy(), values.numel() - count)[values.numel() - count])
     above = (magnitudes > bound).nonzero().view(-1)
     equal = (magnitudes == bound).nonzero().view(-1)[: count - above.numel()]
@@ -106,7 +106,7 @@ class TernGrad(Codec):
     """Every entry becomes -s, 0 or s, where s is the largest magnitude, so that its mean is the entry itself.
 
     Wen et al. 2017, without the clipping, which would shift that mean. An entry g is sent as sign(g) x s with
-    probability |g| / s. The draws depend on (seed, step, worker, place) alone. A bucket per layer gives each
+    probability |g| / s. The draws depend only on (seed, step, worker, index). A bucket per layer gives each
     layer its own s.
     """
 
@@ -118,14 +118,14 @@ class TernGrad(Codec):
 
     def encode(self, values: Tensor, start: int, step: int) -> Tensor:
         scale = values.abs().max() if values.numel() else torch.tensor(0.0)
-        # Numpy's counter-based generator, keyed: a word per entry as in data.keyed would take several times as long.
+        # Numpy's keyed, counter-based generator: a word per entry, as in data.keyed, would take several times as long.
         key = mix64(stream_key(self.seed, step, STREAM_TERNGRAD + self.worker) + GOLDEN * (start + 1))
         generator = np.random.Generator(np.random.Philox(key=key))
         packed = [_packed(block, scale, generator) for block in values.split(_BLOCK) if block.numel()]
         return torch.cat([scale.reshape(1).view(torch.uint8), *packed])
 
     def add(self, message: Tensor, into: Tensor) -> None:
-        # A gradient that is not finite must not vanish: 0 x nan is nan, and is seen in the loss.
+        # A gradient that is not finite must not disappear: 0 x NaN is NaN, which then shows in the loss.
         entries = _ENTRIES * message[:4].view(torch.float32)
         for block, packed in zip(into.split(_BLOCK), message[4:].split(_BLOCK // _PACK), strict=False):
             block += entries[packed.int()].view(-1)[: block.numel()]

@@ -1,4 +1,4 @@
-"""What the syncs that can send shorter gradients declare about it; the codecs themselves are in `codecs`."""
+"""The declarations of the syncs that can compress gradients. The codecs themselves are in `codecs`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DENSITY = Option("density", 1.0, "share of the gradient's entries that topk send
 
 
 def check_compression(values: Values) -> None:
-    """Raises JobError for a density that nothing reads."""
+    """Raises JobError for a density that no compression reads."""
     if values["density"] != 1.0 and values["compression"] != "topk":
         raise JobError(
             f"density={values['density']!r} does nothing with compression={values['compression']!r}; give 'topk'"
@@ -21,7 +21,7 @@ def check_compression(values: Values) -> None:
 
 
 def equality_of_sums(values: Values, why: str) -> Equality:
-    """Of syncs that step with the sum of all gradients: exact, because of `why`, unless entries are left out."""
+    """The equality of a sync that steps with the sum of all gradients: exact unless compression omits entries."""
     if values["compression"] == "none" or (values["compression"] == "topk" and values["density"] == 1.0):
         return Equality("exact", why)
     return Equality("no", f"compression={values['compression']!r} sends less than the gradient")

@@ -4,9 +4,9 @@
         |     |                 w_ij  =  1 / (1 + max(degree_i, degree_j))     Metropolis
         3 --- 2                 w_ii  =  1 - sum of the others
 
-Weights are symmetric and sum to 1, so the mean over workers stays what it is, and the workers draw together: each
-exchange shrinks their distance to the mean by the weights' second largest eigenvalue at least. Of up to three
-workers everybody is a neighbour, and an exchange is a mean over all.
+The weights are symmetric and sum to 1, so an exchange does not change the mean over the workers, and brings the workers
+closer together: it shrinks their distance to the mean at least by the second largest eigenvalue of the weights. Among
+up to three workers all are neighbors, and an exchange is a mean over all of them.
 
 Single-to-Multi, section 2: "an algorithm that sends local gradient to its direct neighbors" (Cong and Bhardwaj 2017).
 Here parameters are exchanged after each worker's own step, as in decentralised SGD (Lian et al. 2017): exchanged
@@ -22,11 +22,11 @@ from lockstep.engine.sync.base import StepCost
 from lockstep.engine.sync.private import EXCHANGE_EVERY, PrivateSync, equality_of_averages
 
 _ALL_NEIGHBOURS = 3
-"""Up to so many workers in a ring, everybody is a neighbour of everybody."""
+"""Up to this number of workers in a ring, every two of them are neighbors."""
 
 
 class GossipSync(PrivateSync):
-    """The model that training has reached is the mean over workers."""
+    """The trained model is the mean over the workers."""
 
     does = "every worker steps by itself and mixes its parameters with those of its two neighbours in a ring"
     label = "gossip"
@@ -56,7 +56,7 @@ class GossipSync(PrivateSync):
         neighbours = [other for other in weights if other != self.group.rank]
         for other in neighbours:
             self.group.send(own, other, "gossip")
-        # In rank order: workers that all see each other reach the same bits.
+        # In rank order, so that workers that are all neighbors compute the same bits.
         theirs = {other: self.group.receive(other, "gossip")[1].to(own.device) for other in sorted(neighbours)}
         mixed = own.new_zeros(own.shape)
         for other, weight in sorted(weights.items()):
@@ -67,7 +67,7 @@ class GossipSync(PrivateSync):
 
     @property
     def agreed(self) -> bool:
-        """Neighbours have met, but a ring of four or more has not."""
+        """False for rings of four or more workers, where only neighbors have exchanged."""
         return super().agreed and self.group.size <= _ALL_NEIGHBOURS
 
 

@@ -1,4 +1,4 @@
-"""No agreement at all: one worker, or a replica whose gradients are global already (DDP)."""
+"""No exchange: one worker, or a replica whose gradients are already summed over all workers (DDP)."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class LocalSgdSync(PrivateSync):
-    """`state_averaged`: the optimiser's state is averaged with the parameters, entry by entry.
+    """`state_averaged`: the optimizer's state is averaged together with the parameters, entry by entry.
 
-    Without it each worker's momentum stays its own: it goes on in the direction of that worker's samples after the
-    parameters have been brought together.
+    Without it each worker keeps its own momentum, which still points in the direction of that worker's samples after
+    the parameters have been averaged.
     """
 
     does = "every worker steps by itself; the mean over their parameters goes on, every k steps or once per epoch"
@@ -46,14 +46,14 @@ class LocalSgdSync(PrivateSync):
 
     @classmethod
     def chain(cls, values: Values, parties: int, message_bytes: float) -> Chain | None:
-        # How many entries the optimiser keeps for each parameter is not known here.
+        # It is not known here how many entries the optimizer keeps for each parameter.
         return None if values["state_averaged"] else doubling(parties, message_bytes)
 
     def mix(self) -> StepCost:
         waited, start, sent = self.meet(), time.perf_counter(), 0.0
         tensors = [self.replica.parameters]
         if self.state_averaged:
-            # Counts of steps are the same everywhere; what has an entry per parameter is not.
+            # Step counts are the same everywhere; only tensors with an entry per parameter differ.
             held = [value for state in self.optimiser.state.values() for value in state.values()]
             tensors += [value for value in held if getattr(value, "shape", None) == tensors[0].shape]
         if self.group.size > 1:

@@ -1,4 +1,4 @@
-"""The rank that looks after a shard: what it receives, whom it answers, when.
+"""The owner of a shard of the parameters: what it receives, and when it answers whom.
 
 worker                                    owner: a server, or a worker as well
   | -- head: push, step, loss -----------> |   policy.arrived(...)
@@ -28,7 +28,7 @@ PUSH, ASK, LOAD, STOP = range(4)
 
 
 def head(kind: int, done: int = 0, loss: float = 0.0) -> Tensor:
-    """float64 [3]: what comes next, steps that the worker has done, its loss."""
+    """The header of a message, float64 [3]: the kind of message, the worker's completed steps, and its loss."""
     return torch.tensor([kind, done, loss], dtype=torch.float64)
 
 
@@ -38,7 +38,7 @@ def pack(value: Any) -> Tensor:
 
 
 def unpack(message: Tensor) -> Any:
-    """The value that `pack` packed, by a rank of this very group."""
+    """The value that a rank of this group has packed with `pack`."""
     return pickle.loads(message.numpy().tobytes())
 
 
@@ -47,16 +47,16 @@ class Owner:
 
     def __init__(self, group: Group, shard: Shard, policy: Policy) -> None:
         self.group, self.shard, self.policy = group, shard, policy
-        self.done = 0  # steps that the latest worker to arrive had done
+        self.done = 0  # completed steps of the worker that arrived last
         self._updates = 0
-        self._seen = [0] * policy.workers  # updates in the parameters that each worker holds
+        self._seen = [0] * policy.workers  # for each worker, how many updates its parameters include
         self._losses: dict[int, float] = {}
         self._turn = 0
 
     def update(self, own: Tensor | None = None) -> StepCost | None:
         """Serve until one update has been made; None when worker 0 says that training has ended.
 
-        `own`: what this very rank contributes, if it is a worker too; only its head is sent.
+        `own`: the contribution of this rank itself, if it is a worker too; only the header of it is sent.
         """
         cost = StepCost()
         while True:
@@ -71,7 +71,7 @@ class Owner:
                 return cost
 
     def _decide(self) -> Decision | None:
-        """What the policy says to the next event; None at the end of training."""
+        """The policy's decision on the next event; None at the end of training."""
         while True:
             wake = self.policy.wake_at()
             left = None if wake is None else max(0.0, wake - time.monotonic())

@@ -45,9 +45,9 @@ OPT_WEIGHT = Option(
 
 
 class ParameterServerSync(Sync):
-    """`servers`: ranks without a replica, the last ones; 0: the first `shards` workers look after a slice each.
+    """`servers`: the last ranks, which have no replica; 0: each of the first `shards` workers owns a slice.
 
-    The optimiser and its state are the owners'; a worker has none. `codec` shortens gradients, not parameters.
+    The owners have the optimizer and its state; the other workers have none. `codec` compresses only gradients.
     """
 
     does = "workers send gradients (or weights) to servers, which sum them, update, and send the parameters back"
@@ -111,7 +111,7 @@ class ParameterServerSync(Sync):
 
     @classmethod
     def chain(cls, values: Values, parties: int, message_bytes: float) -> Chain | None:
-        """All that workers send passes the owner's link, and then all that the owner sends back."""
+        """The owner's link carries everything that the workers send, and then everything that it sends back."""
         if values["compression"] != "none":
             return None
         others = values["workers"] if values["servers"] else values["workers"] - 1  # an owner does not send to itself

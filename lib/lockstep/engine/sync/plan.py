@@ -1,4 +1,4 @@
-"""Who trains on what: a function of the seed, the step and the global batch, never of the number of workers."""
+"""The samples of each worker in each step. Global batches depend on seed, epoch and size, never on the workers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Share:
 class Plan:
     """Which samples a step trains on: a function of (seed, step, global batch), never of the worker count.
 
-    `micro_batch_size` splits a worker's share of a step (0: one micro-batch). `sample_weights`, float64 [samples], say
-    what each sample counts (None: all the same). A step's weights then sum to 1 as ever, as in torch's weighted
-    cross-entropy: batches count alike, whatever classes they hold. Keras divides the weighted sum by the number of
+    `micro_batch_size` splits a worker's share of a step (0: one micro-batch). `sample_weights`, float64 [samples], are
+    relative weights (None: all equal). A step's weights always sum to 1, as in torch's weighted cross-entropy, so that
+    all batches count equally, whatever classes they hold. Keras divides the weighted sum by the number of
     samples instead, so that a batch with many rare samples takes a longer step.
     """
 
@@ -45,7 +45,7 @@ class Plan:
     sample_weights: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
     def lasting(self, steps: int) -> Plan:
-        """The same plan for so many steps."""
+        """The same plan for another number of steps."""
         return replace(self, steps=steps)
 
     @property
@@ -66,7 +66,7 @@ class Plan:
         return [Share(step, epoch, piece, weigh(piece), last=i == len(pieces) - 1) for i, piece in enumerate(pieces)]
 
     def _weigher(self, ids: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Weights, float32, of samples of the global batch `ids`, whose weights sum to 1."""
+        """A function from sample ids to float32 weights, which sum to 1 over the global batch `ids`."""
         if self.sample_weights is None:
             weight = np.float32(1.0 / len(ids))
             return lambda piece: np.full(len(piece), weight, np.float32)

@@ -1,4 +1,4 @@
-"""Every worker steps on parameters of its own; now and then the workers' parameters are brought together.
+"""Every worker updates parameters of its own; from time to time the workers' parameters are mixed.
 
 worker 0   step step step | mix | step step step | mix |        exchange_every=3
 worker 1   step step step | mix | step step step | mix |
@@ -31,7 +31,7 @@ STATE_AVERAGED = Option(
 
 
 def equality_of_averages(values: Values) -> Equality:
-    """Of the mean over all workers' parameters, each of which has stepped with its own share of the batch."""
+    """The equality of a sync that averages all workers' parameters after each has stepped with its own share."""
     if values["workers"] == 1:
         return Equality("exact", "one worker")
     if values["exchange_every"] == 1:
@@ -42,10 +42,10 @@ def equality_of_averages(values: Values) -> Equality:
 class PrivateSync(Sync):
     """`exchange_every`: local steps between two exchanges; 0: one exchange at the end of each epoch.
 
-    The shares are those of the global plan. A worker's own gradient is its share's, times the number of workers: where
-    shares are equal, the mean over its own batch. With exchange_every=1, averaging the stepped parameters is then the
-    same as stepping once with the sum of all gradients, for uneven and empty shares too, if the optimiser is linear in
-    the gradient (SGD, with or without momentum and weight decay; not Adam).
+    The shares are those of the global plan. A worker multiplies the gradient of its share by the number of workers; for
+    equal shares this is the mean over its own batch. With exchange_every=1, averaging the stepped parameters is then
+    the same as stepping once with the sum of all gradients, for uneven and empty shares too, if the optimiser is linear
+    in the gradient (SGD, with or without momentum and weight decay; not Adam).
     """
 
     preserves = (
@@ -94,10 +94,10 @@ class PrivateSync(Sync):
 
     @abstractmethod
     def mix(self) -> StepCost:
-        """Bring the parameters together. Collective."""
+        """Mix the parameters of the workers. Collective."""
 
     def meet(self) -> float:
-        """Wait for all workers: seconds."""
+        """Wait for all workers. Returns the seconds of waiting."""
         self.group.enter("wait")
         start = time.perf_counter()
         self.group.barrier()
@@ -106,11 +106,11 @@ class PrivateSync(Sync):
 
     @property
     def agreed(self) -> bool:
-        """Do all workers hold the same parameters now?"""
+        """Whether all workers hold the same parameters now."""
         return self.done % self.every == 0
 
     def model(self) -> Tensor:
-        """The mean over workers, where they differ."""
+        """The mean over the workers, if their parameters differ."""
         if self.agreed:
             return self.replica.parameters
         return self.mean_of(self.replica.parameters)

@@ -1,4 +1,4 @@
-"""A slice of the parameters, and what whoever looks after it does with what workers send."""
+"""A slice of the parameters, and what its owner does with the contributions of the workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Shard(ABC):
     """`parameters`: float32 [any], a slice of the whole, changed in place by `take`."""
 
     parameters: Tensor
-    in_rank_order = False  # must contributions be received in rank order?
+    in_rank_order = False  # whether contributions must be received in rank order
 
     @abstractmethod
     def take(self, workers: tuple[int, ...], fetch: Fetch, losses: Mapping[int, float]) -> Callable[[], None]:
@@ -27,11 +27,11 @@ class Shard(ABC):
 
     @abstractmethod
     def state(self) -> Any:
-        """What must be kept, beside the parameters, for training to go on exactly."""
+        """What a checkpoint must keep beside the parameters, so that a resumed run is exactly the same."""
 
     @abstractmethod
     def load(self, state: Any) -> None:
-        """Take up what `state` gave."""
+        """Restore what `state` returned."""
 
 
 class GradientShard(Shard):
@@ -45,7 +45,7 @@ class GradientShard(Shard):
         self.optimiser = make_optimiser([leaf])
 
     def take(self, workers: tuple[int, ...], fetch: Fetch, losses: Mapping[int, float]) -> Callable[[], None]:
-        del losses  # gradients carry their weights
+        del losses  # gradients are weighted already
         self._sum.zero_()
         for worker in workers:
             if self.codec is None:
@@ -90,9 +90,9 @@ class WeightShard(Shard):
         return None
 
     def load(self, state: Any) -> None:
-        """There is nothing beside the parameters."""
+        """Does nothing: there is no state beside the parameters."""
 
 
 def best_worker(losses: Mapping[int, float]) -> int:
-    """The worker with the lowest loss, the first of several; one whose loss is no number is worse than any other."""
+    """The worker with the lowest loss, the first of several. A loss of NaN counts as the highest."""
     return min(sorted(losses), key=lambda worker: losses[worker] if losses[worker] == losses[worker] else float("inf"))

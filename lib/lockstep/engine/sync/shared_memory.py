@@ -1,7 +1,7 @@
-"""Parameters stand once per node; every rank sums and updates its own slice of them in place.
+"""One copy of the parameters per node; every rank sums and updates its own slice of them in place.
 
                 rank 0's slice   rank 1's slice
-    gradients 0 |====== a ======|====== b ======|      1. barrier: all gradients stand
+    gradients 0 |====== a ======|====== b ======|      1. barrier: all gradients are complete
     gradients 1 |====== c ======|====== d ======|      2. rank 0: a += c, updates its slice of the parameters
     parameters  |--- rank 0 ----|--- rank 1 ----|         rank 1: d += b, updates its own
                                                        3. barrier: the parameters are whole again
@@ -15,11 +15,11 @@ Between nodes, each rank sums its slice with the ranks that hold the same slice 
                           ^ all-reduce             ^ all-reduce    step 2 1/2, between nodes
     node B     rank 2 |-- slice 0 --|   rank 3 |-- slice 1 --|     same sums, so the same update on both
 
-A leader per node that all-reduces for all (the other way to do it) moves as many bytes, but one core of each node sums
-and sends while the others wait. Of a gradient of G bytes, two hosts send G each way, the least that a sum on both can
-take. An exchange of every rank with every other one (transport="sockets") sends G each way for each rank of a host. An
-all-reduce by halving and doubling whose first partners share a host, as MPICH's of two hosts with two ranks, sends as
-few bytes as this one between the hosts.
+The alternative, a leader per node that all-reduces for the others, moves as many bytes, but only one core of each node
+sums and sends while the others wait. Of a gradient of G bytes, two hosts send G each way, the least that a sum on both
+can take. An exchange of every rank with every other one (transport="sockets") sends G each way for each rank of a host.
+An all-reduce by halving and doubling whose first partners share a host, as MPICH's of two hosts with two ranks, sends
+as few bytes as this one between the hosts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class SharedMemorySync(Sync):
     """Synchronous data parallelism with one copy of the parameters per node, for any number of nodes.
 
-    Where nodes have unequally many ranks there are as many slices as the smallest node has ranks; the ranks beyond
-    hold an empty one.
+    If the nodes have different numbers of ranks, there are as many slices as the smallest node has ranks; the other
+    ranks hold an empty slice.
     """
 
     does = "one copy of the parameters per host; every worker sums and updates its own slice of them in place"
@@ -55,7 +55,7 @@ class SharedMemorySync(Sync):
 
     @classmethod
     def chain(cls, values: Values, parties: int, message_bytes: float) -> Chain:
-        """Within a host every rank reads its slice of all gradients, between two barriers; nothing is sent."""
+        """Within a host nothing is sent: every rank reads its slice of all gradients between two barriers."""
         return doubling(parties, message_bytes) if values["hosts"] > 1 else Chain(2, message_bytes)
 
     def attach(self, replica: Replica, group: Group) -> None:
@@ -86,7 +86,7 @@ class SharedMemorySync(Sync):
         replica.clear_gradients()
 
     def _find_slice(self, length: int) -> None:
-        """This rank's slice, and the ranks of other nodes that hold the same one (None: there are none)."""
+        """Find this rank's slice, and the ranks of other nodes that hold the same slice (None on a single node)."""
         self.same_slice: Group | None = None
         self.slices = self.node.size
         if self.node.size != self.group.size:

@@ -1,4 +1,4 @@
-"""Algorithm 1 of ConvLSTM-D-Accel: workers send weights, the master chooses, everybody goes on from its choice.
+"""Algorithm 1 of ConvLSTM-D-Accel: workers send weights, the master combines them, and all continue from the result.
 
     worker 1 | k steps | send weights ---> master | receive from 1, 2, ... in rank order, blocking
     worker 2 | k steps | send weights --->        | OptWeight = Func_OptWeight(all of them)
@@ -62,7 +62,7 @@ class WeightServerSync(PrivateSync):
 
     @property
     def loss(self) -> float:
-        """Mean over this worker's samples since the last exchange; infinite if it had none."""
+        """The mean loss over this worker's samples since the last exchange; infinite if it had none."""
         return self._loss / self._weight if self._weight else float("inf")
 
     def mix(self) -> StepCost:
@@ -76,7 +76,7 @@ class WeightServerSync(PrivateSync):
         return None if cost is None else (self.owner.done - 1, cost)
 
     def model(self) -> Tensor:
-        """Between two exchanges: what an exchange would choose now."""
+        """The result that an exchange would have now."""
         if self.agreed or self.opt_weight == "mean":
             return super().model()
         best = best_worker(dict(enumerate(allgather_object(self.group, self.loss))))

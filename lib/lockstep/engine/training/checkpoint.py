@@ -16,7 +16,7 @@ from lockstep.engine.replica import Replica
 from lockstep.engine.sync import Sync
 from lockstep.engine.sync.base import of_worker
 
-# What must be the same for a resumed run to reach the unbroken run's parameters.
+# The fields that must be the same, so that a resumed run reaches the parameters of an uninterrupted one.
 _SAME: tuple[str, ...] = (
     "use_case",
     "images",
@@ -43,11 +43,11 @@ _SAME: tuple[str, ...] = (
     "learning_rate_decay",
     "rate_warmup_epochs",
 )
-# With compression this too: entries are drawn and chosen bucket by bucket. Without, only the order of sums changes.
+# Also with compression, which draws and chooses entries bucket by bucket. Without it only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)
-# With "validation" on either side this too: where a fifth of the images is held out, others are trained on.
+# Also with "validation" in either run, because a fifth of the training images is then held out.
 _SAME_IF_HELD_OUT = ("scored_on",)
-# A rate that falls over all steps is another one for another number of steps.
+# A learning rate that falls over all steps depends on their number.
 _SAME_IF_FALLING = ("epochs", "updates", "warmup_steps", "steps")
 _ALL = _SAME + _SAME_IF_COMPRESSED + _SAME_IF_HELD_OUT + _SAME_IF_FALLING
 
@@ -83,7 +83,8 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
 
 
 def read(path: str) -> dict[str, Any]:
-    """Raises CheckpointError if the file is missing, damaged or none. Loads tensors and plain data only, never code."""
+    """The content of a checkpoint: tensors and plain data only, never code. Raises CheckpointError if it is missing,
+    damaged, or not a checkpoint."""
     try:
         content: Any = torch.load(path, weights_only=True)
     except FileNotFoundError:
@@ -98,7 +99,7 @@ def read(path: str) -> dict[str, Any]:
 def read_for(path: str, job: Job) -> dict[str, Any]:
     """`read`, for resuming `job`. Raises CheckpointError if another run wrote it."""
     content = read(path)
-    # A file from before an option was built lacks it.
+    # A file that is older than an option lacks it.
     stored = {name: getattr(Job, name) for name in _ALL} | content["job"]
     names = _SAME + (_SAME_IF_COMPRESSED if job.compression != "none" else ())
     names += _SAME_IF_HELD_OUT if "validation" in (stored["scored_on"], job.scored_on) else ()
@@ -114,7 +115,7 @@ def read_for(path: str, job: Job) -> dict[str, Any]:
 
 
 def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
-    """Put replica and sync where the checkpoint's run was. Raises CheckpointError."""
+    """Restore replica and sync from the checkpoint. Raises CheckpointError."""
     content = read_for(path, job)
     try:
         parameters, buffers = replica.part_of(content["parameters"]), replica.buffers_of(content["buffers"])
@@ -125,7 +126,7 @@ def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
             f"checkpoint {path} holds {content['parameters'].numel()} parameters, the model has {replica.length}; "
             f"it was written for another model"
         )
-    sync.group.barrier()  # parameters may be common memory: nobody trains while another still writes the same values
+    sync.group.barrier()  # parameters may be in shared memory, which must be written completely before any rank trains
     replica.parameters.copy_(parameters)
     replica.buffers.copy_(buffers)
     state = content["sync"]
@@ -139,13 +140,13 @@ def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
 
 
 def cuts_of(path: str, job: Job) -> list[int] | None:
-    """Where the run that `job` resumes had cut the model into stages; None if it had not. Raises CheckpointError."""
+    """The cuts of the run that `job` resumes, or None if its model was not cut. Raises CheckpointError."""
     cuts: list[int] | None = read_for(path, job).get("cuts")
     return cuts
 
 
 def average_buffers(replica: Replica, group: Group) -> None:
-    """Running statistics of normalisation layers differ between ranks; afterwards they don't. Collective."""
+    """Average the running statistics of normalization layers, which differ between ranks. Collective."""
     if replica.buffers.numel() and group.size > 1:
         group.allreduce(replica.buffers)
         replica.buffers /= group.size

@@ -1,4 +1,4 @@
-"""The course of a training run: what each epoch was worth, when to stop, and the scores at the end."""
+"""What is tracked over the epochs of a training run: losses, validation scores, early stopping, and final scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rows = list[dict[str, float | str]]
 
 @dataclass(frozen=True)
 class Images:
-    """What a job trains on, and what it is scored on (None: not asked for)."""
+    """The images that a job trains on, and those that it is scored on (None: not needed)."""
 
     train: ImageData
     validation: ImageData | None = None
@@ -37,7 +37,7 @@ class Images:
 
     @classmethod
     def of(cls, case: UseCase, job: Job, root: str | None, skipped: Collection[str]) -> Images:
-        """Raises DataError, for the test images too: before training, not after it."""
+        """Opens the images. Raises DataError before training starts, for the test images too."""
         if job.scored_on == "none":
             return cls(case.open("train", root, job.images, skipped))
         test = case.open("test", root, skipped=skipped)
@@ -48,10 +48,10 @@ class Images:
 
 
 class EpochTracker:
-    """One rank's view of it. `team` are all ranks with a replica or a part of one.
+    """Follows a training run on one rank. `team` are all ranks with a replica or a part of one.
 
-    A run that is resumed has rows of the epochs since then. Raises JobError for early stopping with a `checkpoint`:
-    the best epoch's parameters are kept in memory alone.
+    A resumed run has rows only for the epochs since then. Raises JobError for early stopping with a `checkpoint`,
+    because the best epoch's parameters are kept in memory only.
     """
 
     def __init__(
@@ -66,13 +66,14 @@ class EpochTracker:
         self.job, self.plan, self.images, self.rate = job, plan, images, rate
         self.replica, self.sync, self.team = replica, sync, team
         self.rows: Rows = []
-        self.seconds = 0.0  # of all steps, without evaluation
+        self.seconds = 0.0  # the time of all steps, without evaluation
         self._done, self._steps, self._loss, self._epoch_seconds = 0, 0, 0.0, 0.0
         self._stopping = EarlyStopping(job.early_stopping_epochs)
         self._best: tuple[Tensor, Tensor] | None = None
 
     def stepped(self, step: int, loss: float, seconds: float) -> bool:
-        """After each step, with this rank's part of the loss: has an epoch ended? Collective if so."""
+        """Called after each step with this rank's part of the loss. Returns whether an epoch has ended; then
+        collective."""
         self._loss += loss
         self._epoch_seconds += seconds
         self._steps += 1
@@ -84,14 +85,14 @@ class EpochTracker:
 
     @property
     def over(self) -> bool:
-        """Shall training stop early? The same on every rank."""
+        """Whether training should stop early. The same on every rank."""
         return self._stopping.over
 
     def _end_epoch(self) -> None:
         with self._reached():
             found = self._validated()
-            # The loss is a sum of every rank's part; an epoch lasts as long as on the slowest. Whether a loss is the
-            # lowest, rank 0 says: others may be machines that round otherwise.
+            # The loss is the sum of all ranks' parts, and an epoch takes as long as on the slowest rank. Rank 0 decides
+            # whether a loss is the lowest, because other machines may round differently.
             everyones = allgather_object(self.team, (self._loss, self._epoch_seconds, found))
             losses, seconds, founds = zip(*everyones, strict=True)
             if founds[0] and self._stopping.improved(founds[0]["validation_loss"]) and self.job.early_stopping_epochs:
@@ -105,7 +106,7 @@ class EpochTracker:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
-        """With the parameters that training has reached, where workers hold others while they train. Collective."""
+        """A context in which the replica has the trained parameters, if workers train on others. Collective."""
         model = self.sync.model()
         if model is self.replica.parameters:
             yield
@@ -152,7 +153,7 @@ class EpochTracker:
         return scores, tables
 
     def _of_training(self) -> dict[str, float]:
-        """Of the images that were trained on, as they are: what separates this from the test is generalisation."""
+        """Scores on the training images without augmentation; minus the test scores they are the generalization gap."""
         data = unaugmented(self.images.train)
         outputs = self._outputs(data)
         return {
@@ -165,7 +166,7 @@ class EpochTracker:
 
 
 def unaugmented(data: ImageData) -> ImageData:
-    """The same images as they are; of a reader's own kind, as they come."""
+    """The same images without augmentation; a reader's own kind of data is returned unchanged."""
     if isinstance(data, Photos | SmallImages):
         return data.picked(np.arange(len(data)), augment=False)
     return data
@@ -189,7 +190,7 @@ class Rate:
 
     @classmethod
     def of(cls, make: OptimiserFactory, factor: Factor | None) -> Rate:
-        """Of the optimisers that `make` makes; their own rate if they have several is the first."""
+        """The learning rate of the optimizers that `make` makes; of several parameter groups the first one's."""
         return cls(float(make([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]["lr"]), factor)
 
     def at(self, step: int) -> float:

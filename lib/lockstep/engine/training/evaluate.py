@@ -24,21 +24,21 @@ def evaluate(replica: Replica, group: Group, data: ImageData, batch_size: int) -
 
 
 def predictions(replica: Replica, group: Group, data: ImageData, batch_size: int) -> NDArray[np.float32]:
-    """What the network gives for all of `data`, float32 [samples, classes], on every rank."""
+    """The network's outputs for all of `data`, float32 [samples, classes], on every rank."""
     group.enter("evaluate")
     average_buffers(replica, group)
     everything = np.arange(len(data), dtype=np.int64)
     own, largest = (share_of(everything, rank, group.size) for rank in (group.rank, 0))
-    # Equally many on every rank, for those that predict together: the last may have no samples.
+    # The same number of batches on every rank, because some replicas predict together; the last one may be empty.
     batches = [own[i : i + batch_size] for i in range(0, len(largest), batch_size)]
     outputs: list[NDArray[np.float32]] = []
     with Loader(data, seed=0) as loader:
-        for place, ids in enumerate(batches):
-            group.enter("evaluate")  # it moves on: a long evaluation is not a hang
+        for number, ids in enumerate(batches):
+            group.enter("evaluate")  # progress for the board, so that a long evaluation is not taken for a stall
             batch = loader.take(0, ids)
-            if place + 1 < len(batches):
-                loader.prefetch(0, batches[place + 1])
+            if number + 1 < len(batches):
+                loader.prefetch(0, batches[number + 1])
             if len(batch) or not replica.skips_empty:
                 outputs.append(replica.predict(batch).cpu().numpy())
     gathered = allgather_object(group, np.concatenate(outputs) if outputs else None)
-    return np.concatenate([part for part in gathered if part is not None])
+    return np.concatenate([each for each in gathered if each is not None])

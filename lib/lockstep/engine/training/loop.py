@@ -40,12 +40,12 @@ STEP_COLUMNS = (
     "images",
 )
 _PASSES = ("forward_seconds", "backward_seconds")
-_WITHIN = ("idle_seconds", "exchange_seconds", "bytes_sent")  # what a replica does besides, in its passes
+_WITHIN = ("idle_seconds", "exchange_seconds", "bytes_sent")  # what a replica does in its passes besides computing
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a job needs of this machine and never records: where things are, and a reader's own use case."""
+    """What a job needs to know about this machine, and what is never recorded: paths, and a reader's own use case."""
 
     data_root: str | None = None
     use_case: UseCase | None = None
@@ -58,9 +58,9 @@ class Site:
 
 @dataclass
 class Trace:
-    """What one rank measured: a dict of `STEP_COLUMNS` per measured step, and the scores if asked for.
+    """What one rank measured: a dict of `STEP_COLUMNS` per measured step, and the scores if they were requested.
 
-    Of a job that learns, which may have thousands of steps, `steps` holds their sum alone, and `summed` how many.
+    A job that learns may have thousands of steps. Then `steps` holds only their sum, and `summed` their number.
     """
 
     rank: int
@@ -73,7 +73,7 @@ class Trace:
     tables: dict[str, list[dict[str, float | str]]] = field(default_factory=dict)  # rows of traced tables, by name
 
     def note(self, times: dict[str, float], began: float, now: float, *, summed: bool) -> None:
-        """A measured step."""
+        """Add a measured step, or add it to the sum of all steps."""
         self.began, self.ended = self.began or began, now
         self.summed += summed
         if self.steps and summed:
@@ -86,9 +86,9 @@ class Trace:
 
 MakeReplica = Callable[[UseCase, Job, Group], Replica]
 
-_PLAN = "plan"  # tag: what a server must know of the plan, which follows from images that it does not look at
+_PLAN = "plan"  # message tag: servers do not read images, so they receive the size of the plan
 
-# Torch's generator is one per process: ranks that are threads would draw from it in each other's way.
+# Torch's generator is one per process, so ranks that are threads must not use it at the same time.
 _BUILDING = threading.Lock()
 
 
@@ -146,7 +146,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     make, factor = case.optimiser_of(job.optimiser), rate_factor(job, plan)
     sync = make_sync(job, plan, scheduled(make, factor))
     sync.attach(replica, replica.peers(group))
-    everybody, group = group, sync.group  # those with a replica; of a model in parts: with the same part
+    everybody, group = group, sync.group  # the ranks with a replica, or with the same part of a model
     if site.resume and site.checkpoint:
         checkpoint.load(site.checkpoint, job, replica, sync)
     # As many decoding threads as the worker has cores; they share those cores with the computation.
@@ -175,13 +175,14 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
 
 def _preload(plan: Plan, group: Group, loader: Loader) -> None:
     for step in range(plan.steps):
-        group.enter("start")  # decoding all of it may take long: it has not stalled
+        group.enter("start")  # progress for the board: decoding everything may take long
         for share in plan.shares(step, group.rank, group.size):
             loader.preload(share.epoch, share.sample_ids)
 
 
 def _input(share: Share, group: Group, replica: Replica, sync: Sync, loader: Loader, always: bool) -> Batch:
-    """A micro-batch; the next one begins to be decoded. `always`: every step pays for that, the last one too."""
+    """A micro-batch, while the next one starts to be decoded. `always`: also after the last step, so that all steps
+    cost the same."""
     take = loader.take if replica.reads_images else loader.labels
     batch = take(share.epoch, share.sample_ids)
     upcoming = sync.preview()
@@ -203,13 +204,14 @@ def _compute(share: Share, batch: Batch, replica: Replica, sync: Sync, times: di
     elapsed = time.perf_counter() - start
     for name, value in before.items():
         times[name] += getattr(replica, name) - value
-    # A part of a model waits for the others and sends them activations while it computes.
+    # A replica that is a part of a model also waits for other ranks, and exchanges activations, in its passes.
     others = replica.idle_seconds - before["idle_seconds"] + replica.exchange_seconds - before["exchange_seconds"]
     times["compute_seconds"] += elapsed - others
 
 
 def serve(job: Job, group: Group, case: UseCase, plan: Plan, began: float) -> Trace:
-    """A rank without a replica: one row of `steps` per update, at the step of the workers that it belongs to."""
+    """Serve on a rank without a replica. The trace has one row per update, with the step of the workers it belongs
+    to."""
     sync = make_sync(job, plan, scheduled(case.optimiser_of(job.optimiser), rate_factor(job, plan)))
     sync.attach_server(group)
     trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
@@ -230,7 +232,7 @@ def _train(
     job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace,
     tracker: EpochTracker | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """The loop. Returns what the last step cost.
+    """The training loop. Returns the costs of the last step.
 
     input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
     """

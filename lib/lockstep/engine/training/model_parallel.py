@@ -1,4 +1,4 @@
-"""Training a model whose parts are on several ranks: making a rank's part, and collecting what the ranks noted."""
+"""Model parallelism in the training loop: making a rank's part of a model, and gathering the tables of all ranks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def make_model_parallel_replica(
 ) -> Replica:
     """This rank's part of the model, as `job.model_parallel` says. Collective.
 
-    `image_shape`: channels, height, width. `cuts`: where an earlier run had cut the model. Raises ValueError for a
-    model that can't be cut so.
+    `image_shape`: channels, height, width. `cuts`: those of an earlier run, if this one resumes it. Raises
+    ValueError for a model that can't be divided in this way.
     """
     if job.model_parallel == "head":
         return split_head_replica(case, job, group)
-    # Here, for torch's pipelining is slow to import, and every worker of every strategy would wait for it.
+    # Imported here, because torch's pipelining is slow to import, and only pipelines need it.
     from lockstep.engine.replica.pipeline import PipelineReplica, build_stages
 
     built, keys = build_stages(case, job, group, image_shape, cuts)
@@ -36,16 +36,16 @@ def make_model_parallel_replica(
 
 
 def state_bytes(sync: Sync) -> int:
-    """Of the optimiser's state on this rank."""
+    """The size of the optimizer's state on this rank."""
     optimiser = getattr(sync, "optimiser", None)
     states = optimiser.state.values() if optimiser is not None else ()
     return sum(each.nbytes for state in states for each in state.values() if isinstance(each, Tensor))
 
 
 def gather_tables(group: Group, rows: Rows, step: dict[str, float]) -> Rows:
-    """The rows of all ranks, on every rank; of `stages` with what this rank measured in its last step. Collective.
+    """The rows of all ranks, on every rank; those of `stages` include this rank's times of the last step. Collective.
 
-    Times of actions then count from when the first rank began (`time.perf_counter` is one clock on one machine).
+    The times of actions are relative to the start of the first rank (`time.perf_counter` is one clock on one machine).
     """
     for row in rows.get("stages", []):
         row |= {name: step[name] for name in ("idle_seconds", "update_seconds", "exchange_seconds", "step_seconds")}

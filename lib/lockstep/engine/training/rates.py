@@ -7,8 +7,8 @@ A learning rate is the use case's own (or the job's) times a factor of the step:
     cosine        x (1 + cos(pi step / steps)) / 2     Loshchilov and Hutter 2017, without restarts
 
 Every sync steps a torch optimiser once per step of the plan, wherever it keeps it: on a worker, on a slice of the
-parameters, on a server. So the step is counted where it is made, in the optimiser's own groups, which a checkpoint
-keeps; no sync has to hand it on.
+parameters, on a server. So steps are counted in the optimizer's own parameter groups, which a
+checkpoint keeps, and no sync has to pass the number on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.sync.plan import OptimiserFactory, Plan
 
 BATCH_OF_THE_RATE = 32
-"""The global batch that a use case's learning rate is for."""
+"""The global batch size for which a use case's learning rate is stated."""
 Factor = Callable[[int], float]
 _BASE, _DONE = "lockstep_base_rate", "lockstep_steps"  # kept in an optimiser's groups
 
@@ -41,13 +41,13 @@ def plan_of(job: Job, data: ImageData) -> Plan:
 
 
 def sample_weights(labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each sample: samples / (classes x samples of its class), of the classes that occur. Their mean is 1."""
+    """The weight of each sample: samples / (occurring classes x samples of its class). The mean is 1."""
     counts = np.bincount(labels)
     return (len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1)))[labels]
 
 
 def rate_factor(job: Job, plan: Plan) -> Factor | None:
-    """What step number s multiplies the learning rate by; None where that is always 1."""
+    """The factor of the learning rate as a function of the step; None if it is always 1."""
     fixed = job.global_batch_size / BATCH_OF_THE_RATE if job.learning_rate_rule == "linear" else 1.0
     rising = job.rate_warmup_epochs * plan.steps_per_epoch
     falling = job.learning_rate_decay == "cosine"

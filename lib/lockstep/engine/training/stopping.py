@@ -1,10 +1,10 @@
-"""When to stop: the validation loss has not fallen for some epochs."""
+"""Early stopping: training ends when the validation loss has not fallen for some epochs."""
 
 from __future__ import annotations
 
 
 class EarlyStopping:
-    """`patience`: epochs without a loss below the lowest so far that are waited for; 0: for ever."""
+    """`patience`: how many epochs in a row may pass without a new lowest loss; 0: any number."""
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
@@ -12,7 +12,7 @@ class EarlyStopping:
         self._waited = 0
 
     def improved(self, loss: float) -> bool:
-        """Is the loss of another epoch the lowest so far? One that is no number never is."""
+        """Called with the loss of another epoch. Returns whether it is the lowest so far; NaN never is."""
         if loss < self.lowest:
             self.lowest, self._waited = loss, 0
             return True

@@ -144,7 +144,7 @@ class Overview:
 
 
 def read_overview(results: str | Path, executed: bool = False) -> Overview:
-    """Everything in a run folder, given as notebooks give it: relative to the repository. It may hold nothing at all.
+    """Everything in a run folder, whose path is relative to the repository, as in notebooks. It may hold nothing.
 
     `executed`: link to the executed notebooks in that folder. Raises RecordError for records that can't be read.
     """

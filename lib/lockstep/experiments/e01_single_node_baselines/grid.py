@@ -53,9 +53,9 @@ def cells(chosen: Parameters) -> list[Job]:
 def ladder(use_case: str, cores: int, batch: int, rungs: Iterable[str] = RUNGS, **others: Any) -> list[Job]:
     """The jobs of a use case from the baseline up: the same global batch, one ingredient more at each rung.
 
-    `cores` is the budget of the rungs above `sequential`; rungs that are not named are left out with what they add.
-    AA_RUNG is there twice, as variants a and b. Raises JobError for impossible values, KeyError for a rung that does
-    not exist.
+    `cores` is the budget of the rungs above `sequential`; rungs that are not named are left out, and so is what they
+    add. AA_RUNG is there twice, as variants a and b. Raises JobError for impossible values, KeyError for a rung that
+    does not exist.
     """
     if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
         raise JobError(f"cores={cores!r} is not possible; give a whole number of at least 1")
@@ -73,7 +73,7 @@ def ladder(use_case: str, cores: int, batch: int, rungs: Iterable[str] = RUNGS, 
 
 
 def profiles(rungs: Iterable[Job]) -> list[Job]:
-    """Of a ladder, the cells whose operators are profiled: one step each, after one that is discarded."""
+    """The cells of a ladder whose operators are profiled: one step each, after one that is discarded."""
     return [
         job.with_(experiment="profile", steps=1, warmup_steps=1)
         for job in rungs
@@ -99,5 +99,5 @@ def decoding(use_case: str) -> Job:
 
 
 def traced(job: Job) -> bool:
-    """The resources of every rung are shown, of the one that is measured twice its first half."""
+    """The resources of every rung are shown; of the rung that is measured twice, those of its first variant."""
     return job.experiment == EXPERIMENT and job.variant == "a" and job.precision == "float32"

@@ -14,7 +14,7 @@ from lockstep.analysis.sentences import (
     finding,
     listed,
     measure_of,
-    network,
+    network_name,
     require_rounds,
     sentence,
     settle_each,
@@ -31,7 +31,7 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
-from lockstep.analysis.verdicts import cores_of, noise, sequential, table1
+from lockstep.analysis.verdicts import cores_given, noise, sequential, table1
 from lockstep.experiments.e02_threads_vs_processes.tables import gil_table, input_table
 
 SPEED, MEMORY = "images_per_second", "peak_pss_bytes"
@@ -66,7 +66,7 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
     rivals = ratio_with_interval(records, processes, threads, SPEED)
     compared = faster(rivals, noise(records, processes), "processes", "threads on as many cores")
     return sentence(
-        f"{counted(workers, 'process')} train {network(use_case)} {times(gain, 'as fast as one core')}; {compared}"
+        f"{counted(workers, 'process')} train {network_name(use_case)} {times(gain, 'as fast as one core')}; {compared}"
     )
 
 
@@ -101,7 +101,7 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
     compared = "processes and threads cannot be told apart"
     if is_difference(ratio, noise(records, processes, MEMORY)):
         compared = f"processes need {'more' if ratio.median > 1 else 'less'} than threads"
-    return sentence(f"to train {network(use_case)}, {listed(gains)}; {compared} ({times(ratio, 'as much')})")
+    return sentence(f"to train {network_name(use_case)}, {listed(gains)}; {compared} ({times(ratio, 'as much')})")
 
 
 @finding
@@ -120,9 +120,10 @@ def _phases(records: pd.DataFrame, use_case: str) -> str:
         require_rounds(ratio)
         return measure_of(ratio, "%")
 
+    of_step = f"of a step of {network_name(use_case)}"
     return sentence(
-        f"with a process per core, computing takes {share('compute')} of a step of {network(use_case)}, exchange and "
-        f"update together {share('exchange', 'update')}"
+        f"with a process per core, computing takes {share('compute')} {of_step}, exchange and update together "
+        f"{share('exchange', 'update')}"
     )
 
 
@@ -169,13 +170,13 @@ def resources(stored: Stored) -> str:
             own = table[(table["use_case"] == use_case) & (table["strategy"] == strategy)] if len(table) else table
             if own.empty:
                 continue
-            cores = cores_of(select(stored.records, _cell(stored.records, use_case, strategy)))
+            cores = cores_given(select(stored.records, _cell(stored.records, use_case, strategy)))
             busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
             require_rounds(busy)
             count = interval_of(own["threads_mean"].dropna())
             parts.append(
                 sentence(
-                    f"{strategy} train {network(use_case)} with {measure_of(count, 'threads')} and keep "
+                    f"{strategy} train {network_name(use_case)} with {measure_of(count, 'threads')} and keep "
                     f"{counted(cores, 'core')} {measure_of(busy, '%')} busy"
                 )
             )

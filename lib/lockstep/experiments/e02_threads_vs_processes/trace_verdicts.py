@@ -20,7 +20,7 @@ from lockstep.analysis.verdicts import (
     Verdicts,
     above_one,
     compare,
-    cores_of,
+    cores_given,
     each,
     enough,
     join,
@@ -161,7 +161,7 @@ def cpu_fully_used(claim: Claim, stored: Stored) -> Verdict:
         for strategy in ("threads", "processes"):
             ours = table1(stored.records, use_case=use_case, device="cpu", strategy=strategy)
             rows = select(stored.records, ours)
-            cores = cores_of(rows)
+            cores = cores_given(rows)
             use = _traces(stored, use_case, (strategy,), "cpu_percent_mean")[strategy] / cores
             enough(len(use))
             full = float(use.median()) >= FULL_CPU_PERCENT

@@ -28,7 +28,7 @@ from lockstep.analysis.verdicts import (
     Verdicts,
     above_one,
     compare,
-    cores_of,
+    cores_given,
     each,
     enough,
     join,
@@ -50,7 +50,7 @@ def published_speedup(claim: Claim, records: pd.DataFrame, strategy: str | None,
     base = {**table1(records, **wanted, **BASELINE), "workers": 1}
     ratio = ratio_with_interval(records, ours, base, "images_per_second")
     rows = select(records, ours)
-    cores = cores_of(rows) if device == "cpu" else None
+    cores = cores_given(rows) if device == "cpu" else None
     batches = [int(found["global_batch_size"].iloc[0]) for found in (rows, select(records, base))]
     return near(float(claim["value"]), ratio, cores, *batches)
 

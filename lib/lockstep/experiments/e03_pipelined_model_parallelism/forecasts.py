@@ -1,4 +1,4 @@
-"""What a pipeline's step should take, from its stages timed alone, and how good the cuts between its stages are."""
+"""How long a pipeline's step should take, from its stages timed alone, and how good the cuts between its stages are."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cut_table(stages: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _quality(rows: pd.DataFrame, costs: list[LayerCost], stages: int) -> dict[str, Any]:
-    """Of all cuts of one kind, the worst of each round."""
+    """The worst cut of one kind in each round."""
     runs = rows.groupby(["round", *TABLE_CELL])["first_layer"].apply(lambda own: tuple(sorted(map(int, own))))
     times = runs.map(lambda cuts: slowest_stage_seconds(costs, cuts)).groupby("round").max()
     best, simple = (
@@ -172,7 +172,7 @@ def _timed(stages: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:
 def _predictions(
     ran: pd.DataFrame, cut: pd.DataFrame, timed: pd.DataFrame, costs: Sequence[LayerCost]
 ) -> dict[int, Prediction]:
-    """By round. Empty where a stage was not timed."""
+    """The predicted seconds of a step, by round. Empty where a stage was not timed."""
     found: dict[int, Prediction] = {}
     for number, actions in ran[ran["replica"] == 0].groupby("round"):
         own = cut[(cut["round"] == number) & (cut["replica"] == 0)]
@@ -219,7 +219,7 @@ def _sum(costs: Sequence[LayerCost], row: Mapping[str, Any]) -> float:
 
 
 def _against(rows: pd.DataFrame, found: Mapping[int, Prediction]) -> dict[str, Any]:
-    """What was predicted for each round beside what was measured in it."""
+    """The prediction for each round beside its measurement."""
     ok = rows[rows["status"] == "ok"].set_index("round")["step_seconds"].astype(float)
     predicted = pd.Series({number: each.step_seconds for number, each in found.items()}, dtype=float)
     bubbles = pd.Series({number: each.bubble for number, each in found.items()}, dtype=float)

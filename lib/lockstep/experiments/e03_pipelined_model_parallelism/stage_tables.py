@@ -18,7 +18,7 @@ from lockstep.predict.pipeline_speedups import OPTIONS
 
 TABLE_CELL: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "workers", *OPTIONS[1:])
 TABLE_CELL += ("global_batch_size", "variant")
-"""What tells a cell's rows in `stages.csv`, `actions.csv` and `layers.csv` from another cell's."""
+"""The columns that distinguish a cell's rows in `stages.csv`, `actions.csv` and `layers.csv` from another cell's."""
 STAGE_TIMES, STAGE_MEMORY = "stage_times", "stage_memory"
 """The experiment in which stages ran alone, all others trained; and the one in which their tensors were counted, which
 takes time."""
@@ -55,8 +55,8 @@ def _fits(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> pd.Series:
 
 
 def table_cells(frame: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Every cell of a traced table, what it is and its rows of all rounds; in the order of schedules, then of ranks and
-    micro-batches: a round measures its cells in an order of its own."""
+    """Every cell of a traced table: its identity, and its rows of all rounds. They are ordered by schedule, ranks and
+    micro-batches, for a round measures its cells in an order of its own."""
     found = []
     for key, rows in frame.groupby(list(TABLE_CELL), sort=False) if len(frame) else ():
         found.append((dict(zip(TABLE_CELL, key, strict=True)), rows))
@@ -131,7 +131,7 @@ def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown_cells(frame: pd.DataFrame, experiment: str = "schedules") -> pd.DataFrame:
-    """Of a table with TABLE_CELL a cell per schedule: naive, and the others with the middle number of micro-batches."""
+    """A cell per schedule of a table with TABLE_CELL: naive, and the others with the middle number of micro-batches."""
     own = frame[frame["experiment"] == experiment] if len(frame) else frame
     counts = sorted(own.loc[own["schedule"] != "naive", "micro_batches"].unique()) if len(own) else []
     if not counts:

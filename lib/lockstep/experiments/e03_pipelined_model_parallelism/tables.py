@@ -33,7 +33,7 @@ def _schedules(stored: Stored) -> pd.DataFrame:
 
 
 def _actions(stored: Stored) -> pd.DataFrame:
-    """How often each rank does what in the steps of the diagram, and the seconds of it."""
+    """How often each rank performs each action in the steps of the diagram, and for how many seconds."""
     shown = shown_cells(stored.table("actions"))
     if shown.empty:
         return shown
@@ -49,7 +49,7 @@ def _predicted(stored: Stored) -> pd.DataFrame:
 
 
 def _predicted_share(stored: Stored) -> pd.DataFrame:
-    """Of how many steps the prediction is within WITHIN of the measured time; a single row."""
+    """For how many steps the prediction lies within WITHIN of the measured time; a single row."""
     table = predictions_of(stored)
     known = table[table["ratio"].notna()] if len(table) else table
     if known.empty:

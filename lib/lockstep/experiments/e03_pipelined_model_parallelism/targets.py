@@ -47,7 +47,7 @@ def _description_of(records: pd.DataFrame, best: dict[str, Any]) -> str:
 
 
 def _of_ideal(stored: Stored) -> Reading:
-    """Of the fastest schedule for which (S-1)/(M+S-1) holds."""
+    """The speedup of the fastest schedule for which (S-1)/(M+S-1) holds, over the ideal one."""
     best, naive = _best(stored.records, _WITH_FORMULA), {**_SPEEDUP, **NAIVE}
     rows, stages = select(stored.records, best), stored.table("stages")
     sides = [select(stored.records, each, status=None) for each in (best, naive)]

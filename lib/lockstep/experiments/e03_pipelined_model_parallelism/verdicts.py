@@ -1,7 +1,8 @@
 """Notebook 03's verdicts on model parallelism, pipelined and naive.
 
-The paper's figures are of GPUs. Rows on the CPU never stand in for them: without CUDA such a claim is not measurable
-here. What the paper says of model parallelism as such, or of the CPU, is judged from ranks of this machine's CPU.
+The paper's numbers were measured on GPUs. Rows on the CPU never stand in for them: without CUDA such a claim is not
+measurable here. What the paper says about model parallelism as such, or about the CPU, is judged from ranks on this
+machine's CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from lockstep.analysis.verdicts import (
     above_one,
     below,
     cell,
-    cores_of,
+    cores_given,
     each,
     enough,
     join,
@@ -97,7 +98,7 @@ def pipelining_pays(claim: Claim, stored: Stored) -> Verdict:
 
 
 def _cores(records: pd.DataFrame, ours: dict[str, Any]) -> str:
-    return f"{cores_of(select(records, ours))} cores"
+    return f"{cores_given(select(records, ours))} cores"
 
 
 @RULES.add

@@ -1,8 +1,8 @@
 """Notebook 04's cells: the same number of ranks and the same global batch, spent in several ways.
 
 hybrid       sequential, data parallel, model parallel, and both combined       (Table 2 of the paper)
-layers       each layer by itself, for micro-batches of several sizes: what the cost model knows of computing
-collective   all-reduces between two ranks: what the cost model knows of the link
+layers       each layer by itself, for micro-batches of several sizes: the cost model's computing times
+collective   all-reduces between two ranks: the cost model's link
 """
 
 from __future__ import annotations

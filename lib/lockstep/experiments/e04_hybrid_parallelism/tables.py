@@ -1,4 +1,4 @@
-"""Notebook 04's tables: what the cost model says of this machine's rows, and where a hybrid should pay."""
+"""Notebook 04's tables: what the cost model predicts for this machine's rows, and where a hybrid should pay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORTEST = 1e-9  # seconds of a layer that does nothing
 
 
 def layer_times(layers: pd.DataFrame, use_case: str) -> list[LayerTime]:
-    """Of the table `layers`, fitted over its micro-batch sizes; layers without parameters join the one before.
+    """Layer times, fitted over micro-batch sizes of the table `layers`; those without parameters join the one before.
 
     Raises AnalysisError for fewer than two sizes.
     """
@@ -61,7 +61,10 @@ def link_of_ranks(records: pd.DataFrame, experiment: str = "collective") -> Alph
 
 
 def update_seconds_per_parameter(records: pd.DataFrame, experiment: str, use_case: str, parameters: int) -> float:
-    """Of the optimiser on one core, from the sequential rows. Raises AnalysisError as `per_round` does."""
+    """The optimiser's seconds per parameter on one core, from the sequential rows.
+
+    Raises AnalysisError as `per_round` does.
+    """
     sequential = {"experiment": experiment, "use_case": use_case, "strategy": "sequential", "variant": "a"}
     values = per_round(records, sequential | {"device": "cpu"}, "update_seconds")
     return median_or_nan(values) / parameters
@@ -75,7 +78,7 @@ def measured_hardware(records: pd.DataFrame, layers: Sequence[LayerTime], use_ca
 
 
 def cost_table(records: pd.DataFrame, layers: pd.DataFrame, experiment: str = "hybrid") -> pd.DataFrame:
-    """A row per cell that the model can speak to (one device, all-reduce, pipelines, and both): predicted and measured.
+    """A row per cell that the model describes (one device, all-reduce, pipelines, and both): predicted and measured.
 
     Columns: use_case, strategy, workers, OPTIONS, replicas, way, step_seconds (measured), predicted_step_seconds and
     its parts, ratio, low, high (predicted / measured, per round), rounds, within, status, reason. A use case whose
@@ -143,7 +146,7 @@ def hybrid_map_table(records: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFram
 
 
 def hybrid_wins_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a `map_table`, for each use case and number of ranks, the link rates at which the hybrid is predicted fastest.
+    """For each use case and number of ranks of a `map_table`, the link rates at which the hybrid is predicted fastest.
 
     Columns: use_case, ranks, hybrid_from and hybrid_to (bit/s, among the rates of the map; NaN: never), most_gain (its
     largest predicted speedup over the better of the other two) and at_bits_per_second, replicas, stages there.
@@ -195,7 +198,7 @@ def _speedup(stored: Stored) -> pd.DataFrame:
 
 
 def _uneven(stored: Stored) -> pd.DataFrame:
-    """What a job of replicas and stages answers to numbers that do not divide."""
+    """The error messages of jobs whose numbers of replicas and stages do not divide."""
     rows = []
     for workers, stages, batch in UNEVEN:
         numbers = {"workers": workers, "stages": stages, "global_batch_size": batch}

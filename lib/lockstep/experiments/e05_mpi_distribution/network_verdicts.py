@@ -22,7 +22,7 @@ from lockstep.analysis.verdicts import (
     above_one,
     below,
     cell,
-    cores_of,
+    cores_given,
     each,
     enough,
     join,
@@ -141,7 +141,7 @@ def cpu_inactive(claim: Claim, stored: Stored) -> Verdict:
     """
 
     def one(use_case: str) -> Verdict:
-        cores = cores_of(select(stored.records, _distributed(stored.records, use_case)))
+        cores = cores_given(select(stored.records, _distributed(stored.records, use_case)))
         use = _trace(stored.records, stored.table("resources"), use_case, "cpu_percent_mean") / cores
         enough(len(use))
         return below(interval_of(use), INACTIVE_PERCENT, "%", f"of {cores} cores in use")

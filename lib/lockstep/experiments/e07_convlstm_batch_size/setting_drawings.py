@@ -1,4 +1,4 @@
-"""Settings beside each other: accuracies, paired differences, ratios of step times, and who was taken for whom."""
+"""Settings beside each other: accuracies, paired differences, ratios of step times, and confusion matrices."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def ratio_points(table: pd.DataFrame, title: str, unit: str) -> StoredFigure:
 
 
 def _ratio_label(row: dict[str, Any]) -> str:
-    """Of a row of `framework_table` (by strategy) or of `price_table` (by setting)."""
+    """The label of a row of `framework_table` (its strategy) or of `price_table` (its setting)."""
     extra = label(row["strategy"]) if "strategy" in row else row["setting"]
     framework = f", {row['framework']}" if "framework" in row else ""
     text = f"{NETWORKS.get(row['network'], row['network'])}{framework}, batch {row['global_batch_size']}"
@@ -184,7 +184,7 @@ def _origin(table: pd.DataFrame) -> str:
 
 
 def confusion_maps(table: pd.DataFrame, title: str) -> StoredFigure:
-    """A map per cell of `matrix_table`: who was taken for whom, in % of the actual class, and how many images."""
+    """A confusion matrix per cell of `matrix_table`: predictions in % of the actual class, and numbers of images."""
     if table.empty:
         return empty(title, "no confusion matrix to show")
     keys = [name for name in table.columns if name not in ("actual", "predicted", "images", "share")]

@@ -52,13 +52,15 @@ def _chosen(network: str) -> Read:
 
 
 def _worst_pair(stored: Stored) -> Reading:
-    """The end of an interval that is farthest from 0, over all networks and numbers of workers, of real images; not
-    read while a pair lacks, or while no strategy has been tried with all of PAIRED_WORKERS."""
+    """The end of an interval that is farthest from 0, over all networks and numbers of workers, on real images. There
+    is no number while a pair is missing, or while no strategy was trained with all of PAIRED_WORKERS."""
     rows = _rows(stored.records, "paired")
     table = paired_table(stored.records[stored.records["use_case"] == USE_CASE])
     known = table[table["points"].notna()] if len(table) else table
     if (lost := diverged(rows)) and len(known):
-        return Reading(None, NOT_YET, f"{lost} of {len(rows)} trainings diverged, which no difference tells of")
+        return Reading(
+            None, NOT_YET, f"{lost} of {len(rows)} trainings diverged, which a difference of the others would hide"
+        )
     if known.empty:
         return lacking([rows], MISSING)
     if set(known["data_source"]) != {"real"}:

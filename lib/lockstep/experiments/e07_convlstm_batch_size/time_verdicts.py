@@ -32,7 +32,7 @@ def _timed(records: pd.DataFrame, claim: Claim, way_of: str, **more: Any) -> lis
 
 
 def _fastest(records: pd.DataFrame, found: list[Cell], **base: Any) -> tuple[Ratio, Cell, str]:
-    """Of several cells the one with the highest median speedup over sequential training (with the fields `base`
+    """The one of several cells with the highest median speedup over sequential training (with the fields `base`
     changed), and a text that says so."""
     ratios = [ratio_with_interval(records, cell, sequential_of(cell) | base, "images_per_second") for cell in found]
     ratio, cell = max(zip(ratios, found, strict=True), key=lambda pair: pair[0].median)

@@ -1,4 +1,4 @@
-"""What the calibrated cost model says of clusters that nobody measured: every column of a result says `modelled`.
+"""What the calibrated cost model predicts for clusters that nobody measured; every column of a result says `modelled`.
 
 A node for every rank, and a link between them that the reader assumes: `lockstep.predict.cost_model` is calibrated on
 this machine's records, the rest is `Cluster`.

@@ -1,4 +1,4 @@
-"""Table 3 of *ConvLSTM-D-Accel* and its speedup on five nodes: what they say of each other, and ours beside them.
+"""Table 3 of *ConvLSTM-D-Accel* and its speedup on five nodes: what they say about each other, and ours beside them.
 
 Published, measured and modelled times are never in one table.
 """
@@ -31,8 +31,8 @@ def published_times(table3: pd.DataFrame) -> pd.DataFrame:
     """Table 3 and what its numbers say of each other; one of the nodes is the parameter server (section 4).
 
     Columns: nodes, published_seconds, published_accuracy (%), published_times (seconds on the fewest nodes / seconds),
-    nodes_times and workers_times (how many times as many nodes, and workers, that is). The paper tells neither images
-    nor epochs of this table, so there is no rate.
+    nodes_times and workers_times (how many times as many nodes, and workers, that is). The paper states neither images
+    nor epochs for this table, so there is no rate.
     """
     table = table3.sort_values("nodes")
     first = table.iloc[0]
@@ -49,7 +49,7 @@ def published_times(table3: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured_times(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a `worker_scaling_table` of `strong`: seconds of a step on more and more workers, beside those of one worker.
+    """From a `worker_scaling_table` of `strong`: seconds of a step on more and more workers, beside those of one.
 
     Columns: network, strategy, global_batch_size, workers, servers, time_shared, step_seconds, measured_times (step on
     one worker / step), workers_times, low, high.
@@ -63,7 +63,7 @@ def measured_times(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def modelled_times(forecast: pd.DataFrame, nodes: Sequence[int], fewest: int) -> pd.DataFrame:
-    """Of a `forecast_table`: what the model says of Table 3's nodes (strong scaling, with a server).
+    """From a `forecast_table`: what the model predicts for Table 3's nodes (strong scaling, with a server).
 
     Columns: network, nodes, modelled_step_seconds, modelled_times (step on the fewest nodes / step).
     """

@@ -115,13 +115,13 @@ def worker_accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_worker_of(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell of one worker that trains the same: whatever launches it, and however it would agree with others."""
+    """The cell of one worker that trains the same, whatever its launcher and sync."""
     free = ("strategy", "launcher", "sync", "servers", "shards", "policy", "per_worker_batch_size", "bucket", "overlap")
     return same_but(cell, *free, workers=1)
 
 
 def exascale_table(records: pd.DataFrame) -> pd.DataFrame:
-    """What EXA FLOP per second would take with each network at the rate that one core trains it here.
+    """How many cores EXA FLOP per second would take with each network, at the rate at which one core trains it here.
 
     Columns: network, flops_per_image (counted, both passes), images_per_second (sequential, the largest batch),
     measured_flops_per_second, images_per_second_needed, cores_needed, batch_of_32_per_core.

@@ -1,4 +1,4 @@
-"""What notebook 08 aims at: what the cost model says of cells that it never saw, and two workers on two cores."""
+"""What we aim at in notebook 08: the cost model's error on cells that it never saw, and two workers on two cores."""
 
 from __future__ import annotations
 

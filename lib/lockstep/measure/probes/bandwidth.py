@@ -1,8 +1,8 @@
-"""The memory's speed, against which reduce + update is read: bytes to move / copy bandwidth = time it must take.
+"""The copy bandwidth of the memory, as a lower bound for reduce + update: bytes to move / bandwidth = seconds.
 
-The figure is drawn as a bound. Strictly it is a yardstick: on most CPUs a copy's target is first fetched into the
-cache, a third stream that is not counted here, while an update in place writes what it has just read. On such a CPU the
-true bound can lie up to 1.5 times below the one drawn.
+The bound is approximate: on most CPUs a copy first fetches its target into the cache, a third stream that is not
+counted here, whereas an update in place writes what it has just read. On such a CPU the true bound can be up to 1.5
+times lower.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def copy_bandwidth(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        # Both are written before the clock starts: a page's first touch is the kernel's time, not the memory's.
+        # Both are written before the clock starts, because the first touch of a page is the kernel's time, not the
+        # memory's.
         source, target = torch.ones(length), torch.zeros(length)
         target.copy_(source)
         best, spent, copies = float("inf"), 0.0, 0

@@ -1,4 +1,4 @@
-"""Reduce and update alone: what a sync costs for a model's parameters, without the model."""
+"""The exchange and the update alone: what a sync costs for a model's parameters, without the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lockstep.measure.probes.bandwidth import copy_bandwidth, reduce_update_byte
 
 
 def parameter_count(case: UseCase | str) -> int:
-    """Trainable parameters of the model of a use case, or of the one of that name; nothing is allocated for it."""
+    """The number of trainable parameters of a use case's model (given by name or itself); nothing is allocated."""
     case = use_case(case) if isinstance(case, str) else case
     with torch.device("meta"):
         return sum(p.numel() for p in case.model().parameters() if p.requires_grad)

@@ -1,4 +1,4 @@
-"""FLOP of each layer of a network, counted by torch on its `meta` device: nothing is computed or allocated."""
+"""FLOP of each layer of a network, counted by torch on its `meta` device, where nothing is computed or allocated."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lockstep.engine.training.loop import Site, Trace
 def count_layers(model: nn.Sequential, channels: int, batch: int = 1) -> list[tuple[str, float, float]]:
     """(kind, forward, backward) FLOP of each layer of a flat network, for images of `channels` x 50 x 50.
 
-    Images need no gradient, so the first layer's backward pass makes only its weights'.
+    Images need no gradient, so the first layer's backward pass computes only the gradient of its weights.
     """
     found: list[tuple[str, float, float]] = []
     x = torch.zeros(batch, channels, SIZE, SIZE, device="meta")
     for layer in model.to("meta"):
         x = x.detach().requires_grad_(bool(found))
         with FlopCounterMode(display=False) as forward:
-            y = layer(x.clone())  # some work in place
+            y = layer(x.clone())  # some layers work in place
         with FlopCounterMode(display=False) as backward:
             if y.requires_grad:
                 y.sum().backward()
@@ -38,7 +38,7 @@ def count_layers(model: nn.Sequential, channels: int, batch: int = 1) -> list[tu
 
 def flops_table(network: Network) -> list[dict[str, Any]]:
     """A row per layer of an image's pass: network, name, equation_flops (NaN: the paper has none), computed_flops (by
-    hand), counted_flops, counted_backward_flops. A pooling compares and adds nothing up: an equation and no count."""
+    hand), counted_flops, counted_backward_flops. A pooling only compares, so it has an equation and a count of 0."""
     counted = [row for row in count_layers(convlstm.build_network(network), network.channels) if row[1]]
     by_hand = network_layers(network)
     computing = [layer.name for layer in by_hand if layer.computed]

@@ -41,7 +41,7 @@ KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 OTHER = "other"
 _Event = tuple[str, float, int]  # kind, seconds, calls
 UNCOUNTED = ("copies and casts", OTHER)
-"""Kinds whose bytes can't be told in advance: what is copied depends on the layouts that a machine's kernels want."""
+"""Kinds whose bytes can't be predicted: what is copied depends on the layouts that a machine's kernels use."""
 
 
 _OF_TENSORFLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -108,7 +108,7 @@ def _bytes(values: Any) -> int:
 
 
 def count(model: Callable[[], nn.Module], shape: Iterable[int], batch: int, precision: str = "float32") -> Count:
-    """What a training step of `batch` images [channels, height, width] = `shape` must compute and move at least.
+    """The least that a training step of `batch` images [channels, height, width] = `shape` must compute and move.
 
     Nothing is computed or allocated (torch's meta device). Bytes: every operator's operands read and results written
     once, as if nothing stayed in the cache between operators. The optimiser is not in it.
@@ -116,7 +116,7 @@ def count(model: Callable[[], nn.Module], shape: Iterable[int], batch: int, prec
     with torch.device("meta"):
         network, images = model().train(), torch.empty(batch, *shape)
         if precision == "bfloat16":
-            # What autocast computes in; itself it does nothing on this device. Its casts of weights are not counted.
+            # As autocast would, which does nothing on this device. Its casts of weights are not counted.
             images = images.bfloat16()
             for layer in network.modules():
                 if isinstance(layer, LOWERED):
@@ -166,7 +166,7 @@ def run_profile(job: Job, group: Group, site: Site | None = None) -> Trace:
 
 
 def _profiled(replica: Replica, batch: Batch, weights: np.ndarray) -> list[_Event]:
-    """What a pass of the replica ran, by kind."""
+    """The operators of one forward and backward pass of the replica, by kind."""
     if not isinstance(replica, TorchReplica):
         from lockstep.engine.replica.tensorflow.replica import TensorFlowReplica  # TensorFlow may be missing
 
@@ -175,7 +175,7 @@ def _profiled(replica: Replica, batch: Batch, weights: np.ndarray) -> list[_Even
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         replica.backward(batch, weights)
     return [
-        # An operator's own time: what it spends inside others that it calls is theirs.
+        # An operator's own time, without the operators that it calls.
         (operator_kind(event.key), event.self_cpu_time_total / 1e6, event.count)
         for event in profiled.key_averages()
         if event.key.startswith(("aten::", "mkldnn::", "autograd::", "torch::"))

@@ -1,4 +1,4 @@
-"""What the machine can do at best: matrix products, copies and photo decoding, as rows beside what training reaches."""
+"""The machine's limits: matrix products, copies and photo decoding, as rows beside what training reaches."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def matrix_peak(
 ) -> float:
     """FLOP per second of a product of two square matrices, with this thread's number of torch threads.
 
-    2 x side^3 FLOP; repeated for `seconds_budget`, at least 3 times, and the best counts: whatever disturbs a product
-    only makes it slower. `precision` is `float32` or `bfloat16`. Raises ValueError for a side below 1.
+    A product is 2 x side^3 FLOP. It is repeated for `seconds_budget`, at least 3 times, and the best one counts, since
+    disturbances only make it slower. `precision` is `float32` or `bfloat16`. Raises ValueError for a side below 1.
     """
     if side < 1:
         raise ValueError(f"side={side} is no matrix; give at least 1")
@@ -49,7 +49,7 @@ def matrix_peak(
 
 
 def run_machine(job: Job, group: Group, site: Site | None = None) -> Trace:
-    """The roofs of `job.threads_per_worker` cores: matrix products in `job.precision`, and copies."""
+    """The limits of `job.threads_per_worker` cores: matrix products in `job.precision`, and copies."""
     del site
     group.enter("compute")
     scores = {"flops_per_second": matrix_peak(job.precision, device=job.device)}
@@ -59,9 +59,9 @@ def run_machine(job: Job, group: Group, site: Site | None = None) -> Trace:
 
 
 def run_decode(job: Job, group: Group, site: Site | None = None) -> Trace:
-    """How many photos a second one core turns from JPEG files into normalised tensors, one after the other.
+    """Photos per second that one core decodes from JPEG files to normalized tensors, one after the other.
 
-    The first photos are decoded twice, and their first time does not count: files come from the page cache.
+    The first photos are decoded twice and only the second time counts, so that files come from the page cache.
     """
     assert site is not None
     case = (site.use_case or use_case(job.use_case)).for_job(job)

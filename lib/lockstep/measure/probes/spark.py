@@ -1,4 +1,4 @@
-"""What Spark costs without any training: scheduling, handing parameters out, adding them up; and preparing images.
+"""What Spark costs without any training: scheduling, broadcasting and summing parameters; and preparing images.
 
 Each runs on the driver of a `spark_driver` team, with an executor per worker.
 """
@@ -90,7 +90,7 @@ def run_preparation(job: Job, group: Group, site: Site | None = None) -> Trace:
     try:
         photos = _scaled(whole, folder / "photos")
         seconds: dict[str, float] = {}
-        for _ in range(2):  # the first time warms Python workers up
+        for _ in range(2):  # the first time warms up the Python workers
             start = time.perf_counter()
             write_parquet(session, photos, folder / "prepared", job.workers)
             middle = time.perf_counter()
@@ -104,12 +104,12 @@ def run_preparation(job: Job, group: Group, site: Site | None = None) -> Trace:
 
 
 def _first_photo(ids: np.ndarray, images: np.ndarray) -> float:
-    """The mean of sample 0, in the batch that holds it; Spark orders batches as it likes."""
+    """The mean of sample 0 in the batch that holds it, since Spark may return batches in any order; 0 in the others."""
     return float(images[ids == 0].mean()) if 0 in ids else 0.0
 
 
 def _check(photos: Photos, batches: list[tuple[int, float]]) -> None:
-    """Raises ValueError unless all photos came, and the first one is what decoding its file gives."""
+    """Raises ValueError unless all photos came back, and the first one equals its decoded file."""
     if sum(count for count, _ in batches) != len(photos):
         raise ValueError(f"{sum(count for count, _ in batches)} of {len(photos)} images came back from Parquet")
     first = np.arange(1)

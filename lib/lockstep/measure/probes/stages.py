@@ -1,7 +1,7 @@
-"""What a pipeline's parts cost alone: each layer of the model, and each stage without waiting for the others.
+"""The costs of a pipeline's layers and stages by themselves, without waiting for each other.
 
-`run_layers` is what the balanced partition is made from. `run_stage_times` is what a step is predicted from: all ranks
-compute at once, since stages that share a memory bus slow each other, but none of them waits for another.
+The balanced partition is made from `run_layers`. A step is predicted from `run_stage_times`: all ranks compute at once,
+since stages that share a memory bus slow each other down, but none of them waits for another.
 
     rank 0   | F B F B | F I W F I W | update | F B F B | F I W ...      until all have done as many turns as asked
     rank 1   | F B F B | F I W F I W | update | F B F B | F I W ...      I, W: the backward pass in two halves
@@ -35,7 +35,7 @@ Rows = list[dict[str, float | str]]
 
 # Small, so that many updates with the same gradient change the parameters little.
 _GRADIENT = 1e-6
-# The first update makes the optimiser's state, so memory has its lasting shape only from the second turn on.
+# The first update allocates the optimizer's state, so memory has its final layout only from the second turn on.
 _WARMUP_TURNS = 2
 
 
@@ -44,7 +44,7 @@ def run_layers(job: Job, group: Group, site: Site | None = None) -> Trace:
 
     The trace's table `layers` has a row per layer: layer, name, parameters, micro_batch_size, forward_seconds,
     backward_seconds (medians over `job.steps`), output_bytes, saved_bytes (see `lockstep.engine.pipelines.partition`).
-    Raises CutError for a model that is no row of layers.
+    Raises CutError for a model that is not a sequence of layers.
     """
     assert site is not None
     trace = Trace(group.rank)
@@ -98,7 +98,7 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
     for _ in range(max(job.warmup_steps, _WARMUP_TURNS)):
         turn_seconds = rank.turn()
     rank.forget()
-    # A rank with short stages takes more turns: the others are to be measured beside one that computes, to the end.
+    # A rank with short stages takes more turns, so that the others are measured beside a busy rank until the end.
     longest = max(allgather_object(group, turn_seconds))
     group.barrier()
     until, turns = time.perf_counter() + job.steps * longest, 0
@@ -116,21 +116,21 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
 
 
 def _opened(job: Job, site: Site) -> tuple[UseCase, tuple[int, int, int]]:
-    """What is trained, and the shape of one of its images."""
+    """The use case of `job`, and the shape of one of its images."""
     case = (site.use_case or use_case(job.use_case)).for_job(job)
     data = case.open("train", site.data_root, job.images, site.skipped)
     return case.fitting(data), data.shape
 
 
 def _key(model: nn.Module, samples: int) -> None:
-    """Tell dropout that is keyed by sample which samples come: any will do."""
+    """Give keyed dropout the sample ids that it needs; any will do."""
     for layer in model.modules():
         if isinstance(layer, KeyedDropout):
             layer.keys.sample_ids = torch.arange(samples).numpy()
 
 
 class IsolatedStage:
-    """One stage with an input and a gradient of the right shape in place of its neighbours."""
+    """One stage, with an input and a gradient of the right shapes in place of its neighbors."""
 
     def __init__(
         self, job: Job, case: UseCase, built: Built, index: int, module: nn.Sequential, device: torch.device
@@ -140,11 +140,12 @@ class IsolatedStage:
         self.index, self.first, self.last = index, index == 0, index == job.stages - 1
         recomputed, memory_format = job.activations == "recomputed", MEMORY_FORMATS[job.memory_format]
         self.layers = Layers(module, device, job.precision, recomputed, memory_format).to(device).train()
-        self.input = torch.randn(given.shape, device=device).to(given.dtype)  # contiguous, as what comes is
+        self.input = torch.randn(given.shape, device=device).to(given.dtype)  # contiguous, like a received tensor
         self.gradient = torch.full(made.shape, _GRADIENT, dtype=made.dtype, device=device)
         self.labels = torch.zeros(len(given), dtype=torch.int64, device=device)
         self.loss = case.loss
-        self.seconds: dict[tuple[str, bool], list[float]] = defaultdict(list)  # by action, and whether it came first
+        # By action, and whether the micro-batch was the first.
+        self.seconds: dict[tuple[str, bool], list[float]] = defaultdict(list)
 
     def micro_batch(self, halves: bool, first: bool) -> None:
         """Forward and backward pass, as torch's PipelineStage runs them. `first`: there are no gradients to add to."""
@@ -158,7 +159,7 @@ class IsolatedStage:
         groups = None
         if halves and not self.first:
             _, groups = stage_backward_input([output], gradients, [given], self.layers.parameters())
-        if halves:  # nobody waits for a gradient of the first stage's input: all of it is left to the second half
+        if halves:  # the first stage's input needs no gradient, so all of it belongs to the second half
             start = self._note("input_backward", first, start)
         if groups is not None:
             stage_backward_weight(self.layers.parameters(), groups)
@@ -172,7 +173,8 @@ class IsolatedStage:
         return now
 
     def mean_seconds(self, action: str, firsts: int, others: int) -> float:
-        """Of a step's micro-batches: so many that find no gradients, so many that do. NaN if it was not run."""
+        """The mean over a step's micro-batches: `firsts` without earlier gradients, `others` with. NaN if it was not
+        run."""
         if (action, True) not in self.seconds:
             return math.nan
         first = statistics.median(self.seconds[action, True])
@@ -184,16 +186,17 @@ class _Rank:
 
     def __init__(self, job: Job, case: UseCase, stages: list[IsolatedStage]) -> None:
         self.stages = stages
-        # Where replicas agree, gradients are added up in a buffer that is zeroed: no micro-batch is a first one.
+        # With several replicas, gradients accumulate in a zeroed buffer, so that no micro-batch is a first one.
         self.firsts = 1 if job.replicas == 1 else 0
         self.others = job.micro_batches - self.firsts
-        self.ways = (False, True) if job.activations == "kept" else (False,)  # recomputed halves: nobody offers them
+        # Torch has no schedule with halves and recomputed activations.
+        self.ways = (False, True) if job.activations == "kept" else (False,)
         parameters = [each for stage in stages for each in stage.layers.parameters() if each.requires_grad]
         self.optimiser = case.optimiser_of(job.optimiser)(parameters)
         self.update_seconds: list[float] = []
 
     def turn(self) -> float:
-        """Two micro-batches (one, if a step has no more) each way, then an update; the seconds of all of it."""
+        """Two micro-batches (one, if a step has no more) in each way, then an update. Returns the seconds in total."""
         began = time.perf_counter()
         for halves in self.ways:
             self.optimiser.zero_grad(set_to_none=True)
@@ -207,7 +210,7 @@ class _Rank:
         return now - began
 
     def forget(self) -> None:
-        """What was measured so far was warming up."""
+        """Discard the measurements of the warm-up."""
         self.update_seconds = []
         for stage in self.stages:
             stage.seconds.clear()
@@ -226,7 +229,7 @@ class _Rank:
 
 
 def _send_seconds(job: Job, built: Built, device: torch.device) -> dict[int, float]:
-    """Of this rank's stages: half a ping-pong of its output with the rank of the next stage. Collective."""
+    """Stage of this rank -> half of a ping-pong of its output with the rank of the next stage. Collective."""
     pipeline, own_rank = built.mesh.pipeline, built.mesh.pipeline_rank
     owns = allgather_object(pipeline, list(built.modules))
     rank_of_stage = {stage: each for each, own in enumerate(owns) for stage in own}

@@ -30,13 +30,13 @@ exec ip netns exec "$host" unshare --uts --mount sh -c "mount -t tmpfs none /dev
 def main() -> None:
     """`emulated_network.py {"hosts": 2, "bits_per_second": 1e9, "folder": ..., "command": [...]}`, in a namespace."""
     settings = json.loads(sys.argv[1])
-    run("mount", "--make-rprivate", "/")
+    run_command("mount", "--make-rprivate", "/")
     os.makedirs("/run/netns", exist_ok=True)
-    run("mount", "-t", "tmpfs", "none", "/run/netns")
-    run("hostname", "switch")
+    run_command("mount", "-t", "tmpfs", "none", "/run/netns")
+    run_command("hostname", "switch")
     write_names(settings["folder"], settings["hosts"])
     for words in commands(settings["hosts"], settings["bits_per_second"]):
-        run(*words)
+        run_command(*words)
     script = os.path.join(settings["folder"], "enter")
     with open(script, "w") as stream:
         stream.write(_ENTER)
@@ -72,10 +72,10 @@ def write_names(folder: str, hosts: int) -> None:
     lines = ["127.0.0.1 localhost", f"{NET}.{OWN} switch", *(f"{NET}.{host + 1} host{host}" for host in range(hosts))]
     with open(path, "w") as stream:
         stream.write("\n".join(lines) + "\n")
-    run("mount", "--bind", path, "/etc/hosts")
+    run_command("mount", "--bind", path, "/etc/hosts")
 
 
-def run(*words: str) -> None:
+def run_command(*words: str) -> None:
     """Run a command; if it fails, end the program with a message that names it."""
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode != 0:

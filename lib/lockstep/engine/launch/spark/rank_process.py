@@ -24,7 +24,7 @@ import traceback
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
-from lockstep.engine.cores import cores_of, pin, usable_cores
+from lockstep.engine.cores import cores_of_rank, pin, usable_cores
 from lockstep.engine.groups.board import Board
 from lockstep.engine.launch.spark.tcp_rendezvous import Hello, SparkSettings
 
@@ -123,7 +123,7 @@ def _use_interface(address: str) -> None:
 def _cores_here(number: int, settings: SparkSettings) -> list[int]:
     """Cores of its host for this rank: the ranks before it on that host have others."""
     index = settings.hosts[:number].count(settings.hosts[number])
-    return cores_of(index, settings.threads_per_worker, usable_cores())
+    return cores_of_rank(index, settings.threads_per_worker, usable_cores())
 
 
 def _board(settings: SparkSettings) -> Board:

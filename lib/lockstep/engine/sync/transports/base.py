@@ -1,4 +1,4 @@
-"""What carries sums between ranks."""
+"""The interface of transports, which carry sums between ranks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from lockstep.engine.groups import Group
 
 
 class Transport(ABC):
-    """Sums tensors over the ranks of a group. One thread at a time may use it; its calls match on all ranks."""
+    """Sums tensors over the ranks of a group. Only one thread at a time may use it, and all ranks make the same
+    calls."""
 
     def buffer(self, like: Tensor) -> Tensor:
-        """Zeroed memory, shaped like `like`, whose pieces `allreduce` may be given. Once, collective."""
+        """Zeroed memory, shaped like `like`, whose pieces `allreduce` may be given. Collective; called once."""
         return torch.zeros_like(like)
 
     @abstractmethod
@@ -26,7 +27,7 @@ class Transport(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - a group's own messages need nothing
-        """Let go of connections and memory: the buffer must not be used any more."""
+        """Release connections and memory; the buffer must not be used afterwards."""
 
 
 class Messages(Transport):
@@ -44,7 +45,7 @@ class Messages(Transport):
 def add_in_rank_order(own: Tensor, others: list[Tensor], rank: int) -> None:
     """own [n] = x0 + x1 + ... of all ranks; `others` has those of the other ranks, by rank, and is used up.
 
-    So a sum has the same bits whoever adds it up, and however a gradient is cut into pieces.
+    So a sum has the same bits on every rank, however a gradient is cut into pieces.
     """
     before, after = others[:rank], others[rank:]
     for other in before[1:]:

@@ -1,11 +1,11 @@
-"""A TCP connection between every two ranks, and with nobody else.
+"""Makes a TCP connection between every two ranks of a group, and refuses all other connections.
 
     rank 0 listens                          rank 2
       | <-------------- connects ------------ |
-      | <------ 2, the secret of rank 0 ----- |    another secret, or none: closed
+      | <------ 2, the secret of rank 0 ----- |    closed if the secret is wrong or missing
       | ------- the secret of rank 2 -------> |
 
-Addresses and secrets travel through the group. Each rank calls those below it and is called by those above.
+Addresses and secrets travel through the group. Each rank connects to the ranks below it and accepts those above it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dataclasses import dataclass
 from lockstep.engine.groups import ANY, Group, GroupAborted, GroupError, GroupTimeout, allgather_object
 from lockstep.engine.groups.gloo import interface_address
 
-LOOK_SECONDS = 0.05  # a rank that waits for a socket looks so often whether another one gave up
+LOOK_SECONDS = 0.05  # how often a rank that waits for a socket checks whether another rank aborted
 _CONNECT_SECONDS = 60.0
 _SECRET_BYTES = 16
-_HELLO = struct.Struct(f"!I{_SECRET_BYTES}s")  # rank of the caller, secret of the called
+_HELLO = struct.Struct(f"!I{_SECRET_BYTES}s")  # rank of the connecting side, secret of the accepting side
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a rank listens, and what callers must know."""
+    """The address at which a rank listens, and the secret that connecting ranks must send."""
 
     host: str
     port: int
@@ -39,9 +39,9 @@ class Endpoint:
 
 
 def check_not_aborted(group: Group) -> None:
-    """Raises GroupAborted if a rank of `group` has given up."""
+    """Raises GroupAborted if a rank of `group` has aborted."""
     with contextlib.suppress(GroupTimeout):
-        group.receive(ANY, "nobody sends this", 0.001)  # long enough for every kind of group to look
+        group.receive(ANY, "nobody sends this", 0.001)  # long enough for every kind of group to poll once
 
 
 def connect_ranks(group: Group, within_seconds: float = _CONNECT_SECONDS) -> dict[int, socket.socket]:
@@ -102,8 +102,8 @@ def _call(group: Group, rank: int, endpoints: list[Endpoint], until: float) -> s
 def _answer(
     group: Group, listener: socket.socket, endpoints: list[Endpoint], until: float
 ) -> Iterator[tuple[int, socket.socket]]:
-    """Those ranks above this one, as they call; a caller that does not belong to this job is closed at once, a silent
-    one at the end."""
+    """Yields the ranks above this one as they connect. A caller that does not belong to this job is closed at once, a
+    silent one at the end."""
     expected = set(range(group.rank + 1, group.size))
     heard: dict[socket.socket, bytes] = {}
     with selectors.DefaultSelector() as selector:
@@ -127,7 +127,8 @@ def _answer(
                     if rank is None:
                         caller.close()
                         continue
-                    with contextlib.suppress(OSError):  # it has left: whoever uses the connection will hear so
+                    # If it has ended, the first use of the connection will report it.
+                    with contextlib.suppress(OSError):
                         caller.sendall(endpoints[rank].secret)
                     expected.remove(rank)
                     yield rank, caller
@@ -138,7 +139,7 @@ def _answer(
 
 
 def _receive(peer: socket.socket, count: int) -> bytes:
-    """At most so many bytes; none when the other side has left. Raises TimeoutError."""
+    """Receives at most `count` bytes; none if the other side has closed. Raises TimeoutError."""
     try:
         return peer.recv(count)
     except ConnectionError:
@@ -146,7 +147,7 @@ def _receive(peer: socket.socket, count: int) -> bytes:
 
 
 def _caller(hello: bytes, expected: set[int], secret: bytes) -> int | None:
-    """The rank that says this, if it is one that may call."""
+    """The rank that has sent `hello`, if it knows the secret and is expected."""
     if len(hello) < _HELLO.size:
         return None
     rank, received = _HELLO.unpack(hello)

@@ -1,14 +1,14 @@
-"""Sums by one-sided MPI: gradients stand in windows, and ranks read each other's without the owner's taking part.
+"""Sums by one-sided MPI: gradients are in windows, which other ranks read without the owner's participation.
 
-    all gradients stand                 barrier
+    all gradients are complete          barrier
     rank r   gets its slice of all others' windows, block by block, and adds up in rank order
-    all sums stand                      barrier
+    all sums are complete               barrier
     rank r   gets the sums of every other slice from their owners, into place
     all have read                       barrier: the buffer may change again
 
-What Single-to-Multi (section 3.3.2) says of RDMA, that nobody is notified, is what the barriers are for. Gets, not
-puts: a get is complete when its numbers are there, while the end of a put is a flush, which spins. Between hosts
-without RDMA hardware MPI itself answers the gets, while the target is in one of the waits here.
+The barriers are needed because, as Single-to-Multi (section 3.3.2) says of RDMA, the owner is not notified. Ranks use
+gets and not puts: a get is complete when its numbers have arrived, whereas a put ends with a flush, which spins.
+Between hosts without RDMA hardware, MPI itself answers the gets while the target is in one of the waits here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from lockstep.engine.groups.windows import Window
 from lockstep.engine.sync.base import cut
 from lockstep.engine.sync.transports.base import Transport, add_in_rank_order
 
-_BLOCK = 1 << 16  # float32 numbers in one get: they are added while they are in the cache
-_DEPTH = 4  # blocks under way at once: more, and a rank's requests wait long behind what it sends itself
+_BLOCK = 1 << 16  # float32 numbers in one get, so few that they are added while they are in the cache
+_DEPTH = 4  # blocks under way at once; with more, a rank's requests wait behind what it sends itself
 _LOOKS = 16  # between two sleeps: MPI over TCP moves a few packets with each
 
 
@@ -63,12 +63,12 @@ class OneSided(Transport):
         window.meet()
         window.fetch(parts)
         window.meet()
-        # Others have read their slices from here, and each of them the sums of this one.
+        # By now all other ranks have read their slices, and this rank's sums, from here.
         own = parts[rank].stop - parts[rank].start
         return 4.0 * (piece.numel() - own + (self.group.size - 1) * own)
 
     def close(self) -> None:
-        """Collective, except on a rank that fails: the others don't come then, and its process ends."""
+        """Collective, except on a rank that fails: then the others do not take part, and its process ends."""
         if self._window is not None and sys.exception() is None:
             self._window.close()
         self._window = None
@@ -92,7 +92,7 @@ class _GradientWindow(Window):
         return same and piece.is_contiguous()
 
     def meet(self) -> None:
-        """What any rank has written to its own window before this, all see afterwards. Collective."""
+        """Makes what each rank has written to its own window visible to all others. Collective."""
         self._window.Sync()
         self._finish(iter([([self._group.comm.Ibarrier()], _nothing)]), 0)
         self._window.Sync()
@@ -102,7 +102,7 @@ class _GradientWindow(Window):
         self._finish(self._blocks_to_add(own), len(self._others) * (own.stop - own.start))
 
     def fetch(self, parts: list[slice]) -> None:
-        """The other slices, by rank, from their owners."""
+        """Read the other slices, by rank, from their owners."""
         self._finish(self._blocks_to_take(parts), sum(parts[rank].stop - parts[rank].start for rank in self._others))
 
     def _finish(self, gets: Iterator[_Get], numbers: int) -> None:
@@ -139,7 +139,8 @@ class _Gets:
         self._under_way: deque[_Get] = deque()
 
     def Test(self) -> bool:
-        """As MPI's requests have it: is all complete? Looks some times, and begins what can be."""
+        """Like `Test` of an MPI request: whether everything is complete. Polls several times and starts further
+        gets."""
         return any(self._look() for _ in range(_LOOKS))
 
     def _look(self) -> bool:
@@ -161,4 +162,4 @@ def _blocks(whole: slice) -> Iterator[slice]:
 
 
 def _nothing() -> None:
-    """All that is left to do when numbers arrive in place."""
+    """What remains to do for a get whose numbers arrive in place: nothing."""

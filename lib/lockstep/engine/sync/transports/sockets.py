@@ -3,9 +3,10 @@
     to rank q     | my numbers of q's slice | sums of my own slice, as they are ready |
     from rank q   | its numbers of my slice | sums of q's slice, as they are ready    |
 
-Both ways at once and never blocking, so full buffers on both sides can't wait for each other. A slice is added up
-in blocks as soon as all ranks' numbers of a block are there, and a block's sums leave at once: with two ranks the wire
-is busy both ways all the time. Each rank sends 2 (n-1)/n of the buffer, as a ring does, in one step instead of n-1.
+Both directions move at once and never block, so full buffers on both sides can't wait for each other. A slice is added
+up in blocks as soon as all ranks' numbers of a block are there, and a block's sums leave at once: with two ranks the
+wire is busy both ways all the time. Each rank sends 2 (n-1)/n of the buffer, as a ring does, in one step instead of
+n-1.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from lockstep.engine.sync.base import cut
 from lockstep.engine.sync.transports.base import Transport, add_in_rank_order
 from lockstep.engine.sync.transports.connections import LOOK_SECONDS, check_not_aborted, connect_ranks
 
-_BLOCK_BYTES = 512 << 10  # added up at once, while it is in the cache
-_PATIENCE_SECONDS = 1800.0  # as gloo's; a launcher's watch is quicker
+_BLOCK_BYTES = 512 << 10  # added up at once, so small that it stays in the cache
+_PATIENCE_SECONDS = 1800.0  # as gloo's; a launcher's failure detector is quicker
 
 
 class Sockets(Transport):
-    """`patience_seconds`: GroupTimeout if no byte has moved for so long."""
+    """`patience_seconds`: after so long without any byte moved, GroupTimeout is raised."""
 
     def __init__(self, group: Group, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self.group, self.patience_seconds = group, patience_seconds
@@ -50,7 +51,7 @@ class Sockets(Transport):
             _Stream(rank, self._peers[rank], parts[rank], own, block)
             for rank, block in zip(sorted(self._peers), blocks, strict=True)
         ]
-        summed = 0  # bytes of this rank's slice that are
+        summed = 0  # bytes of this rank's slice that are summed already
         while not all(stream.done for stream in streams):
             moved = [stream.move(summed) for stream in streams]
             stop = min(summed + _BLOCK_BYTES, own.nbytes)
@@ -82,7 +83,7 @@ class Sockets(Transport):
         self._closed = True
         for peer in self._peers.values():
             with contextlib.suppress(OSError):  # the peer has gone already
-                peer.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for it; what was sent still arrives
+                peer.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for it; sent data still arrive
             peer.close()
 
 
@@ -132,5 +133,5 @@ class _Stream:
     def _to_fill(self, summed: int) -> memoryview:
         if self.got < len(self._own):
             return self._block[self.got - summed : len(self._own) - summed]
-        # The peer has added these up already, so it has what stood there.
+        # The peer has added these up already, so they may be overwritten.
         return self._away[self.got - len(self._own) :]

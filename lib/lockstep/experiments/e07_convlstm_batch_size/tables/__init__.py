@@ -84,7 +84,7 @@ def _operators(stored: Stored) -> pd.DataFrame:
 
 
 def _choice(stored: Stored) -> pd.DataFrame:
-    """A column per use case and network: there are more things to say of a choice than networks."""
+    """A column per use case and network, for a choice has more properties than there are networks."""
     return choices(stored).round(2).T
 
 

@@ -1,4 +1,4 @@
-"""What each class gets: recall, and its share among what is predicted, from the traced table `confusion`."""
+"""Recall of each class, and its share of the predictions, from the traced table `confusion`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COUNTED = ("split", "actual", "predicted", "count", "round", "seed")
 
 
 def _keys(confusion: pd.DataFrame) -> list[str]:
-    """What tells the cells of the table apart."""
+    """The columns that distinguish the cells of the table."""
     return [name for name in confusion.columns if name not in _COUNTED]
 
 

@@ -30,7 +30,7 @@ _SHOWN += ("launcher", "workers", "servers", "global_batch_size", "dropout", "we
 
 
 def sequential_of(cell: Conditions) -> dict[str, Any]:
-    """Conditions of the sequential training that a timed cell is held against."""
+    """Conditions of the sequential training that a timed cell is compared with."""
     return {name: cell[name] for name in SAME} | {"strategy": "sequential", "variant": "a"}
 
 
@@ -77,7 +77,7 @@ def speed_table(records: pd.DataFrame) -> pd.DataFrame:
 
 def framework_table(records: pd.DataFrame) -> pd.DataFrame:
     """torch against TensorFlow: `ratio` = seconds of TensorFlow's step / torch's, paired per round; above 1: torch is
-    faster. One row per cell of TensorFlow. How torch lays images out in memory (`memory_format`) is its own affair."""
+    faster. One row per cell of TensorFlow. The two may lay images out in memory differently (`memory_format`)."""
     table = []
     for cell, rows in cells(records, SPEED):
         if cell["framework"] != "tensorflow" or cell["variant"] != "a":
