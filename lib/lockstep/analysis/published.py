@@ -98,9 +98,9 @@ def read_table(paper: str, table: str, root: str | Path | None = None) -> pd.Dat
 
 
 def read_claims(root: str | Path | None = None) -> pd.DataFrame:
-    """The claims of the ledger (`read_ledger`), which are what is judged and counted."""
+    """The claims of the ledger (`read_ledger`), which alone are judged and counted; the index is that of the ledger."""
     ledger = read_ledger(root)
-    return ledger[ledger["kind"] == CLAIM].reset_index(drop=True)
+    return ledger[ledger["kind"] == CLAIM]
 
 
 def read_ledger(root: str | Path | None = None) -> pd.DataFrame:

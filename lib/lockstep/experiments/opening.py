@@ -112,11 +112,12 @@ class Run:
         own = claims[claims["notebook"] == self.experiment.name]
         return published_measured(own, self.stored, self.experiment.verdicts)
 
-    def unjudged(self) -> pd.DataFrame:
-        """Where the paper contradicts itself and what it leaves unsaid, as far as this notebook is concerned."""
+    def unjudged(self) -> Markdown:
+        """Where the paper contradicts itself and what it leaves unsaid on this notebook's subject: a table without
+        verdicts."""
         ledger = read_ledger()
         own = (ledger["notebook"] == self.experiment.name) & (ledger["kind"] != CLAIM)
-        return unjudged_table(ledger[own].to_dict("records"))
+        return Markdown(unjudged_table(ledger[own].to_dict("records")))
 
     def targets(self) -> pd.DataFrame:
         """What we ourselves aim at, what was measured, and whether that reaches it."""

@@ -24,7 +24,6 @@ HEADINGS |= {"measured": "Measured", "verdict": "Verdict", "reason": "Why"}
 _UNITS = {"times": " times", "percent": " %", "percentage points": " percentage points"}
 LISTS = {CONTRADICTION: "The paper contradicts itself", UNSAID: "Left unsaid by the paper"}
 """Kinds of the ledger's rows that are not judged -> the heading of their list."""
-UNJUDGED_COLUMNS = ("place", "kind", "about", "published", "note")
 Judged = tuple[dict[str, Any], Verdict]
 """A claim of the ledger, and what records say about it."""
 
@@ -78,19 +77,20 @@ def claims_table(judged: Iterable[Judged]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(REPORT_COLUMNS))
 
 
-def unjudged_table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows of the ledger that are no claims, as text, with columns UNJUDGED_COLUMNS: they have no verdict."""
+def unjudged_table(rows: Iterable[Mapping[str, Any]], *, kinds: bool = True) -> str:
+    """Rows of the ledger that are no claims as a Markdown table, which has no verdicts; `kinds`: with their kind."""
+    columns = ["Place", *(["Kind"] if kinds else []), "About", "Published", "Note"]
     shown = [
         {
-            "place": row["place"],
-            "kind": row["kind"],
-            "about": row["statement"],
-            "published": published_text(row["value"], row["unit"]),
-            "note": row["note"],
+            "Place": row["place"],
+            "Kind": row["kind"],
+            "About": row["statement"],
+            "Published": published_text(row["value"], row["unit"]),
+            "Note": row["note"],
         }
         for row in rows
     ]
-    return pd.DataFrame(shown, columns=list(UNJUDGED_COLUMNS))
+    return markdown_table(pd.DataFrame(shown, columns=columns))
 
 
 def unjudged_list(answered: Iterable[Answered], kind: str) -> str:
@@ -99,8 +99,7 @@ def unjudged_list(answered: Iterable[Answered], kind: str) -> str:
     parts = []
     for paper, name in PAPERS.items():
         if own := [row for row in rows if row["paper"] == paper]:
-            table = unjudged_table(own).drop(columns="kind").rename(columns=str.capitalize)
-            parts.append(f"*{name}*, {len(own)} rows:\n\n{markdown_table(table)}")
+            parts.append(f"*{name}*, {len(own)} rows:\n\n{unjudged_table(own, kinds=False)}")
     return "\n".join(parts)
 
 
