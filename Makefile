@@ -14,7 +14,10 @@ READY := $(VENV)/.ready
 TRIED := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 
-.PHONY: reproduce test figures report notebooks lab lint lock clean help
+# Two processes; tests that would disturb each other are one group, which one of them runs.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+.PHONY: reproduce check test figures report notebooks lab lint lock clean help
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -22,8 +25,11 @@ help: ## This list
 reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02'), PROFILE=smoke|quick|long|full, DATA_DIR=folder of real images
 	$(BIN)/lockstep run $(NOTEBOOK) --profile $(PROFILE) $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
 
-test: lint ## Lint, then all tests; after the install about an hour on two cores
-	$(BIN)/python -m pytest
+check: lint ## For every day: lint, and all tests but MPI, Spark, failures and whole notebooks; five minutes on two cores
+	$(PYTEST) --cpu-budget check -m 'not serial and not slow'
+
+test: lint ## Lint, then all tests; after the install twenty minutes on two cores
+	$(PYTEST) --cpu-budget test
 
 figures: $(READY) ## Draw the figures anew from stored records
 	$(BIN)/lockstep figures --results '$(RESULTS)'

@@ -6,10 +6,13 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from harness import cpu_table
+from harness.groups import add_groups
 from processes import command
 
 LEFTOVER_SECONDS = 10.0  # a stopped team or run has this long to end
@@ -35,13 +38,61 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["LOCKSTEP_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _zygotes() -> Iterator[Any]:
+    """Workers are forked from processes that have imported torch, each started when it is first needed."""
+    from harness import zygote
+
+    with pytest.MonkeyPatch.context() as patched:
+        zygotes = zygote.install(patched)
+        yield zygotes
+        zygotes.stop()
+
+
+@pytest.fixture(autouse=True)
+def _true_start(request: pytest.FixtureRequest, _zygotes: Any) -> None:
+    """Tests marked `true_start` have new Python processes as workers, as users have."""
+    _zygotes.wanted = request.node.get_closest_marker("true_start") is None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_cluster() -> Iterator[Any]:
+    """One Spark cluster, started when a team first needs it."""
+    from harness import spark_cluster
+
+    with pytest.MonkeyPatch.context() as patched:
+        cluster = spark_cluster.install(patched)
+        yield cluster
+        cluster.stop()
+
+
+@pytest.fixture(autouse=True)
+def _own_cluster(request: pytest.FixtureRequest, _session_cluster: Any) -> None:
+    """Tests marked `own_cluster` have teams with clusters of their own, as users have."""
+    _session_cluster.own = request.node.get_closest_marker("own_cluster") is not None
+
+
 @pytest.fixture(scope="session")
 def real_images() -> Path:
     """The folder of real images. Only for tests marked `realdata`, which are skipped where there is none."""
     return Path(os.environ["LOCKSTEP_DATA"])
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cpu_table.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    cpu_table.register(config)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks that were asked for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    add_groups(items)
+    _skip_without_images(items)
+
+
+def _skip_without_images(items: list[pytest.Item]) -> None:
     named = os.environ.get("LOCKSTEP_DATA")
     reason = "LOCKSTEP_DATA is not set: no real images" if not named else f"LOCKSTEP_DATA={named} is not a folder"
     if named and Path(named).is_dir():
@@ -52,18 +103,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def no_leftovers() -> Iterator[None]:
+def no_leftovers(_session_cluster: Any, _zygotes: Any) -> Iterator[None]:
     """Fails the test if a process that it started, or a file in shared memory that it made, is still there after."""
     before, shared = set(_children()), _shared_memory()
     yield
     deadline = time.monotonic() + LEFTOVER_SECONDS
-    while (left := set(_children()) - before) and time.monotonic() < deadline:
+    while (left := _started_since(before, _session_cluster.standing | _zygotes.pids)) and time.monotonic() < deadline:
         time.sleep(0.1)
     named = [f"{process.pid}: {command(process)}" for process in left]
     for process in left:
         process.kill()
     assert not named, f"processes left behind: {named}"
-    assert not _shared_memory() - shared, f"shared memory left behind: {_shared_memory() - shared}"
+    while (files := _unused_memory(shared)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not files, f"shared memory left behind: {files}"
+
+
+def _started_since(before: set[psutil.Process], standing: set[int]) -> set[psutil.Process]:
+    """Processes below this one that are neither of `before` nor the session's own."""
+    return {process for process in set(_children()) - before if process.pid not in standing}
 
 
 def _children() -> list[psutil.Process]:
@@ -77,6 +135,14 @@ def _is_zombie(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
+
+
+def _unused_memory(before: set[str]) -> set[str]:
+    """New names that no process uses any more: the other half of a parallel run has some of its own."""
+    from lockstep.engine.launch.supervisor import _names_in_use
+
+    new = _shared_memory() - before
+    return new - _names_in_use() if new else new
 
 
 def _shared_memory() -> set[str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from torch import Tensor
 
 from lockstep.engine.groups.threads import ThreadGroup
@@ -51,6 +55,26 @@ def small_job(**changes: Any) -> Job:
 
 
 def alone(case: UseCase, path: Path, **changes: Any) -> Tensor:
-    """Parameters after sequential training, in this process."""
-    run_job(small_job(**changes), ThreadGroup.of(1)[0], Site(use_case=case, checkpoint=str(path)))
+    """Parameters after sequential training, in this process; `path` is its checkpoint afterwards.
+
+    The same job of the same case is trained once in a session, for hundreds of tests compare with the same few.
+    """
+    job = small_job(**changes)
+    kept = _trained_alone(job, case)
+    shutil.copy(kept, path)
     return checkpoint.read(str(path))["parameters"]
+
+
+_folder: list[tempfile.TemporaryDirectory[str]] = []  # one, once something has been trained: it ends with the process
+
+
+def _trained_alone(job: Job, case: UseCase) -> Path:
+    """The checkpoint of that training, kept under what the job and the case are made of, byte by byte."""
+    if not _folder:
+        _folder.append(tempfile.TemporaryDirectory(prefix="alone-"))
+    kept = Path(_folder[0].name, hashlib.sha256(cloudpickle.dumps((job, case))).hexdigest())
+    if not kept.exists():
+        unfinished = kept.with_suffix(".part")
+        run_job(job, ThreadGroup.of(1)[0], Site(use_case=case, checkpoint=str(unfinished)))
+        unfinished.rename(kept)
+    return kept

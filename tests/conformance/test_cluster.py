@@ -23,7 +23,7 @@ from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import find_images
 
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.serial]
 SMALL: dict[str, Any] = {"sync": "shared_memory", "images": 60, "per_worker_batch_size": 3}  # 8 batches of 48 photos
 
 

@@ -64,7 +64,10 @@ WORKERS = {2: LAUNCHED, 3: OWN_RANKS}
 EVERY_SIZE = pytest.mark.parametrize(
     ("workers", *TWO), [(count, *two) for count in WORKERS for two in combinations(VARIANTS, LOCAL, WORKERS[count])]
 )
-RESUMED = pytest.mark.parametrize(TWO, combinations(VARIANTS | OTHERS, LOCAL))
+# What a checkpoint holds is gathered through the group, and so depends on the launcher as every exchange does: all
+# variants are resumed on threads and processes, and on each other launcher one whose state stands on several ranks.
+ALSO_RESUMED = {"mpiexec": "parameter_server-shards", "engines": "shared_memory", "spark": "shared_memory"}
+RESUMED = pytest.mark.parametrize(TWO, [*combinations(VARIANTS | OTHERS, LOCAL, LOCAL), *ALSO_RESUMED.items()])
 CLEANED = pytest.mark.parametrize(
     TWO,
     [

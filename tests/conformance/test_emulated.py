@@ -25,6 +25,7 @@ from lockstep.engine.training.loop import Site, run_job
 
 BITS_PER_SECOND = 200e6
 VALUES = 1_250_000  # float32: 5 MB, 0.2 s of such a link
+pytestmark = pytest.mark.serial
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -29,7 +29,7 @@ from lockstep.engine.usecases import UseCase
 from lockstep.measure.summary import summarise
 from lockstep.measure.teams import Teams
 
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.serial]
 TOLERANCE = 3e-7  # as in test_conformance
 SHAPES = [(2, 4), (1, 2)]  # hosts, workers
 SHAPE = pytest.mark.parametrize(("hosts", "workers"), SHAPES)

@@ -71,10 +71,9 @@ DISTRIBUTED = [
     ("processes", 2, {"sync": "allreduce", "bucket": "64KiB", "overlap": True}),
     ("processes", 2, {"sync": "shared_memory"}),
     ("processes", 2, {"sync": "local_sgd"}),
-    pytest.param("processes", 2, SERVED, marks=pytest.mark.slow),
+    ("threads", 2, SERVED),  # on the team of three that is warm already: a process needs seconds to load TensorFlow
     ("mpiexec", 2, {"sync": "allreduce"}),
     ("mpiexec", 2, {"sync": "shared_memory"}),
-    pytest.param("engines", 2, {"sync": "allreduce"}, marks=pytest.mark.slow),
 ]
 
 
@@ -152,16 +151,11 @@ def _wrong_labels() -> Any:
 
 
 @pytest.mark.usefixtures("no_leftovers")
-@pytest.mark.parametrize(("how", "reason"), [("kill", "killed by SIGKILL"), ("graph", "InvalidArgumentError")])
-def test_a_worker_that_fails_leaves_nothing_behind(how: str, reason: str) -> None:
+def test_an_error_in_the_graph_leaves_nothing_behind() -> None:
+    """A worker that is killed ends its team whatever it computes with: tests/faults has that."""
     network, teams = Network(channels=1, classes=3), Teams()
-    case = small_case(network)
-    if how == "kill":
-        case = small_case(network, optimiser=functools.partial(tiny.FaultySGD, how="kill"))
-    else:
-        case = small_case(network, train=_wrong_labels())
     try:
-        with pytest.raises(WorkerFailed, match=reason):
-            teams.run(job("processes", 2, {"sync": "allreduce"}), case)
+        with pytest.raises(WorkerFailed, match="InvalidArgumentError"):
+            teams.run(job("processes", 2, {"sync": "allreduce"}), small_case(network, train=_wrong_labels()))
     finally:
         teams.close()

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_mpi_faults import REASONS, fail, no_files  # noqa: F401 - a fixture
 
 import tiny
+from failing import REASONS, fail
 from lockstep.engine.groups import Group
-from lockstep.engine.job import Job
 from lockstep.engine.launch import Team
 from lockstep.engine.launch.mpi.emulated import why_not
 from lockstep.engine.launch.mpi.mpiexec import Mpiexec
-from lockstep.engine.training.loop import Site
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
 
@@ -54,41 +52,17 @@ def test_a_thread_that_raises_is_named_wherever_it_is(four: Team) -> None:
     assert [rank for rank, *_ in four.call(tiny.say_rank)] == [0, 1, 2, 3], "it starts again"
 
 
-@pytest.mark.parametrize(("phase", "how"), [("compute", "raise"), ("start", "raise"), ("update", "kill")])
-def test_in_a_step(four: Team, phase: str, how: str) -> None:
-    this = Job.of("host_threads", use_case="own", hosts=2, workers=4, global_batch_size=8, steps=6, warmup_steps=0)
-    failure = fail(four, this, Site(use_case=tiny.faulty_in(phase, how)))
-    assert REASONS[how] in str(failure)
-    if how == "raise":
-        assert (failure.rank, "misbehave" in failure.traceback) == (1, True)
-        assert failure.where.endswith(f"phase {phase}")
-    else:  # of a process the launcher knows who was in it, and where
-        assert failure.rank == 0
-        assert f"rank 1: step 0, phase {phase}" in failure.where
-
-
-@pytest.mark.parametrize("how", ["kill", "leave", "stop", "segfault"])
-def test_a_process_that_ends_is_named_by_its_ranks(four: Team, how: str) -> None:
-    failure = fail(four, misbehave_in, 3, "compute", how)
-    assert failure.rank == 2
-    assert failure.where.startswith("rank 2: step 3, phase ")
-    assert failure.where.endswith("; rank 3: step 3, phase compute")
-    assert REASONS[how] in str(failure)
-
-
 def test_a_thread_that_stalls_is_named_with_its_stack(four: Team) -> None:
     failure = fail(four, misbehave_in, 3, "compute", "hang", stall_seconds=2)
     assert failure.rank == 3
     assert "has not moved for 2 s" in str(failure) and "misbehave" in failure.traceback
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
-def test_one_host_alone(how: str) -> None:
+def test_one_host_alone() -> None:
     with team_of(2, 1) as team:
-        failure = fail(team, misbehave_in, 1, "compute", how)
-    assert REASONS[how] in str(failure)
-    assert "step 3, phase compute" in failure.where
-    assert failure.rank == (1 if how == "raise" else 0)
+        failure = fail(team, misbehave_in, 1, "compute", "kill")
+    assert REASONS["kill"] in str(failure)
+    assert (failure.rank, "rank 1: step 3, phase compute" in failure.where) == (0, True)
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
@@ -102,6 +76,7 @@ def test_on_emulated_hosts(how: str) -> None:
     assert subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout == ""
 
 
+@pytest.mark.true_start
 def test_a_start_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its two processes find no package to import."""
     (tmp_path / "mpi4py").mkdir()

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 import tiny
+from failing import END_SECONDS, REASONS, fail, job_of
 from lockstep.engine.groups import Group
 from lockstep.engine.job import NO_USE_CASE, Job
-from lockstep.engine.launch import LAUNCHERS, Team, WorkerFailed, supervisor
+from lockstep.engine.launch import LAUNCHERS, WorkerFailed
 from lockstep.engine.launch.mpi import team as mpi_team
 from lockstep.engine.launch.mpi.engines import EnginesTeam
 from lockstep.engine.launch.mpi.team import MpiTeam
@@ -28,101 +26,10 @@ from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.cell import measure_job
 from lockstep.measure.probes import PROBES, Probe
 from lockstep.measure.teams import Teams
+from mpi_files import library_files
 from processes import command, program
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
-END_SECONDS = 10.0
-REASONS = {
-    "raise": "raised RuntimeError: a tyre burst",
-    "leave": "left with exit code 4",
-    "kill": "was killed by SIGKILL",
-    "stop": "was stopped (SIGSTOP)",
-    "segfault": "was killed by SIGSEGV",
-}
-
-
-@pytest.fixture
-def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing of MPI's in /dev/shm or /tmp, none of our folders; other jobs here may come and go meanwhile."""
-    folder = tempfile.mkdtemp(prefix="faults-")
-    monkeypatch.setattr(tempfile, "tempdir", folder)
-    before = library_files()
-    yield
-    assert os.listdir(folder) == []
-    os.rmdir(folder)
-    assert library_files() - before == set()
-
-
-def library_files() -> set[str]:
-    """What MPI libraries have left behind: no process uses it."""
-    memory = {name for name in os.listdir("/dev/shm") if name.startswith(("mpich_", "ucx_", "sm_segment", "vader"))}
-    if any((process.info["name"] or "").startswith("hydra_") for process in psutil.process_iter(["name"])):
-        return memory - supervisor._names_in_use()  # of its files in /tmp nobody can say whose they are
-    return (memory - supervisor._names_in_use()) | {name for name in os.listdir("/tmp") if name.startswith("hydra_")}
-
-
-LAYERS = {"sync": "allreduce", "bucket": "layer", "overlap": True}
-LOCAL_SGD = {"sync": "local_sgd", "exchange_every": 3}
-SERVED = {"sync": "parameter_server", "policy": "wait_for_all", "servers": 1}
-
-
-def job(launcher: str, how: dict[str, Any] | str) -> Job:
-    """Of `how`: a sync, or a sync with options."""
-    options = {"sync": how} if isinstance(how, str) else how
-    values: dict[str, Any] = {"workers": 2, "global_batch_size": 8, "steps": 6, "warmup_steps": 0}
-    return Job(use_case="own", strategy="own", launcher=launcher, **(values | options))
-
-
-def fail(team: Team, *call: object, **options: float) -> WorkerFailed:
-    team.start()
-    began = time.monotonic()
-    with pytest.raises(WorkerFailed) as caught:
-        team.call(*call, **options) if callable(call[0]) else team.run(*call, **options)  # type: ignore[arg-type]
-    assert time.monotonic() - began < END_SECONDS
-    assert team.pids == []
-    return caught.value
-
-
-@pytest.mark.parametrize(
-    ("launcher", "sync", "phase", "how"),
-    [
-        pytest.param("mpiexec", "shared_memory", "start", "kill", id="shared_memory-start-kill"),
-        pytest.param("mpiexec", "shared_memory", "compute", "segfault", id="shared_memory-compute-segfault"),
-        pytest.param("mpiexec", LAYERS, "compute", "kill", id="overlapped-compute-kill"),
-        pytest.param("mpiexec", "allreduce", "update", "stop", id="allreduce-update-stop"),
-        pytest.param("mpiexec", LOCAL_SGD, "update", "raise", id="local_sgd-update-raise"),
-        pytest.param("mpiexec", SERVED, "compute", "kill", id="parameter_server-worker-kill"),
-        # Of one worker and one server the server is rank 1, and alone updates.
-        pytest.param("mpiexec", SERVED | {"workers": 1}, "update", "kill", id="parameter_server-server-kill"),
-        pytest.param("mpiexec", "gossip", "compute", "stop", id="gossip-compute-stop"),
-        pytest.param("mpiexec", "ddp", "compute", "leave", id="ddp-compute-leave"),
-        pytest.param("engines", "allreduce", "compute", "kill", id="engines-allreduce-compute-kill"),
-        pytest.param("engines", "allreduce", "update", "stop", id="engines-allreduce-update-stop"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:3 workers")
-def test_in_a_step(launcher: str, sync: dict[str, Any] | str, phase: str, how: str) -> None:
-    this = job(launcher, sync)
-    with LAUNCHERS[launcher](this.ranks) as team:
-        failure = fail(team, this, Site(use_case=tiny.faulty_in(phase, how)))
-        assert failure.rank == 1
-        assert REASONS[how] in str(failure)
-        assert f"phase {phase}" in failure.where
-        assert "misbehave" in failure.traceback or how in ("kill", "leave")
-
-
-@pytest.mark.parametrize(
-    ("launcher", "phase", "how"),
-    [
-        ("mpiexec", "exchange", "stop"),
-        ("engines", "exchange", "leave"),
-    ],
-)
-def test_while_the_others_wait_in_mpi(launcher: str, phase: str, how: str) -> None:
-    with LAUNCHERS[launcher](2) as team:
-        failure = fail(team, tiny.fault_in_phase, phase, how)
-        assert (failure.rank, failure.where) == (1, f"step 3, phase {phase}")
-        assert REASONS[how] in str(failure)
 
 
 def abort_alone(group: Group) -> str:
@@ -166,11 +73,12 @@ def fault(job: Job, group: Group, site: Site) -> Trace:
 @pytest.mark.parametrize(("launcher", "how"), [("mpiexec", "kill"), ("engines", "raise")])
 def test_a_grid_has_a_row_that_says_failed(launcher: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PROBES, "faulty", Probe(fault))
-    this = job(launcher, "allreduce").with_(experiment="faulty", use_case=NO_USE_CASE)
+    this = job_of(launcher, {"sync": "allreduce"}).with_(experiment="faulty", use_case=NO_USE_CASE)
     with Teams() as teams:
         row, tables, disturbed = measure_job(this, None, teams)
         assert teams.team(this).pids == []
-    assert (row["status"], row["reason"]) == ("failed", f"rank 1 {REASONS[how]} (step 3, phase exchange)")
+    reason = REASONS[how] + (": a tyre burst" if how == "raise" else "")
+    assert (row["status"], row["reason"]) == ("failed", f"rank 1 {reason} (step 3, phase exchange)")
     assert (tables, disturbed) == ({}, False)
 
 
@@ -178,6 +86,7 @@ def soon(kill: Callable[[], None]) -> None:
     threading.Timer(0.5, kill).start()
 
 
+@pytest.mark.true_start
 @pytest.mark.parametrize(
     ("launcher", "name", "told"),
     [
@@ -200,6 +109,7 @@ def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: s
         assert told in str(failure)
 
 
+@pytest.mark.true_start
 def test_what_is_left_when_even_the_supervisor_is_killed() -> None:
     """Nothing that runs; Hydra's file in /tmp is the supervisor's to remove."""
     before = library_files()

@@ -143,6 +143,7 @@ def test_a_cluster_starts_and_stops_and_leaves_no_jvm() -> None:
     assert jvms() == before
 
 
+@pytest.mark.own_cluster
 def test_a_team_that_is_closed_twice_leaves_no_jvm() -> None:
     before = jvms()
     team = Spark(1).team
@@ -234,6 +235,7 @@ def test_a_grid_has_a_row_that_says_failed(tmp_path: Path, monkeypatch: pytest.M
     assert len(os.listdir(tmp_path)) == 2
 
 
+@pytest.mark.own_cluster
 @pytest.mark.parametrize(
     ("name", "told"),
     [("deploy.master.Master", "the Spark master was killed by SIGKILL"), ("SparkSubmit", "rank|driver|executor")],

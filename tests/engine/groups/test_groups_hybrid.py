@@ -16,7 +16,7 @@ from lockstep.engine.groups import ANY, Group, GroupAborted, GroupTimeout, allga
 from lockstep.engine.launch import LAUNCHERS, Team
 from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.serial]
 SOON = 20.0
 ABORT_SECONDS = 2.0  # until the last of four ranks has heard; they share cores
 

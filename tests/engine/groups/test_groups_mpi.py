@@ -20,7 +20,7 @@ from lockstep.engine.groups import ANY, Group, GroupAborted, GroupTimeout, allga
 from lockstep.engine.launch import Team
 from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 
-pytestmark = pytest.mark.linux
+pytestmark = [pytest.mark.linux, pytest.mark.serial]
 SOON = 20.0
 
 

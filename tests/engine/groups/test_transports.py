@@ -90,6 +90,7 @@ def three() -> Iterator[Team]:
 
 
 @pytest.mark.linux
+@pytest.mark.serial
 @pytest.mark.parametrize("name", ["rma", "sockets"])
 def test_sums_between_mpi_ranks(three: Team, name: str) -> None:
     check(three.call(sums, name))
@@ -109,6 +110,7 @@ def bits(group: Group, name: str, pieces: int) -> str:
 
 
 @pytest.mark.linux
+@pytest.mark.serial
 def test_a_sum_has_the_same_bits_however_it_is_cut_and_carried(three: Team) -> None:
     cases = [("rma", 1), ("rma", 7), ("sockets", 1), ("sockets", 7)]
     assert len({digest for case in cases for digest in three.call(bits, *case)}) == 1
@@ -132,6 +134,7 @@ def with_a_window(group: Group) -> list[str]:
 
 
 @pytest.mark.linux
+@pytest.mark.serial
 def test_a_window_has_no_name_and_is_given_back(three: Team) -> None:
     """Without a name nothing is left behind, whoever is killed."""
     assert three.call(with_a_window) == [[]] * 3
@@ -154,6 +157,7 @@ def elsewhere(group: Group) -> str:
 
 
 @pytest.mark.linux
+@pytest.mark.serial
 def test_only_a_window_can_be_read_from_outside(three: Team) -> None:
     assert three.call(elsewhere) == ["transport='rma' can only sum what stands in the buffer it gave"] * 3
 

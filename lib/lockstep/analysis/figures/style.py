@@ -88,9 +88,10 @@ def render(figure: Figure, kind: str) -> bytes:
     """The figure as PNG or SVG, without date or version, so that drawing it again gives the same bytes."""
     buffer = io.BytesIO()
     with look():
-        if not isinstance(figure.get_layout_engine(), PlaceHolderLayoutEngine | None):
+        engine = figure.get_layout_engine()
+        if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
             # The layout is computed once and then kept: computing it again would move everything a little.
-            figure.draw_without_rendering()
+            engine.execute(figure)
             figure.set_layout_engine("none")
         figure.set_dpi(DOTS_PER_INCH)
         # Not `savefig`, which draws everything twice: it would lay the figure out again.

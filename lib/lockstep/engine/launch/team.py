@@ -23,7 +23,7 @@ from lockstep.engine.launch.environment import python_path, worker_environment
 from lockstep.engine.launch.failure_detector import FailureDetector
 from lockstep.engine.launch.failures import WorkerFailed, explained_by_memory, out_of_memory_kills
 from lockstep.engine.launch.worker import Settings
-from lockstep.engine.launch.worker_process import Worker
+from lockstep.engine.launch.worker_process import Worker, start_python
 from lockstep.engine.peers import run_function
 from lockstep.engine.training.loop import Site, Trace
 
@@ -133,14 +133,9 @@ class Team:
         ours, theirs = socket.socketpair()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         handles = {other: peer.fileno() for other, peer in peers.items()}
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid())],
-            env=worker_environment(self.environment, self.threads_per_worker) | {"PYTHONPATH": python_path()},
-            pass_fds=[theirs.fileno(), self.board.handle, *handles.values()],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+        environment = worker_environment(self.environment, self.threads_per_worker) | {"PYTHONPATH": python_path()}
+        inherited = [theirs.fileno(), self.board.handle, *handles.values()]
+        process = start_python(_START, [str(theirs.fileno()), str(os.getpid())], environment, inherited, output)
         theirs.close()
         ranks = self.ranks_by_process[index]
         control = Connection(ours.detach())

@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO, Protocol
@@ -36,6 +38,20 @@ class Worker:
     control: Connection
     ranks: list[int]
     output: IO[bytes]  # its stdout and stderr: a file without a name, which is read when it fails
+
+
+def start_python(
+    code: str, arguments: Sequence[str], environment: Mapping[str, str], handles: Sequence[int], output: IO[bytes]
+) -> Process:
+    """A new Python process that runs `code`; it inherits the descriptors `handles`, and writes to `output`."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        pass_fds=handles,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
 
 
 class ExternalProcess:

@@ -1,0 +1,23 @@
+"""What the tests of failures share."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from mpi_files import library_files
+
+
+@pytest.fixture
+def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing of MPI's in /dev/shm or /tmp, none of our folders; other jobs here may come and go meanwhile."""
+    folder = tempfile.mkdtemp(prefix="faults-")
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    before = library_files()
+    yield
+    assert os.listdir(folder) == []
+    os.rmdir(folder)
+    assert library_files() - before == set()

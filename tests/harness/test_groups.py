@@ -1,0 +1,41 @@
+"""Which tests a parallel run keeps apart."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.groups import add_groups, is_serial
+
+
+def item(path: str, marked: bool = False, **values: Any) -> Any:
+    folder = SimpleNamespace(parent=SimpleNamespace(name=path.split("/")[-2]))
+    marks = [pytest.mark.serial] if marked else []
+    return SimpleNamespace(
+        path=folder,
+        callspec=SimpleNamespace(params=values),
+        get_closest_marker=lambda name: next((mark for mark in marks if mark.name == name), None),
+        marks=marks,
+        add_marker=marks.append,
+    )
+
+
+@pytest.mark.parametrize(
+    ("this", "expected"),
+    [
+        (item("tests/faults/test_a.py"), True),
+        (item("tests/spark/test_a.py"), True),
+        (item("tests/conformance/test_a.py", launcher="mpiexec"), True),
+        (item("tests/conformance/test_a.py", launcher="spark"), True),
+        (item("tests/conformance/test_a.py", launcher="processes"), False),
+        (item("tests/engine/test_a.py"), False),
+        (item("tests/engine/test_a.py", marked=True), True),
+    ],
+)
+def test_mpi_spark_and_failures_are_one_group(this: Any, expected: bool) -> None:
+    assert is_serial(this) is expected
+    add_groups([this])
+    assert [mark.args for mark in this.marks if mark.name == "xdist_group"] == [("serial",)] * expected
+    assert any(mark.name == "serial" for mark in this.marks) == expected
