@@ -9,9 +9,14 @@ import pandas as pd
 import pytest
 
 from lockstep.analysis.published import (
+    CLAIM,
     CLAIM_COLUMNS,
+    CONTRADICTION,
+    KINDS,
+    UNSAID,
     PublishedError,
     read_claims,
+    read_ledger,
     read_table,
 )
 from lockstep.analysis.verdicts import COMMON
@@ -27,8 +32,8 @@ PRINTED = {
     "table3": {("MPI", "cpu"): (12.11, 26.62), ("MPI", "cuda"): (4.13, 11.79), ("Spark", "cpu"): (1.14, 0.53),
                ("Spark", "cuda"): (None, None)},
 }  # fmt: skip
-GOOD = {"id": "a", "paper": "p", "place": "§1", "statement": "s", "value": "2", "unit": "times", "use_case": "both",
-        "notebook": "n", "verdict": "pending", "note": ""}  # fmt: skip
+GOOD = {"id": "a", "kind": "claim", "paper": "p", "place": "§1", "statement": "s", "value": "2", "unit": "times",
+        "use_case": "both", "notebook": "n", "verdict": "pending", "note": ""}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -56,18 +61,18 @@ def test_every_number_of_a_table_is_a_claim_and_the_reverse(name: str) -> None:
 
 def test_figures_quoted_outside_the_tables_agree_with_them_or_are_contradictions() -> None:
     printed = {v for rows in PRINTED.values() for pair in rows.values() for v in pair if v is not None}
-    claims = read_claims()
+    claims = read_ledger()
     quoted = claims[claims["id"].str.match("s2m-(headline|mpi-gpu|spark-slows|gpu-worst)") & claims["value"].notna()]
     assert len(quoted) >= 5
     for claim in quoted.itertuples():
-        assert (claim.value in printed) != (claim.verdict == "contradiction"), claim.id
+        assert (claim.value in printed) != (claim.kind == CONTRADICTION), claim.id
 
 
 def test_the_headline_contradiction_quotes_both_numbers() -> None:
-    claim = read_claims().set_index("id").loc["s2m-headline-cpu"]
+    claim = read_ledger().set_index("id").loc["s2m-headline-cpu"]
     table = read_table("single-to-multi", "table3")
     best = table[table["device"] == "cpu"]["speedup"].max()
-    assert claim["verdict"] == "contradiction" and claim["value"] == 26.63
+    assert claim["kind"] == CONTRADICTION and claim["value"] == 26.63
     assert f"{best:g}" in claim["note"] and best != claim["value"]
 
 
@@ -77,17 +82,27 @@ def test_every_claim_has_a_verdict_function_and_every_function_a_claim() -> None
         used = set(claims.loc[claims["notebook"] == found.name, "verdict"])
         assert used - set(COMMON) == set(found.verdicts), found.name
     assert set(COMMON) - set(claims["verdict"]) <= {"pending"}, "there may be no claim of a notebook to come"
+    assert set(COMMON) == {"pending", "survey"}, "contradictions and what is left unsaid are not judged"
 
 
 def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another() -> None:
     claims = read_claims()
-    open_ones = {"pending", "omission", "contradiction", "survey"}
+    open_ones = {"pending", "survey"}
     judged = claims[~claims["verdict"].isin(open_ones)]
     built = {found.name for found in every()} - {"00_overview"}
     assert set(judged["notebook"]) == built and len(judged) >= 20
     pending = claims[claims["verdict"] == "pending"]
     assert not built & set(pending["notebook"])
-    assert claims[claims["verdict"].isin(open_ones - {"pending"})]["note"].ne("").all()
+    assert claims[claims["verdict"] == "survey"]["note"].ne("").all()
+
+
+def test_a_row_is_a_claim_or_is_listed_with_its_reason() -> None:
+    ledger, claims = read_ledger(), read_claims()
+    assert set(ledger["kind"]) == set(KINDS) and set(claims["kind"]) == {CLAIM}
+    assert list(claims["id"]) == list(ledger.loc[ledger["verdict"] != "", "id"])
+    others = ledger[ledger["kind"] != CLAIM]
+    assert others["note"].ne("").all() and len(others) + len(claims) == len(ledger)
+    assert set(others["paper"]) == set(claims["paper"]), "no paper is free of contradictions and gaps"
 
 
 # Transcribed apart from the CSV files.
@@ -97,7 +112,7 @@ LAYERS += [(1, "1280000 x1", 1, 2.56e6)]
 
 
 def of_convlstm() -> pd.DataFrame:
-    claims = read_claims()
+    claims = read_ledger()
     return claims[claims["paper"] == "convlstm-d-accel"].set_index("id")
 
 
@@ -136,11 +151,75 @@ def test_the_totals_contradict_each_other_as_the_ledger_says() -> None:
 
 def test_the_gaps_of_convlstm_d_accel_are_rows_with_their_reason() -> None:
     claims = of_convlstm()
-    open_ones = claims[claims["verdict"].isin(["contradiction", "omission", "survey"])]
+    open_ones = claims[(claims["kind"] != CLAIM) | (claims["verdict"] == "survey")]
     assert (open_ones["note"] != "").all()
     for told in ("SageMaker", "2.206 %", "three are announced and four", "Figure 8", "Table 11", "FLOP per second",
                  "four worker nodes", "3, 5, 7, 9 and 11", "100 %"):  # fmt: skip
         assert open_ones["note"].str.contains(told, regex=False).any(), told
+
+
+# Transcribed apart from the CSV files: Table 2 of DPro-SM, (dollars per hour, memory, speed, delay) of each method.
+METHODS = {
+    "GRASS": (2.17, "Medium", "Low", "High"),
+    "Dolly": (4.896, "High", "Good for a few tasks only", "No"),
+    "Stochastic": (4.896, "High", "Low", "High"),
+    "LATE": (2.17, "Medium", "Low", "High"),
+    "Wrangler": (0.399, "Low", "Medium", "High"),
+    "Proposed": (0.399, "High", "High", "Medium"),
+}
+
+
+def of_dpro_sm() -> pd.DataFrame:
+    rows = read_ledger()
+    return rows[rows["paper"] == "dpro-sm"].set_index("id")
+
+
+def test_table_2_of_dpro_sm_is_what_the_paper_prints_and_its_costs_are_claims() -> None:
+    table = read_table("dpro-sm", "table2")
+    columns = ["dollars_per_hour", "memory_usage", "speed", "delay"]
+    printed = dict(zip(table["row"].str.split().str[0], table[columns].itertuples(index=False, name=None), strict=True))
+    assert printed == METHODS
+    claims = of_dpro_sm()
+    costs = claims[claims.index.str.startswith("dps-cost-")]
+    assert list(costs["value"]) == list(table["dollars_per_hour"]) and set(costs["unit"]) == {"USD per hour"}
+    assert claims.loc["dps-one-standby-node", "value"] == 1 and table["standby_nodes"].iloc[-1].startswith("1 node")
+
+
+def test_a_garbled_cell_of_a_table_is_marked_and_the_gap_listed() -> None:
+    table = read_table("dpro-sm", "table2").set_index("row")
+    assert set(table["garbled"]) <= {"", *table.columns}
+    assert dict(table.loc[table["garbled"] != "", "garbled"]) == {"LATE": "standby_nodes"}
+    assert of_dpro_sm().loc["dps-standby-of-late", "kind"] == UNSAID
+
+
+def test_every_row_of_dpro_sm_has_its_place_and_waits_for_its_notebook() -> None:
+    rows = of_dpro_sm()
+    place = r"(?:Abstract|Data availability|References|(?:§|Tables? |Figures? )\d[\d.]*(?:(?:-| and )\d)?)"
+    assert rows["place"].str.fullmatch(rf"{place}(?:; {place})*").all(), rows["place"].tolist()
+    assert set(rows["notebook"]) == {"10_straggler_forecasts", "11_straggler_mitigation"}
+    claims = rows[rows["kind"] == CLAIM]
+    assert set(claims["verdict"]) == {"pending", "survey"} and 25 <= len(claims) <= 35
+    assert list(claims.index[claims["verdict"] == "survey"]) == ["dps-small-jobs-share"]
+    assert (rows["kind"] == CONTRADICTION).sum() >= 12 and (rows["kind"] == UNSAID).sum() >= 10
+
+
+def test_the_numbers_of_dpro_sm_are_those_that_it_prints() -> None:
+    rows = of_dpro_sm()
+    values = rows["value"].dropna()
+    assert rows.loc["dps-mitigation", ["value", "unit"]].tolist() == [98, "percent"]
+    assert rows.loc["dps-images", ["value", "unit"]].tolist() == [5863, "images"]
+    assert set(values) == {98, 82, 50, 1, 5863} | {method[0] for method in METHODS.values()}
+
+
+def test_the_contradictions_of_dpro_sm_say_what_stands_against_what() -> None:
+    rows = of_dpro_sm()
+    notes = rows.loc[rows["kind"] == CONTRADICTION, "note"]
+    lowest, middle, highest = sorted({method[0] for method in METHODS.values()})
+    assert f"{highest} / {lowest} = {highest / lowest:.2f}" in notes["dps-no-unit-price"]
+    assert f"{middle} / {lowest} = {middle / lowest:.2f}" in notes["dps-no-unit-price"]
+    for told in ("detects the straggler", "workers send gradients", "$0.399 each", "scalability as future work", "82 %",
+                 "reference 31", "ends at 46", "Last Approximate Task", "BCC", "bounded staleness"):  # fmt: skip
+        assert notes.str.contains(told, regex=False).any(), told
 
 
 def ledger(folder: Path, *rows: dict[str, str], columns: tuple[str, ...] = CLAIM_COLUMNS) -> Path:
@@ -157,10 +236,23 @@ def test_a_good_ledger_is_read(tmp_path: Path) -> None:
     assert list(claims["value"].isna()) == [False, True] and list(claims["id"]) == ["a", "b"]
 
 
+def test_only_the_claims_of_a_ledger_are_claims(tmp_path: Path) -> None:
+    others = [
+        {**GOOD, "id": kind, "kind": kind, "verdict": "", "note": "why", "notebook": ""}
+        for kind in (CONTRADICTION, UNSAID)
+    ]
+    root = ledger(tmp_path, *others, GOOD)
+    assert list(read_claims(root)["id"]) == ["a"] and list(read_ledger(root)["kind"]) == [CONTRADICTION, UNSAID, CLAIM]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"verdict": ""}, r"claims\.csv, line 3: verdict is empty"),
+        ({"verdict": ""}, r"claims\.csv, line 3, row 'b': verdict is empty"),
+        ({"kind": "gap"}, r"line 3, row 'b': kind='gap' must be one of: claim, contradiction, unsaid$"),
+        ({"kind": ""}, r"line 3, row 'b': kind='' must be one of: claim, contradiction, unsaid$"),
+        ({"kind": "unsaid", "note": "n"}, r"line 3, row 'b': verdict='pending' must be empty, for kind='unsaid'"),
+        ({"kind": "contradiction", "verdict": "", "note": " "}, r"row 'b': note is empty; a row of kind='contradi"),
         ({"statement": " "}, r"line 3: statement is empty"),
         ({"id": "a"}, r"line 3: id='a' stands in line 2"),
         ({"value": "fast"}, r"line 3: value='fast' is not a number"),
@@ -197,7 +289,7 @@ def test_a_row_of_another_length_is_refused(tmp_path: Path) -> None:
     root = ledger(tmp_path, GOOD)
     with (root / "data" / "published" / "claims.csv").open("a") as stream:
         stream.write("a,b\n")
-    with pytest.raises(PublishedError, match="line 3: 2 values instead of 10"):
+    with pytest.raises(PublishedError, match="line 3: 2 values instead of 11"):
         read_claims(root)
 
 

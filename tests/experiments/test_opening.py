@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.analysis.published import CLAIM, read_ledger
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.opening import WHERE, open_experiment
 from lockstep.experiments.parameters import read_parameters
@@ -41,6 +42,17 @@ def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     assert len(run.table("speedup")) and run.figure("speedup").axes
     assert "AlexNet" in run.finding("speedup").data
     assert len(run.verdicts()) and len(run.targets())
+
+
+def test_what_is_not_judged_stands_beside_the_verdicts(values: dict[str, Any]) -> None:
+    run = open_experiment("02", values)
+    ledger = read_ledger()
+    own = ledger[ledger["notebook"] == LOCAL]
+    claims = own["kind"] == CLAIM
+    assert sorted(run.verdicts()["claim"]) == sorted(own.loc[claims, "id"])
+    head, _, *rows = run.unjudged().data.splitlines()
+    assert head == "| Place | Kind | About | Published | Note |"
+    assert [row.split(" | ")[1:3] for row in rows] == own.loc[~claims, ["kind", "statement"]].to_numpy().tolist() != []
 
 
 def test_a_name_that_it_has_not_is_an_error_that_lists_what_there_is(values: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,11 @@ import pandas as pd
 import pytest
 
 from fake_records import records, resources
-from lockstep.analysis.published import read_claims
+from lockstep.analysis.published import CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import COMMON, NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, judge
-from lockstep.experiments.catalogue import catalogue
+from lockstep.experiments.catalogue import PAPERS, catalogue
 from lockstep.experiments.readme import fill_tables
 from lockstep.experiments.registry import every, experiment
 from lockstep.experiments.report import (
@@ -75,9 +76,8 @@ def test_without_records_nothing_is_reproduced_or_refuted() -> None:
 
 def test_open_claims_say_what_is_open() -> None:
     assert NOTEBOOK in judge(claim("pending"), no_records(), {}).reason
-    for name in ("omission", "contradiction", "survey"):
-        found = judge(claim(name), no_records(), {})
-        assert found.verdict == NOT_MEASURABLE and "why" in found.reason
+    found = judge(claim("survey"), no_records(), {})
+    assert found.verdict == NOT_MEASURABLE and "why" in found.reason
 
 
 def test_every_verdict_function_answers_empty_and_full_records() -> None:
@@ -118,11 +118,45 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_report_all_holds_every_claim_and_names_the_data(stored: Path) -> None:
     text = report_all(stored)
-    for statement in read_claims()["statement"]:
-        assert statement in text
+    for row in read_ledger().to_dict("records"):
+        assert f"| {row['place']} | {row['statement']} |" in text, row["id"]
     assert "Data: real and synthetic. 6 rounds" in text and "No records are stored." in text
     assert text.count("| Place | Claim |") == read_claims()["notebook"].nunique()
     assert "## Not tied to a notebook" in text
+
+
+def test_what_is_not_judged_is_listed_apart_and_without_a_verdict(stored: Path) -> None:
+    _, contradictions, unsaid = re.split("^## (?:The paper contradicts itself|Left unsaid by the paper)$",
+                                         report_all(stored), flags=re.MULTILINE)  # fmt: skip
+    ledger = read_ledger()
+    for kind, text in ((CONTRADICTION, contradictions), (UNSAID, unsaid)):
+        own = ledger[ledger["kind"] == kind]
+        assert [line.partition("*, ")[0].strip("*") for line in text.splitlines() if line.startswith("*")] == [
+            *PAPERS.values()
+        ]
+        rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+        assert len(rows) == len(own) + len(PAPERS) and rows.count("| Place | About | Published | Note |") == len(PAPERS)
+        for row in own.to_dict("records"):
+            (shown,) = [line for line in rows if line.startswith(f"| {row['place']} | {row['statement']} |")]
+            assert shown.endswith(f"| {row['note']} |"), row["id"]
+        assert not any(word in line for line in rows for word in WORDS), "no verdict"
+
+
+def test_claims_alone_are_judged(stored: Path) -> None:
+    everything = read_all(stored)
+    judged = [claim["id"] for part in everything for claim, _ in part.judged]
+    beside = [row["id"] for part in everything for row in part.unjudged]
+    ledger = read_ledger()
+    assert sorted(judged) == sorted(ledger.loc[ledger["kind"] == CLAIM, "id"])
+    assert sorted(beside) == sorted(ledger.loc[ledger["kind"] != CLAIM, "id"])
+
+
+def test_a_notebook_to_come_has_its_claims_as_not_measured_yet(stored: Path) -> None:
+    parts = {part.notebook.number: part for part in read_all(stored)}
+    for number in ("10", "11"):
+        assert not parts[number].notebook.built and parts[number].unjudged
+        words = {found.verdict for claim, found in parts[number].judged if claim["verdict"] == "pending"}
+        assert words == {NOT_YET}
 
 
 def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The papers' tables and the claims ledger, as committed under `data/published/`.
 
 The ledger has a row per claim: where it stands in which paper, our wording of it, its figure, the notebook that
-measures it and the verdict function that judges it. Published figures come from there and from nowhere else.
+measures it and the verdict function that judges it. Published figures come from there and from nowhere else. Beside the
+claims it has rows for what a paper says in two ways, and for what it does not say: these are listed and never judged.
 """
 
 from __future__ import annotations
@@ -23,11 +24,22 @@ COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("convlstm-d-accel", "table4"): (
         "layer", "kernels", "kernel_shape", "output_shape", "flops", "paper", "place"
     ),
+    ("dpro-sm", "table2"): (
+        "row", "reference", "standby_nodes", "disk_usage", "memory_usage", "speed", "delay", "method",
+        "dollars_per_hour", "garbled", "paper", "place",
+    ),
 }  # fmt: skip
-NUMBERS_OF_TABLES = ("speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops")
+"""A column `garbled` names the columns whose value, as printed, can't be read; such a value is copied, not guessed. Of
+*DPro-SM*'s Table 2 the column of features, which is prose, is left out."""
+NUMBERS_OF_TABLES: tuple[str, ...] = ("speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops")
+NUMBERS_OF_TABLES += ("dollars_per_hour",)
 """Columns of published tables that hold numbers; all others are text."""
+CLAIM, CONTRADICTION, UNSAID = "claim", "contradiction", "unsaid"
+KINDS = (CLAIM, CONTRADICTION, UNSAID)
+"""What a row of the ledger is: a claim, which is judged; a place where the paper contradicts itself; or something that
+the paper leaves unsaid."""
 CLAIM_COLUMNS = (
-    "id", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
+    "id", "kind", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
 )  # fmt: skip
 USE_CASES = ("ComplexSmall", "SimpleBig", "both", "Pneumonia", "other")
 
@@ -86,31 +98,54 @@ def read_table(paper: str, table: str, root: str | Path | None = None) -> pd.Dat
 
 
 def read_claims(root: str | Path | None = None) -> pd.DataFrame:
-    """The claims ledger, checked. `value` is a float (NaN: the claim has no figure), everything else text.
+    """The claims of the ledger (`read_ledger`), which alone are judged and counted; the index is that of the ledger."""
+    ledger = read_ledger(root)
+    return ledger[ledger["kind"] == CLAIM]
 
-    Raises PublishedError, naming file and line, for a repeated id, an empty text or an unknown use case. Whether the
-    verdict functions exist, `lockstep.experiments.registry.checked_claims` knows.
+
+def read_ledger(root: str | Path | None = None) -> pd.DataFrame:
+    """All rows of the ledger, checked: claims, contradictions and what is left unsaid, by `kind` (one of KINDS).
+
+    `value` is a float (NaN: the row has no figure), everything else text. Only claims name a verdict function. Raises
+    PublishedError, naming file, line and row, for a repeated id, an empty text, an unknown kind or use case. Whether
+    the verdict functions exist, `lockstep.experiments.registry.checked_claims` knows.
     """
     path = (Path(root) if root else repository_root()) / "data" / "published" / "claims.csv"
     rows: list[dict[str, Any]] = []
     seen: dict[str, int] = {}
     for line, values in _rows(path, CLAIM_COLUMNS):
-        _check_claim(path, line, values, seen)
+        _check_row(path, line, values, seen)
         seen[values["id"]] = line
         rows.append({**values, "value": _number(path, line, "value", values["value"])})
     return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"value": float})
 
 
-def _check_claim(path: Path, line: int, values: dict[str, str], seen: dict[str, int]) -> None:
+def _check_row(path: Path, line: int, values: dict[str, str], seen: dict[str, int]) -> None:
     where = f"{path}, line {line}"
-    for name in ("id", "paper", "place", "statement", "verdict"):
+    for name in ("id", "paper", "place", "statement"):
         if not values[name].strip():
-            raise PublishedError(f"{where}: {name} is empty; every claim needs one")
+            raise PublishedError(f"{where}: {name} is empty; every row needs one")
     if values["id"] in seen:
         raise PublishedError(f"{where}: id={values['id']!r} stands in line {seen[values['id']]} already; rename one")
+    _check_kind(f"{where}, row {values['id']!r}", values)
     if values["use_case"] not in USE_CASES:
         raise PublishedError(f"{where}: use_case={values['use_case']!r} must be one of: {', '.join(USE_CASES)}")
     if values["verdict"] == "pending" and not values["notebook"]:
         raise PublishedError(f"{where}: a pending claim must name the notebook that will measure it")
     if values["value"] and not values["unit"]:
         raise PublishedError(f"{where}: value={values['value']} has no unit; give one")
+
+
+def _check_kind(where: str, values: dict[str, str]) -> None:
+    kind, verdict = values["kind"], values["verdict"]
+    if kind not in KINDS:
+        raise PublishedError(f"{where}: kind={kind!r} must be one of: {', '.join(KINDS)}")
+    if kind == CLAIM and not verdict.strip():
+        raise PublishedError(f"{where}: verdict is empty; every claim needs a verdict function")
+    if kind != CLAIM and verdict:
+        raise PublishedError(
+            f"{where}: verdict={verdict!r} must be empty, for kind={kind!r} is not judged; empty it, or make the row a "
+            f"{CLAIM}"
+        )
+    if kind != CLAIM and not values["note"].strip():
+        raise PublishedError(f"{where}: note is empty; a row of kind={kind!r} needs one that says what is meant")

@@ -241,25 +241,13 @@ def sequential(records: pd.DataFrame, use_case: str) -> Conditions:
 
 
 COMMON = Verdicts()
-"""What any notebook's claim may name: the paper's own gaps, and what no experiment can settle."""
+"""What any notebook's claim may name: what is still to be measured, and what no experiment can settle."""
 
 
 @COMMON.add
 def pending(claim: Claim, stored: Stored) -> Verdict:
     """The notebook that will measure it has no verdict function yet."""
     return Verdict(NOT_YET, "", f"notebook {claim['notebook']} will measure it")
-
-
-@COMMON.add
-def omission(claim: Claim, stored: Stored) -> Verdict:
-    """Something the paper does not state or publish."""
-    return Verdict(NOT_MEASURABLE, "", f"left open by the paper: {claim['note']}")
-
-
-@COMMON.add
-def contradiction(claim: Claim, stored: Stored) -> Verdict:
-    """The paper contradicts itself: there is no one figure to reproduce."""
-    return Verdict(NOT_MEASURABLE, "", f"the paper contradicts itself: {claim['note']}")
 
 
 @COMMON.add

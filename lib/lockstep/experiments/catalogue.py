@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.analysis.published import read_claims
+from lockstep.analysis.published import read_ledger
 from lockstep.experiments.registry import every
 
 PAPERS = {
@@ -42,5 +42,5 @@ def catalogue() -> list[Notebook]:
     Raises PublishedError for a faulty ledger.
     """
     built = {found.name: found.question for found in every()}
-    named = {str(name) for name in read_claims()["notebook"] if name}
+    named = {str(name) for name in read_ledger()["notebook"] if name}
     return [Notebook(name, built.get(name, "")) for name in sorted({*built, *named})]

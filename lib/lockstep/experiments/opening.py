@@ -5,6 +5,7 @@ run.figure("speedup")
 run.finding("speedup")
 run.table("speedup")
 run.verdicts()
+run.unjudged()
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import draw_all
-from lockstep.analysis.published import read_claims
+from lockstep.analysis.published import CLAIM, read_claims, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
 from lockstep.experiments.experiment import Experiment, Parameters
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import experiment
-from lockstep.experiments.report import published_measured, sources, targets_table
+from lockstep.experiments.report import published_measured, sources, targets_table, unjudged_table
 from lockstep.records import read_run
 from lockstep.records.places import repository_root
 
@@ -110,6 +111,13 @@ class Run:
         claims = read_claims()
         own = claims[claims["notebook"] == self.experiment.name]
         return published_measured(own, self.stored, self.experiment.verdicts)
+
+    def unjudged(self) -> Markdown:
+        """Where the paper contradicts itself and what it leaves unsaid on this notebook's subject: a table without
+        verdicts."""
+        ledger = read_ledger()
+        own = (ledger["notebook"] == self.experiment.name) & (ledger["kind"] != CLAIM)
+        return Markdown(unjudged_table(ledger[own].to_dict("records")))
 
     def targets(self) -> pd.DataFrame:
         """What we ourselves aim at, what was measured, and whether that reaches it."""

@@ -45,7 +45,7 @@ def every() -> list[Experiment]:
 
 
 def checked_claims() -> pd.DataFrame:
-    """The claims ledger, every row with a verdict function of its own experiment or one that all share.
+    """The claims of the ledger, each with a verdict function of its own experiment or one that all share.
 
     Raises PublishedError for a faulty ledger, and for a row whose verdict function does not exist.
     """

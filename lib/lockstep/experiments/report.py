@@ -9,11 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.published import CLAIM, CONTRADICTION, UNSAID, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import NOT_YET, WORDS, Function, Verdict, judge
 from lockstep.engine.job import NO_USE_CASE
-from lockstep.experiments.catalogue import Notebook, catalogue
+from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import checked_claims, experiment
 
@@ -21,8 +22,10 @@ REPORT_COLUMNS = ("claim", "place", "statement", "use_case", "published", "measu
 HEADINGS = {"place": "Place", "statement": "Claim", "use_case": "Use case", "published": "Published"}
 HEADINGS |= {"measured": "Measured", "verdict": "Verdict", "reason": "Why"}
 _UNITS = {"times": " times", "percent": " %", "percentage points": " percentage points"}
+LISTS = {CONTRADICTION: "The paper contradicts itself", UNSAID: "Left unsaid by the paper"}
+"""Kinds of the ledger's rows that are not judged -> the heading of their list."""
 Judged = tuple[dict[str, Any], Verdict]
-"""A row of the claims ledger, and what records say about it."""
+"""A claim of the ledger, and what records say about it."""
 
 
 def published_text(value: float, unit: str) -> str:
@@ -32,14 +35,15 @@ def published_text(value: float, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Answered:
-    """A notebook, what a run folder holds of it, and the verdicts on its claims; the one without a name has the claims
-    that belong to no notebook."""
+    """A notebook, what a run folder holds of it, the verdicts on its claims, and the ledger's rows on it that are no
+    claims; the one without a name has what belongs to no notebook."""
 
     notebook: Notebook
     stored: Stored
     judged: list[Judged]
     targets: Sequence[Target] = ()
     headlines: Sequence[str] = ()  # claims that the README shows
+    unjudged: Sequence[dict[str, Any]] = ()
 
     @property
     def title(self) -> str:
@@ -71,6 +75,32 @@ def claims_table(judged: Iterable[Judged]) -> pd.DataFrame:
         for claim, found in judged
     ]
     return pd.DataFrame(rows, columns=list(REPORT_COLUMNS))
+
+
+def unjudged_table(rows: Iterable[Mapping[str, Any]], *, kinds: bool = True) -> str:
+    """Rows of the ledger that are no claims as a Markdown table, which has no verdicts; `kinds`: with their kind."""
+    columns = ["Place", *(["Kind"] if kinds else []), "About", "Published", "Note"]
+    shown = [
+        {
+            "Place": row["place"],
+            "Kind": row["kind"],
+            "About": row["statement"],
+            "Published": published_text(row["value"], row["unit"]),
+            "Note": row["note"],
+        }
+        for row in rows
+    ]
+    return markdown_table(pd.DataFrame(shown, columns=columns))
+
+
+def unjudged_list(answered: Iterable[Answered], kind: str) -> str:
+    """All rows of that kind, one of LISTS, as Markdown: a table for each paper, in the order of PAPERS."""
+    rows = [row for one in answered for row in one.unjudged if row["kind"] == kind]
+    parts = []
+    for paper, name in PAPERS.items():
+        if own := [row for row in rows if row["paper"] == paper]:
+            parts.append(f"*{name}*, {len(own)} rows:\n\n{unjudged_table(own, kinds=False)}")
+    return "\n".join(parts)
 
 
 def markdown_table(frame: pd.DataFrame, columns: Iterable[str] | None = None) -> str:
@@ -115,8 +145,9 @@ def read_all(results_root: str | Path) -> list[Answered]:
 
     Raises RecordError for records that can't be read, PublishedError for a faulty ledger.
     """
-    claims = checked_claims()
-    known = [*catalogue(), *([Notebook("")] if (claims["notebook"] == "").any() else [])]
+    claims, ledger = checked_claims(), read_ledger()
+    others = ledger[ledger["kind"] != CLAIM]
+    known = [*catalogue(), *([Notebook("")] if (ledger["notebook"] == "").any() else [])]
     found = []
     for notebook in known:
         folder = Path(results_root) / notebook.name
@@ -125,17 +156,20 @@ def read_all(results_root: str | Path) -> list[Answered]:
         own = experiment(notebook.name) if notebook.built else Experiment(notebook.name, "")
         rows = claims[claims["notebook"] == notebook.name].to_dict("records")
         judged = [(claim, judge(claim, stored, own.verdicts)) for claim in rows]
-        found.append(Answered(notebook, stored, judged, own.targets, own.headlines))
+        beside = others[others["notebook"] == notebook.name].to_dict("records")
+        found.append(Answered(notebook, stored, judged, own.targets, own.headlines, beside))
     return found
 
 
 def report_all(results_root: str | Path) -> str:
-    """Every claim of the ledger against the records of a run folder (`read_all`), as Markdown."""
-    parts = ["# Published - measured - verdict"]
-    for found in read_all(results_root):
+    """Every claim of the ledger against the records of a run folder (`read_all`), as Markdown; then where the papers
+    contradict themselves, and what they leave unsaid."""
+    parts, everything = ["# Published - measured - verdict"], read_all(results_root)
+    for found in everything:
         if found.judged:
             table = claims_table(found.judged)
             parts.append(render_markdown(table, found.title, sources(found.stored.records)))
+    parts += [f"## {title}\n\n{unjudged_list(everything, kind)}" for kind, title in LISTS.items()]
     return "\n\n".join(parts)
 
 

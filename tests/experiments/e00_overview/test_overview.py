@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from matplotlib.text import Text
 
 from fake_records import records, resources
 from lockstep.analysis.figures.style import PUBLISHED
-from lockstep.analysis.published import read_claims
+from lockstep.analysis.published import CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET, TOLERANCE, WORDS
 from lockstep.experiments import catalogue as catalogue_module
@@ -73,7 +74,7 @@ def test_the_catalogue_holds_what_is_built_and_what_the_ledger_names(root: Path)
     found = {notebook.name: notebook for notebook in catalogue()}
     committed = {path.stem for path in (root / "notebooks").glob("[0-9]*.ipynb")}
     assert {name for name, notebook in found.items() if notebook.built} == committed
-    assert set(read_claims()["notebook"]) - {""} <= set(found) and list(found) == sorted(found)
+    assert set(read_ledger()["notebook"]) - {""} <= set(found) and list(found) == sorted(found)
     assert found[NOTEBOOK].question == "Threads or processes: which trains faster on one machine?"
 
 
@@ -81,7 +82,8 @@ def test_a_notebook_that_only_the_ledger_knows_is_to_come(monkeypatch: pytest.Mo
     """A repository in which notebook 06 has not been built."""
     others = [found for found in every() if found.name != UNBUILT]
     monkeypatch.setattr(catalogue_module, "every", lambda: others)
-    (found,) = [notebook for notebook in catalogue() if not notebook.built]
+    found, *later = [notebook for notebook in catalogue() if not notebook.built]
+    assert [notebook.number for notebook in later] == ["10", "11"]
     assert (found.name, found.number, found.question) == (UNBUILT, "06", "")
     assert found.subject == "spark distribution"
 
@@ -93,9 +95,7 @@ def test_notebooks_say_what_is_stored_of_them(seen: Overview, nothing: Overview)
     assert "not measured yet" in row(nothing.notebooks(), f"]({NOTEBOOK}.ipynb)")
     claims = read_claims()
     assert f"*Single-to-Multi* {(claims['paper'] == 'single-to-multi').sum()}, " in text
-    counted = [
-        int(line.split("|")[3]) for line in text.splitlines() if line.startswith("| 0") and line.split("|")[3].strip()
-    ]
+    counted = [int(line.split("|")[3].strip() or 0) for line in text.splitlines() if re.match(r"\| \d\d \|", line)]
     assert sum(counted) == (claims["notebook"] != "").sum()
 
 
@@ -146,6 +146,23 @@ def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> No
         "each row links to its notebook"
     )
     assert "(ComplexSmall) (ComplexSmall)" not in seen.claims()
+
+
+def test_what_is_not_judged_is_listed_and_not_counted(seen: Overview, opened: Run) -> None:
+    ledger = read_ledger()
+    for kind, name in ((CONTRADICTION, "contradictions"), (UNSAID, "unsaid")):
+        own, text = ledger[ledger["kind"] == kind], opened.text(name).data
+        for row in own.to_dict("records"):
+            assert f"| {row['place']} | {row['statement']} |" in text, row["id"]
+            assert f"| {row['place']} | {row['statement']} |" not in seen.claims(), row["id"]
+        assert sum(int(found) for found in re.findall(r"\*, (\d+) rows:", text)) == len(own)
+    assert seen.counts().loc["all", "claims"] == len(ledger) - ledger["kind"].isin([CONTRADICTION, UNSAID]).sum()
+
+
+def test_notebooks_to_come_have_their_bar(seen: Overview) -> None:
+    counts = seen.counts()
+    assert (counts.loc[["10", "11"], NOT_YET] > 0).all() and counts.loc["11", NOT_YET] == counts.loc["11", "claims"]
+    assert {"notebook 10", "notebook 11"} <= set(texts(verdict_bars(counts, "title")))
 
 
 def test_without_records_nothing_is_measured(nothing: Overview) -> None:

@@ -28,7 +28,7 @@ def judged(row: dict[str, Any], frame: pd.DataFrame) -> Verdict:
 
 def own_claims() -> list[dict[str, Any]]:
     claims = read_claims()
-    return claims[(claims["notebook"] == NOTEBOOK) & (claims["verdict"] != "omission")].to_dict("records")
+    return claims[claims["notebook"] == NOTEBOOK].to_dict("records")
 
 
 def sparknet(frame: pd.DataFrame, factor: float, **conditions: Any) -> pd.DataFrame:

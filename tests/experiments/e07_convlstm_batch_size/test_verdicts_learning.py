@@ -35,9 +35,7 @@ def claim(name: str) -> dict[str, Any]:
 
 def own_claims() -> list[dict[str, Any]]:
     claims = read_claims()
-    judged = claims[
-        (claims["notebook"] == EXPERIMENT.name) & ~claims["verdict"].isin(["omission", "contradiction", "survey"])
-    ]
+    judged = claims[(claims["notebook"] == EXPERIMENT.name) & (claims["verdict"] != "survey")]
     return [dict(row) for row in judged.to_dict("records")]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.published import CONTRADICTION, UNSAID
 from lockstep.analysis.seeds import MARGIN
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored, once
@@ -23,6 +24,7 @@ from lockstep.experiments.report import (
     sources,
     tally,
     targets_table,
+    unjudged_list,
 )
 from lockstep.records import read_run
 from lockstep.records.places import repository_root
@@ -114,7 +116,7 @@ class Overview:
         return pd.DataFrame(rows, columns=list(NUMBERS))
 
     def claims(self) -> str:
-        """Published - measured - verdict for every claim of the ledger, under a heading for each notebook and paper."""
+        """Published - measured - verdict for every claim, under a heading for each notebook and paper."""
         parts = []
         for one in self.answered:
             for paper in dict.fromkeys(claim["paper"] for claim, _ in one.judged):
@@ -217,6 +219,8 @@ TEXTS: Mapping[str, Callable[[Stored], str]] = {
     "machines": lambda stored: overview(stored).machines(),
     "how to read": lambda stored: how_to_read(),
     "claims": lambda stored: overview(stored).claims(),
+    "contradictions": lambda stored: unjudged_list(overview(stored).answered, CONTRADICTION),
+    "unsaid": lambda stored: unjudged_list(overview(stored).answered, UNSAID),
     "targets": lambda stored: overview(stored).targets(),
 }
 """Markdown, since its tables hold links to the notebooks."""
