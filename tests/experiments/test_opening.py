@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ LOCAL = "02_threads_vs_processes"
 @pytest.fixture(scope="module")
 def values(root: Path) -> dict[str, Any]:
     """What the parameters cell of notebook 02 leaves behind, with much else."""
-    import json
-
     cells = json.loads((root / "notebooks" / f"{LOCAL}.ipynb").read_text())["cells"]
     (cell,) = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
     found: dict[str, Any] = {"something_else": object()}
@@ -38,7 +37,9 @@ def test_it_takes_every_parameter_and_nothing_else(root: Path, values: dict[str,
 def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     run = open_experiment("02", values)
     assert len(run.stored.records) and run.folder.name == LOCAL
-    assert "cores" in run.about() and "rounds" in run.about()
+    machine = json.loads((run.folder / "run.json").read_text())["machine"]
+    assert f"{machine['cores']} cores" in run.about() and "rounds" in run.about()
+    assert f"bfloat16 units: {machine['bfloat16']}\n" in run.about(), "none is a word, and no reason to say it has some"
     assert len(run.table("speedup")) and run.figure("speedup").axes
     assert "AlexNet" in run.finding("speedup").data
     assert len(run.verdicts()) and len(run.targets())
@@ -130,8 +131,6 @@ def test_a_use_case_without_a_value_is_an_error_that_says_where() -> None:
 
 
 def test_every_experiment_asks_what_its_notebook_asks(root: Path) -> None:
-    import json
-
     for found in every():
         cells = json.loads((root / "notebooks" / f"{found.name}.ipynb").read_text())["cells"]
         assert "".join(cells[0]["source"]).splitlines()[0] == f"# {found.number} · {found.question}"

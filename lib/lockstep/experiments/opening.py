@@ -84,11 +84,9 @@ class Run:
     def about(self) -> str:
         """One paragraph: the machine, the data, the rounds, and how many rows are ok, failed and skipped."""
         machine = read_run(self.folder)["machine"]
-        has = "has" if machine["bfloat16"] else "has no"
-        return (
-            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; it {has} bfloat16 "
-            f"units.\n{sources(self.stored.records)}"
-        )
+        memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
+        described = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
+        return f"{described}\n{sources(self.stored.records)}"
 
     def table(self, name: str) -> pd.DataFrame:
         """A table of the experiment. Raises KeyError, listing the tables, for one that it has not."""
