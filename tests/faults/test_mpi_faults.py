@@ -45,6 +45,7 @@ def abort_alone(group: Group) -> str:
     return "passed"
 
 
+@pytest.mark.true_start  # what the parents of the ranks report decides
 @pytest.mark.filterwarnings("ignore:3 workers")
 def test_of_three_ranks_the_first_to_die_is_named_and_not_those_that_mpiexec_then_kills() -> None:
     """The next call starts all of them anew; there an abort reaches those who wait."""

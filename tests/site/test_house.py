@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_no_experiment_imports_another() -> None:
 
 
 def test_every_experiment_has_its_folder_its_notebook_and_its_results(root: Path) -> None:
-    folders = {path.name for path in (root / "lib/lockstep/experiments").iterdir() if path.name.startswith("e0")}
+    folders = {path.name for path in (root / "lib/lockstep/experiments").iterdir() if re.match(r"e\d\d_", path.name)}
     assert folders == {f"e{name}" for name in EXPERIMENTS}
     assert {path.stem for path in (root / "notebooks").glob("*.ipynb")} == set(EXPERIMENTS)
     assert [found.name for found in every()] == list(EXPERIMENTS)

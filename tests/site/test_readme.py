@@ -18,9 +18,13 @@ import lockstep
 from lockstep.commands.cli import app
 from lockstep.commands.runner import find_notebook, read_parameters
 from lockstep.commands.runner.parameters import check_values, parse_assignments
+from lockstep.engine.registry import SYNCS
 from lockstep.experiments.catalogue import catalogue
+from lockstep.records import COLUMNS, TABLES
 
-DOCUMENTS = ("README.md", "CHANGELOG.md", "docs/architecture.md", "docs/cluster.md", "data/README.md")
+DOCUMENTS = (
+    "README.md", "CHANGELOG.md", "docs/architecture.md", "docs/glossary.md", "docs/cluster.md", "data/README.md",
+)  # fmt: skip
 every_document = pytest.mark.parametrize("name", DOCUMENTS)
 
 
@@ -125,9 +129,9 @@ def test_what_is_still_to_come_is_named(readme: str) -> None:
     assert re.findall(r"\((\d\d)\)", told) == [notebook.number for notebook in catalogue() if not notebook.built]
 
 
-def test_the_two_commands_come_first(root: Path, readme: str) -> None:
+def test_the_commands_of_make_come_first(root: Path, readme: str) -> None:
     first = blocks(readme, "bash")[0].splitlines()
-    assert [line.split("#")[0].strip() for line in first] == ["make reproduce", "make test"]
+    assert [line.split("#")[0].strip() for line in first] == ["make reproduce", "make check", "make test"]
     shown = subprocess.run(["make", "-n", "reproduce"], cwd=root, capture_output=True, text=True, check=True).stdout
     (run,) = [line for line in shown.splitlines() if " run " in line]
     everything = " ".join(notebook.number for notebook in catalogue() if notebook.built)
@@ -182,3 +186,20 @@ def resolve(dotted: str) -> object:
             importlib.import_module(".".join(["lockstep", *parts[: place + 1]]))
         found = getattr(found, part)
     return found
+
+
+def test_every_place_in_the_glossary_exists(root: Path) -> None:
+    """Files and folders of the library or of the repository, columns, traced tables and syncs."""
+    glossary = (root / "docs" / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!term |---)(.+?) \| .+ \| (.+) \|$", glossary, re.M)
+    assert len(rows) > 40
+    library = root / "lib" / "lockstep"
+    for term, where in rows:
+        for name in re.findall(r"`([^`]+)`", where):
+            files = [*library.glob(name), *library.glob(f"{name}.py"), *root.glob(name)]
+            assert files or name in {*COLUMNS, *TABLES, *SYNCS}, (term, name)
+
+
+def test_the_glossary_is_in_alphabetical_order(root: Path) -> None:
+    terms = re.findall(r"^\| (?!term |---)(.+?) \|", (root / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M)
+    assert terms == sorted(terms, key=lambda term: re.sub("[^a-z]", "", term.lower()))

@@ -174,7 +174,6 @@ def test_ranks_of_another_machines_cluster(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("phase", "how", "told"),
     [
-        ("compute", "raise", "raised RuntimeError: a tyre burst"),
         ("update", "kill", "was killed by SIGKILL"),
         ("compute", "leave", "left with exit code 4"),
         ("compute", "stop", "was stopped (SIGSTOP)"),

@@ -154,12 +154,12 @@ def _facts(found: Inspection) -> Table:
     table = Table(box=None, show_header=False, pad_edge=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _told(found).items():
+    for name, value in _named_facts(found).items():
         table.add_row(name, Text(value))
     return table
 
 
-def _told(found: Inspection) -> dict[str, str]:
+def _named_facts(found: Inspection) -> dict[str, str]:
     """Name and value of what is worth a line."""
     from lockstep.engine.data.inspection import copies
 

@@ -22,7 +22,7 @@ def mpi(
         str, typer.Option(help="Of use cases with small images: cnn | convlstm | convlstm2d; default: its own.")
     ] = _Usual.network,
     sync: Annotated[
-        str, typer.Option(help="How replicas agree; `lockstep strategies` lists what runs on mpiexec.")
+        str, typer.Option(help="How replicas agree: a sync or peer of `lockstep strategies` that runs on mpiexec.")
     ] = _Usual.sync,
     steps: Annotated[int, typer.Option(help="Measured optimiser steps, after one that is discarded.")] = _Usual.steps,
     per_worker_batch_size: Annotated[

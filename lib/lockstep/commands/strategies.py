@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import shutil
 import textwrap
@@ -9,6 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from lockstep.commands.ending import clear_ends
+from lockstep.commands.runner.errors import RunError
 
 if TYPE_CHECKING:
     from lockstep.engine.declared import Declared
@@ -25,6 +29,7 @@ _TITLES = {
 }
 
 
+@clear_ends()
 def strategies(
     names: Annotated[
         list[str] | None, typer.Argument(help="Show these only: rows, syncs, policies, launchers.")
@@ -35,9 +40,11 @@ def strategies(
     found = described()
     if names:
         known = {entry["name"] for entries in found.values() for entry in entries}
-        unknown = sorted(set(names) - known)
-        if unknown:
-            raise typer.BadParameter(f"{', '.join(unknown)} does not exist; `lockstep strategies` lists all there are")
+        for name in names:
+            if name not in known:
+                close = difflib.get_close_matches(name, sorted(known), n=1)
+                meant = f"did you mean {close[0]}? " if close else ""
+                raise RunError(f"strategy {name!r} does not exist; {meant}`lockstep strategies` lists all there are")
         found = {kind: [entry for entry in entries if entry["name"] in names] for kind, entries in found.items()}
     typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(_text(found)))
 
@@ -119,13 +126,13 @@ def _text(found: Mapping[str, Iterable[Entry]]) -> Iterator[str]:
 def _lines(entry: Entry, width: int, with_options: bool) -> Iterator[str]:
     yield f"{entry['name']}: {entry['label']}"
     fields = ", ".join(f"{name}={value!r}" for name, value in entry.get("fields", {}).items())
-    told = [
+    parts = [
         ("", entry["does"]),
         ("fields", fields),
         ("equals sequential training", entry.get("preserves") or entry.get("equals_sequential", "")),
         ("runs on", ", ".join(entry.get("runs_on", []))),
     ]
-    for title, text in told:
+    for title, text in parts:
         if text:
             start = f"{title}: " if title else ""
             yield textwrap.fill(start + text, width, initial_indent="    ", subsequent_indent="        ")

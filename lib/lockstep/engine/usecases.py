@@ -54,7 +54,6 @@ class UseCase:
     dataset: str = ""
     images: int = 0  # photos in the paper's data set, training and test together
     classes: int = 0  # that the network tells apart (0: any number)
-    paper_section: str = ""
     train: ImageData | None = None
     test: ImageData | None = None
     network: Network | None = None  # for small images; `model` and `loss` follow from it
@@ -156,27 +155,16 @@ class UseCase:
 
 
 USE_CASES: dict[str, UseCase] = {
-    "ComplexSmall": UseCase(
-        "ComplexSmall", functools.partial(vgg16, 3), dataset="fire-smoke", images=791, classes=3,
-        paper_section="Single-to-Multi 3.1",
-    ),
-    "SimpleBig": UseCase(
-        "SimpleBig", functools.partial(alexnet, 3), dataset="fire-smoke", images=6003, classes=3,
-        paper_section="Single-to-Multi 3.1",
-    ),
-    # ConvLSTM-D-Accel names these four and gives no counts. Those here are of the public sets that it may mean (see
-    # data/README.md); for breast cancer 10,000 of a set that has 277,000 patches.
-    "Pneumonia": UseCase.of(
-        Network(channels=1), "Pneumonia", dataset="pneumonia", images=5856, paper_section="ConvLSTM-D-Accel 4",
-    ),
-    "FaceMask": UseCase.of(Network(), "FaceMask", dataset="face-mask", images=7553, paper_section="ConvLSTM-D-Accel 4"),
-    "LeafDisease": UseCase.of(
-        Network(classes=4), "LeafDisease", dataset="leaf-disease", images=4188, paper_section="ConvLSTM-D-Accel 4",
-    ),
-    "BreastCancer": UseCase.of(
-        Network(), "BreastCancer", dataset="breast-cancer", images=10_000, paper_section="ConvLSTM-D-Accel 4",
-    ),
-}  # fmt: skip
+    # Single-to-Multi, §3.1
+    "ComplexSmall": UseCase("ComplexSmall", functools.partial(vgg16, 3), dataset="fire-smoke", images=791, classes=3),
+    "SimpleBig": UseCase("SimpleBig", functools.partial(alexnet, 3), dataset="fire-smoke", images=6003, classes=3),
+    # ConvLSTM-D-Accel, §4, names these four and gives no counts. Those here are of the public sets that it may mean
+    # (see data/README.md); for breast cancer 10,000 of a set that has 277,000 patches.
+    "Pneumonia": UseCase.of(Network(channels=1), "Pneumonia", dataset="pneumonia", images=5856),
+    "FaceMask": UseCase.of(Network(), "FaceMask", dataset="face-mask", images=7553),
+    "LeafDisease": UseCase.of(Network(classes=4), "LeafDisease", dataset="leaf-disease", images=4188),
+    "BreastCancer": UseCase.of(Network(), "BreastCancer", dataset="breast-cancer", images=10_000),
+}
 
 
 def use_case(name: str) -> UseCase:

@@ -37,7 +37,7 @@ class Teams:
                 launcher.team.close()
 
     def in_a_row(self, jobs: Sequence[Job], order: Iterable[int]) -> list[int]:
-        """`order` (places in `jobs`) with the jobs of a team that heavy_when_idle right after its first one."""
+        """`order` (places in `jobs`) with all jobs of a team that is heavy when idle right after its first one."""
         order = list(order)
         turns = [_key(jobs[index]) if LAUNCHERS[jobs[index].launcher].heavy_when_idle else index for index in order]
         return [index for _, index in sorted(zip(turns, order, strict=True), key=lambda pair: turns.index(pair[0]))]

@@ -15,7 +15,6 @@ from lockstep.engine.data.keyed import (
     keyed_words,
     mix64,
     stream_key,
-    to_signed,
 )
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -36,6 +35,11 @@ def test_arrays_and_integers_are_mixed_alike(values: list[int]) -> None:
     mixed = mix64(before)
     assert mixed.tolist() == [mix64(value) for value in values]
     assert before.tolist() == values, "the argument must not change"
+
+
+def to_signed(value: int) -> int:
+    """The signed 64-bit integer with the same bits."""
+    return value - (1 << 64) if value >> 63 else value
 
 
 @given(WORDS)

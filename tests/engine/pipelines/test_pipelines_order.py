@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -20,9 +20,10 @@ from torch.distributed.pipelining import (
 )
 
 from lockstep.engine.pipelines import order as module
-from lockstep.engine.pipelines.order import Action, from_table, from_torch, in_flight, order
+from lockstep.engine.pipelines.order import Action, from_table, in_flight, order
 from lockstep.predict.pipeline_model import predict
 
+LETTERS = {"F": "forward", "B": "backward", "I": "input_backward", "W": "weight_backward"}  # as torch writes them
 TORCH = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 9))
 
@@ -51,6 +52,18 @@ class Stage:
 
     def perform_reduce_grad(self, factor: int) -> None:
         pass
+
+
+def from_torch(pipeline_order: Mapping[int, Iterable[Any]]) -> dict[int, list[Action]]:
+    """The order in one of torch's schedules, from its `pipeline_order`, without entries that are no pass."""
+    return {
+        rank: [
+            Action(each.stage_index, each.microbatch_index, LETTERS[each.computation_type.value])
+            for each in actions
+            if each is not None and each.computation_type.value in LETTERS
+        ]
+        for rank, actions in pipeline_order.items()
+    }
 
 
 def torchs(schedule: Any, stages: int, ranks: int, micro_batches: int) -> dict[int, list[Action]]:

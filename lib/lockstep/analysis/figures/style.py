@@ -63,9 +63,8 @@ def _settings() -> dict[Any, Any]:
 
     settings = {**seaborn.axes_style("whitegrid"), **seaborn.plotting_context("notebook", font_scale=0.8)}
     settings |= {"svg.hashsalt": "lockstep", "svg.fonttype": "path", "axes.titlesize": 10, "figure.titlesize": 11}
-    return settings | {
-        "font.sans-serif": ["DejaVu Sans"]
-    }  # matplotlib's own, so that a machine with Arial draws the same
+    # Matplotlib's own font, so that a machine with Arial draws the same.
+    return settings | {"font.sans-serif": ["DejaVu Sans"]}
 
 
 def new_figure(width: float, height: float) -> StoredFigure:

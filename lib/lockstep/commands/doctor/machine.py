@@ -150,8 +150,8 @@ def check_load() -> Finding:
     if not seen.contended():
         return Finding("load", GOOD, f"{detail} right now")
     fix = "ps -eo pcpu,pid,comm --sort=-pcpu | head -5  # who it is; wait for them, or end what is yours"
-    told = f"more than {CONTENTION_THRESHOLD:.0%}, so measurements now will be marked contended"
-    return Finding("load", NOTE, f"{detail} right now, {told}", fix)
+    why = f"more than {CONTENTION_THRESHOLD:.0%}, so measurements now will be marked contended"
+    return Finding("load", NOTE, f"{detail} right now, {why}", fix)
 
 
 def _first_cores(count: int) -> str:

@@ -156,8 +156,8 @@ def _execute(
             )
             progress.finished()
         except PapermillExecutionError as error:
-            told = error.evalue if is_own_error(error.ename, error.traceback) else "\n" + "\n".join(error.traceback)
-            raise RunFailed(f"{notebook.stem} failed in cell [{error.exec_count}]: {told}{where}") from error
+            shown = error.evalue if is_own_error(error.ename, error.traceback) else "\n" + "\n".join(error.traceback)
+            raise RunFailed(f"{notebook.stem} failed in cell [{error.exec_count}]: {shown}{where}") from error
         except (CellTimeoutError, DeadKernelError, RuntimeError) as error:
             raise RunFailed(f"{notebook.stem} failed: {_describe(error, timeout_seconds)}{where}") from error
         finally:

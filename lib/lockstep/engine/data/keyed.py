@@ -11,7 +11,7 @@ The rule, on unsigned 64-bit integers that wrap around:
 
 `stream_key` folds the first three, which are the same for a whole batch. An implementation in a framework that has
 only *signed* 64-bit integers gets the same bits: addition, multiplication, xor and conversion wrap alike, and a
-logical shift right by s is `(x >> s) & ((1 << (64 - s)) - 1)`. `to_signed` gives the constants in that form.
+logical shift right by s is `(x >> s) & ((1 << (64 - s)) - 1)`.
 
 mix64 is the finaliser of splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", with
 Stafford's variant 13 constants).
@@ -57,12 +57,6 @@ def mix64(value: int | NDArray[np.uint64]) -> int | NDArray[np.uint64]:
     words *= np.uint64(MULTIPLIER_2)
     words ^= words >> np.uint64(SHIFTS[2])
     return words
-
-
-def to_signed(value: int) -> int:
-    """The signed 64-bit integer with the same bits, for frameworks without unsigned ones."""
-    value &= _MASK
-    return value - (1 << 64) if value >> 63 else value
 
 
 def stream_key(seed: int, epoch: int, stream: int) -> int:

@@ -204,7 +204,6 @@ class Rung:
 
     label: str
     fields: dict[str, Any]
-    only_bfloat16: bool = False  # has nothing to change in float32
 
 
 RUNGS: dict[str, Rung] = {

@@ -29,9 +29,8 @@ class Launcher(DeclaredLauncher, ABC):
     machine has is allowed and warned about: workers then share cores.
     """
 
-    heavy_when_idle = (
-        False  # do its teams hold gigabytes while they idle? Then one of them stays warm at a time, not all
-    )
+    heavy_when_idle = False
+    """Whether its teams hold gigabytes while they idle, so that only one of them may stay warm at a time."""
 
     def __init__(
         self,

@@ -29,7 +29,6 @@ import pandas as pd
 
 FORWARD, BACKWARD, INPUT_BACKWARD, WEIGHT_BACKWARD = "forward", "backward", "input_backward", "weight_backward"
 KINDS = (FORWARD, BACKWARD, INPUT_BACKWARD, WEIGHT_BACKWARD)
-_LETTERS = {"F": FORWARD, "B": BACKWARD, "I": INPUT_BACKWARD, "W": WEIGHT_BACKWARD}  # as torch writes them
 _COLUMNS = ("rank", "stage", "micro_batch", "action", "start_seconds")
 
 
@@ -61,8 +60,8 @@ def order(schedule: str, stages: int, stages_per_rank: int, micro_batches: int) 
     """
     if schedule not in _OF_RANK:
         raise ValueError(
-            f"schedule={schedule!r} has no order here; there are: {', '.join(_OF_RANK)}. Torch's own schedules are "
-            "read with from_torch, what a run did with from_table"
+            f"schedule={schedule!r} has no order here; there are: {', '.join(_OF_RANK)}. What a run did is read with "
+            "from_table"
         )
     if stages_per_rank != 1:
         raise ValueError(f"schedule={schedule!r} has one stage on each rank, not stages_per_rank={stages_per_rank}")
@@ -94,18 +93,6 @@ _OF_RANK: dict[str, Callable[[int, int, int], Iterable[Action]]] = {
     "gpipe": _gpipe,
     "1f1b": _one_forward_one_backward,
 }
-
-
-def from_torch(pipeline_order: Mapping[int, Iterable[Any]]) -> dict[int, list[Action]]:
-    """The order in one of torch's schedules, from its `pipeline_order`, without entries that are no pass."""
-    return {
-        rank: [
-            Action(each.stage_index, each.microbatch_index, _LETTERS[each.computation_type.value])
-            for each in actions
-            if each is not None and each.computation_type.value in _LETTERS
-        ]
-        for rank, actions in pipeline_order.items()
-    }
 
 
 def from_table(actions: pd.DataFrame) -> dict[int, list[Action]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class LocalSync(Sync):
     """The plain optimiser on the replica's own tensors: the sequential baseline."""
 
-    does = "one replica trains by itself, as the papers' sequential baseline does"
+    does = "one replica, on one rank or divided among several, agrees with nobody"
     label = "no exchange"
     preserves = "it is sequential training"
     alone = True

@@ -1,10 +1,10 @@
-"""Scores of predictions, from a network's outputs: accuracy, loss, area under the ROC curve, confusion matrix.
+"""Scores of predictions by scikit-learn: accuracy, loss, area under the ROC curve, confusion matrix.
 
 `outputs` are logits, float [samples, classes]; `labels` are int64 [samples]. If a network has diverged, its outputs are
 not finite, and every score is NaN, although `argmax` would still name a class.
 
-Workers compute them, so NumPy alone does: scikit-learn would add its own memory, some 90 MB, to what is measured of
-each worker. The tests compare every score with scikit-learn's.
+scikit-learn is imported by the first score: it adds some 90 MB to a worker, which a cell that is only timed must not
+pay.
 """
 
 from __future__ import annotations
@@ -25,25 +25,32 @@ NO_CLASS = "none"
 
 def accuracy(outputs: Outputs, labels: Labels) -> float:
     """0-1; NaN where an output is not finite."""
+    from sklearn.metrics import accuracy_score
+
     if not np.isfinite(outputs).all():
         return float("nan")
-    return float(np.mean(outputs.argmax(axis=1) == labels))
+    return float(accuracy_score(labels, outputs.argmax(axis=1)))
 
 
 def balanced_accuracy(outputs: Outputs, labels: Labels) -> float:
     """0-1: the mean recall of the classes that occur; NaN where an output is not finite."""
+    from sklearn.metrics import recall_score
+
     if not np.isfinite(outputs).all():
         return float("nan")
-    guess = outputs.argmax(axis=1)
-    return float(np.mean([float(np.mean(guess[labels == c] == c)) for c in np.unique(labels)]))
+    # Not balanced_accuracy_score: it warns about classes that are predicted and do not occur.
+    occurring = np.unique(labels)
+    return float(recall_score(labels, outputs.argmax(axis=1), labels=occurring, average="macro", zero_division=0))
 
 
 def mean_cross_entropy(outputs: Outputs, labels: Labels) -> float:
     """The mean over samples, natural logarithm; NaN where an output is not finite."""
+    from scipy.special import log_softmax
+
     if not np.isfinite(outputs).all():
         return float("nan")
-    exact = outputs.astype(np.float64)
-    return float(np.mean(_log_sum(exact) - exact[np.arange(len(labels)), labels]))
+    # Not log_loss: it takes probabilities, of which a network that is sure of a wrong class has a 0.
+    return float(-log_softmax(outputs.astype(np.float64), axis=1)[np.arange(len(labels)), labels].mean())
 
 
 def auc(outputs: Outputs, labels: Labels) -> float:
@@ -51,12 +58,14 @@ def auc(outputs: Outputs, labels: Labels) -> float:
 
     NaN where a class does not occur, or where an output is not finite.
     """
+    from sklearn.metrics import roc_auc_score
+
     classes = outputs.shape[1]
-    if not np.isfinite(outputs).all():
+    if not np.isfinite(outputs).all() or len(np.unique(labels)) < classes:
         return float("nan")
     exact = outputs.astype(np.float64)
     # Two classes: the area is the same for both. Log odds order samples as probabilities do, and never round to 1.
-    each = [_area(_log_odds(exact, c), labels == c) for c in ([1] if classes == 2 else range(classes))]
+    each = [roc_auc_score(labels == c, _log_odds(exact, c)) for c in ([1] if classes == 2 else range(classes))]
     return float(np.mean(each))
 
 
@@ -65,12 +74,13 @@ def confusion(outputs: Outputs, labels: Labels, classes: Sequence[str]) -> list[
 
     Samples whose outputs are not finite are predicted as NO_CLASS, of which there are rows only then.
     """
+    from sklearn.metrics import confusion_matrix
+
     names = [*classes, *(str(number) for number in range(len(classes), outputs.shape[1]))]
     finite = np.isfinite(outputs).all(axis=1)
     guess = np.where(finite, outputs.argmax(axis=1), len(names))
     names += [] if finite.all() else [NO_CLASS]
-    counts = np.zeros((len(classes), len(names)), np.int64)
-    np.add.at(counts, (labels, guess), 1)
+    counts = confusion_matrix(labels, guess, labels=range(len(names)))
     return [
         {"actual": actual, "predicted": predicted, "count": int(counts[i, j])}
         for i, actual in enumerate(classes)
@@ -78,26 +88,8 @@ def confusion(outputs: Outputs, labels: Labels, classes: Sequence[str]) -> list[
     ]
 
 
-def _area(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
-    """The share of (positive, negative) pairs in which the positive scores higher; ties count half (Mann, Whitney
-    1947)."""
-    positives = int(positive.sum())
-    negatives = len(positive) - positives
-    if not positives or not negatives:
-        return float("nan")
-    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    ranks = (last - (count - 1) / 2.0)[place]  # from 1; tied scores share their mean rank
-    return float((ranks[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
-
-
 def _log_odds(outputs: NDArray[np.float64], c: int) -> NDArray[np.float64]:
-    return outputs[:, c] - _log_sum(np.delete(outputs, c, axis=1))
+    from scipy.special import logsumexp
 
-
-def _log_sum(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log(sum(exp(row))) of each row."""
-    largest = outputs.max(axis=1)
-    with np.errstate(invalid="ignore"):
-        summed: NDArray[np.float64] = largest + np.log(np.exp(outputs - largest[:, None]).sum(axis=1))
-    return summed
+    odds: NDArray[np.float64] = outputs[:, c] - logsumexp(np.delete(outputs, c, axis=1), axis=1)
+    return odds

@@ -68,8 +68,8 @@ def _worst_wire(stored: Stored) -> Reading:
         return lacking([rows], f"no exchange of {_WIRE_BYTES >> 20} MiB or more that the model predicts")
     worst = known.loc[(known["ratio"] - 1).abs().idxmax()]
     ratio = Ratio(float(worst["ratio"]), float(worst["low"]), float(worst["high"]), int(worst["rounds"]))
-    told = f"the worst of {len(known)}: {worst['strategy']}, {worst['bytes'] / 1024:g} KiB"
-    return Reading(ratio, reason=told)
+    which = f"the worst of {len(known)}: {worst['strategy']}, {worst['bytes'] / 1024:g} KiB"
+    return Reading(ratio, reason=which)
 
 
 def _bytes_over(strategy: str) -> Read:

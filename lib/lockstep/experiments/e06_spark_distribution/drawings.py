@@ -85,7 +85,7 @@ def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         names = [f"{str(row.launcher).replace('_', ' ')}, {_workers(int(row.ranks))}" for row in rows.itertuples()]
         colours = [PALETTE[LAUNCHER_NAMES.index(name) % len(PALETTE)] for name in rows["launcher"]]
         axis.barh(range(len(rows)), rows["median"], height=0.6, color=colours, zorder=2)
-        side_texts(axis, rows["median"], [_told(row) for row in rows.to_dict("records")])
+        side_texts(axis, rows["median"], [_start_text(row) for row in rows.to_dict("records")])
         axis.set_yticks(range(len(rows)), names)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.set_xlim(0, max(float(rows["median"].max()), 1e-9) * 1.05)
@@ -95,7 +95,7 @@ def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-def _told(row: Mapping[str, float]) -> str:
+def _start_text(row: Mapping[str, float]) -> str:
     count = int(row["count"])
     return f"{row['median']:.1f} s" + (f"  ({count} starts, the slowest {row['max']:.1f} s)" if count > 1 else "")
 

@@ -46,7 +46,11 @@ TRACED = ("mpi_allreduce", PAIRED, "sparknet", "sparknet_tau")
 _OF_SPARK: tuple[str, ...] = ("experiment", "use_case", "strategy", "workers", "device", "variant")
 _OF_SPARK += ("images", "global_batch_size", "exchange_every", "executor_data")
 _VARIANT = ("exchange_every", "executor_data")
-_TOLD = {"read_seconds": "read_seconds", "broadcast_seconds": "broadcast_seconds", "state_seconds": "fetch_seconds"}
+_PART_OF_COLUMN = {
+    "read_seconds": "read_seconds",
+    "broadcast_seconds": "broadcast_seconds",
+    "state_seconds": "fetch_seconds",
+}
 """Columns of the table `spark` -> parts of a step that records do not tell apart."""
 
 
@@ -113,14 +117,14 @@ def _with_most_workers(found: list[tuple[dict[str, Any], pd.DataFrame]]) -> list
 
 def _windows(spark: pd.DataFrame | None, cell: dict[str, Any]) -> pd.DataFrame:
     """What the table `spark` tells of a cell: seconds per step by round, each window's of its slowest partition."""
-    parts = list(_TOLD.values())
+    parts = list(_PART_OF_COLUMN.values())
     if spark is None or spark.empty:
         return pd.DataFrame(columns=parts, dtype=float)
     own = select(spark, {name: cell[name] for name in _OF_SPARK}, status=None).reset_index(drop=True)
     if own.empty:
         return pd.DataFrame(columns=parts, dtype=float)
     slowest = own.loc[own.groupby(["round", "window"])["task_seconds"].idxmax()]
-    seconds = slowest[list(_TOLD)].astype(float).div(slowest["steps"], axis=0).rename(columns=_TOLD)
+    seconds = slowest[list(_PART_OF_COLUMN)].astype(float).div(slowest["steps"], axis=0).rename(columns=_PART_OF_COLUMN)
     return seconds.groupby(slowest["round"]).mean()
 
 

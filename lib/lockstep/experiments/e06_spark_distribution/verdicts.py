@@ -122,9 +122,9 @@ def spark_more_data_worse(claim: Claim, stored: Stored) -> Verdict:
     (_, decides), *others = parts
     if not decides.measured:
         return decides
-    told = join([part for part in parts if part[1].measured])
+    known = join([part for part in parts if part[1].measured])
     why = "; ".join(f"{text}: {part.reason}" for text, part in others)
-    return replace(decides, measured=told.measured, reason=f"{decides.reason} ({HELD[PAPER_STYLE]}); {why}")
+    return replace(decides, measured=known.measured, reason=f"{decides.reason} ({HELD[PAPER_STYLE]}); {why}")
 
 
 def _more_data(records: pd.DataFrame, strategy: str) -> Verdict:

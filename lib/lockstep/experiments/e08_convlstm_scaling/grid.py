@@ -32,10 +32,6 @@ PINGS = 10
 
 def cells(chosen: Parameters) -> list[Job]:
     """Every cell of the notebook, in the order of its records."""
-    # With the notebook's own parameters, on two cores: a cell of 5 steps takes about 1.6 s at 128 images a step, also
-    # on 4 workers that take turns. A round has 59 timed cells (1.6 minutes) and learning, 10 epochs of 2000 images:
-    # 44 s by one worker, 22 s by two, 24 s by four in turns, 22 s by two at the larger batch. 5 rounds take 18.5
-    # minutes.
     jobs: list[Job] = []
     for network in chosen.networks:
         jobs += _measured(chosen, network)
