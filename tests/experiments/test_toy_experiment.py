@@ -99,7 +99,7 @@ def toy_is_fast(claim, stored):
 pytestmark = pytest.mark.timeout(900)  # it starts kernels: an end for a hanging one, not a measure
 
 LINE = ("\n)\n", '\n    "99_toy",\n)\n')
-CLAIM = "toy-fast,single-to-multi,nowhere,A core multiplies matrices,1,FLOP/s,other,99_toy,toy_is_fast,\n"
+CLAIM = "toy-fast,claim,single-to-multi,nowhere,A core multiplies matrices,1,FLOP/s,other,99_toy,toy_is_fast,\n"
 CELLS: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("markdown", "# 99 · How fast is a matrix product?", {}),
     (

@@ -31,8 +31,9 @@ COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
 }  # fmt: skip
 """A column `garbled` names the columns whose value, as printed, can't be read; such a value is copied, not guessed. Of
 *DPro-SM*'s Table 2 the column of features, which is prose, is left out."""
-NUMBERS_OF_TABLES: tuple[str, ...] = ("speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops")
-NUMBERS_OF_TABLES += ("dollars_per_hour",)
+NUMBERS_OF_TABLES = (
+    "speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops", "dollars_per_hour"
+)  # fmt: skip
 """Columns of published tables that hold numbers; all others are text."""
 CLAIM, CONTRADICTION, UNSAID = "claim", "contradiction", "unsaid"
 KINDS = (CLAIM, CONTRADICTION, UNSAID)
