@@ -199,10 +199,10 @@ def test_every_strategy_of_the_table_is_covered() -> None:
         assert covered or not strategy.distributed, name
 
 
-def test_parameters_stand_once_per_node(teams: Teams) -> None:
-    """Ranks of one node write to each other's parameters: the very same memory, in both launchers."""
-    for launcher in LAUNCHED:
-        assert teams.of(launcher, 2).call(_write_and_read_shared) == [[10.0, 11.0], [10.0, 11.0]]
+@pytest.mark.parametrize("launcher", LAUNCHED)
+def test_parameters_stand_once_per_node(teams: Teams, launcher: str) -> None:
+    """Ranks of one node write to each other's parameters: the very same memory."""
+    assert teams.of(launcher, 2).call(_write_and_read_shared) == [[10.0, 11.0], [10.0, 11.0]]
 
 
 def _write_and_read_shared(group: object) -> list[float]:

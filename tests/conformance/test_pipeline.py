@@ -301,9 +301,9 @@ def test_jobs_of_a_warm_team_leave_no_connections_behind(teams: Teams) -> None:
     assert teams.of("processes", 4).call(_open_files) == before
 
 
-def test_replicas_sum_large_gradients_with_torch(teams: Teams) -> None:
-    for launcher in ("processes", "mpiexec"):
-        assert teams.of(launcher, 4).call(_sum_of_column) == [2.0, 4.0, 2.0, 4.0]
+@pytest.mark.parametrize("launcher", ["processes", "mpiexec"])
+def test_replicas_sum_large_gradients_with_torch(teams: Teams, launcher: str) -> None:
+    assert teams.of(launcher, 4).call(_sum_of_column) == [2.0, 4.0, 2.0, 4.0]
 
 
 def _sum_of_column(group: Group) -> float:

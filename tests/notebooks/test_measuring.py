@@ -14,7 +14,7 @@ import pytest
 
 from lockstep.commands.runner import plan_runs
 from lockstep.commands.runner.execution import execute
-from lockstep.commands.runner.plans import Plan
+from lockstep.commands.runner.plans import RunPlan
 from lockstep.engine.job import IDENTITY
 from lockstep.experiments import registry
 from lockstep.records import read_records
@@ -38,12 +38,12 @@ REALLY = {
 STORED = ("01", "03", "04", "05", "07", "08")
 
 
-def plan_of(number: str, assignments: list[str], root: Path, folder: Path) -> Plan:
+def plan_of(number: str, assignments: list[str], root: Path, folder: Path) -> RunPlan:
     (plan,) = plan_runs([number], root, profile="smoke", assignments=assignments, out=folder)
     return plan
 
 
-def check(plan: Plan) -> pd.DataFrame:
+def check(plan: RunPlan) -> pd.DataFrame:
     """The records of a run that is whole."""
     records = read_records(plan.folder)
     assert set(records["status"]) <= {"ok", "skipped"}, records[records["status"] == "failed"]["reason"].tolist()

@@ -20,15 +20,15 @@ import tiny
 from lockstep.engine.data.sources import Arrays, Ids, Images
 from lockstep.engine.groups import Group
 from lockstep.engine.job import NO_USE_CASE, Job
-from lockstep.engine.launch import WorkerFailed
+from lockstep.engine.launch import Team, WorkerFailed
 from lockstep.engine.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
+from lockstep.engine.launch.spark.barrier_team import ExecutorLost, SparkTeam
 from lockstep.engine.launch.spark.cluster import LOOPBACK, check_reachable
 from lockstep.engine.launch.spark.settings import MEMORY_VARIABLE
 from lockstep.engine.launch.spark.team import SparkDriverTeam
 from lockstep.engine.peers.sparknet_driver import reason_of
-from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.training.loop import Site
 from lockstep.measure.cell import measure_job
-from lockstep.measure.probes import PROBES, Probe
 from lockstep.measure.teams import Teams
 from processes import command, program
 from together import small_job
@@ -175,7 +175,6 @@ def test_ranks_of_another_machines_cluster(monkeypatch: pytest.MonkeyPatch) -> N
     ("phase", "how", "told"),
     [
         ("update", "kill", "was killed by SIGKILL"),
-        ("compute", "leave", "left with exit code 4"),
         ("compute", "stop", "was stopped (SIGSTOP)"),
     ],
 )
@@ -217,21 +216,22 @@ def test_an_executor_that_is_killed_is_tried_once_more(tmp_path: Path) -> None:
         assert team.call(lose_executors, str(tmp_path), 1) == [1, 1] and team.repeated == ""
 
 
-def losing(job: Job, group: Group, site: Site | None, folder: str) -> Trace:
-    lose_executors(group, folder, 9)
-    return Trace(group.rank)
+def test_a_second_loss_is_a_failure_and_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above loses an executor; what follows from losing two is decided here, whoever lost them."""
+    calls: list[object] = []
 
+    def lose(team: Team, *call: object, **options: object) -> None:
+        calls.append(call)
+        raise ExecutorLost(1, "step 3, phase exchange", "was lost with its executor", "")
 
-@pytest.mark.filterwarnings("ignore:rank . was lost")
-def test_a_grid_has_a_row_that_says_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two executors are lost, the one and the one that is tried once more; then it is a failure."""
-    monkeypatch.setitem(PROBES, "losing", Probe(functools.partial(losing, folder=str(tmp_path))))
-    this = Job(experiment="losing", use_case=NO_USE_CASE, launcher="spark", sync="allreduce", workers=2)
-    with Teams() as teams:
+    monkeypatch.setattr(Team, "call", lose)
+    monkeypatch.setattr(SparkTeam, "start", lambda team: None)
+    this = Job(experiment="collective", use_case=NO_USE_CASE, launcher="spark", sync="allreduce", workers=2,
+               input="none", message_bytes=4096)  # fmt: skip
+    with pytest.warns(UserWarning, match="rank 1 was lost with its executor: the barrier stage is"), Teams() as teams:
         row, _, _ = measure_job(this, None, teams)
-        assert teams.team(this).pids == []
     assert row["status"] == "failed" and "was lost with its executor" in row["reason"]
-    assert len(os.listdir(tmp_path)) == 2
+    assert len(calls) == 2, "once more, and not again"
 
 
 @pytest.mark.own_cluster

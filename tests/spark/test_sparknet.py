@@ -133,12 +133,15 @@ def test_a_readers_own_model(launcher: str, sync: str, tmp_path: Path) -> None:
     """`lockstep.train` on Spark: the same model as from one process, with a checkpoint that can be resumed."""
     data = tiny.arrays()
     shared: dict[str, Any] = {"data": (data.images, data.labels), "global_batch_size": 8, "optimiser": tiny.SGD}
-    path, case = tmp_path / "c", {"sync": sync, "launcher": launcher, "workers": 2, "checkpoint": tmp_path / "c"}
-    lockstep.train(tiny.net, **shared, **case)
-    got = lockstep.train(tiny.net, **shared, **case, epochs=2, resume=True)
-    expected = lockstep.train(tiny.net, **shared, sync="local", workers=1, epochs=2)
-    assert path.exists() and len(expected.losses) == 10
-    assert got.losses == pytest.approx(expected.losses[5:], abs=1e-6)
+    case = {"sync": sync, "launcher": launcher, "workers": 2, "checkpoint": tmp_path / "c"}
+    got = lockstep.train(tiny.net, **shared, **case)
+    assert (tmp_path / "c").exists()
+    skipped = 0
+    if launcher == "spark_driver":  # whose start is the cheaper one: resuming is the same on both
+        got, skipped = lockstep.train(tiny.net, **shared, **case, epochs=2, resume=True), 5
+    expected = lockstep.train(tiny.net, **shared, sync="local", workers=1, epochs=2 if skipped else 1)
+    assert len(expected.losses) == skipped + 5
+    assert got.losses == pytest.approx(expected.losses[skipped:], abs=1e-6)
     for ours, theirs in zip(got.model.parameters(), expected.model.parameters(), strict=True):
         assert (ours - theirs).abs().max() < TOLERANCE
 
