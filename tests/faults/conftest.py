@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpi_files import library_files
+from mpi_files import left_since, library_files
 
 
 @pytest.fixture
@@ -20,4 +20,4 @@ def no_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     assert os.listdir(folder) == []
     os.rmdir(folder)
-    assert library_files() - before == set()
+    assert left_since(before) == set()

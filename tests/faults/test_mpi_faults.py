@@ -26,7 +26,7 @@ from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.cell import measure_job
 from lockstep.measure.probes import PROBES, Probe
 from lockstep.measure.teams import Teams
-from mpi_files import library_files
+from mpi_files import left_since, library_files
 from processes import command, program
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers", "no_files")]
@@ -123,7 +123,7 @@ def test_what_is_left_when_even_the_supervisor_is_killed() -> None:
         assert "its supervisor was killed by SIGKILL" in str(failure)
     _, alive = psutil.wait_procs(pids, END_SECONDS)
     assert alive == []
-    for name in library_files() - before:
+    for name in left_since(before):
         assert name.startswith("hydra_")
         Path("/tmp", name).unlink()
 

@@ -172,7 +172,7 @@ def test_an_error_of_ours_is_its_message_and_nothing_else(start: Callable[..., R
     first, *others = run.message()[run.message().index("07_small failed") :].splitlines()
     assert first.startswith("07_small failed in cell [") and "]: workers=0" in first
     assert others == ["the executed notebook: results/runs/default/07_small/executed.ipynb"]
-    assert any("job.py" in line for line in traceback_of(run.executed())), "the frames are kept there"
+    assert any("engine/options.py" in line for line in traceback_of(run.executed())), "the frames are kept there"
 
 
 def traceback_of(notebook: dict[str, Any]) -> list[str]:
