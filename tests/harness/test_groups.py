@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,3 +42,32 @@ def test_mpi_spark_and_failures_are_one_group(this: Any, expected: bool) -> None
     add_groups([this])
     assert [mark.args for mark in this.marks if mark.name == "xdist_group"] == [("serial",)] * expected
     assert any(mark.name == "serial" for mark in this.marks) == expected
+
+
+def test_a_group_stays_in_one_process(tmp_path: Path) -> None:
+    """With pytest 9.2, pytest-xdist 3.8 takes no notice of groups, and two tests of Spark ran at the same time."""
+    (tmp_path / "test_group.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.xdist_group('serial')\n"
+        "@pytest.mark.parametrize('number', range(6))\n"
+        "def test_one(number):\n"
+        "    with open('processes', 'a') as file:\n"
+        "        print(os.environ['PYTEST_XDIST_WORKER'], file=file)\n"
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "none.toml",
+    ]
+    (tmp_path / "none.toml").touch()
+    subprocess.run(words, cwd=tmp_path, check=True, timeout=150, capture_output=True)
+    processes = (tmp_path / "processes").read_text().split()
+    assert len(processes) == 6 and len(set(processes)) == 1
