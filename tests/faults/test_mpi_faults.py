@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -87,6 +88,11 @@ def soon(kill: Callable[[], None]) -> None:
     threading.Timer(0.5, kill).start()
 
 
+def supervisor_of(team: Any) -> psutil.Process:
+    """The team's own: a Spark cluster that stands for the whole session has one as well."""
+    return psutil.Process(team._supervisor.process.pid)
+
+
 @pytest.mark.true_start
 @pytest.mark.parametrize(
     ("launcher", "name", "told"),
@@ -99,7 +105,7 @@ def soon(kill: Callable[[], None]) -> None:
 def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: str) -> None:
     with LAUNCHERS[launcher](2) as team:
         team.start()
-        keeper = next(child for child in psutil.Process().children() if "supervisor.py" in command(child))
+        keeper = supervisor_of(team)
         helpers = [
             child
             for child in keeper.children(recursive=True)
@@ -117,7 +123,7 @@ def test_what_is_left_when_even_the_supervisor_is_killed() -> None:
     with LAUNCHERS["mpiexec"](2) as team:
         team.start()
         pids = [psutil.Process(pid) for pid in team.pids]
-        keeper = next(child for child in psutil.Process().children() if "supervisor.py" in command(child))
+        keeper = supervisor_of(team)
         soon(keeper.kill)
         failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
         assert "its supervisor was killed by SIGKILL" in str(failure)
