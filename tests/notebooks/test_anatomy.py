@@ -150,3 +150,11 @@ def test_it_knows_no_machine_and_no_time(path: Path) -> None:
     assert notebook["metadata"]["language_info"] == {"name": "python"}
     timed = [source(cell) for cell in notebook["cells"] if set(cell["metadata"]) - {"tags"}]
     assert not timed, "`make notebooks` leaves times and other metadata out"
+
+
+@every_notebook
+def test_no_cell_of_a_table_is_cut_off(path: Path) -> None:
+    """pandas ends a text after 50 characters: reasons and statements could not be read."""
+    outputs = [output for cell in code_cells(path) for output in cell["outputs"]]
+    shown = "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
+    assert [text for text in re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", shown) if text.rstrip().endswith("...")] == []

@@ -140,6 +140,7 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
     if missing:
         raise KeyError(f"{found.name}: no value for {', '.join(missing)}; run the parameters cell first")
     run = Run(found, Parameters(**{each: values[each] for each in names}))
+    pd.set_option("display.max_colwidth", None)  # a verdict's reason is read to its end, or it is none
     if run.parameters.measure and found.grid is not None:
         run.measure()
     return run
