@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fake_records import records
 from lockstep.analysis.statistics import (
     AnalysisError,
-    Ratio,
+    Estimate,
     aa_interval,
     aa_or_none,
     amdahl,
@@ -123,22 +123,22 @@ def test_amdahl_fit_stays_between_0_and_1() -> None:
 @pytest.mark.parametrize(
     ("ratio", "aa", "expected"),
     [
-        (Ratio(1.2, 1.1, 1.3, 5), None, True),
-        (Ratio(0.8, 0.7, 0.9, 5), None, True),
-        (Ratio(1.2, 0.99, 1.3, 5), None, False),  # its interval holds 1
-        (Ratio(1.2, 1.1, 1.3, 4), None, False),  # too few rounds
-        (Ratio(1.02, 1.01, 1.03, 5), Ratio(1.0, 0.97, 1.03, 5), False),  # as large as noise alone
-        (Ratio(1.2, 1.1, 1.3, 5), Ratio(1.0, 0.97, 1.03, 5), True),
+        (Estimate(1.2, 1.1, 1.3, 5), None, True),
+        (Estimate(0.8, 0.7, 0.9, 5), None, True),
+        (Estimate(1.2, 0.99, 1.3, 5), None, False),  # its interval holds 1
+        (Estimate(1.2, 1.1, 1.3, 4), None, False),  # too few rounds
+        (Estimate(1.02, 1.01, 1.03, 5), Estimate(1.0, 0.97, 1.03, 5), False),  # as large as noise alone
+        (Estimate(1.2, 1.1, 1.3, 5), Estimate(1.0, 0.97, 1.03, 5), True),
     ],
 )
-def test_is_difference(ratio: Ratio, aa: Ratio | None, expected: bool) -> None:
+def test_is_difference(ratio: Estimate, aa: Estimate | None, expected: bool) -> None:
     assert is_difference(ratio, aa) is expected
 
 
 def test_aa_interval_is_b_over_a() -> None:
     frame = small([], [10.0] * 5)
     twin = frame.assign(variant="b", images_per_second=11.0)
-    assert aa_interval(pd.concat([frame, twin]), {"strategy": "sequential"}).median == pytest.approx(1.1)
+    assert aa_interval(pd.concat([frame, twin]), {"strategy": "sequential"}).value == pytest.approx(1.1)
     with pytest.raises(AnalysisError):
         aa_interval(frame, {"strategy": "sequential"})
 
@@ -149,7 +149,7 @@ def test_aa_or_none_is_the_pair_of_a_measure_where_there_is_one() -> None:
     pair, like = pd.concat([frame, twin]), {"strategy": "sequential"}
     assert aa_or_none(pair, like) == aa_interval(pair, like)
     found = aa_or_none(pair, like, "peak_pss_bytes")
-    assert found is not None and found.median == pytest.approx(1.02)
+    assert found is not None and found.value == pytest.approx(1.02)
     assert aa_or_none(frame, like) is None
 
 

@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 
 from lockstep.analysis.sentences import counted, faster, finding, listed, network_name, sentence, settle_each, times
-from lockstep.analysis.statistics import AnalysisError, Ratio
+from lockstep.analysis.statistics import AnalysisError, Estimate
 from lockstep.analysis.stored import Stored, no_records, once
 from lockstep.analysis.verdicts import NotNow
 
-CLEAR, UNCLEAR = Ratio(1.5, 1.4, 1.6, 5), Ratio(1.1, 0.9, 1.3, 5)
-NOISE = Ratio(1.0, 0.6, 1.6, 5)
+CLEAR, UNCLEAR = Estimate(1.5, 1.4, 1.6, 5), Estimate(1.1, 0.9, 1.3, 5)
+NOISE = Estimate(1.0, 0.6, 1.6, 5)
 
 
 def test_singular_and_plural() -> None:
@@ -28,7 +28,9 @@ def test_a_sentence_begins_and_ends_as_one() -> None:
 
 
 def test_a_ratio_shows_its_interval_behind_what_it_is_of() -> None:
-    assert times(Ratio(1.9234, 1.77, 2.37, 5), "as fast as one core") == "1.92 times as fast as one core [1.77, 2.37]"
+    assert (
+        times(Estimate(1.9234, 1.77, 2.37, 5), "as fast as one core") == "1.92 times as fast as one core [1.77, 2.37]"
+    )
 
 
 def test_a_use_case_is_called_by_its_network() -> None:
@@ -39,19 +41,21 @@ def test_a_use_case_is_called_by_its_network() -> None:
     ("ratio", "noise", "says", "never"),
     [
         (CLEAR, None, "a are 1.5 times as fast as b [1.4, 1.6]", "cannot"),
-        (Ratio(0.5, 0.4, 0.6, 5), None, "a are slower than b", "cannot"),
+        (Estimate(0.5, 0.4, 0.6, 5), None, "a are slower than b", "cannot"),
         (UNCLEAR, None, "cannot be told apart", "faster"),
         (CLEAR, NOISE, "cannot be told apart", "are 1.5"),
     ],
 )
-def test_a_comparison_says_no_more_than_its_interval(ratio: Ratio, noise: Ratio | None, says: str, never: str) -> None:
+def test_a_comparison_says_no_more_than_its_interval(
+    ratio: Estimate, noise: Estimate | None, says: str, never: str
+) -> None:
     said = faster(ratio, noise, "a", "b")
     assert says in said and never not in said
 
 
 def test_too_few_rounds_compare_nothing() -> None:
     with pytest.raises(NotNow, match="two rounds stored"):
-        faster(Ratio(9.0, 9.0, 9.0, 2), None, "a", "b")
+        faster(Estimate(9.0, 9.0, 9.0, 2), None, "a", "b")
 
 
 def test_a_finding_says_what_is_missing_and_never_raises() -> None:

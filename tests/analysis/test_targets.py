@@ -12,7 +12,7 @@ from fake_records import records as fake_records
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.targets import AT_LEAST, AT_MOST, TOO_FEW, WITHIN, Reading, Target, target_table
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.engine.job import Job
 from lockstep.experiments.e01_single_node_baselines.targets import TARGETS as SINGLE
 from lockstep.experiments.e02_threads_vs_processes.targets import TARGETS as LOCAL
@@ -107,7 +107,7 @@ def test_the_reason_is_that_of_the_half_that_is_missing() -> None:
         rows("ddp", status="skipped", why="no gloo here"),
         rows("sequential", status="failed", why="rank 0 raised ValueError: bad"),
     )
-    assert (found[FLOAT]["reached"], found[FLOAT]["reason"]) == (NOT_MEASURABLE, "no gloo here")
+    assert (found[FLOAT]["reached"], found[FLOAT]["reason"]) == (NEEDS_HARDWARE, "no gloo here")
     failed = (found[PROCESSES]["reached"], found[PROCESSES]["reason"])
     assert failed == (NOT_YET, "rank 0 raised ValueError: bad"), "another run may well measure it"
 
@@ -116,7 +116,7 @@ def test_a_remark_on_the_half_that_ran_now_and_then_explains_nothing() -> None:
     """Its failed round is not why there is no ratio."""
     ran = [*rows("processes", 10.0, rounds=4), *rows("processes", status="failed", why="bad")[4:]]
     row = table(ran, rows("ddp", status="skipped", why="no gloo here"))[FLOAT]
-    assert (row["reached"], row["reason"]) == (NOT_MEASURABLE, "no gloo here")
+    assert (row["reached"], row["reason"]) == (NEEDS_HARDWARE, "no gloo here")
     assert table(ran)[FLOAT]["reason"] == "not in these records"
 
 
@@ -135,7 +135,7 @@ def test_a_target_needs_its_rounds(rounds: int, reached: str) -> None:
 def test_skipped_input_is_not_measurable() -> None:
     shared: dict[str, Any] = {"experiment": "input", "status": "skipped", "why": "no photos"}
     row = table(rows("sequential", input="jpeg", **shared), rows("sequential", input="memory", **shared))[BUSY]
-    assert (row["reached"], row["reason"]) == (NOT_MEASURABLE, "no photos")
+    assert (row["reached"], row["reason"]) == (NEEDS_HARDWARE, "no photos")
 
 
 def test_what_was_not_measured_says_so() -> None:

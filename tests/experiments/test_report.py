@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 from fake_records import records, resources
+from lockstep.analysis.judging import judge
 from lockstep.analysis.published import CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.analysis.verdicts import COMMON, NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, judge
+from lockstep.analysis.verdicts import COMMON, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED
 from lockstep.experiments.catalogue import PAPERS, catalogue
 from lockstep.experiments.readme import fill_tables
 from lockstep.experiments.registry import every, experiment
@@ -33,7 +34,7 @@ from lockstep.records import COLUMNS
 from lockstep.records.places import repository_root
 
 NOTEBOOK = "02_threads_vs_processes"
-WORDS = {REPRODUCED, NOT_REPRODUCED, NOT_MEASURABLE, NOT_YET}
+ANSWERS = {SUPPORTED, CONTRADICTED, NEEDS_HARDWARE, NOT_YET}
 
 
 ARITHMETIC = ("flops_equation", "flops_total")
@@ -59,7 +60,7 @@ def ratio_of_processes(frame: pd.DataFrame) -> str:
 
 
 def test_every_row_has_a_known_word_and_a_reason(judged: pd.DataFrame) -> None:
-    assert set(judged["verdict"]) <= WORDS and judged["reason"].ne("").all()
+    assert set(judged["verdict"]) <= ANSWERS and judged["reason"].ne("").all()
     assert [*judged.columns] == list(REPORT_COLUMNS)
 
 
@@ -70,14 +71,14 @@ def test_without_records_nothing_is_reproduced_or_refuted() -> None:
     parts = [published_measured(own, no_records(), rules.get(name, {})) for name, own in claims.groupby("notebook")]
     table = pd.concat(parts)
     assert len(table) == len(claims)
-    assert set(table["verdict"]) <= {NOT_YET, NOT_MEASURABLE}
+    assert set(table["verdict"]) <= {NOT_YET, NEEDS_HARDWARE}
     assert table["measured"].eq("").all() and table["reason"].ne("").all()
 
 
 def test_open_claims_say_what_is_open() -> None:
     assert NOTEBOOK in judge(claim("pending"), no_records(), {}).reason
     found = judge(claim("survey"), no_records(), {})
-    assert found.verdict == NOT_MEASURABLE and "why" in found.reason
+    assert found.answer == NEEDS_HARDWARE and "why" in found.reason
 
 
 def test_every_verdict_function_answers_empty_and_full_records() -> None:
@@ -86,7 +87,7 @@ def test_every_verdict_function_answers_empty_and_full_records() -> None:
         for name in {**COMMON, **own.verdicts}:
             for stored in (no_records(), full):
                 found = judge(claim(name, value=1.5, unit="times"), stored, own.verdicts)
-                assert found.verdict in WORDS and found.reason, name
+                assert found.answer in ANSWERS and found.reason, name
 
 
 def test_published_text_has_the_unit() -> None:
@@ -139,7 +140,7 @@ def test_what_is_not_judged_is_listed_apart_and_without_a_verdict(stored: Path) 
         for row in own.to_dict("records"):
             (shown,) = [line for line in rows if line.startswith(f"| {row['place']} | {row['statement']} |")]
             assert shown.endswith(f"| {row['note']} |"), row["id"]
-        assert not any(word in line for line in rows for word in WORDS), "no verdict"
+        assert not any(word in line for line in rows for word in ANSWERS), "no verdict"
 
 
 def test_claims_alone_are_judged(stored: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_notebook_to_come_has_its_claims_as_not_measured_yet(stored: Path) -> 
     parts = {part.notebook.number: part for part in read_all(stored)}
     for number in ("10", "11"):
         assert not parts[number].notebook.built and parts[number].unjudged
-        words = {found.verdict for claim, found in parts[number].judged if claim["verdict"] == "pending"}
+        words = {found.answer for claim, found in parts[number].judged if claim["verdict"] == "pending"}
         assert words == {NOT_YET}
 
 
@@ -179,7 +180,7 @@ def test_the_headlines_show_what_was_asked_published_and_measured(stored: Path) 
     assert f"| {ratio} at batch 64 (base: 32) on 2 cores |" in speedup and "not measurable here: 2 cores" in speedup
     (ours,) = [line for line in rows if "our own aim: processes over the sequential baseline ≥ 1.85" in line]
     assert f"| {ratio} |" in ours and ours.endswith("| reached |")
-    everything = [found.verdict for part in read_all(stored) for _, found in part.judged]
+    everything = [found.answer for part in read_all(stored) for _, found in part.judged]
     assert f"All {len(read_claims())} claims of the ledger: {tally(everything)}." in text
     assert f"{NOTEBOOK[:2]}: Data: real and synthetic. 6 rounds" in text
 
@@ -192,7 +193,7 @@ def test_every_built_notebook_with_claims_has_a_headline() -> None:
 
 
 def test_a_tally_counts_in_the_order_of_the_words() -> None:
-    assert tally([NOT_YET, REPRODUCED, NOT_YET]) == "1 reproduced, 2 not measured yet"
+    assert tally([NOT_YET, SUPPORTED, NOT_YET]) == "1 reproduced, 2 not measured yet"
 
 
 def test_the_readmes_tables_are_those_of_the_reference_records() -> None:

@@ -85,7 +85,7 @@ FINDINGS = {"speed": speed}
 ''',
     "verdicts.py": '''"""Whether one core is fast enough."""
 
-from lockstep.analysis.verdicts import NOT_REPRODUCED, REPRODUCED, Verdict, Verdicts
+from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, Verdict, Verdicts
 
 RULES = Verdicts()
 
@@ -93,7 +93,7 @@ RULES = Verdicts()
 @RULES.add
 def toy_is_fast(claim, stored):
     fast = stored.records["flops_per_second"].max() > float(claim["value"])
-    return Verdict(REPRODUCED if fast else NOT_REPRODUCED, "measured", "compared")
+    return Verdict(SUPPORTED if fast else CONTRADICTED, "measured", "compared")
 ''',
 }
 pytestmark = pytest.mark.timeout(900)  # it starts kernels: an end for a hanging one, not a measure

@@ -76,7 +76,7 @@ def test_held_out_cells_are_not_fitted(frame: pd.DataFrame) -> None:
 def test_the_held_out_error_is_that_of_the_held_out_cells(frame: pd.DataFrame) -> None:
     found, cells, left_out = cost_check.held_out_error(frame)
     assert (cells, left_out) == (9, [])
-    assert found.rounds == 5 and found.median == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=1e-6)
+    assert found.rounds == 5 and found.value == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=1e-6)
     table = cost_check.check_table(frame)
     assert set(table.loc[table["part"] == "held out", "experiment"]) == {"held_out", "held_out_hosts"}
     known = cost_check.error_table(table).set_index(["part", "cells_are"])

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pandas as pd
 
-from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Ratio, ratio_with_interval, select
-from lockstep.analysis.verdicts import NOT_MEASURABLE, Claim, Verdict, within
+from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Estimate, ratio_with_interval, select
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, Claim, Verdict, within
 from lockstep.engine.job.strategies import STRATEGIES
 
 
-def near(published: float, ratio: Ratio, cores: int | None, batch: int, base_batch: int) -> Verdict:
+def near(published: float, ratio: Estimate, cores: int | None, batch: int, base_batch: int) -> Verdict:
     measured = ""
-    numbers: tuple[tuple[str, Ratio], ...] = ()  # an interval of too few rounds would look exact
+    numbers: tuple[tuple[str, Estimate], ...] = ()  # an interval of too few rounds would look exact
     if ratio.rounds >= MIN_ROUNDS:
         measured = f"{ratio} at batch {batch} (base: {base_batch})" + (f" on {cores} cores" if cores else "")
         numbers = (("", ratio),)
     if cores is not None and published > cores:
         why = f"{cores} cores can't give {published:g} times one core; the paper does not state its cores"
-        return Verdict(NOT_MEASURABLE, measured, why, numbers)
+        return Verdict(NEEDS_HARDWARE, measured, why, numbers)
     return within(published, ratio, measured)
 
 

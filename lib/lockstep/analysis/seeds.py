@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from lockstep.analysis.statistics import AnalysisError, Conditions, Ratio, per_round, select
+from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.statistics import Conditions, mean_of, per_round, select
 from lockstep.engine.training.scores import DIVERGED
 
 LEARNING, CANDIDATES, ABLATION = "learning", "candidates", "ablation"
@@ -38,22 +37,7 @@ def way(cell: Mapping[str, Any]) -> str:
     return "data parallel" if cell["workers"] > 1 else "sequential"
 
 
-def mean_of(values: pd.Series | np.ndarray) -> Ratio:
-    """The mean over seeds (in the field `median`) with Student's 95 % interval over seeds, NaN of a single one.
-
-    A bootstrap's quantiles hold the true mean of five normal values some 85 times in 100; mean ± t s / √n 95 times.
-    """
-    sample = np.asarray(values, dtype=float)
-    if sample.size == 0 or not np.isfinite(sample).all():
-        raise AnalysisError(f"no mean of {sample.tolist()}: give at least one value, all of them finite")
-    mean, count = float(sample.mean()), len(sample)
-    if count == 1:
-        return Ratio(mean, math.nan, math.nan, 1)
-    half = float(stdtrit(count - 1, 0.975)) * float(sample.std(ddof=1)) / math.sqrt(count)
-    return Ratio(mean, mean - half, mean + half, count)
-
-
-def mean_or_none(values: pd.Series) -> Ratio | None:
+def mean_or_none(values: pd.Series) -> Estimate | None:
     known = values.dropna()
     return mean_of(known) if len(known) else None
 
@@ -65,7 +49,7 @@ def diverged(rows: pd.DataFrame) -> int:
 
 def scored(rows: pd.DataFrame) -> pd.DataFrame:
     """The ok rows of a cell, indexed by seed, for means over them; none where a seed diverged."""
-    kept = rows[rows["status"] == "ok"].set_index("round")
+    kept = rows[rows["status"] == "ok"].set_index("seed")
     return kept.iloc[:0] if diverged(rows) else kept
 
 
@@ -80,7 +64,9 @@ def wilson(right: int, of: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def paired_points(records: pd.DataFrame, ours: Conditions, base: Conditions, measure: str = "test_accuracy") -> Ratio:
+def paired_points(
+    records: pd.DataFrame, ours: Conditions, base: Conditions, measure: str = "test_accuracy"
+) -> Estimate:
     """Mean over seeds of `measure` of one cell minus another's of the same seed, in percentage points.
 
     Raises AnalysisError where no seed was trained by both, or one diverged.
@@ -96,9 +82,9 @@ def paired_points(records: pd.DataFrame, ours: Conditions, base: Conditions, mea
     return mean_of(points)
 
 
-def mean_columns(ratio: Ratio | None, name: str, scale: float = 1.0) -> dict[str, float]:
+def mean_columns(ratio: Estimate | None, name: str, scale: float = 1.0) -> dict[str, float]:
     """A mean or a ratio as columns: name, name_low, name_high; NaN without one."""
-    found = (ratio.median, ratio.low, ratio.high) if ratio else (math.nan,) * 3
+    found = (ratio.value, ratio.low, ratio.high) if ratio else (math.nan,) * 3
     return dict(zip((name, f"{name}_low", f"{name}_high"), (scale * value for value in found), strict=True))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 
-from lockstep.analysis.statistics import MIN_ROUNDS, AnalysisError, Ratio, is_difference
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
+from lockstep.analysis.statistics import is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 
@@ -45,31 +46,31 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def times(ratio: Ratio, what: str) -> str:
+def times(ratio: Estimate, what: str) -> str:
     """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]."""
-    return f"{ratio.median:.3g} times {what} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return f"{ratio.value:.3g} times {what} [{ratio.low:.3g}, {ratio.high:.3g}]"
 
 
-def measure_of(ratio: Ratio, unit: str) -> str:
+def measure_of(ratio: Estimate, unit: str) -> str:
     """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
-    return f"{ratio.median:.3g} {unit} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return f"{ratio.value:.3g} {unit} [{ratio.low:.3g}, {ratio.high:.3g}]"
 
 
-def faster(ratio: Ratio, noise: Ratio | None, subject: str, rival: str) -> str:
+def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:
     """Whether `subject` or `rival` is faster, by the ratio of their images per second; never more than the interval and
-    the A/A pair allow.
+    the noise of the A/A pairs allow.
 
     `subject` and `rival` are plural. Raises NotNow for too few rounds.
     """
     require_rounds(ratio)
     if not is_difference(ratio, noise):
         return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')})"
-    if ratio.median > 1:
+    if ratio.value > 1:
         return f"{subject} are {times(ratio, f'as fast as {rival}')}"
     return f"{subject} are slower than {rival}, {times(ratio, 'as fast')}"
 
 
-def require_rounds(ratio: Ratio) -> None:
+def require_rounds(ratio: Estimate) -> None:
     """Raises NotNow where a ratio rests on fewer rounds than an interval needs."""
     if ratio.rounds < MIN_ROUNDS:
         raise NotNow(

@@ -1,67 +1,29 @@
-"""The statistics of every comparison: one function per definition, each with a worked example in its test.
+"""The comparisons that everything rests on: one function per definition, each with a worked example in its test.
 
-Rounds are paired: within a round all variants ran interleaved, so a ratio is taken per round, and its median
-over rounds stands with a bootstrap 95 % interval (Hoefler & Belli, SC'15). `lockstep.analysis.tables` builds the
-notebooks' tables from these.
+Rounds are paired: within a round the compared cells stood back to back, so a ratio is taken per round. The geometric
+mean over rounds stands with an interval that holds whenever we look (`lockstep.analysis.confidence`).
+`lockstep.analysis.tables` builds the notebooks' tables from these.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import chi2
 
-MIN_ROUNDS = 5
-"""Fewer rounds than the measurement protocol asks for support no difference and no verdict."""
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate
+from lockstep.engine.job import LEARNING
+
+__all__ = ["MIN_ROUNDS", "AnalysisError", "Estimate"]
 
 Conditions = Mapping[str, Any]
 BASELINE: Conditions = {"strategy": "sequential", "variant": "a"}
 """The papers' baseline: one thread on one core, decoding included."""
-
-
-class AnalysisError(ValueError):
-    """Records that can't answer a question; the message names the rows, what is wrong and the fix."""
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """The median over `rounds` paired ratios, and its bootstrap 95 % interval. Dimensionless."""
-
-    median: float
-    low: float
-    high: float
-    rounds: int
-
-    def __str__(self) -> str:
-        return f"{self.median:.3g} [{self.low:.3g}, {self.high:.3g}]"
-
-
-def bootstrap_interval(
-    values: Sequence[float] | np.ndarray | pd.Series,
-    statistic: Callable[..., Any] = np.median,
-    seed: int = 0,
-    n: int = 10_000,
-) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % quantiles of `statistic` over `n` resamples with replacement of `values` (m numbers).
-
-    `statistic` takes an (n, m) array and `axis=1`, as NumPy's functions do. Seeded, so that a figure drawn
-    twice is the same. Raises AnalysisError for no values or values that are not finite.
-    """
-    sample = np.asarray(values, dtype=float)
-    if sample.size == 0 or not np.isfinite(sample).all():
-        raise AnalysisError(f"no interval of {sample.tolist()}: give at least one value, all of them finite")
-    low, high = np.quantile(statistic(sample[_resamples(seed, n, sample.size)], axis=1), [0.025, 0.975])
-    return float(low), float(high)
-
-
-@functools.lru_cache(maxsize=16)
-def _resamples(seed: int, n: int, size: int) -> np.ndarray:
-    """`n` choices with replacement of `size` positions; a run has few numbers of rounds, so few are ever drawn."""
-    return np.random.default_rng(seed).integers(0, size, size=(n, size))
+SESSION = "session"
 
 
 def median_or_nan(values: pd.Series) -> float:
@@ -70,10 +32,48 @@ def median_or_nan(values: pd.Series) -> float:
     return float(known.median()) if len(known) else float("nan")
 
 
-def interval_of(ratios: pd.Series) -> Ratio:
-    """Median and interval of paired ratios, one per round."""
-    low, high = bootstrap_interval(ratios.to_numpy(dtype=float))
-    return Ratio(float(np.median(ratios)), low, high, len(ratios))
+def interval_of(ratios: pd.Series) -> Estimate:
+    """Geometric mean and interval of ratios, rates or times, one per round; raises AnalysisError if one is not above 0.
+
+    Rounds of one session are alike, those of another machine or day need not be: where the sessions differ by more
+    than their rounds explain (`sessions_agree`), the interval spans those of all sessions.
+    """
+    return _over_sessions(ratios, logarithmic=True)
+
+
+def mean_of(values: pd.Series) -> Estimate:
+    """Arithmetic mean and interval of a quantity that may be 0 or negative, one value per round; as `interval_of`."""
+    return _over_sessions(values, logarithmic=False)
+
+
+def _over_sessions(values: pd.Series, logarithmic: bool) -> Estimate:
+    pooled = estimate(values, logarithmic=logarithmic)
+    sessions = by_session(values, logarithmic)
+    if len(sessions) < 2 or sessions_agree(sessions):
+        return pooled
+    low, high = min(each.low for each in sessions.values()), max(each.high for each in sessions.values())
+    return Estimate(pooled.value, low, high, pooled.rounds, logarithmic)
+
+
+def by_session(values: pd.Series, logarithmic: bool = True) -> dict[int, Estimate]:
+    """The estimate of each session that has rounds enough for one."""
+    if SESSION not in values.index.names:
+        return {}
+    parts = values.groupby(level=SESSION)
+    return {int(name): estimate(part, logarithmic=logarithmic) for name, part in parts if len(part) >= MIN_ROUNDS}
+
+
+def sessions_agree(sessions: Mapping[int, Estimate]) -> bool:
+    """Whether the sessions' means differ by no more than their rounds explain: Cochran's Q at 5 %."""
+    if len(sessions) < 2:
+        return True
+    found = list(sessions.values())
+    means = np.array([math.log(each.value) if each.logarithmic else each.value for each in found])
+    variances = np.array([each.deviation**2 / each.rounds for each in found])
+    if not variances.all():  # rounds without any noise, as made-up ones are
+        return bool(np.ptp(means) == 0)
+    mean = np.average(means, weights=1 / variances)
+    return bool(chi2.sf((((means - mean) ** 2) / variances).sum(), len(found) - 1) >= 0.05)
 
 
 def select(records: pd.DataFrame, conditions: Conditions, status: str | None = "ok") -> pd.DataFrame:
@@ -99,21 +99,31 @@ def _fit(records: pd.DataFrame, conditions: Conditions, status: str | None) -> n
 
 
 def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd.Series:
-    """`measure` of the chosen rows, one value per round, indexed by round; rounds without a value are left out.
+    """`measure` of the chosen rows, one value per round, indexed by session and round; rounds without one are left out.
+    Of cells that train until they have learnt the index holds the seed in place of the round.
 
     Raises AnalysisError if a round holds several such rows: the conditions then mix unlike cells.
     """
     fits = _fit(records, conditions, "ok")
-    kept = records[["round", measure]].iloc[fits].dropna(subset=measure)
-    if kept["round"].duplicated().any():
+    key = _pairing(records.iloc[fits])
+    kept = records[[SESSION, key, measure]].iloc[fits].dropna(subset=measure)
+    if kept[key].duplicated().any():
         rows = records.iloc[fits]
         names = [name for name in records.columns[: records.columns.get_loc("round")] if rows[name].nunique() > 1]
         names += ["variant"] if "variant" in rows and rows["variant"].nunique() > 1 else []
         raise AnalysisError(
-            f"{dict(conditions)} holds several rows per round; they differ in {', '.join(names) or 'nothing'}: "
+            f"{dict(conditions)} holds several rows per {key}; they differ in {', '.join(names) or 'nothing'}: "
             "add a condition on that column, or remove the rows written twice"
         )
-    return kept.set_index("round")[measure].astype(float).sort_index()
+    if key == "seed":  # what is learnt does not depend on the day or the machine
+        kept = kept.assign(**{SESSION: 0})
+    kept = kept.rename(columns={key: "round"})
+    return kept.set_index([SESSION, "round"])[measure].astype(float).sort_index()
+
+
+def _pairing(rows: pd.DataFrame) -> str:
+    """What pairs the rows of two cells: the round in which both stood back to back; the seed, where they learn."""
+    return "seed" if len(rows) and rows["experiment"].isin(LEARNING).all() else "round"
 
 
 def best_strategy(records: pd.DataFrame, conditions: Conditions) -> str | None:
@@ -124,7 +134,7 @@ def best_strategy(records: pd.DataFrame, conditions: Conditions) -> str | None:
 
 
 def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> pd.Series:
-    """measure(numerator) / measure(denominator) per round, indexed by round; rounds that lack one half are left out.
+    """measure(numerator) / measure(denominator) per round, indexed as `per_round`, without rounds that lack one half.
 
     Raises AnalysisError if no round holds both.
     """
@@ -138,8 +148,10 @@ def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Con
     return ratios
 
 
-def ratio_with_interval(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> Ratio:
-    """Median and 95 % interval of `paired_ratios`."""
+def ratio_with_interval(
+    records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str
+) -> Estimate:
+    """Geometric mean and 95 % interval of `paired_ratios`."""
     return interval_of(paired_ratios(records, numerator, denominator, measure))
 
 
@@ -165,33 +177,10 @@ def amdahl_fit(workers: Sequence[float], speedups: Sequence[float]) -> float:
     return float(np.clip((x * y).sum() / (x * x).sum(), 0.0, 1.0))
 
 
-def aa_interval(records: pd.DataFrame, conditions: Conditions = BASELINE, measure: str = "images_per_second") -> Ratio:
-    """The A/A pair's ratio b / a: two runs of one and the same cell, so its interval is what noise alone gives.
-
-    Raises AnalysisError if no round holds both variants.
-    """
-    return ratio_with_interval(records, {**conditions, "variant": "b"}, {**conditions, "variant": "a"}, measure)
-
-
-def aa_or_none(
-    records: pd.DataFrame, conditions: Conditions = BASELINE, measure: str = "images_per_second"
-) -> Ratio | None:
-    """`aa_interval`, or None where the records hold no such pair."""
-    try:
-        return aa_interval(records, conditions, measure)
-    except AnalysisError:
-        return None
-
-
-def is_difference(ratio: Ratio, aa: Ratio | None = None) -> bool:
-    """Whether a ratio may be called a difference from 1.
-
-    Not if its interval holds 1, if its median lies within the A/A pair's interval, or if it rests on fewer than
-    MIN_ROUNDS rounds. Which half of the pair is above the other is chance: its interval counts both ways round.
-    """
-    if ratio.rounds < MIN_ROUNDS or ratio.low <= 1.0 <= ratio.high:
-        return False
-    return aa is None or not min(aa.low, 1 / aa.high) <= ratio.median <= max(aa.high, 1 / aa.low)
+def is_difference(ratio: Estimate, noise: float = 0.0) -> bool:
+    """Whether a ratio may be called a difference from 1: its whole interval lies beyond what two runs of one and the
+    same cell differ by (`lockstep.analysis.noise`)."""
+    return ratio.rounds >= MIN_ROUNDS and (ratio.low > math.exp(noise) or ratio.high < math.exp(-noise))
 
 
 def roughness(trace: pd.DataFrame, column: str) -> float:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from lockstep.records import COLUMNS, read_records, read_tables
+from lockstep.engine.job import LEARNING
+from lockstep.records import COLUMNS, CONTENDED, read_records, read_tables
 
 Value = TypeVar("Value")
 
@@ -24,6 +25,20 @@ class Stored:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     """What a reader assumes and nothing measured, by name: an experiment's `drawn_only` parameters, of its notebook."""
+
+    @cached_property
+    def quiet(self) -> Stored:
+        """The same without the rounds in which other programs used the machine: verdicts rest on these alone."""
+        learnt = self.records["experiment"].isin(LEARNING)  # nobody else's work changes what is learnt
+        disturbed = self.records["reason"].astype(str).str.contains(CONTENDED) & ~learnt
+        if not disturbed.any():
+            return self
+        rounds = set(self.records.loc[disturbed, "round"])
+        tables = {
+            name: table[~table["round"].isin(rounds)] if "round" in table else table
+            for name, table in self.tables.items()
+        }
+        return Stored(self.records[~self.records["round"].isin(rounds)], tables, self.assumptions)
 
     def table(self, name: str) -> pd.DataFrame:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""

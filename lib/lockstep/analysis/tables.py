@@ -8,28 +8,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import SAME_RUN, cells, median_of, outcome
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
     Conditions,
-    Ratio,
-    aa_or_none,
+    Estimate,
     is_difference,
-    median_or_nan,
     ratio_with_interval,
     roughness,
     select,
 )
-from lockstep.engine.job import IDENTITY
 
 TRACED = ("cpu_percent", "pss_bytes", "threads", "io_wait_percent")
 PHASES = ("input_seconds", "compute_seconds", "wait_seconds", "exchange_seconds", "update_seconds")
-NOT_A_CELL = ("round", "seed", "selected", "steps", "warmup_steps")
-CELL = [name for name in IDENTITY if name not in NOT_A_CELL]
-"""The identity columns that make two rows the same cell of the grid, in different rounds."""
-SAME_RUN = ("experiment", "use_case", "device", "precision", "environment", "input")
-"""What a row shares with the sequential row it is compared with."""
-
 SHOWN: tuple[str, ...] = (
     "experiment",
     "use_case",
@@ -44,42 +37,9 @@ SHOWN: tuple[str, ...] = (
 SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 
-def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Every cell of the grid in the order of the records: its identity, and its rows (one per round)."""
-    rows = records if experiment is None else records[records["experiment"] == experiment]
-    if rows.empty:
-        return []
-    columns = {name: rows[name].to_numpy() for name in CELL}
-    # Most columns hold one value throughout, and grouping by each of them takes its time.
-    varying = [name for name, values in columns.items() if (values != values[0]).any()] or CELL[:1]
-    numbers = rows.groupby(varying, sort=False, dropna=False).ngroup().to_numpy()
-    found = []
-    for number in range(numbers.max() + 1):
-        positions = np.flatnonzero(numbers == number)
-        cell = {name: values[positions[0]] for name, values in columns.items()}
-        found.append((cell, rows.iloc[positions]))
-    return found
-
-
-def outcome(rows: pd.DataFrame) -> tuple[str, str]:
-    """Status and reason of a cell: `ok` as soon as one round is, and then how many rounds are not and why."""
-    bad = rows[rows["status"] != "ok"]
-    reasons = "; ".join(dict.fromkeys(text for text in rows["reason"].fillna("").astype(str) if text))
-    if bad.empty:
-        return "ok", reasons
-    if len(bad) == len(rows):
-        return str(bad["status"].iloc[0]), reasons
-    return "ok", f"{len(bad)} of {len(rows)} rounds {bad['status'].iloc[0]}: {reasons}"
-
-
-def median_of(rows: pd.DataFrame, name: str) -> float:
-    """The median of a column over a cell's ok rows; NaN where there is none."""
-    return median_or_nan(rows.loc[rows["status"] == "ok", name])
-
-
-def ratio_columns(ratio: Ratio | None, name: str = "speedup") -> dict[str, float]:
+def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, float]:
     """A ratio as columns: `name`, low, high; NaN without one."""
-    values = (ratio.median, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+    values = (ratio.value, ratio.low, ratio.high) if ratio else (np.nan,) * 3
     return dict(zip((name, "low", "high"), values, strict=True))
 
 
@@ -97,18 +57,14 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
     status, reason. Speedups are NaN where the cell or its base has no ok rows.
     """
     table = []
-    noise: dict[str, Ratio | None] = {}  # of the A/A pair of each base, which many cells share
+    noise = aa_noise(records)
     for cell, rows in cells(records, experiment):
         status, reason = outcome(rows)
-        ratio = aa = None
+        ratio = None
         wanted = _base_of(records, cell, base)
         if status == "ok" and wanted is not None:
             try:
                 ratio = ratio_with_interval(records, cell, wanted, "images_per_second")
-                pair = {k: v for k, v in wanted.items() if k != "variant"}
-                if (key := str(pair)) not in noise:
-                    noise[key] = aa_or_none(records, pair)
-                aa = noise[key]
             except AnalysisError as error:
                 reason = f"{reason}; {error}".strip("; ")
         table.append(
@@ -120,7 +76,7 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
                 "base": str(base.get("strategy", "")) if ratio else "",
                 "base_step_seconds": float(select(records, wanted)["step_seconds"].median()) if wanted else np.nan,
                 "rounds": ratio.rounds if ratio else int((rows["status"] == "ok").sum()),
-                "difference": ratio is not None and is_difference(ratio, aa),
+                "difference": ratio is not None and is_difference(ratio, noise),
                 "status": status,
                 "reason": reason,
             }

@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.cells import outcome
 from lockstep.analysis.statistics import (
     MIN_ROUNDS,
     AnalysisError,
-    Ratio,
+    Estimate,
     best_strategy,
     interval_of,
     per_round,
@@ -19,8 +20,7 @@ from lockstep.analysis.statistics import (
     select,
 )
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import outcome
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, UNDECIDED
 
 AT_LEAST, AT_MOST, WITHIN = "≥", "≤", "1 ±"
 TOO_FEW = "too few rounds"
@@ -33,7 +33,7 @@ BEST = "best"
 class Reading:
     """A measured number, or in its place a word and the reason; beside a number `reason` is a remark."""
 
-    ratio: Ratio | None = None
+    ratio: Estimate | None = None
     word: str = ""
     reason: str = ""
 
@@ -50,17 +50,20 @@ class Target:
     read: Read
     aim: str = AT_LEAST
 
-    def reached(self, value: float) -> bool:
+    def reached(self, found: Estimate) -> str:
+        """yes or no by the whole interval; UNDECIDED where the aim lies within it."""
         low = {AT_LEAST: self.threshold, AT_MOST: float("-inf"), WITHIN: 1 - self.threshold}[self.aim]
         high = {AT_LEAST: float("inf"), AT_MOST: self.threshold, WITHIN: 1 + self.threshold}[self.aim]
-        return low <= value <= high
+        if low <= found.low and found.high <= high:
+            return "yes"
+        return "no" if found.high < low or found.low > high else UNDECIDED
 
 
 def target_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     """One row per target of a notebook: what is aimed at, the measured number with its 95 % interval, and whether the
     median reaches it: yes, no, or TOO_FEW.
 
-    A target whose cells were skipped is NOT_MEASURABLE, one whose cells failed or are missing NOT_YET; both say why
+    A target whose cells were skipped is NEEDS_HARDWARE, one whose cells failed or are missing NOT_YET; both say why
     instead of a number.
     """
     return pd.DataFrame([_row(target, stored) for target in targets])
@@ -72,12 +75,12 @@ def _row(target: Target, stored: Stored) -> dict[str, Any]:
     if ratio is not None and ratio.rounds < MIN_ROUNDS:
         reached, reason = TOO_FEW, f"{ratio.rounds} of at least {MIN_ROUNDS}"
     elif ratio is not None:
-        reached = "yes" if target.reached(ratio.median) else "no"
+        reached = target.reached(ratio)
     return {
         "target": target.name,
         "aim": target.aim,
         "threshold": target.threshold,
-        "ratio": ratio.median if ratio else None,
+        "ratio": ratio.value if ratio else None,
         "low": ratio.low if ratio else None,
         "high": ratio.high if ratio else None,
         "rounds": ratio.rounds if ratio else 0,
@@ -126,7 +129,7 @@ def per_worker(read: Read, workers: int) -> Read:
         ratio = found.ratio
         return replace(
             found,
-            ratio=Ratio(ratio.median / workers, ratio.low / workers, ratio.high / workers, ratio.rounds),
+            ratio=ratio.times(1 / workers),
         )
 
     return shared_out
@@ -138,7 +141,7 @@ def lacking(sides: list[pd.DataFrame], otherwise: str) -> Reading:
     missing = [outcome(rows) if len(rows) else ("missing", "") for rows in sides if not (rows["status"] == "ok").any()]
     reasons = dict(reversed(missing))  # of several with the same status, the first one's
     if "skipped" in reasons:
-        return Reading(None, NOT_MEASURABLE, reasons["skipped"])
+        return Reading(None, NEEDS_HARDWARE, reasons["skipped"])
     if "failed" in reasons:
         return Reading(None, NOT_YET, reasons["failed"])
     return Reading(None, NOT_YET, MISSING if missing else otherwise)

@@ -1,38 +1,47 @@
-"""What every verdict shares: its words, the choice of rows, and the rules that turn a ratio into a word.
+"""What every verdict shares: an answer, the grade of the evidence behind it, and the rules that turn an interval into it.
 
-A verdict is computed, never typed in. *reproduced* and *not reproduced* need at least `MIN_ROUNDS` paired rounds;
-what this machine can't show is *not measurable here*, and what no notebook has measured is *not measured yet*.
+A verdict is computed, never typed in. Its answer is *supported*, *contradicted* or *undecided*; its grade says on what
+it rests, from the paper's own pages to a measurement. Where nothing can speak to a claim on this machine it *needs
+hardware*, which is then named, and what no notebook has measured is *not measured yet*.
+
+A published number is supported if the whole interval lies within ± 10 % of it, contradicted if it lies outside, and
+undecided otherwise: a wide interval helps neither side. A direction holds if the interval excludes 1, and the noise of
+two runs of the same cell. `lockstep.analysis.judging` then corrects all verdicts for their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.statistics import (
-    BASELINE,
-    MIN_ROUNDS,
-    AnalysisError,
-    Conditions,
-    Ratio,
-    aa_or_none,
-    is_difference,
-    ratio_with_interval,
-    select,
-)
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.statistics import BASELINE, Conditions, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 
-REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
-NOT_MEASURABLE, NOT_YET = "not measurable here", "not measured yet"
-WORDS = (REPRODUCED, NOT_REPRODUCED, NOT_MEASURABLE, NOT_YET)
-ORDER = (NOT_YET, NOT_MEASURABLE, NOT_REPRODUCED, REPRODUCED)  # the weakest part decides over a claim of several
+SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
+NEEDS_HARDWARE, NOT_YET = "needs hardware", "not measured yet"
+ANSWERS = (SUPPORTED, CONTRADICTED, UNDECIDED, NEEDS_HARDWARE, NOT_YET)
+DECIDED = (SUPPORTED, CONTRADICTED)
+_WEAKEST_FIRST = (NOT_YET, NEEDS_HARDWARE, UNDECIDED, CONTRADICTED, SUPPORTED)
+
+PAPER, BOUND, MODEL, EMULATED, MEASURED = "paper", "bound", "model", "emulated", "measured"
+GRADES: Mapping[str, str] = {
+    PAPER: "the paper against itself",
+    BOUND: "arithmetic or physics allows no other answer",
+    MODEL: "a calibrated model, with its error",
+    EMULATED: "measured over emulated links or on emulated machines",
+    MEASURED: "measured",
+}
+"""On what a verdict rests, from the weakest to the strongest."""
 
 TOLERANCE = 0.10
-"""A published number counts as reproduced if the measured interval, widened by this share, holds it."""
+"""How far from a published number an interval may reach that supports it."""
 FULL_CPU_PERCENT = 90.0
 """Mean use of the budgeted cores that counts as fully used."""
 
@@ -44,27 +53,38 @@ TABLE1_PREFERRED: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What records say about a claim: the word, the measured value with its interval (or ""), and why.
+    """What there is to say about a claim: the answer, the measured value with its interval (or ""), and why.
 
-    `numbers` are the measured values in the unit of the claim's own figure, each with what it was measured on ("" if
-    there is only one); empty where the claim has no figure, or nothing of its kind was measured.
+    `grade`: on what a decided or undecided answer rests (one of GRADES). `chance`: the anytime-valid p-value of a
+    decided answer; 0 where no chance is involved. `rounds_more`: of an undecided one, how many more rounds would decide
+    it; NaN where that is unknown, infinite if none would. `round_seconds`: what one such round takes. `numbers` are the
+    values in the unit of the claim's own figure, each with what it is of ("" if there is only one).
     """
 
-    verdict: str
+    answer: str
     measured: str = ""
     reason: str = ""
-    numbers: tuple[tuple[str, Ratio], ...] = ()
+    numbers: tuple[tuple[str, Estimate], ...] = ()
+    grade: str = MEASURED
+    chance: float = 0.0
+    rounds_more: float = math.nan
+    round_seconds: float = math.nan
+
+    @property
+    def minutes_more(self) -> float:
+        """How many more minutes of measuring would decide an undecided answer; NaN where that is unknown."""
+        return self.rounds_more * self.round_seconds / 60
 
 
 Claim = Mapping[str, Any]
 """A row of the claims ledger (`lockstep.analysis.published.read_claims`)."""
-Function = Callable[[Claim, Stored], Verdict]
+VerdictFunction = Callable[[Claim, Stored], Verdict]
 
 
-class Verdicts(dict[str, Function]):
+class Verdicts(dict[str, VerdictFunction]):
     """Verdict functions under their own names, as the claims ledger writes them."""
 
-    def add(self, function: Function) -> Function:
+    def add(self, function: VerdictFunction) -> VerdictFunction:
         """As a decorator: enters a function under its name."""
         self[function.__name__] = function
         return function
@@ -73,19 +93,9 @@ class Verdicts(dict[str, Function]):
 class NotNow(Exception):
     """Carries a verdict out of a computation that lacks its data."""
 
-    def __init__(self, verdict: str, reason: str) -> None:
+    def __init__(self, answer: str, reason: str) -> None:
         super().__init__(reason)
-        self.verdict = Verdict(verdict, "", reason)
-
-
-def judge(claim: Claim, stored: Stored, rules: Mapping[str, Function]) -> Verdict:
-    """The verdict on a row of the claims ledger from what is stored of its notebook, by one of `rules` or of COMMON.
-
-    Raises KeyError for a verdict function that does not exist (`lockstep.experiments.registry.checked_claims` refuses
-    such rows).
-    """
-    function = {**COMMON, **rules}[claim["verdict"]]
-    return settle(lambda: function(claim, stored))
+        self.verdict = Verdict(answer, "", reason)
 
 
 # Choosing rows
@@ -128,12 +138,15 @@ def ran(rows: pd.DataFrame, about: str) -> pd.DataFrame:
         raise NotNow(NOT_YET, f"no records of {about}")
     reasons = "; ".join(dict.fromkeys(rows["reason"].astype(str)))
     if (rows["status"] == "skipped").any():
-        raise NotNow(NOT_MEASURABLE, reasons)
+        raise NotNow(NEEDS_HARDWARE, reasons)
     raise NotNow(NOT_YET, f"{about} failed: {reasons}")
 
 
 def use_cases(claim: Claim) -> tuple[str, ...]:
     return USE_CASES if claim["use_case"] in ("both", "") else (str(claim["use_case"]),)
+
+
+# Several parts
 
 
 def each(claim: Claim, one: Callable[[str], Verdict]) -> Verdict:
@@ -152,65 +165,129 @@ def settle(compute: Callable[[], Verdict]) -> Verdict:
 
 
 def join(parts: list[tuple[str, Verdict]]) -> Verdict:
-    """The verdict on a claim that all parts must support: one that contradicts it decides, whatever is missing."""
-    words = [part.verdict for _, part in parts]
-    return _joined(NOT_REPRODUCED if NOT_REPRODUCED in words else min(words, key=ORDER.index), parts)
+    """The verdict on a claim that all parts must support: one that contradicts it decides, whatever is missing.
 
-
-def _joined(word: str, parts: list[tuple[str, Verdict]]) -> Verdict:
+    All parts hold together with the largest of their chances; that one of k contradicts has k times the smallest.
+    """
     if len(parts) == 1:
         return parts[0][1]
+    verdicts = [part for _, part in parts]
+    against = [part for part in verdicts if part.answer == CONTRADICTED]
+    weakest = min(verdicts, key=lambda part: _WEAKEST_FIRST.index(part.answer))
+    if against:
+        decisive, chance = against, min(1.0, len(parts) * min(part.chance for part in against))
+    else:
+        decisive = [part for part in verdicts if part.answer == weakest.answer]
+        chance = max(part.chance for part in decisive)
+    slowest = max(decisive, key=lambda part: part.minutes_more if part.minutes_more > 0 else 0.0)
+    grade = min((part.grade for part in decisive), key=list(GRADES).index)
+    return replace(_texts(parts), answer=decisive[0].answer, grade=grade, chance=chance,
+                   rounds_more=slowest.rounds_more, round_seconds=slowest.round_seconds)  # fmt: skip
+
+
+def _texts(parts: list[tuple[str, Verdict]]) -> Verdict:
+    """What all parts measured and why, each by its name."""
     measured = "; ".join(f"{name}: {part.measured}" for name, part in parts if part.measured)
     reasons = [part.reason for _, part in parts]
     why = reasons[0] if len(set(reasons)) == 1 else "; ".join(f"{n}: {p.reason}" for n, p in parts if p.reason)
     numbers = [(f"{name}, {of}" if of else name, ratio) for name, part in parts for of, ratio in part.numbers]
-    return Verdict(word, measured, why, tuple(numbers))
+    return Verdict("", measured, why, tuple(numbers))
 
 
-# Rules
+# Rules: from an interval to an answer
 
 
 def enough(rounds: int) -> None:
+    """Raises NotNow where there are fewer rounds than an interval needs."""
     if rounds < MIN_ROUNDS:
-        raise NotNow(NOT_YET, f"only {rounds} paired round(s); a verdict needs {MIN_ROUNDS}")
+        raise NotNow(UNDECIDED, f"only {rounds} paired round(s); an interval needs {MIN_ROUNDS}")
 
 
-def above_one(ratio: Ratio, aa: Ratio | None, text: str) -> Verdict:
-    """Reproduced if a ratio is a difference, and above 1."""
+def above_one(ratio: Estimate, noise: float, text: str) -> Verdict:
+    """Whether a ratio is above 1: by its whole interval, beyond `noise` (`lockstep.analysis.noise.aa_noise`)."""
     enough(ratio.rounds)
-    measured = f"{ratio} {text}"
-    if ratio.low <= 1 <= ratio.high:
-        return Verdict(NOT_REPRODUCED, measured, "no difference: the interval holds 1")
-    if not is_difference(ratio, aa):
-        return Verdict(NOT_REPRODUCED, measured, "no difference: the median lies within the A/A pair's interval")
-    if ratio.median < 1:
-        return Verdict(NOT_REPRODUCED, measured, "the difference is the other way round")
-    beyond = " and the median lies outside the A/A pair's interval" if aa else ""
-    return Verdict(REPRODUCED, measured, f"the interval excludes 1{beyond}")
+    return above(ratio, math.exp(noise), math.exp(-noise), text, "1" if not noise else "1 and the A/A noise")
 
 
-def within(published: float, ratio: Ratio, measured: str) -> Verdict:
-    """Reproduced if a ratio's interval, widened by TOLERANCE, holds the published figure."""
+def above(value: Estimate, high: float, low: float, text: str, limit: str) -> Verdict:
+    """Supported if the interval lies above `high`, contradicted if it lies below `low`: the two sides of a limit."""
+    measured = f"{value} {text}".strip()
+    if value.low > high:
+        return Verdict(SUPPORTED, measured, f"the interval is above {limit}", chance=value.chance(high))
+    if value.high < low:
+        return Verdict(CONTRADICTED, measured, f"the interval is below {limit}", chance=value.chance(low))
+    nearer = high if value.value > high else low if value.value < low else None
+    if nearer is None:  # a difference as small as noise: more rounds would not show it
+        return undecided(measured, f"the mean lies within {limit}", math.inf)
+    return undecided(measured, f"the interval holds {limit}", value.rounds_until(nearer) - value.rounds)
+
+
+def below(value: Estimate, limit: float, unit: str, of: str) -> Verdict:
+    """Whether a value is below `limit`, both in `unit`."""
+    enough(value.rounds)
+    found = above(value, limit, limit, f"{unit} {of}", f"{limit:g} {unit}")
+    return replace(found, answer={SUPPORTED: CONTRADICTED, CONTRADICTED: SUPPORTED}.get(found.answer, found.answer))
+
+
+def at_least(value: Estimate, limit: float, unit: str, of: str) -> Verdict:
+    """Whether a value is at least `limit`, both in `unit`."""
+    enough(value.rounds)
+    return above(value, limit, limit, f"{unit} {of}", f"{limit:g} {unit}")
+
+
+def within(published: float, ratio: Estimate, measured: str) -> Verdict:
+    """Supported if the whole interval lies within TOLERANCE of a published number, contradicted if it lies outside."""
     enough(ratio.rounds)
-    inside = ratio.low * (1 - TOLERANCE) <= published <= ratio.high * (1 + TOLERANCE)
-    why = f"the interval ± {TOLERANCE:.0%} {'holds' if inside else 'does not hold'} {published:g}"
-    return Verdict(REPRODUCED if inside else NOT_REPRODUCED, measured, why, (("", ratio),))
+    low, high = sorted((published * (1 - TOLERANCE), published * (1 + TOLERANCE)))
+    numbers, around = (("", ratio),), f"{published:g} ± {TOLERANCE:.0%}"
+    if low <= ratio.low and ratio.high <= high:
+        chance = max(ratio.chance(low), ratio.chance(high))
+        return Verdict(SUPPORTED, measured, f"the interval lies within {around}", numbers, chance=chance)
+    if ratio.high < low or ratio.low > high:
+        chance = ratio.chance(low if ratio.high < low else high)
+        return Verdict(CONTRADICTED, measured, f"the interval lies outside {around}", numbers, chance=chance)
+    more = max(ratio.rounds_until(edge) for edge in (low, high)) if low < ratio.value < high else 0.0
+    more = more or ratio.rounds_until(low if ratio.value <= low else high)
+    return undecided(measured, f"the interval crosses an end of {around}", more - ratio.rounds, numbers)
 
 
-def below(share: Ratio, limit: float, unit: str, of: str) -> Verdict:
-    """Reproduced if an interval lies wholly below `limit`, both in `unit`."""
-    enough(share.rounds)
-    under = share.high < limit
-    why = f"the interval is {'below' if under else 'not below'} {limit:g} {unit}"
-    return Verdict(REPRODUCED if under else NOT_REPRODUCED, f"{share} {unit} {of}", why)
+def alike(ratio: Estimate, measured: str, tolerance: float = TOLERANCE) -> Verdict:
+    """Whether two quantities are alike: their ratio's whole interval within 1 ± `tolerance`."""
+    return replace(within(1.0, ratio, measured), numbers=())
 
 
-def noise(records: pd.DataFrame, like: Conditions, measure: str = "images_per_second") -> Ratio | None:
-    """The A/A pair of sequential training on the CPU in the same experiment, where it was measured."""
-    base = {
-        name: like[name] for name in ("experiment", "use_case", "precision", "environment", "input") if name in like
-    }
-    return aa_or_none(records, {**base, "strategy": "sequential", "device": "cpu"}, measure)
+def undecided(
+    measured: str, reason: str, rounds_more: float, numbers: tuple[tuple[str, Estimate], ...] = ()
+) -> Verdict:
+    more = max(1.0, rounds_more) if not math.isnan(rounds_more) else math.nan
+    return Verdict(UNDECIDED, measured, reason, numbers, rounds_more=more)
+
+
+def graded(found: Verdict, grade: str, *more: str) -> Verdict:
+    """The same verdict on another grade of evidence, with further reasons."""
+    return replace(found, grade=grade, reason="; ".join(part for part in (found.reason, *more) if part))
+
+
+def opposite(found: Verdict) -> Verdict:
+    """The verdict on the contrary claim."""
+    return replace(found, answer={SUPPORTED: CONTRADICTED, CONTRADICTED: SUPPORTED}.get(found.answer, found.answer))
+
+
+# Comparisons
+
+
+def with_seconds(found: Verdict, records: pd.DataFrame, sides: Iterable[Conditions]) -> Verdict:
+    """With what a round of the compared cells takes: the median over their rows, summed over the sides."""
+    medians = [select(records, side)["measuring_seconds"].median() for side in sides]
+    return replace(found, round_seconds=float(sum(medians)))
+
+
+def compared(
+    records: pd.DataFrame, above: Conditions, under: Conditions, text: str, measure: str = "images_per_second"
+) -> Verdict:
+    """Whether `above` has more of `measure` than `under`."""
+    ratio = ratio_with_interval(records, above, under, measure)
+    return with_seconds(above_one(ratio, aa_noise(records, measure), text), records, (above, under))
 
 
 def compare(claim: Claim, records: pd.DataFrame, over: str, under: str, measure: str, text: str) -> Verdict:
@@ -222,8 +299,7 @@ def compare(claim: Claim, records: pd.DataFrame, over: str, under: str, measure:
         budgets = [cores_given(select(records, cell)) for cell in (above, below)]
         if budgets[0] != budgets[1]:
             raise NotNow(NOT_YET, f"{over} ran on {budgets[0]} cores, {under} on {budgets[1]}: no fair comparison")
-        ratio = ratio_with_interval(records, above, below, measure)
-        return above_one(ratio, noise(records, above, measure), text)
+        return compared(records, above, below, text, measure)
 
     return each(claim, one)
 
@@ -252,5 +328,5 @@ def pending(claim: Claim, stored: Stored) -> Verdict:
 
 @COMMON.add
 def survey(claim: Claim, stored: Stored) -> Verdict:
-    """A statement about the literature, not about training."""
-    return Verdict(NOT_MEASURABLE, "", f"no experiment but {claim['note']}")
+    """A statement about the literature: its source is compared with it, as the ledger's note says how."""
+    return Verdict(UNDECIDED, "", f"no experiment but {claim['note']}", grade=PAPER, rounds_more=math.inf)

@@ -30,7 +30,13 @@ app = typer.Typer(
 Notebooks = Annotated[
     list[str], typer.Argument(help="Notebooks by number or name: 00 01 02. 00 measures nothing and runs last.")
 ]
-Profile = Annotated[str | None, typer.Option(help="smoke | quick | long | full; values over the defaults.")]
+Profile = Annotated[str | None, typer.Option(help="smoke: does everything run? Every cell once, one short step.")]
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        help="Measure for so long, shared out over the notebooks; running it again goes on. Default: 10 each."
+    ),
+]
 Values = Annotated[
     list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="One value, as YAML; repeatable.")
 ]
@@ -66,6 +72,7 @@ def options_of_all(
 @clear_ends()
 def run_notebooks(
     notebooks: Notebooks,
+    minutes: Minutes = None,
     profile: Profile = None,
     parameter: Values = None,
     data_dir: DataDir = None,
@@ -86,6 +93,7 @@ def run_notebooks(
         plans = plan_runs(
             notebooks,
             root,
+            minutes=minutes,
             profile=profile,
             assignments=parameter or [],
             data_dir=data_dir,
@@ -145,14 +153,17 @@ def report(
     results: Results = REFERENCE,
     out: Annotated[Path | None, typer.Option(help="File to write; without it the report goes to the screen.")] = None,
     fill: Annotated[Path | None, typer.Option(help="Markdown file whose generated tables are made anew.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same claims and answers for programs.")] = False,
 ) -> None:
-    """Published, measured and verdict side by side, from a run's records alone."""
+    """Published, measured and answer side by side, from a run's records alone."""
     from lockstep.engine.files import write_atomically
     from lockstep.experiments.readme import fill_tables, read_page
 
     with checking_arguments():
         if out is not None and fill is not None:
             raise RunError(f"--out {out} and --fill {fill} ask for two different things; give one of them")
+        if as_json and fill is not None:
+            raise RunError(f"--json writes no Markdown, which --fill {fill} asks for; give one of them")
         if out is not None and not out.absolute().parent.is_dir():
             raise RunError(f"--out {out}: its folder does not exist; make it first")
         page = None if fill is None else read_page(fill)
@@ -161,9 +172,9 @@ def report(
         write_atomically(fill, fill_tables(page, root))
         typer.echo(f"report: tables of {fill}")
         return
-    from lockstep.experiments.report import report_all
+    from lockstep.experiments.report import report_all, report_json
 
-    text = report_all(root)
+    text = report_json(root) if as_json else report_all(root)
     if out is None:
         typer.echo(text)
         return

@@ -15,7 +15,7 @@ and `registry.py` has a line for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +25,9 @@ import pandas as pd
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import Target
-from lockstep.analysis.verdicts import Function
+from lockstep.analysis.verdicts import VerdictFunction
 from lockstep.engine.job import Job, JobError
+from lockstep.measure.planning import Comparison
 
 
 class Parameters(SimpleNamespace):
@@ -44,6 +45,7 @@ class Parameters(SimpleNamespace):
 
 
 Grid = Callable[[Parameters], list[Job]]
+Comparisons = Callable[[Sequence[Job]], Iterable[Comparison]]
 Table = Callable[[Stored], pd.DataFrame]
 Finding = Callable[[Stored], str]
 Text = Callable[[Stored], str]
@@ -56,11 +58,14 @@ class Experiment:
     name: str  # of the notebook and of its folder of results, such as 02_threads_vs_processes
     question: str
     grid: Grid | None = None  # None: it measures nothing and shows what the others stored
+    comparisons: Comparisons | None = None  # which cells stand back to back; None: each beside the sequential one
     tables: Mapping[str, Table] = field(default_factory=dict)
     figures: Mapping[str, Recipe] = field(default_factory=dict)
     findings: Mapping[str, Finding] = field(default_factory=dict)  # by the name of the figure they belong to
     texts: Mapping[str, Text] = field(default_factory=dict)  # Markdown that is no table and no finding
-    verdicts: Mapping[str, Function] = field(default_factory=dict)  # by the name that the claims ledger gives them
+    verdicts: Mapping[str, VerdictFunction] = field(
+        default_factory=dict
+    )  # by the name that the claims ledger gives them
     targets: Sequence[Target] = ()
     headlines: Sequence[str] = ()  # claims that the README shows
     traced: Callable[[Job], bool] = lambda job: False  # cells whose CPU, memory and threads are sampled

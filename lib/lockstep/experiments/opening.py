@@ -21,17 +21,16 @@ from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import draw_all
-from lockstep.analysis.published import CLAIM, read_claims, read_ledger
+from lockstep.analysis.published import CLAIM, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
 from lockstep.experiments.experiment import Experiment, Parameters
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import experiment
-from lockstep.experiments.report import published_measured, sources, targets_table, unjudged_table
-from lockstep.records import read_run
+from lockstep.experiments.report import claims_table, machines, read_all, sources, targets_table, unjudged_table
 from lockstep.records.places import repository_root
 
-WHERE = ("measure", "results", "data_dir", "rounds")
+WHERE = ("measure", "results", "data_dir", "minutes", "rounds")
 """Parameters that say where and how often, not what: a run may go on with others."""
 
 
@@ -70,7 +69,9 @@ class Run:
             self.grid,
             notebook=self.experiment.name,
             results=self.parameters.results,
+            minutes=self.parameters.minutes,
             rounds=self.parameters.rounds,
+            comparisons=self.experiment.comparisons,
             parameters=deciding,
             data_dir=self.parameters.data_dir,
             images=self.parameters.images,
@@ -82,11 +83,8 @@ class Run:
             self.experiment.after(self.stored, self.folder)
 
     def about(self) -> str:
-        """One paragraph: the machine, the data, the rounds, and how many rows are ok, failed and skipped."""
-        machine = read_run(self.folder)["machine"]
-        memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
-        described = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
-        return f"{described}\n{sources(self.stored.records)}"
+        """One paragraph: the machines and days, the data, the rounds, and how many rows are ok, failed and skipped."""
+        return f"{machines(self.folder)}\n{sources(self.stored.records)}"
 
     def table(self, name: str) -> pd.DataFrame:
         """A table of the experiment. Raises KeyError, listing the tables, for one that it has not."""
@@ -105,10 +103,10 @@ class Run:
         return Markdown(self._named(self.experiment.texts, name, "text")(self.stored))
 
     def verdicts(self) -> pd.DataFrame:
-        """Published, measured and verdict, a row per claim that this notebook can speak to."""
-        claims = read_claims()
-        own = claims[claims["notebook"] == self.experiment.name]
-        return published_measured(own, self.stored, self.experiment.verdicts)
+        """Published, measured and answer, a row per claim that this notebook can speak to; corrected for the number of
+        all claims that the run folder answers."""
+        everything = read_all(repository_root() / self.parameters.results)
+        return claims_table(next(one.judged for one in everything if one.notebook.name == self.experiment.name))
 
     def unjudged(self) -> Markdown:
         """Where the paper contradicts itself and what it leaves unsaid on this notebook's subject: a table without

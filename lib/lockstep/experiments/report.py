@@ -1,31 +1,40 @@
-"""Published - measured - verdict tables, from stored records and the claims ledger alone: nothing is trained."""
+"""Published - measured - answer tables, from stored records and the claims ledger alone: nothing is trained."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import CLAIM, CONTRADICTION, UNSAID, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
-from lockstep.analysis.verdicts import NOT_YET, WORDS, Function, Verdict, judge
+from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
 from lockstep.engine.job import NO_USE_CASE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import checked_claims, experiment
+from lockstep.records import CONTENDED, read_run
 
-REPORT_COLUMNS = ("claim", "place", "statement", "use_case", "published", "measured", "verdict", "reason", "notebook")
+REPORT_COLUMNS = (
+    "claim", "place", "statement", "use_case", "published", "measured", "answer", "evidence", "reason", "notebook"
+)  # fmt: skip
 HEADINGS = {"place": "Place", "statement": "Claim", "use_case": "Use case", "published": "Published"}
-HEADINGS |= {"measured": "Measured", "verdict": "Verdict", "reason": "Why"}
+HEADINGS |= {"measured": "Measured", "answer": "Answer", "evidence": "Evidence", "reason": "Why"}
 _UNITS = {"times": " times", "percent": " %", "percentage points": " percentage points"}
 LISTS = {CONTRADICTION: "The paper contradicts itself", UNSAID: "Left unsaid by the paper"}
 """Kinds of the ledger's rows that are not judged -> the heading of their list."""
 Judged = tuple[dict[str, Any], Verdict]
 """A claim of the ledger, and what records say about it."""
+
+
+DAY_MINUTES = 24 * 60
 
 
 def published_text(value: float, unit: str) -> str:
@@ -44,18 +53,11 @@ class Answered:
     targets: Sequence[Target] = ()
     headlines: Sequence[str] = ()  # claims that the README shows
     unjudged: Sequence[dict[str, Any]] = ()
+    machine: str = ""  # on what its records were measured
 
     @property
     def title(self) -> str:
         return self.notebook.name or "Not tied to a notebook"
-
-
-def published_measured(claims: pd.DataFrame, stored: Stored, rules: Mapping[str, Function]) -> pd.DataFrame:
-    """One row per claim, in the ledger's order, with columns REPORT_COLUMNS (all text).
-
-    `stored` is what the claims' notebook stores, and may be empty; `rules` are its experiment's verdict functions.
-    """
-    return claims_table([(claim, judge(claim, stored, rules)) for claim in claims.to_dict("records")])
 
 
 def claims_table(judged: Iterable[Judged]) -> pd.DataFrame:
@@ -68,13 +70,27 @@ def claims_table(judged: Iterable[Judged]) -> pd.DataFrame:
             "use_case": claim["use_case"],
             "published": published_text(claim["value"], claim["unit"]),
             "measured": found.measured,
-            "verdict": found.verdict,
-            "reason": found.reason,
+            "answer": found.answer,
+            "evidence": found.grade if found.answer in (*DECIDED, UNDECIDED) else "",
+            "reason": "; ".join(part for part in (found.reason, time_to_decide(found)) if part),
             "notebook": claim["notebook"],
         }
         for claim, found in judged
     ]
     return pd.DataFrame(rows, columns=list(REPORT_COLUMNS))
+
+
+def time_to_decide(found: Verdict) -> str:
+    """How long deciding an undecided verdict would take, as far as that is known; "" for all others."""
+    if found.answer != UNDECIDED:
+        return ""
+    rounds, minutes = found.rounds_more, found.minutes_more
+    if math.isinf(rounds) or minutes > DAY_MINUTES:
+        return "a day of measuring would not decide it"
+    if math.isnan(rounds):
+        return ""
+    counted = f"about {rounds:.0f} more rounds would decide it"
+    return counted if math.isnan(minutes) else f"{counted}: {max(1, round(minutes))} minutes"
 
 
 def unjudged_table(rows: Iterable[Mapping[str, Any]], *, kinds: bool = True) -> str:
@@ -122,19 +138,19 @@ def sources(records: pd.DataFrame) -> str:
     trained = records[records["use_case"] != NO_USE_CASE]  # rows about the machine have no data
     data = " and ".join(sorted(trained["data_source"].unique()))
     ok = records[records["status"] == "ok"]
-    disturbed = int(ok["reason"].astype(str).str.contains("contended").sum())
+    disturbed = int(ok["reason"].astype(str).str.contains(CONTENDED).sum())
     noted = f" Others used the machine during {disturbed} of the {len(ok)} ok rows." if disturbed else ""
     return f"Data: {data}. {records['round'].nunique()} rounds; rows: {states}.{noted}"
 
 
-def tally(verdicts: Sequence[str]) -> str:
-    """How often each word occurs: 3 reproduced, 1 not measured yet."""
-    return ", ".join(f"{count} {word}" for word in WORDS if (count := list(verdicts).count(word)))
+def tally(answers: Sequence[str]) -> str:
+    """How often each answer occurs: 3 supported, 1 undecided."""
+    return ", ".join(f"{count} {word}" for word in ANSWERS if (count := list(answers).count(word)))
 
 
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
-    """A titled Markdown section with a count of verdicts, from a table of `published_measured`."""
-    counts = f"Verdicts: {tally(table['verdict'])}."
+    """A titled Markdown section with a count of answers, from a `claims_table`."""
+    counts = f"Answers: {tally(table['answer'])}."
     parts = [f"## {title}", *([note] if note else []), counts, markdown_table(table, HEADINGS)]
     return "\n\n".join(parts)
 
@@ -143,7 +159,8 @@ def read_all(results_root: str | Path) -> list[Answered]:
     """Every notebook that is built or named by the ledger, with what is stored under `<results_root>/<notebook>/` and
     the verdicts on its claims. A notebook without records keeps its claims, as not measured yet.
 
-    Raises RecordError for records that can't be read, PublishedError for a faulty ledger.
+    All verdicts are corrected for their number together (`lockstep.analysis.judging.corrected`). Raises RecordError for
+    records that can't be read, PublishedError for a faulty ledger.
     """
     claims, ledger = checked_claims(), read_ledger()
     others = ledger[ledger["kind"] != CLAIM]
@@ -157,20 +174,68 @@ def read_all(results_root: str | Path) -> list[Answered]:
         rows = claims[claims["notebook"] == notebook.name].to_dict("records")
         judged = [(claim, judge(claim, stored, own.verdicts)) for claim in rows]
         beside = others[others["notebook"] == notebook.name].to_dict("records")
-        found.append(Answered(notebook, stored, judged, own.targets, own.headlines, beside))
-    return found
+        machine = machines(folder) if there else ""
+        found.append(Answered(notebook, stored, judged, own.targets, own.headlines, beside, machine))
+    return _corrected(found)
+
+
+def _corrected(answered: Sequence[Answered]) -> list[Answered]:
+    verdicts = iter(corrected([found for one in answered for _, found in one.judged]))
+    return [replace(one, judged=[(claim, next(verdicts)) for claim, _ in one.judged]) for one in answered]
+
+
+def machines(folder: Path) -> str:
+    """On what the rounds of a results folder were measured: AMD EPYC, 2 cores (2026-11-22, 2026-11-23)."""
+    days: dict[str, list[str]] = {}
+    for session in read_run(folder)["sessions"]:
+        machine = session["machine"]
+        name = f"{machine['cpu']}, {machine['cores']} cores"
+        days.setdefault(name, []).append(session["day"])
+    return "; ".join(f"{name} ({', '.join(dict.fromkeys(on))})" for name, on in days.items())
 
 
 def report_all(results_root: str | Path) -> str:
     """Every claim of the ledger against the records of a run folder (`read_all`), as Markdown; then where the papers
     contradict themselves, and what they leave unsaid."""
-    parts, everything = ["# Published - measured - verdict"], read_all(results_root)
+    parts, everything = ["# Published - measured - answer"], read_all(results_root)
+    parts.append("\n".join(f"- *{grade}*: {meaning}" for grade, meaning in GRADES.items()))
     for found in everything:
         if found.judged:
             table = claims_table(found.judged)
-            parts.append(render_markdown(table, found.title, sources(found.stored.records)))
+            note = f"{sources(found.stored.records)}{f' Machine: {found.machine}.' if found.machine else ''}"
+            parts.append(render_markdown(table, found.title, note))
     parts += [f"## {title}\n\n{unjudged_list(everything, kind)}" for kind, title in LISTS.items()]
     return "\n\n".join(parts)
+
+
+def report_json(results_root: str | Path) -> str:
+    """The same claims for programs: a list with the answer, the grade, its numbers and the machine of each."""
+    rows = [
+        {
+            **{name: claim[name] for name in ("id", "paper", "place", "statement", "use_case", "unit", "notebook")},
+            "published": None if pd.isna(claim["value"]) else claim["value"],
+            "answer": found.answer,
+            "evidence": found.grade if found.answer in (*DECIDED, UNDECIDED) else None,
+            "measured": found.measured,
+            "numbers": [
+                {"of": of, "value": number.value, "low": _finite(number.low), "high": _finite(number.high),
+                 "rounds": number.rounds}
+                for of, number in found.numbers
+            ],
+            "chance": found.chance if found.answer in DECIDED else None,
+            "minutes_more": _finite(found.minutes_more),
+            "reason": found.reason,
+            "machine": answered.machine or None,
+        }
+        for answered in read_all(results_root)
+        for claim, found in answered.judged
+    ]  # fmt: skip
+    return json.dumps(rows, indent=2, ensure_ascii=False)
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity and no NaN."""
+    return value if math.isfinite(value) else None
 
 
 def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.summary import ACCURACIES, summarise
 from lockstep.measure.teams import Teams
 from lockstep.measure.traced_tables import traced_tables
-from lockstep.records import Row, make_row
+from lockstep.records import CONTENDED, Row, make_row
 
 
 def measure_job(
@@ -72,7 +72,7 @@ def _status(job: Job, measured: dict[str, float], team: Team, contention: Conten
     """The row's status, and the notes for its column `reason`."""
     notes = job.cautions(len(usable_cores()))
     if contention.contended():
-        notes.append("contended")
+        notes.append(CONTENDED)
     if team.repeated:
         notes.append(team.repeated)
     # A run that diverged is not ok: a mean over the other seeds alone would hide it.

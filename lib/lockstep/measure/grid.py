@@ -1,33 +1,52 @@
-"""Running a grid: rounds of interleaved variants, one row per variant and round.
+"""Running a grid: round after round, each of one comparison, for as many minutes as there are.
 
-round 0   ddp 2 | sequential a | processes 2 | sequential b | threads 2       -> written, whole
-round 1   sequential b | threads 2 | ddp 2 | processes 2 | sequential a       -> written, whole
-...       (a seeded order of its own for each round, so that no variant always follows the same one; cells of a team
-           that is too large to stay warm beside others stand together)
+round 0   sequential | processes | processes | sequential      -> written, whole
+round 1   threads    | processes | processes | threads         -> written, whole
+...       (`lockstep.measure.planning` chooses the next one, from all that is stored)
+
+What two cells share in such a round, a machine that is slow just now or becomes slower evenly, cancels in their ratio.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from lockstep.engine.job import LEARNING, NO_USE_CASE, Job, JobError
+from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.engine.launch.environment import PROFILES
 from lockstep.engine.usecases import Source, find_images, use_case
-from lockstep.measure.cell import depends_on_framework, measure_job, why_impossible
+from lockstep.measure.cell import depends_on_framework, why_impossible
+from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
-from lockstep.measure.progress import one_line, say
+from lockstep.measure.planning import Comparison, State, choose, fewest_minutes, outlook
+from lockstep.measure.progress import say
+from lockstep.measure.round import Measured, Traced, measure_round
 from lockstep.measure.teams import Teams
-from lockstep.records import Row, RunFolder
+from lockstep.records import RunFolder
 from lockstep.records.places import repository_root
 
-# How many cells of a round may be measured again because others used the machine. A neighbor that never rests would
-# otherwise double the time of a run and gain nothing; such rows say that they are contended.
-_REDO_PER_ROUND = 1
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to measure: `minutes`, each round where it decides most; or `rounds`, each of all cells, once.
+
+    Raises JobError for anything else.
+    """
+
+    minutes: float = 0.0
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 0:
+            raise JobError(f"rounds={self.rounds!r} is not possible; give a whole number of at least 1")
+        if isinstance(self.minutes, bool) or not 0 <= self.minutes < float("inf"):
+            raise JobError(f"minutes={self.minutes!r} is not possible; give a number above 0, such as 10")
+        if not self.minutes and not self.rounds:
+            raise JobError("minutes=0 measures nothing; give a number above 0, such as 10")
 
 
 def run_grid(
@@ -35,23 +54,25 @@ def run_grid(
     *,
     notebook: str,
     results: str | Path,
-    rounds: int,
     parameters: Mapping[str, Any],
+    minutes: float = 0.0,
+    rounds: int = 0,
+    comparisons: Callable[[Sequence[Job]], Iterable[Comparison]] | None = None,
     data_dir: str = "",
     images: int = 0,
     strict: bool = False,
     traced: Callable[[Job], bool] = lambda job: False,
 ) -> Path:
-    """Measure every job in each of `rounds` rounds into `<results>/<notebook>/`; returns that folder.
+    """Measure a grid into `<results>/<notebook>/`, for `minutes` or for whole `rounds`; returns that folder.
 
-    Rounds that are stored there already are kept, so a killed run continues where it was. A cell that fails or can't
-    run here is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used.
-    Photos that can't be read are left out, with a warning, and counted in `skipped_images`; `strict` allows none.
-    Samples of CPU, memory and threads are stored for the cells for which `traced` is true. Raises RecordError,
-    WriteError, DataError or JobError before anything is measured, also for a choice that a use case does not offer.
+    What is stored there already counts, so a run that was killed, or had only so many minutes, goes on where it was.
+    Without `comparisons` each cell stands beside the sequential one (`pairs_of`). A cell that fails or can't run here
+    is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos that can't be read are
+    left out, with a warning, and counted in `skipped_images`; `strict` allows none. Samples of CPU, memory and threads
+    are stored for the cells for which `traced` is true. Raises RecordError, WriteError, DataError or JobError before
+    anything is measured, also for a choice that a use case does not offer and for minutes that hold no round.
     """
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise JobError(f"rounds={rounds!r} is not possible; give a whole number of at least 1")
+    budget = Budget(minutes, rounds)
     repository = repository_root()
     folder = (repository / results if not Path(results).is_absolute() else Path(results)) / notebook
     jobs, sources = _with_images(jobs, data_dir, images, strict)
@@ -59,74 +80,91 @@ def run_grid(
         for job in jobs:
             if why_impossible(job) is None:
                 teams.team(job)
-        info = _described(repository, notebook, parameters, jobs, sources, teams)
-        with RunFolder(folder, info) as run:
-            for number in range(rounds):
-                if number in run.rounds_done:
-                    say(f"round {number + 1} of {rounds}: is in {folder.name} already")
-                    continue
-                _measure_round(run, jobs, sources, teams, number, rounds, traced)
+        info = {"notebook": notebook, "data": _data(sources), "parameters": dict(parameters)}
+        with RunFolder(folder, info, _session(repository, jobs, teams)) as run:
+            grid = _Grid(run, jobs, sources, teams, traced)
+            if budget.rounds:
+                grid.measure_rounds(budget.rounds)
+            else:
+                grid.measure_for(60 * budget.minutes, list((comparisons or pairs_of)(jobs)))
     return folder
 
 
-def _described(
-    repository: Path,
-    notebook: str,
-    parameters: Mapping[str, Any],
-    jobs: Sequence[Job],
-    sources: Mapping[str, Source],
-    teams: Teams,
-) -> dict[str, Any]:
-    """The contents of `run.json`: under which conditions this grid is measured."""
+def _data(sources: Mapping[str, Source]) -> dict[str, Any]:
+    return {
+        name: {"source": found.kind, "train_images": found.train_images, "skipped_images": len(found.skipped)}
+        for name, found in sources.items()
+    }
+
+
+def _session(repository: Path, jobs: Sequence[Job], teams: Teams) -> dict[str, Any]:
+    """The circumstances of this run, for `run.json`."""
     return {
         **capture(repository),
-        "notebook": notebook,
-        "data": {
-            name: {"source": found.kind, "train_images": found.train_images, "skipped_images": len(found.skipped)}
-            for name, found in sources.items()
-        },
-        "parameters": {name: value for name, value in parameters.items() if name != "rounds"},
+        "day": date.today().isoformat(),
         "environment_profiles": {name: dict(PROFILES[name]) for name in sorted({job.environment for job in jobs})},
         "workers": teams.placements(),
     }
 
 
-def _measure_round(
-    run: RunFolder,
-    jobs: Sequence[Job],
-    sources: Mapping[str, Source],
-    teams: Teams,
-    number: int,
-    rounds: int,
-    traced: Callable[[Job], bool],
-) -> None:
-    """Measure every job once, in an order of this round's own, and write the rows in the order of `jobs`."""
-    redone = 0
-    rows: list[tuple[int, Row]] = []
-    frames_of: dict[str, list[pd.DataFrame]] = {}
-    shuffled = np.random.default_rng([number, len(jobs)]).permutation(len(jobs))
-    order = teams.in_a_row(jobs, (int(index) for index in shuffled))
-    for done, index in enumerate(order, 1):
-        job = _of_round(jobs[index], number)
-        source = sources.get(job.use_case)
-        row, tables, disturbed = measure_job(job, source, teams, traced(job))
-        if disturbed and job.experiment not in LEARNING and redone < _REDO_PER_ROUND:
-            redone += 1
-            say(f"{job.label}: others used the machine meanwhile, measured again")
-            again = measure_job(job, source, teams, traced(job))
-            if again[0]["status"] == "ok":
-                row, tables, _ = again
-        rows.append((index, row))
-        for name, frame in tables.items():
-            frames_of.setdefault(name, []).append(frame)
-        say(f"round {number + 1} of {rounds}, {done:2d}/{len(jobs)}: {job.experiment} {job.label}: {one_line(row)}")
-    whole = {name: pd.concat(frames) for name, frames in frames_of.items()}
-    run.write_round([row for _, row in sorted(rows, key=lambda pair: pair[0])], whole)
+@dataclass(frozen=True)
+class _Grid:
+    """Cells that are being measured into a folder."""
 
+    run: RunFolder
+    jobs: Sequence[Job]
+    sources: Mapping[str, Source]
+    teams: Teams
+    traced: Traced
 
-def _of_round(job: Job, number: int) -> Job:
-    """The job of this round. What is learnt varies from round to round by its seed; a time varies by itself."""
-    return job.with_(round=number, **({"seed": number} if job.experiment in LEARNING else {}))
+    def measure_rounds(self, rounds: int) -> None:
+        """Every cell once in each of so many rounds, those that are stored included."""
+        done = self.run.rounds_done
+        for number in range(rounds):
+            if number in done:
+                say(f"round {number + 1} of {rounds}: is in {self.run.path.name} already")
+                continue
+            self._measure(number, self.teams.in_a_row(self.jobs, range(len(self.jobs))), number)
+
+    def measure_for(self, seconds: float, comparisons: Sequence[Comparison]) -> None:
+        """Round after round until the time is over, or everything is settled."""
+        ends = time.monotonic() + seconds  # no step of the system's clock changes it
+        comparisons = self._possible(comparisons)
+        states = states_of(comparisons, self.jobs, self.run)
+        least = fewest_minutes(states)
+        if seconds < 60 * least:
+            raise JobError(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
+        say(f"{self.run.path.name}: {outlook(states)}")
+        last: int | None = None
+        while (chosen := choose(states, ends - time.monotonic(), last)) is not None:
+            last = chosen
+            self._measure_next(states[chosen])
+        say(f"{self.run.path.name}: {outlook(states)}")
+
+    def _measure_next(self, state: State) -> None:
+        number = max(self.run.rounds_done, default=-1) + 1
+        began = time.monotonic()
+        found = self._measure(number, state.comparison.visits, state.rounds)
+        state.seconds.append(time.monotonic() - began)
+        if found.failed:
+            state.failures += 1
+        elif state.comparison.seeds or not found.disturbed:
+            state.logs.append(found.log_ratio)
+
+    def _possible(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
+        """The comparisons of cells that can run here; the others get a row each that says why not, once."""
+        impossible = [place for place, job in enumerate(self.jobs) if why_impossible(job) is not None]
+        if impossible and not self.run.rounds_done:
+            self._measure(0, impossible, 0)
+        return [each for each in comparisons if not set(each.cells) & set(impossible)]
+
+    def _measure(self, number: int, visits: Sequence[int], seed: int) -> Measured:
+        found = measure_round(
+            self.jobs, visits, number=number, seed=seed, session=self.run.number,
+            sources=self.sources, teams=self.teams, traced=self.traced,
+        )  # fmt: skip
+        self.run.write_round(found.rows, found.tables)
+        return found
 
 
 def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) -> tuple[list[Job], dict[str, Source]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
+from lockstep.records import MEASUREMENTS, Row
 
 ACCURACIES = ("train_accuracy", "validation_accuracy", "test_accuracy")
 _SECONDS_OF_THE_SLOWEST = (
@@ -51,3 +54,35 @@ def _link_bytes(job: Job, means: pd.DataFrame) -> dict[str, float]:
     sent, received = hosts["link_bytes_sent"].max(), hosts["link_bytes_received"].max()
     total = max(sent.sum(), received.sum())
     return {"link_bytes_sent": float(total), "link_bytes_busiest": float(max(sent.max(), received.max()))}
+
+
+_RATES = ("images_per_second", "flops_per_second", "bandwidth_bytes_per_second")
+_SUMS = ("other_cpu_seconds", "steal_seconds", "measuring_seconds")
+_PEAKS = ("peak_pss_bytes",)
+
+
+def merged(rows: Sequence[Row]) -> Row:
+    """One row for a cell that was visited several times in a round: means over its visits, of rates the harmonic one;
+    what others took of the machine and what measuring took is summed. The first visit that failed speaks for all."""
+    bad = [row for row in rows if row["status"] != "ok"]
+    if bad or len(rows) == 1:
+        return (bad or rows)[0]
+    row = dict(rows[0])
+    for name in MEASUREMENTS:
+        values = [each[name] for each in rows if each[name] is not None]
+        row[name] = _merged(name, values) if len(values) == len(rows) else None
+    notes = dict.fromkeys(note for each in rows for note in str(each["reason"]).split("; ") if note)
+    row["reason"] = "; ".join(notes)
+    return row
+
+
+def _merged(name: str, values: Sequence[Any]) -> Any:
+    if MEASUREMENTS[name].kind == "integer":
+        return max(values)
+    if name in _SUMS:
+        return math.fsum(values)
+    if name in _PEAKS:
+        return max(values)
+    if name in _RATES and all(values):
+        return len(values) / math.fsum(1 / value for value in values)
+    return math.fsum(values) / len(values)

@@ -23,7 +23,7 @@ _OF_LEARNING = (
 )  # fmt: skip
 _LEARNING_TABLES = ("epochs", "confusion")
 STEPS_TRACED = ("timeline",)
-"""The experiments of which every step of every rank is kept, in `steps.csv`."""
+"""The experiments of which every step of every rank is kept, with its phases, in `timeline.csv`."""
 
 _OF_TRAINING: Mapping[str, Sequence[str]] = {
     "epochs": _OF_LEARNING,
@@ -31,7 +31,7 @@ _OF_TRAINING: Mapping[str, Sequence[str]] = {
     "stages": OF_PIPELINES,
     "actions": OF_PIPELINES,
     "spark": ("variant", "executor_data", "exchange_every", "global_batch_size", "images"),
-    "steps": ("variant", "hosts", "launcher"),
+    "timeline": ("variant", "hosts", "launcher"),
 }
 """Table that training writes -> the columns of its cell, besides those that every table has."""
 
@@ -44,13 +44,21 @@ def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | 
     if sampler is not None:
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
-        found["steps"] = step_table(traces)
+        found["timeline"] = step_table(traces)
     probe = PROBES.get(job.experiment)
     columns_of = {**_OF_TRAINING, **(probe.tables if probe else {})}
     for name, frame in found.items():
         _insert_first(frame, job, columns_of.get(name, ()))
         _insert_first(frame, job, _OF_EVERY_TABLE)
+    if job.experiment not in LEARNING and any(trace.steps for trace in traces):
+        found["steps"] = slowest_steps(traces)
     return found
+
+
+def slowest_steps(traces: Sequence[Trace]) -> pd.DataFrame:
+    """Every measured step, in seconds of its slowest rank: the raw times behind a row, which `steps.csv` keeps."""
+    seconds = pd.DataFrame([[step["step_seconds"] for step in trace.steps] for trace in traces]).max()
+    return pd.DataFrame({"step": range(len(seconds)), "seconds": seconds})
 
 
 def _insert_first(frame: pd.DataFrame, job: Job, names: Sequence[str]) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.statistics import AnalysisError, Ratio, interval_of, median_or_nan
-from lockstep.analysis.tables import SHARED_CORES, cells, outcome, ratio_columns
+from lockstep.analysis.cells import cells, outcome
+from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, median_or_nan
+from lockstep.analysis.tables import SHARED_CORES, ratio_columns
 from lockstep.predict.cost_model import CALIBRATION, HELD_OUT, Costs, calibrated, modelled, networks
 from lockstep.predict.link_model import AlphaBeta, link_of
 
@@ -67,7 +68,7 @@ def _checked(
         reason = "; ".join(filter(None, (reason, str(error))))
     row |= {"step_seconds": median_or_nan(measured), "modelled_step_seconds": seconds}
     row |= ratio_columns(ratio, "ratio") | {"rounds": ratio.rounds if ratio else 0}
-    row |= {"error": abs(ratio.median - 1) if ratio else math.nan}
+    row |= {"error": abs(ratio.value - 1) if ratio else math.nan}
     return row | {"status": status, "reason": reason}
 
 
@@ -87,7 +88,7 @@ def error_table(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def held_out_error(records: pd.DataFrame) -> tuple[Ratio, int, list[str]]:
+def held_out_error(records: pd.DataFrame) -> tuple[Estimate, int, list[str]]:
     """The median |modelled / measured - 1| over the held-out cells: of each round, then the median over rounds with its
     interval. Also the number of these cells, and why others were left out. Raises AnalysisError if there are none."""
     errors: list[pd.Series] = []

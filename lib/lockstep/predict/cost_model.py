@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import cells
 from lockstep.analysis.statistics import AnalysisError, median_or_nan
-from lockstep.analysis.tables import cells, cores_of_machine
+from lockstep.analysis.tables import cores_of_machine
 from lockstep.engine import registry
 from lockstep.engine.declared import Chain, Values, usual_values
 from lockstep.engine.job.strategies import STRATEGIES

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.statistics import AnalysisError, Ratio, interval_of, per_round
-from lockstep.analysis.tables import cells, median_of, outcome
+from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, per_round
 from lockstep.engine import registry
 from lockstep.engine.declared import Chain
 
@@ -139,8 +139,8 @@ def _times(timed: pd.DataFrame, cell: dict[str, Any], status: str, link: AlphaBe
     predicted = math.nan
     if link is not None and counts is not None and counts.counted:
         predicted = link.seconds_of(counts)
-    ratio = interval_of(values / predicted) if predicted > 0 else Ratio(math.nan, math.nan, math.nan, 0)
-    found = (seconds.median, seconds.low, seconds.high, predicted, ratio.median, ratio.low, ratio.high)
+    ratio = interval_of(values / predicted) if predicted > 0 else Estimate(math.nan, math.nan, math.nan, 0)
+    found = (seconds.value, seconds.low, seconds.high, predicted, ratio.value, ratio.low, ratio.high)
     return dict(zip(names, found, strict=True)) | {"rounds": seconds.rounds}
 
 

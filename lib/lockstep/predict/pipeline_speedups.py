@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import cells, median_of
 from lockstep.analysis.statistics import BASELINE, Conditions, interval_of
-from lockstep.analysis.tables import PHASES, cells, median_of, summary_table
+from lockstep.analysis.tables import PHASES, summary_table
 from lockstep.predict.pipeline_model import ideal_bubble
 
 NAIVE: Conditions = {"strategy": "naive_pipeline", "variant": "a"}
@@ -47,7 +48,7 @@ def pipeline_speedup_table(records: pd.DataFrame, experiment: str, base: Conditi
 def _bubble(rows: pd.DataFrame) -> dict[str, float]:
     ok = rows[(rows["status"] == "ok") & rows["idle_seconds"].notna()]
     found = interval_of(ok["idle_seconds"] / ok["step_seconds"]) if len(ok) else None
-    values = (found.median, found.low, found.high) if found else (np.nan,) * 3
+    values = (found.value, found.low, found.high) if found else (np.nan,) * 3
     return dict(zip(("bubble", "bubble_low", "bubble_high"), values, strict=True))
 
 

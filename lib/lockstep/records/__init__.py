@@ -1,10 +1,11 @@
 """The results schema, and the only code that writes it.
 
-    results/<run>/<notebook>/   records.csv  one row per repetition, never only means
-                                run.json     parameters, commit, machine, versions
+    results/<run>/<notebook>/   records.csv  one row per cell and round, never only means
+                                steps.csv    every measured step of every row
+                                run.json     parameters, and the sessions: machine, commit, day
                                 resources.csv, figures/, executed.ipynb
 
-The unit of writing and of resuming is a *round*: one repetition of every variant. A round is written
+The unit of writing and of resuming is a *round*: the cells of one comparison, measured back to back. A round is written
 whole (temporary file, fsync, rename) or not at all, so a killed run loses at most the round it was in.
 """
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lockstep.records.schema import (
         ADDED,
         COLUMNS,
+        CONTENDED,
         MEASUREMENTS,
         OUTCOME,
         SCHEMA_VERSION,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADDED",
     "COLUMNS",
+    "CONTENDED",
     "MEASUREMENTS",
     "OUTCOME",
     "SCHEMA_VERSION",

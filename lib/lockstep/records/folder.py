@@ -15,19 +15,24 @@ from lockstep.records.reading import read_records, read_run, read_traced_table
 from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, RecordError, Row, check_row
 
 _HEADER = ",".join(COLUMNS) + "\n"
+_SAME_SESSION = ("machine", "versions", "git", "day")
+"""What rounds of one session share. With another machine, other software or on another day a new session begins."""
 
 
 class RunFolder:
     """One results folder, held by one process at a time; rounds are appended to it.
 
-    Raises RecordError if another process holds it, or if what it holds was measured under another commit, with
-    other parameters, on other images or another machine (resuming would mix two experiments); WriteError if it
-    can't be written.
+    `info` says what is measured, which a folder holds once; `session` under which circumstances, of which it may hold
+    several: `number` is that of this one, and every row names its own. Raises RecordError if another process holds the
+    folder, or if what it holds was measured with other parameters or on other images (resuming would mix two
+    experiments); WriteError if it can't be written.
     """
 
-    def __init__(self, path: str | Path, info: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, info: Mapping[str, Any], session: Mapping[str, Any]) -> None:
         self.path = Path(path)
         self.info = {"schema_version": SCHEMA_VERSION, **info}
+        self.number = 0
+        self._session: dict[str, Any] = json.loads(json.dumps(session))  # as it will be read
         self._lock: Any = None
 
     def __enter__(self) -> RunFolder:
@@ -43,8 +48,7 @@ class RunFolder:
             ) from None
         try:
             self._check_resumable()
-            if not (self.path / "run.json").is_file():
-                write_atomically(self.path / "run.json", json.dumps(self.info, indent=2, sort_keys=True) + "\n")
+            self._enter_session()
         except BaseException:
             self.__exit__()
             raise
@@ -61,12 +65,24 @@ class RunFolder:
         if not (self.path / "run.json").is_file():
             return
         stored = read_run(self.path)
-        for name in ("git", "parameters", "data", "machine", "versions"):
+        for name in ("parameters", "data"):
             if stored.get(name) != json.loads(json.dumps(self.info.get(name))):
                 raise RecordError(
                     f"{self.path} holds a run with another {name} ({stored.get(name)} there, {self.info.get(name)} "
                     f"now): resuming would mix two experiments; give another folder with --out or remove this one"
                 )
+
+    def _enter_session(self) -> None:
+        """Go on with the stored session under the same circumstances, or begin a new one."""
+        path = self.path / "run.json"
+        sessions: list[dict[str, Any]] = read_run(self.path)["sessions"] if path.is_file() else []
+        for number, known in enumerate(sessions):
+            if all(known.get(name) == self._session.get(name) for name in _SAME_SESSION):
+                self.number = number
+                return
+        self.number = len(sessions)
+        whole = {**self.info, "sessions": [*sessions, self._session]}
+        write_atomically(path, json.dumps(whole, indent=2, sort_keys=True) + "\n")
 
     @property
     def rounds_done(self) -> list[int]:
@@ -82,10 +98,10 @@ class RunFolder:
         """
         for row in rows:
             check_row(row)
+        done = self.rounds_done if tables else []
         # Tables first: a crash between the two leaves samples of a round that records.csv does not know, and
         # those are dropped when the round is measured again.
         for name, frame in (tables or {}).items():
-            done = self.rounds_done
             old = read_traced_table(self.path, name)
             old = old[old["round"].isin(done)] if old is not None else None
             write_atomically(self.path / f"{name}.csv", pd.concat([old, frame]).to_csv(index=False))

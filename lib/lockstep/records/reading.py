@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +50,8 @@ def read_records(folder: str | Path) -> pd.DataFrame:
 
 
 def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows that are older than a column get its default: that of `Job`, or no measurement."""
-    defaults = {field.name: field.default for field in fields(Job)}
-    return frame.assign(**{name: defaults.get(name) for name in ADDED if name not in frame})
+    """Rows that are older than an option of a strategy have its default."""
+    return frame.assign(**{name: Job.options()[name].default for name in ADDED if name not in frame})
 
 
 def read_run(folder: str | Path) -> dict[str, Any]:
@@ -69,6 +67,8 @@ def read_run(folder: str | Path) -> dict[str, Any]:
         raise RecordError(f"{path} is not a description of a run; give another folder with --out or remove it")
     if run.get("schema_version") != SCHEMA_VERSION:
         raise RecordError(f"{path} is schema {run.get('schema_version')!r}, this code reads {SCHEMA_VERSION}")
+    if not isinstance(run.get("sessions"), list) or not run["sessions"]:
+        raise RecordError(f"{path} names no session; it was not written by this code: give another folder with --out")
     return run
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine import registry
-from lockstep.engine.job import CHOICES, IDENTITY, OF_LEARNING, Job
+from lockstep.engine.job import CHOICES, IDENTITY, Job
 from lockstep.engine.job.strategies import LAUNCHER_NAMES, RUNGS, STRATEGIES, YARDSTICKS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+CONTENDED = "contended"
+"""In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round."""
 
 
 class RecordError(ValueError):
@@ -84,9 +86,15 @@ MEASUREMENTS: dict[str, Column] = {
     "skipped_images": Column("integer", meaning="unreadable images left out"),
     "other_cpu_seconds": Column("number", "s", meaning="CPU time of foreign processes while measuring"),
     "steal_seconds": Column("number", "s", meaning="CPU time the hypervisor withheld"),
+    "measuring_seconds": Column(
+        "number", "s", meaning="wall time of the row's measurement, start and warm-up included"
+    ),
 }
 
 OUTCOME: dict[str, Column] = {
+    "session": Column(
+        "integer", meaning="on which machine, with which commit, on which day: see `sessions` of run.json"
+    ),
     "source": Column("text", allowed=("measured", "simulated")),
     "status": Column("text", allowed=("ok", "failed", "skipped")),
     "reason": Column("text", meaning="why failed or skipped, or a caveat of an ok row"),
@@ -101,48 +109,22 @@ COLUMNS: dict[str, Column] = {
     **OUTCOME,
 }
 
-ADDED: tuple[str, ...] = (
-    "optimiser",
-    "memory_format",
-    "copies",
-    "bucket",
-    "overlap",
-    "transport",
-    "host_workers",
-    "message_bytes",
-    "exchange_every",
-    "state_averaged",
-    "density",
-    "shards",
-    "opt_weight",
-    "forward_seconds",
-    "backward_seconds",
-    "flops_per_second",
-    "flops_per_image",
-    "link_bytes_sent",
-    "link_bytes_busiest",
-    "launch_seconds",
-    "model_parallel",
-    "stages_per_rank",
-    "partition",
-    "activations",
-    "stage_memory_bytes",
-    "idle_seconds",
-    "executor_data",
-    *OF_LEARNING,
-    "test_loss",
-    "train_accuracy",
-    "validation_accuracy",
-    "validation_balanced_accuracy",
-    "validation_loss",
-    "epochs_trained",
-    "updates_done",
-    "training_seconds",
-    *IDENTITY[IDENTITY.index("selected") + 1 :],  # options of strategies that were registered since
-)
-"""Columns that older files of this schema may lack."""
+ADDED: tuple[str, ...] = tuple(IDENTITY[IDENTITY.index("selected") + 1 :])
+"""Options of strategies that were registered since a file was written: it may lack them, and they are at their default."""
 
-TABLES = ("resources", "operators", "steps", "stages", "actions", "layers", "spark", "epochs", "confusion", "flops")
+TABLES = (
+    "resources",
+    "operators",
+    "steps",
+    "timeline",
+    "stages",
+    "actions",
+    "layers",
+    "spark",
+    "epochs",
+    "confusion",
+    "flops",
+)
 """Traced tables that may stand beside `records.csv`."""
 TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
 TEXTS_OF_TABLES += ("schedule", "partition", "activations", "action", "name", "executor_data")
@@ -153,7 +135,7 @@ TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "pred
 Row = dict[str, Any]
 
 
-def make_row(job: Job, measured: Mapping[str, Any], *, status: str = "ok", reason: str = "") -> Row:
+def make_row(job: Job, measured: Mapping[str, Any], *, status: str = "ok", reason: str = "", session: int = 0) -> Row:
     """A checked row of `records.csv`. Raises RecordError naming the column, the value and what is allowed."""
     row: Row = {name: getattr(job, name) for name in IDENTITY}
     row.update(dict.fromkeys(MEASUREMENTS))
@@ -161,7 +143,7 @@ def make_row(job: Job, measured: Mapping[str, Any], *, status: str = "ok", reaso
     if unknown:
         raise RecordError(f"unknown measurement(s) {sorted(unknown)}; there are: {', '.join(MEASUREMENTS)}")
     row.update(measured)
-    row.update(source="measured", status=status, reason=" ".join(reason.split()))
+    row.update(session=session, source="measured", status=status, reason=" ".join(reason.split()))
     check_row(row)
     return row
 

@@ -16,7 +16,7 @@ from fake_records import records, resources
 from lockstep.analysis.figures.style import PUBLISHED
 from lockstep.analysis.published import CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET, TOLERANCE, WORDS
+from lockstep.analysis.verdicts import ANSWERS, NEEDS_HARDWARE, NOT_YET, TOLERANCE
 from lockstep.experiments import catalogue as catalogue_module
 from lockstep.experiments import report
 from lockstep.experiments.catalogue import Notebook, catalogue
@@ -125,13 +125,13 @@ def test_the_machine_is_that_of_run_json(seen: Overview, nothing: Overview) -> N
 def test_counts_add_up_to_the_ledger(seen: Overview, nothing: Overview) -> None:
     for view in (seen, nothing):
         counts = view.counts()
-        assert list(counts.columns) == [*WORDS, "claims"]
-        assert (counts[list(WORDS)].sum(axis=1) == counts["claims"]).all()
+        assert list(counts.columns) == [*ANSWERS, "claims"]
+        assert (counts[list(ANSWERS)].sum(axis=1) == counts["claims"]).all()
         assert counts.loc["all", "claims"] == len(read_claims()) == counts.drop(index="all")["claims"].sum()
     # Sums that the paper prints with all their terms need no records.
     counts, summed = nothing.counts(), read_claims()["verdict"].isin(["flops_equation", "flops_total"]).sum()
-    assert counts.loc["all", list(WORDS[:2])].sum() == counts.loc["08", list(WORDS[:2])].sum() <= summed
-    assert seen.counts().loc["02", WORDS[0]] > 0
+    assert counts.loc["all", list(ANSWERS[:2])].sum() == counts.loc["08", list(ANSWERS[:2])].sum() <= summed
+    assert seen.counts().loc["02", ANSWERS[0]] > 0
 
 
 def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> None:
@@ -166,8 +166,8 @@ def test_notebooks_to_come_have_their_bar(seen: Overview) -> None:
 
 
 def test_without_records_nothing_is_measured(nothing: Overview) -> None:
-    words = {found.verdict for part in nothing.answered for row, found in part.judged if "flops" not in row["verdict"]}
-    assert words == {NOT_YET, NOT_MEASURABLE}
+    words = {found.answer for part in nothing.answered for row, found in part.judged if "flops" not in row["verdict"]}
+    assert words == {NOT_YET, NEEDS_HARDWARE}
     assert nothing.numbers().empty and list(nothing.numbers().columns) == list(NUMBERS)
     aims = [line for line in nothing.targets().splitlines() if "| ≥ " in line]
     assert aims and all(line.endswith(f"|  | {NOT_YET} |") for line in aims)
@@ -211,7 +211,7 @@ def test_a_relative_folder_is_that_of_the_repository(
 
 def test_the_words_are_explained_with_the_rules_of_the_code() -> None:
     lines = how_to_read().splitlines()
-    assert [line.partition("**: ")[0] for line in lines] == [f"- **{word}" for word in WORDS]
+    assert [line.partition("**: ")[0] for line in lines] == [f"- **{word}" for word in ANSWERS]
     assert "twice" in lines[0] and "ratios of traces" in lines[0], "not every comparison has an A/A pair"
     assert f"{TOLERANCE:.0%}" in lines[0] and f"fewer than {MIN_ROUNDS} paired rounds" in lines[-1]
 
@@ -220,13 +220,13 @@ def test_the_bars_show_each_count(seen: Overview) -> None:
     counts = seen.counts()
     figure = verdict_bars(counts, "title")
     axis = figure.axes[0]
-    parts = counts.drop(index="all")[list(WORDS)].to_numpy().ravel()
+    parts = counts.drop(index="all")[list(ANSWERS)].to_numpy().ravel()
     widths = sorted(bar.get_width() for bar in axis.patches)
     assert widths == sorted(parts), "a part for each count"
     shown = sorted(int(text.get_text()) for text in axis.texts)
     assert shown == sorted(part for part in parts if part), "with its number, unless there is none"
-    assert set(WORDS) <= set(texts(figure)) and "notebook 02" in texts(figure) and "no notebook" in texts(figure)
-    assert len({str(colour) for colour in VERDICT_COLOURS.values()}) == len(WORDS)
+    assert set(ANSWERS) <= set(texts(figure)) and "notebook 02" in texts(figure) and "no notebook" in texts(figure)
+    assert len({str(colour) for colour in VERDICT_COLOURS.values()}) == len(ANSWERS)
 
 
 def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
@@ -247,7 +247,7 @@ def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
 def test_a_negative_figure_needs_no_logarithm() -> None:
     one = dict.fromkeys(NUMBERS, "") | {"claim": "x", "unit": "times", "published": 2.0, "measured": -1.0, "low": -1.5}
     figure = published_beside_measured(
-        pd.DataFrame([one | {"high": -0.5, "verdict": WORDS[0], "statement": "s"}]), "title"
+        pd.DataFrame([one | {"high": -0.5, "verdict": ANSWERS[0], "statement": "s"}]), "title"
     )
     assert figure.axes[0].get_xscale() == "linear" and figure.axes[0].get_xlim()[0] < -1.5
 

@@ -11,7 +11,7 @@ from fake_distribution import not_run, scaled, without
 from fake_pipelines import ERROR, IMBALANCE, PEAK, SPEEDUP, layers, records, tables
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import TOO_FEW, target_table
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.experiments.e03_pipelined_model_parallelism.targets import TARGETS
 from lockstep.experiments.report import targets_table
 
@@ -120,7 +120,7 @@ def test_what_did_not_run_says_why(frame: pd.DataFrame, traced: Tables, name: st
     row = found(not_run(frame, "failed", "rank 1 raised", **rows), traced)[name]
     assert (row["reached"], row["reason"]) == (NOT_YET, "rank 1 raised") and pd.isna(row["ratio"])
     row = found(not_run(frame, "skipped", "no gloo here", **rows), traced)[name]
-    assert (row["reached"], row["reason"]) == (NOT_MEASURABLE, "no gloo here")
+    assert (row["reached"], row["reason"]) == (NEEDS_HARDWARE, "no gloo here")
     assert found(without(frame, experiment="speedup"), traced)[name]["reached"] == NOT_YET
 
 

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from fake_pipelines import NO_CUDA, claim, hybrid_records, on_gpus, resources
+from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, Verdict, judge
+from lockstep.analysis.verdicts import CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, Verdict
 from lockstep.experiments.e04_hybrid_parallelism.verdicts import RULES
 
 
@@ -31,8 +32,8 @@ def judged(row: dict[str, Any], frame: pd.DataFrame, traces: pd.DataFrame | None
 def test_every_claim_has_its_function_and_gpus_are_missing_here(frame: pd.DataFrame) -> None:
     assert len(own_claims()) == 7 and "pending" not in {row["verdict"] for row in own_claims()}
     for row in own_claims():
-        assert judged(row, frame) == Verdict(NOT_MEASURABLE, "", NO_CUDA), row["id"]
-        assert judge(row, no_records(), RULES).verdict == NOT_YET, row["id"]
+        assert judged(row, frame) == Verdict(NEEDS_HARDWARE, "", NO_CUDA), row["id"]
+        assert judge(row, no_records(), RULES).answer == NOT_YET, row["id"]
 
 
 def hybrids_on_gpus(frame: pd.DataFrame, hybrid: float) -> pd.DataFrame:
@@ -40,29 +41,29 @@ def hybrids_on_gpus(frame: pd.DataFrame, hybrid: float) -> pd.DataFrame:
     return on_gpus(frame, "hybrid", gains)
 
 
-@pytest.mark.parametrize(("hybrid", "word"), [(1.65, REPRODUCED), (1.3, NOT_REPRODUCED), (2.0, NOT_REPRODUCED)])
+@pytest.mark.parametrize(("hybrid", "word"), [(1.65, SUPPORTED), (1.3, CONTRADICTED), (2.0, CONTRADICTED)])
 def test_the_hybrid_lies_between_the_other_two(frame: pd.DataFrame, hybrid: float, word: str) -> None:
     found = judged(claim("hybrid-between"), hybrids_on_gpus(frame, hybrid))
-    assert found.verdict == word and "hybrid over data: " in found.measured
+    assert found.answer == word and "hybrid over data: " in found.measured
 
 
-@pytest.mark.parametrize(("value", "word"), [(1.65, REPRODUCED), (3.85, NOT_REPRODUCED)])
+@pytest.mark.parametrize(("value", "word"), [(1.65, SUPPORTED), (3.85, CONTRADICTED)])
 def test_the_hybrids_speedup_is_of_replicas_of_a_pipeline(frame: pd.DataFrame, value: float, word: str) -> None:
     found = judged(claim("table2-gpu-hybrid-simplebig") | {"value": value}, hybrids_on_gpus(frame, 1.65))
-    assert found.verdict == word and found.measured.startswith("1.65 ")
+    assert found.answer == word and found.measured.startswith("1.65 ")
 
 
 def test_cpu_use_is_of_the_cores_that_ranks_were_given(frame: pd.DataFrame) -> None:
     traces = resources("hybrid", ["gpipe"], device="cuda")
     found = judged(claim("hybrid-cpu-use") | {"value": 25.0}, hybrids_on_gpus(frame, 1.65), traces)
-    assert found.verdict == REPRODUCED and "% of 4 cores" in found.measured
+    assert found.answer == SUPPORTED and "% of 4 cores" in found.measured
 
 
 def test_memory_of_the_host_with_the_hybrid(frame: pd.DataFrame) -> None:
     there = hybrids_on_gpus(frame, 1.65).assign(peak_pss_bytes=2.0**30)
     found = judged(claim("hybrid-ram"), there)
-    assert found.verdict == REPRODUCED and found.reason.startswith("no more: ")
+    assert found.answer == SUPPORTED and found.reason.startswith("no more: ")
     more = there.assign(peak_pss_bytes=there["peak_pss_bytes"].where(there["sync"] == "local", 1.5 * 2**30))
-    assert judged(claim("hybrid-ram"), more).verdict == NOT_REPRODUCED
+    assert judged(claim("hybrid-ram"), more).answer == CONTRADICTED
     found = judged(claim("hybrid-gpu-memory"), there)
-    assert found.verdict == NOT_YET and "no row holds the memory of a GPU" in found.reason
+    assert found.answer == NOT_YET and "no row holds the memory of a GPU" in found.reason

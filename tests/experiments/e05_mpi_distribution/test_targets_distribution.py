@@ -10,7 +10,7 @@ import pytest
 from fake_distribution import NO_UNITS, STARTS, not_run, records, scaled, without
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import TOO_FEW, target_table
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.experiments.e05_mpi_distribution.targets import TARGETS
 from lockstep.experiments.report import targets_table
 
@@ -53,7 +53,7 @@ def test_every_target_reads_its_own_cells(spread: pd.DataFrame) -> None:
     assert {name: rows[name]["ratio"] for name in expected} == pytest.approx(expected)
     assert {name: row["reached"] for name, row in rows.items() if name in expected} == dict.fromkeys(expected, "yes")
     bfloat = rows[OVER_DDP_BFLOAT]
-    assert (bfloat["reached"], bfloat["reason"]) == (NOT_MEASURABLE, NO_UNITS)
+    assert (bfloat["reached"], bfloat["reason"]) == (NEEDS_HARDWARE, NO_UNITS)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_every_target_can_be_missed(
 )
 def test_a_target_says_why_it_has_no_number(spread: pd.DataFrame, name: str, rows: dict[str, Any]) -> None:
     row = found(not_run(spread, "skipped", "needs root", **rows))[name]
-    assert row["reached"] == NOT_MEASURABLE and row["reason"].endswith("needs root") and pd.isna(row["ratio"])
+    assert row["reached"] == NEEDS_HARDWARE and row["reason"].endswith("needs root") and pd.isna(row["ratio"])
     row = found(not_run(spread, "failed", "rank 1 raised", **rows))[name]
     assert row["reached"] == NOT_YET and row["reason"].endswith("rank 1 raised")
 

@@ -11,7 +11,7 @@ from fake_distribution import not_run, scaled, without
 from fake_spark import NO_JAVA, records
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import TOO_FEW, target_table
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.experiments.e06_spark_distribution.targets import TARGETS
 
 BARRIER = "Spark's barrier mode over MPI, all-reduce, 2 workers"
@@ -58,7 +58,7 @@ def test_every_target_can_be_missed(frame: pd.DataFrame, name: str) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_a_target_says_why_it_has_no_number(frame: pd.DataFrame, name: str) -> None:
     row = found(not_run(frame, "skipped", NO_JAVA, **CELLS[name]))[name]
-    assert (row["reached"], row["reason"]) == (NOT_MEASURABLE, NO_JAVA) and pd.isna(row["ratio"])
+    assert (row["reached"], row["reason"]) == (NEEDS_HARDWARE, NO_JAVA) and pd.isna(row["ratio"])
     row = found(not_run(frame, "failed", "executor 1 was lost", **CELLS[name]))[name]
     assert (row["reached"], row["reason"]) == (NOT_YET, "executor 1 was lost")
     assert found(without(frame, **CELLS[name]))[name]["reached"] == NOT_YET

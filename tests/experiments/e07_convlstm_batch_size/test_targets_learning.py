@@ -11,7 +11,7 @@ from fake_distribution import not_run, scaled, without
 from fake_learning import DROPOUT, GAINS, LARGE_GAIN, NO_TENSORFLOW, TENSORFLOW, records
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.targets import TOO_FEW, target_table
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e07_convlstm_batch_size.targets import TARGETS
 from lockstep.experiments.report import targets_table
@@ -96,7 +96,7 @@ def test_speed_is_judged_where_it_is_lowest(frame: pd.DataFrame) -> None:
 
 def test_a_target_says_why_it_has_no_number(frame: pd.DataFrame) -> None:
     missing = read(not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow"))
-    assert (missing[FRAMEWORKS]["reached"], missing[FRAMEWORKS]["reason"]) == (NOT_MEASURABLE, NO_TENSORFLOW)
+    assert (missing[FRAMEWORKS]["reached"], missing[FRAMEWORKS]["reason"]) == (NEEDS_HARDWARE, NO_TENSORFLOW)
     assert missing[SPEED]["reached"] == "yes"
     failed = read(not_run(frame, "failed", "out of memory", experiment="paired"))
     assert (failed[PAIRED]["reached"], failed[PAIRED]["reason"]) == (NOT_YET, "out of memory")

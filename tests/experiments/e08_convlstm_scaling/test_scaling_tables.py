@@ -7,10 +7,11 @@ import pytest
 
 from fake_distribution import not_run, without
 from fake_scaling import COSTS, LINK, NOISE, PIPELINES, records, two_workers_seconds
+from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_table
 from lockstep.analysis.statistics import amdahl
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_YET, judge
+from lockstep.analysis.verdicts import NOT_YET
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e08_convlstm_scaling.forecasts import forecast_table
 from lockstep.experiments.e08_convlstm_scaling.table3 import (
@@ -107,7 +108,7 @@ def test_accuracy_of_a_cell_with_a_seed_that_diverged_says_so(frame: pd.DataFram
     assert pd.isna(row["accuracy"]) and pd.isna(row["points"]) and DIVERGED in row["reason"] and row["seeds"] == 4
     for name in ("table3_accuracy", "scaling_accuracy"):
         found = judge({"verdict": name, "use_case": "Pneumonia", "value": 100.0}, Stored(lost), RULES)
-        assert found.verdict == NOT_YET and "trainings diverged" in found.reason
+        assert found.answer == NOT_YET and "trainings diverged" in found.reason
 
 
 def test_table_3_against_itself() -> None:

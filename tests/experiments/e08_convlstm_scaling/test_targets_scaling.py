@@ -11,7 +11,7 @@ from fake_distribution import not_run, scaled
 from fake_scaling import COSTS, HELD_OUT_ERROR, records, two_workers_seconds
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import target_table
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.experiments.e08_convlstm_scaling.targets import TARGETS
 
 ERROR, CNN, CONVLSTM = (target.name for target in TARGETS)
@@ -58,7 +58,7 @@ def test_cells_that_the_model_cannot_speak_of_are_named_and_not_counted(frame: p
 
 def test_a_target_without_a_number_says_why(frame: pd.DataFrame) -> None:
     skipped = not_run(frame, "skipped", "no ipyparallel", experiment="strong", strategy="engines_shared_memory")
-    assert found(skipped)[CNN]["reached"] == NOT_MEASURABLE
+    assert found(skipped)[CNN]["reached"] == NEEDS_HARDWARE
     rest = found(frame[~frame["experiment"].isin(["held_out", "held_out_hosts"])])
     assert rest[ERROR]["reached"] == NOT_YET and pd.isna(rest[ERROR]["ratio"])
     assert found(frame.iloc[:0])[ERROR]["reached"] == NOT_YET

@@ -42,6 +42,7 @@ def plan_runs(
     names: Sequence[str],
     root: Path,
     *,
+    minutes: float | None = None,
     profile: str | None = None,
     assignments: Sequence[str] = (),
     data_dir: Path | None = None,
@@ -52,11 +53,13 @@ def plan_runs(
 ) -> list[RunPlan]:
     """A plan for each notebook, 00 last; values: the notebook's default < profile < assignments (`name=value`, YAML).
 
-    An assignment reaches those notebooks that have the parameter. Nothing is run. Raises RunError or
+    An assignment reaches those notebooks that have the parameter; `minutes` are shared out evenly over those that
+    measure. Nothing is run. Raises RunError or
     ParameterError for an unknown notebook, profile or parameter, a value of the wrong type, a missing data folder, an
     option that none of the notebooks has a use for, or a run folder that can't be written.
     """
     _check_options(data_dir, out, reference)
+    _check_minutes(minutes, profile)
     run = root / "results" / "reference" if reference else out or root / "results" / "runs" / (profile or "default")
     values = _profile_values(profile, root)
     chosen = list(dict.fromkeys(find_notebook(name, root) for name in names))
@@ -64,11 +67,13 @@ def plan_runs(
     given = _given(assignments, known)
     environment = _environment(data_dir, known)
     wishes = _wishes(data_dir, strict, known, root)
+    share = None if minutes is None else minutes / max(1, sum("minutes" in own for own in known.values()))
     plans = []
     for notebook in sorted(chosen, key=reads_the_others):
         parameters = _parameters(notebook, known[notebook], values.get(notebook.stem, {}), given, profile)
         parameters |= {"measure": True, "results": written(run, root)}
         parameters |= {name: value for name, value in wishes.items() if name in known[notebook]}
+        parameters |= {"minutes": share} if share is not None and "minutes" in known[notebook] else {}
         measures = not reads_the_others(notebook)
         own = run.resolve() / notebook.stem
         beside = root / "results" / "runs" / "reference" / notebook.stem if reference else own
@@ -86,6 +91,15 @@ def _check_options(data_dir: Path | None, out: Path | None, reference: bool) -> 
         raise RunError("--out and --reference name two run folders; give one of them")
     if data_dir is not None and not data_dir.is_dir():
         raise RunError(f"--data-dir {data_dir} is not a folder; data/README.md says where to get the images")
+
+
+def _check_minutes(minutes: float | None, profile: str | None) -> None:
+    if minutes is None:
+        return
+    if not 0 < minutes < float("inf"):
+        raise RunError(f"--minutes {minutes:g} is not possible; give a number above 0, such as --minutes 10")
+    if profile is not None:
+        raise RunError(f"--minutes {minutes:g} does nothing with --profile {profile}, which says how much to measure")
 
 
 def _profile_values(profile: str | None, root: Path) -> dict[str, dict[str, Any]]:

@@ -13,12 +13,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from lockstep.analysis.figures.style import GREY, PALETTE, PUBLISHED, StoredFigure, empty, look, new_figure
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, WORDS
+from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED
 
 VERDICT_COLOURS: dict[str, Any] = {
-    REPRODUCED: PALETTE[2],
-    NOT_REPRODUCED: PALETTE[3],
-    NOT_MEASURABLE: PALETTE[7],
+    SUPPORTED: PALETTE[2],
+    CONTRADICTED: PALETTE[3],
+    NEEDS_HARDWARE: PALETTE[7],
     NOT_YET: "white",
 }
 UNITS = {"times": "times (log scale)", "percent": "%"}
@@ -35,7 +35,7 @@ def verdict_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
         figure.suptitle(title)
         axis = figure.subplots()
         left = np.zeros(len(rows))
-        for word in WORDS:
+        for word in ANSWERS:
             width = rows[word].to_numpy(dtype=float)
             axis.barh(range(len(rows)), width, left=left, height=0.66, color=VERDICT_COLOURS[word],
                       edgecolor=GREY, linewidth=0.8, zorder=2)  # fmt: skip
@@ -50,8 +50,8 @@ def verdict_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
         axis.grid(False, axis="y")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_xlabel("claims")
-        handles = [Patch(facecolor=VERDICT_COLOURS[word], edgecolor=GREY, label=word) for word in WORDS]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(WORDS), frameon=False)
+        handles = [Patch(facecolor=VERDICT_COLOURS[word], edgecolor=GREY, label=word) for word in ANSWERS]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(ANSWERS), frameon=False)
     return figure
 
 
@@ -68,7 +68,7 @@ def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure
         axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
         for axis, (unit, rows) in zip(axes[:, 0], groups, strict=True):
             _unit_panel(axis, rows, unit)
-        words = [word for word in WORDS if word in set(numbers["verdict"])]
+        words = [word for word in ANSWERS if word in set(numbers["verdict"])]
         handles: list[Any] = [Line2D([], [], **PUBLISHED, label="published")]
         handles += [_measured_mark(word, f"measured: {word}") for word in words]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)

@@ -13,7 +13,16 @@ from lockstep.analysis.published import CONTRADICTION, UNSAID
 from lockstep.analysis.seeds import MARGIN
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored, once
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_REPRODUCED, NOT_YET, REPRODUCED, TOLERANCE, WORDS
+from lockstep.analysis.verdicts import (
+    ANSWERS,
+    CONTRADICTED,
+    GRADES,
+    NEEDS_HARDWARE,
+    NOT_YET,
+    SUPPORTED,
+    TOLERANCE,
+    UNDECIDED,
+)
 from lockstep.experiments.catalogue import PAPERS
 from lockstep.experiments.report import (
     Answered,
@@ -30,7 +39,7 @@ from lockstep.records import read_run
 from lockstep.records.places import repository_root
 
 NUMBERS: tuple[str, ...] = ("claim", "notebook", "place", "statement", "use_case", "unit")
-NUMBERS += ("published", "of", "measured", "low", "high", "verdict")
+NUMBERS += ("published", "of", "measured", "low", "high", "answer", "evidence")
 
 
 @dataclass(frozen=True)
@@ -77,10 +86,11 @@ class Overview:
         return sources(one.stored.records) if len(one.stored.records) else "none are stored here: not measured yet"
 
     def machines(self) -> str:
-        """Where the stored records come from, a row per notebook."""
+        """Where the stored records come from, a row per session of a notebook."""
         rows = [
-            _machine_row(self.link(one, one.notebook.number), read_run(self.folder / one.notebook.name))
+            _machine_row(self.link(one, one.notebook.number), session)
             for one in self.measured
+            for session in read_run(self.folder / one.notebook.name)["sessions"]
         ]
         return markdown_table(pd.DataFrame(rows)) if rows else "No records are stored in this run folder."
 
@@ -93,12 +103,12 @@ class Overview:
         """Verdicts per notebook: a column for each word, and `claims`, their sum. A last row adds all up."""
         rows = {}
         for one in self.answered:
-            words = [found.verdict for _, found in one.judged]
+            words = [found.answer for _, found in one.judged]
             if words:
-                rows[one.notebook.number or "none"] = {word: words.count(word) for word in WORDS} | {
+                rows[one.notebook.number or "none"] = {word: words.count(word) for word in ANSWERS} | {
                     "claims": len(words)
                 }
-        table = pd.DataFrame.from_dict(rows, orient="index", columns=[*WORDS, "claims"])
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=[*ANSWERS, "claims"])
         table.loc["all"] = table.sum()
         return table.rename_axis("notebook")
 
@@ -111,8 +121,8 @@ class Overview:
                 for of, ratio in found.numbers if pd.notna(claim["value"]) else ():
                     known = {name: claim[name] for name in ("place", "statement", "use_case", "unit")}
                     known |= {"claim": claim["id"], "notebook": one.notebook.number, "published": claim["value"]}
-                    known |= {"of": of, "measured": ratio.median, "low": ratio.low, "high": ratio.high}
-                    rows.append(known | {"verdict": found.verdict})
+                    known |= {"of": of, "measured": ratio.value, "low": ratio.low, "high": ratio.high}
+                    rows.append(known | {"answer": found.answer, "evidence": found.grade})
         return pd.DataFrame(rows, columns=list(NUMBERS))
 
     def claims(self) -> str:
@@ -130,9 +140,9 @@ class Overview:
         status = " Not built yet." if number and not one.notebook.built else ""
         shown = claims_table(judged).assign(notebook=self.link(one, number) if number else "")
         shown["statement"] = [_with_use_case(claim) for claim, _ in judged]
-        columns = ["place", "statement", "published", "measured", "verdict", "reason", "notebook"]
+        columns = ["place", "statement", "published", "measured", "answer", "evidence", "reason", "notebook"]
         table = markdown_table(shown.rename(columns={"notebook": ""}), [*columns[:-1], ""])
-        return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['verdict'])}.{status}\n\n{table}"
+        return f"### {title}\n\n*{PAPERS.get(paper, paper)}*: {tally(shown['answer'])}.{status}\n\n{table}"
 
     def targets(self) -> str:
         """What this repository aims at, a table for each notebook that has such targets."""
@@ -161,20 +171,21 @@ def overview(stored: Stored) -> Overview:
 
 
 def how_to_read() -> str:
-    """What the words of a verdict mean, with the rules that the code applies."""
+    """What the answers mean, with the rules that the code applies."""
     meaning = {
-        REPRODUCED: "our records say the same. A published figure counts as reproduced if the measured 95 % interval, "
-        f"widened by {TOLERANCE:.0%}, holds it; an accuracy or a gain in percent, if the interval widened by "
-        f"{MARGIN:g} points does; a comparison, if its interval excludes 1 (a difference in points: 0). Where one cell "
-        "ran twice per round (the sequential one for speed and peak memory, the all-reduce on as many hosts for the "
-        "rankings of 05, Spark's all-reduce for SimpleBig in 06), the median must also lie outside what those two "
-        "identical runs differ by; ratios of traces, of bytes, of two use cases' speedups, of sizes of a data set and "
-        "of GPU over CPU have no such pair",
-        NOT_REPRODUCED: "our records say otherwise, or show no difference where one was claimed",
-        NOT_MEASURABLE: "this machine or the paper's text can't settle it; the reason stands beside it",
-        NOT_YET: f"no records, or fewer than {MIN_ROUNDS} paired rounds",
+        SUPPORTED: f"our evidence says the same. Of a published number: the whole 95 % interval lies within "
+        f"{TOLERANCE:.0%} of it (accuracies and gains in percent: {MARGIN:g} points). Of a direction: the whole interval "
+        "lies on that side of 1, beyond what two runs of the same cell differ by",
+        CONTRADICTED: "our evidence says otherwise, with the whole interval",
+        UNDECIDED: f"the interval allows both, or there are fewer than {MIN_ROUNDS} quiet rounds, or the answer does "
+        "not survive the correction for the number of all claims (Holm); beside it stands how long deciding takes",
+        NEEDS_HARDWARE: "neither a measurement nor a bound nor a model can speak on this machine; the reason says what "
+        "it would take",
+        NOT_YET: "no records",
     }
-    return "\n".join(f"- **{word}**: {meaning[word]}." for word in WORDS)
+    graded = "\n".join(f"- *{grade}*: {text}." for grade, text in GRADES.items())
+    words = "\n".join(f"- **{word}**: {meaning[word]}." for word in ANSWERS)
+    return f"{words}\n\nThe evidence behind an answer:\n\n{graded}"
 
 
 def _with_use_case(claim: Mapping[str, Any]) -> str:
@@ -183,14 +194,15 @@ def _with_use_case(claim: Mapping[str, Any]) -> str:
     return statement if said else f"{statement} ({use_case})"
 
 
-def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
-    machine, versions, git = run["machine"], run["versions"], run["git"]
+def _machine_row(notebook: str, session: dict[str, Any]) -> dict[str, str]:
+    machine, versions, git = session["machine"], session["versions"], session["git"]
     cores = str(machine["cores"])
     if machine["cores_total"] != machine["cores"]:
         cores += f" of {machine['cores_total']}"
     commit = str(git["commit"] or "unknown")[:8] + (" and uncommitted changes" if git["dirty"] else "")
     return {
         "": notebook,
+        "day": str(session["day"]),
         "CPU": str(machine["cpu"]),
         "cores": cores,
         "memory": f"{machine['memory_bytes'] / 2**30:.0f} GiB",
@@ -206,7 +218,19 @@ def _machine_row(notebook: str, run: dict[str, Any]) -> dict[str, str]:
 
 def _numbers(stored: Stored) -> pd.DataFrame:
     table = overview(stored).numbers()
-    columns = ["notebook", "place", "use_case", "of", "unit", "published", "measured", "low", "high", "verdict"]
+    columns = [
+        "notebook",
+        "place",
+        "use_case",
+        "of",
+        "unit",
+        "published",
+        "measured",
+        "low",
+        "high",
+        "answer",
+        "evidence",
+    ]
     return table[columns].round(2)
 
 

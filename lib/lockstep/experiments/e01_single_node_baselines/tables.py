@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
-    Ratio,
-    aa_or_none,
+    Estimate,
     interval_of,
     is_difference,
     median_or_nan,
@@ -27,9 +27,8 @@ from lockstep.analysis.statistics import (
     select,
 )
 from lockstep.analysis.stored import Stored, once
-from lockstep.analysis.tables import cells, median_of, outcome
 from lockstep.engine.job.strategies import RUNGS
-from lockstep.experiments.e01_single_node_baselines.grid import AA_RUNG, EXPERIMENT, ROOF, ROOF_1_CORE
+from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF, ROOF_1_CORE
 
 PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds")
 """What a step of one worker is made of."""
@@ -44,6 +43,7 @@ def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
     status, reason, and what a figure needs to name the data.
     """
     table: list[dict[str, Any]] = []
+    noise = aa_noise(records)
     before: dict[str, dict[str, Any]] = {}
     for cell, rows in cells(records, EXPERIMENT):
         status, reason = outcome(rows)
@@ -55,7 +55,7 @@ def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
         below = before.get(cell["use_case"]) if cell["variant"] == "a" and cell["device"] == "cpu" else None
         gain = _ratio(records, cell, below) if below else None
         row |= _columns(speedup, "speedup", "low", "high") | _columns(gain, "gain", "gain_low", "gain_high")
-        row |= {"difference": gain is not None and is_difference(gain, _noise(records, cell))}
+        row |= {"difference": gain is not None and is_difference(gain, noise)}
         row |= _against_peak(records, cell, base)
         row |= {"rounds": speedup.rounds if speedup else 0, "status": status, "reason": reason}
         table.append(row)
@@ -71,22 +71,16 @@ _NAMED_BY = (
 _MEDIAN_COLUMNS = ("images_per_second", "step_seconds", *PARTS, "epoch_seconds", "train_loss")
 
 
-def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) -> Ratio | None:
+def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) -> Estimate | None:
     try:
         return ratio_with_interval(records, above, below, "images_per_second")
     except AnalysisError:
         return None
 
 
-def _columns(ratio: Ratio | None, *names: str) -> dict[str, float]:
-    values = (ratio.median, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+def _columns(ratio: Estimate | None, *names: str) -> dict[str, float]:
+    values = (ratio.value, ratio.low, ratio.high) if ratio else (np.nan,) * 3
     return dict(zip(names, values, strict=True))
-
-
-def _noise(records: pd.DataFrame, cell: dict[str, Any]) -> Ratio | None:
-    """The A/A pair of the cell's use case: the first rung on all cores stands twice."""
-    pair = {"experiment": EXPERIMENT, "use_case": cell["use_case"], "strategy": AA_RUNG}
-    return aa_or_none(records, pair)
 
 
 def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:

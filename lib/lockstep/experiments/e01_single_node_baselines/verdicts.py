@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lockstep.analysis.statistics import aa_or_none, best_strategy, ratio_with_interval, select
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.statistics import best_strategy, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET, Claim, NotNow, Verdict, Verdicts, above_one, each
-from lockstep.experiments.e01_single_node_baselines.grid import AA_RUNG, EXPERIMENT
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, Claim, NotNow, Verdict, Verdicts, above_one, each
+from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT
 
 RULES = Verdicts()
 
@@ -21,11 +22,10 @@ def gpu_beats_cpu(claim: Claim, stored: Stored) -> Verdict:
         if cuda.empty or not (cpu["status"] == "ok").any():
             raise NotNow(NOT_YET, f"no records of {use_case} on a GPU and on the CPU")
         if not (cuda["status"] == "ok").any():
-            raise NotNow(NOT_MEASURABLE, "; ".join(dict.fromkeys(cuda["reason"].astype(str))))
+            raise NotNow(NEEDS_HARDWARE, "; ".join(dict.fromkeys(cuda["reason"].astype(str))))
         on_cpu = {**here, "device": "cpu"}
         best = {**on_cpu, "strategy": best_strategy(stored.records, on_cpu)}
         ratio = ratio_with_interval(stored.records, {**here, "device": "cuda"}, best, "images_per_second")
-        aa = aa_or_none(stored.records, {"experiment": EXPERIMENT, "use_case": use_case, "strategy": AA_RUNG})
-        return above_one(ratio, aa, "times the best CPU setting in images/s")
+        return above_one(ratio, aa_noise(stored.records), "times the best CPU setting in images/s")
 
     return each(claim, one)

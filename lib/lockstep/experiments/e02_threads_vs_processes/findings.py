@@ -7,6 +7,7 @@ from functools import partial
 
 import pandas as pd
 
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
     counted,
@@ -22,7 +23,7 @@ from lockstep.analysis.sentences import (
 )
 from lockstep.analysis.statistics import (
     Conditions,
-    Ratio,
+    Estimate,
     interval_of,
     is_difference,
     per_round,
@@ -31,7 +32,7 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
-from lockstep.analysis.verdicts import cores_given, noise, sequential, table1
+from lockstep.analysis.verdicts import cores_given, sequential, table1
 from lockstep.experiments.e02_threads_vs_processes.tables import gil_table, input_table
 
 SPEED, MEMORY = "images_per_second", "peak_pss_bytes"
@@ -47,7 +48,7 @@ def _cell(records: pd.DataFrame, use_case: str, strategy: str) -> Conditions:
     return table1(records, use_case=use_case, device="cpu", strategy=strategy)
 
 
-def _over_one_core(records: pd.DataFrame, use_case: str, strategy: str, measure: str = SPEED) -> Ratio:
+def _over_one_core(records: pd.DataFrame, use_case: str, strategy: str, measure: str = SPEED) -> Estimate:
     ratio = ratio_with_interval(records, _cell(records, use_case, strategy), sequential(records, use_case), measure)
     require_rounds(ratio)
     return ratio
@@ -64,7 +65,7 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
     workers = int(select(records, processes)["workers"].max())
     gain = _over_one_core(records, use_case, "processes")
     rivals = ratio_with_interval(records, processes, threads, SPEED)
-    compared = faster(rivals, noise(records, processes), "processes", "threads on as many cores")
+    compared = faster(rivals, aa_noise(records), "processes", "threads on as many cores")
     train = "trains" if workers == 1 else "train"
     gained = f"{counted(workers, 'process')} {train} {network_name(use_case)} {times(gain, 'as fast as one core')}"
     return sentence(f"{gained}; {compared}")
@@ -78,11 +79,11 @@ def scaling(stored: Stored) -> str:
     if known.empty:
         return "No cell with several workers was measured with both threads and processes."
     most = known.loc[known["workers"].idxmax()]
-    ratio = Ratio(most["processes_over_threads"], most["low"], most["high"], int(most["rounds"]))
+    ratio = Estimate(most["processes_over_threads"], most["low"], most["high"], int(most["rounds"]))
     split = f"with one budget of cores split over {counted(int(most['workers']), 'worker')}"
-    slower = is_difference(ratio) and ratio.median > 1
+    slower = is_difference(ratio) and ratio.value > 1
     cost = "costs at most that" if slower else "costs nothing that shows here"
-    compared = faster(ratio, None, "processes", "threads")
+    compared = faster(ratio, 0.0, "processes", "threads")
     return sentence(f"{split}, {compared}: what the threads of one process share, the interpreter among it, {cost}")
 
 
@@ -99,8 +100,8 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
         gains.append(f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}")
     ratio = ratio_with_interval(records, processes, threads, MEMORY)
     compared = "processes and threads cannot be told apart"
-    if is_difference(ratio, noise(records, processes, MEMORY)):
-        compared = f"processes need {'more' if ratio.median > 1 else 'less'} than threads"
+    if is_difference(ratio, aa_noise(records, MEMORY)):
+        compared = f"processes need {'more' if ratio.value > 1 else 'less'} than threads"
     return sentence(f"to train {network_name(use_case)}, {listed(gains)}; {compared} ({times(ratio, 'as much')})")
 
 
@@ -133,13 +134,13 @@ def jpeg_input(stored: Stored) -> str:
     table = input_table(stored.records)
     parts = []
     for row in table[table["ratio"].notna()].to_dict("records") if len(table) else ():
-        ratio = Ratio(row["ratio"], row["low"], row["high"], int(row["rounds"]))
+        ratio = Estimate(row["ratio"], row["low"], row["high"], int(row["rounds"]))
         require_rounds(ratio)
         free = row["cores_per_worker"] > row["threads_per_worker"]
         where = "with a core free for decoding" if free else "with no core free for it"
         costs = "a step from JPEG photos cannot be told from one without decoding"
         if not ratio.low <= 1 <= ratio.high:
-            costs = f"training from JPEG photos is {'slower' if ratio.median < 1 else 'faster'} than without decoding"
+            costs = f"training from JPEG photos is {'slower' if ratio.value < 1 else 'faster'} than without decoding"
         parts.append(sentence(f"{where}, {costs}: {times(ratio, 'as many images per second')}"))
     return " ".join(parts) or "No cell was measured both with JPEG photos and with tensors in memory."
 

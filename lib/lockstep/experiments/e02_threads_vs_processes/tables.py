@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
     Conditions,
-    Ratio,
+    Estimate,
     interval_of,
     is_difference,
     paired_ratios,
@@ -19,7 +20,7 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
 )
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import PHASES, SHOWN, cells, median_of, outcome, ratio_columns, summary_table
+from lockstep.analysis.tables import PHASES, SHOWN, ratio_columns, summary_table
 
 
 def scaling_table(records: pd.DataFrame, experiment: str = "scaling", most_cores: int | None = None) -> pd.DataFrame:
@@ -102,14 +103,14 @@ def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFram
         except AnalysisError as error:
             reason = reason or str(error)
         row |= ratio_columns(ratio, "ratio")
-        row |= {"of_bound": bound.median if bound else np.nan}
+        row |= {"of_bound": bound.value if bound else np.nan}
         row |= {"of_bound_low": bound.low if bound else np.nan, "of_bound_high": bound.high if bound else np.nan}
         row |= {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason}
         table.append(row)
     return pd.DataFrame(table)
 
 
-def _of_bound(records: pd.DataFrame, jpeg: Conditions, memory: Conditions) -> Ratio:
+def _of_bound(records: pd.DataFrame, jpeg: Conditions, memory: Conditions) -> Estimate:
     decoding = per_round(records, jpeg, "decode_seconds") / jpeg["cores_per_worker"]
     bound = per_round(records, memory, "step_seconds") + decoding
     return interval_of((bound / per_round(records, jpeg, "step_seconds")).dropna())
@@ -129,7 +130,7 @@ def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: st
         if status == "ok":
             values = per_round(timed, cell, "seconds")
             all_rounds = interval_of(values)
-            seconds = (all_rounds.median, all_rounds.low, all_rounds.high)
+            seconds = (all_rounds.value, all_rounds.low, all_rounds.high)
             others = {"experiment": experiment, "strategy": base, "status": "ok"}
             others |= {name: cell[name] for name in ("use_case", "workers", "precision", "environment")}
             try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.statistics import AnalysisError, Ratio
+from lockstep.analysis.statistics import AnalysisError, Estimate
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import Read, Reading, Target, compared, lacking
 from lockstep.experiments.e02_threads_vs_processes.tables import input_table
@@ -31,7 +31,7 @@ def _of_bound(stored: Stored) -> Reading:
         rows = rows[rows["threads_per_worker"] >= rows["cores_per_worker"]]
         return lacking([rows], "no round holds JPEG and memory")
     worst = busy.sort_values("of_bound").iloc[0]
-    return Reading(Ratio(worst["of_bound"], worst["of_bound_low"], worst["of_bound_high"], int(worst["rounds"])))
+    return Reading(Estimate(worst["of_bound"], worst["of_bound_low"], worst["of_bound_high"], int(worst["rounds"])))
 
 
 _FREE_CORE: dict[str, Any] = {"experiment": "input", "use_case": "SimpleBig"}

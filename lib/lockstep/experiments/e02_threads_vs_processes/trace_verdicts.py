@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from lockstep.analysis.statistics import bootstrap_interval, interval_of, ratio_with_interval, select
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.statistics import interval_of, mean_of, ratio_with_interval, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import (
+    CONTRADICTED,
     FULL_CPU_PERCENT,
-    NOT_REPRODUCED,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     TOLERANCE,
     USE_CASES,
     Claim,
@@ -19,12 +20,12 @@ from lockstep.analysis.verdicts import (
     Verdict,
     Verdicts,
     above_one,
+    at_least,
     compare,
     cores_given,
     each,
     enough,
     join,
-    noise,
     sequential,
     table1,
 )
@@ -40,7 +41,7 @@ def replicas_need_memory(claim: Claim, stored: Stored) -> Verdict:
         ours = table1(stored.records, use_case=use_case, device="cpu", strategy="processes")
         base = sequential(stored.records, use_case)
         ratio = ratio_with_interval(stored.records, ours, base, "peak_pss_bytes")
-        return above_one(ratio, noise(stored.records, base, "peak_pss_bytes"), "times sequential in peak PSS")
+        return above_one(ratio, aa_noise(stored.records, "peak_pss_bytes"), "times sequential in peak PSS")
 
     return each(claim, one)
 
@@ -62,7 +63,7 @@ def complex_small_more_memory(claim: Claim, stored: Stored) -> Verdict:
         ratio = ratio_with_interval(stored.records, big, small, "peak_pss_bytes")
         batches = [int(select(stored.records, c)["per_worker_batch_size"].iloc[0]) for c in (big, small)]
         text = f"(peak PSS at {batches[0]} and {batches[1]} images per worker)"
-        parts.append((strategy, above_one(ratio, noise(stored.records, big, "peak_pss_bytes"), text)))
+        parts.append((strategy, above_one(ratio, aa_noise(stored.records, "peak_pss_bytes"), text)))
     return join(parts)
 
 
@@ -90,7 +91,7 @@ def _compare_traces(claim: Claim, stored: Stored, column: str, text: str) -> Ver
         table = _traces(stored, use_case, ("threads", "processes"), column)
         table = table[(table > 0).all(axis=1)]
         enough(len(table))
-        return above_one(interval_of(table["threads"] / table["processes"]), None, text)
+        return above_one(interval_of(table["threads"] / table["processes"]), 0.0, text)
 
     return each(claim, one)
 
@@ -108,10 +109,8 @@ def processes_smoother_threads(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         table = _traces(stored, use_case, ("threads", "processes"), "threads_roughness")
         enough(len(table))
-        low, high = bootstrap_interval(table["threads"] - table["processes"])
-        measured = f"[{low:.3g}, {high:.3g}] (relative change between samples, threads minus processes)"
-        why = "the interval is above 0" if low > 0 else "the interval is not above 0"
-        return Verdict(REPRODUCED if low > 0 else NOT_REPRODUCED, measured, why)
+        more = mean_of(table["threads"] - table["processes"])
+        return at_least(more, 0.0, "", "(relative change between samples, threads minus processes)")
 
     return each(claim, one)
 
@@ -126,7 +125,7 @@ def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
         ratio = interval_of(table["threads"] / table["processes"])
         inside = ratio.low >= 1 - TOLERANCE and ratio.high <= 1 + TOLERANCE
         rule = f"the interval lies {'within' if inside else 'not within'} 1 ± {TOLERANCE:.0%}"
-        return Verdict(REPRODUCED if inside else NOT_REPRODUCED, f"{ratio} (threads over processes)", rule)
+        return Verdict(SUPPORTED if inside else CONTRADICTED, f"{ratio} (threads over processes)", rule)
 
     return each(claim, one)
 
@@ -147,7 +146,7 @@ def thread_per_image(claim: Claim, stored: Stored) -> Verdict:
             if each_has_one
             else "fewer threads than images: a fixed pool serves them"
         )
-        return Verdict(REPRODUCED if each_has_one else NOT_REPRODUCED, measured, why)
+        return Verdict(SUPPORTED if each_has_one else CONTRADICTED, measured, why)
 
     return each(claim, one)
 
@@ -166,7 +165,7 @@ def cpu_fully_used(claim: Claim, stored: Stored) -> Verdict:
             enough(len(use))
             full = float(use.median()) >= FULL_CPU_PERCENT
             rule = f"{'at least' if full else 'below'} {FULL_CPU_PERCENT:g} % of {cores} cores"
-            word = REPRODUCED if full else NOT_REPRODUCED
+            word = SUPPORTED if full else CONTRADICTED
             mean = interval_of(use)
             parts.append((strategy, Verdict(word, f"{mean} % of {cores} cores", rule, (("", mean),))))
         return join(parts)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import near
 from lockstep.analysis.statistics import (
     BASELINE,
-    Ratio,
+    Estimate,
     interval_of,
     is_difference,
     paired_ratios,
@@ -18,10 +19,10 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    NOT_MEASURABLE,
-    NOT_REPRODUCED,
+    CONTRADICTED,
+    NEEDS_HARDWARE,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     Claim,
     NotNow,
     Verdict,
@@ -32,7 +33,6 @@ from lockstep.analysis.verdicts import (
     each,
     enough,
     join,
-    noise,
     sequential,
     table1,
     use_cases,
@@ -108,7 +108,7 @@ def cpu_modes_speed_up(claim: Claim, stored: Stored) -> Verdict:
             ours = table1(stored.records, use_case=use_case, device="cpu", strategy=strategy)
             base = sequential(stored.records, use_case)
             ratio = ratio_with_interval(stored.records, ours, base, "images_per_second")
-            return above_one(ratio, noise(stored.records, base), "times sequential")
+            return above_one(ratio, aa_noise(stored.records), "times sequential")
 
         parts.append((strategy, each(claim, one)))
     return join(parts)
@@ -124,9 +124,9 @@ def processes_beat_threads(claim: Claim, stored: Stored) -> Verdict:
 def gil_hinders_threads(claim: Claim, stored: Stored) -> Verdict:
     """Processes / threads bounds what the GIL costs from above; it can refute the claim, not show the lock's part."""
     found = processes_beat_threads(claim, stored)
-    if found.verdict == REPRODUCED:
+    if found.answer == SUPPORTED:
         why = "threads are behind, but they share the allocator and page tables, too: only a bound of the GIL's cost"
-        return Verdict(NOT_MEASURABLE, found.measured, why)
+        return Verdict(NEEDS_HARDWARE, found.measured, why)
     return found
 
 
@@ -148,13 +148,13 @@ def gain_depends_on_use_case(claim: Claim, stored: Stored) -> Verdict:
         enough(ratio.rounds)
         differs = is_difference(ratio)
         why = "the interval excludes 1" if differs else "no difference: the interval holds 1"
-        word = REPRODUCED if differs else NOT_REPRODUCED
+        word = SUPPORTED if differs else CONTRADICTED
         parts.append((strategy, Verdict(word, f"{ratio} (SimpleBig's speedup over ComplexSmall's)", why)))
     found = join(parts)
-    return Verdict(found.verdict, found.measured, f"{found.reason}; {claim['note']}")
+    return Verdict(found.answer, found.measured, f"{found.reason}; {claim['note']}")
 
 
-def _use_case_ratio(records: pd.DataFrame, strategy: str) -> Ratio:
+def _use_case_ratio(records: pd.DataFrame, strategy: str) -> Estimate:
     """SimpleBig's speedup over ComplexSmall's, paired per round."""
     series = []
     for use_case in ("SimpleBig", "ComplexSmall"):
@@ -172,6 +172,6 @@ def larger_gain_simple_big(claim: Claim, stored: Stored) -> Verdict:
     parts = []
     for strategy in ("threads", "processes"):
         ratio = _use_case_ratio(stored.records, strategy)
-        parts.append((strategy, above_one(ratio, None, "(SimpleBig's speedup over ComplexSmall's)")))
+        parts.append((strategy, above_one(ratio, 0.0, "(SimpleBig's speedup over ComplexSmall's)")))
     found = join(parts)
-    return Verdict(found.verdict, found.measured, f"{found.reason}; {claim['note']}")
+    return Verdict(found.answer, found.measured, f"{found.reason}; {claim['note']}")

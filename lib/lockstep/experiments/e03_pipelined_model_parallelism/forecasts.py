@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.statistics import AnalysisError, Ratio, interval_of, median_or_nan, ratio_with_interval
+from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, median_or_nan, ratio_with_interval
 from lockstep.analysis.stored import Stored, once
-from lockstep.analysis.tables import cells, median_of, outcome, ratio_columns
+from lockstep.analysis.tables import ratio_columns
 from lockstep.engine.pipelines.order import Action, from_table
 from lockstep.engine.pipelines.partition import LayerCost, equal_layers, equal_parameters, slowest_stage_seconds
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import (
@@ -112,7 +113,7 @@ def partitions_of(stored: Stored) -> pd.DataFrame:
     return partition_table(stored.records, stored.tables)
 
 
-def _over_balanced(records: pd.DataFrame, cell: dict[str, Any]) -> Ratio | None:
+def _over_balanced(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
     base = cell | {"partition": "balanced", "activations": "kept", "variant": "a"}
     try:
         return ratio_with_interval(records, cell, base, "step_seconds")
@@ -231,5 +232,5 @@ def _against(rows: pd.DataFrame, found: Mapping[int, Prediction]) -> dict[str, A
         "predicted_bubble": median_or_nan(bubbles),
         **ratio_columns(ratio, "ratio"),
         "rounds": ratio.rounds if ratio else 0,
-        "within": ratio is not None and abs(ratio.median - 1) <= WITHIN,
+        "within": ratio is not None and abs(ratio.value - 1) <= WITHIN,
     }

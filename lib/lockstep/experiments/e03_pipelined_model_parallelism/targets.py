@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.statistics import AnalysisError, Ratio, best_strategy, interval_of, select
+from lockstep.analysis.statistics import AnalysisError, Estimate, best_strategy, interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, WITHIN, Reading, Target, compared, lacking
 from lockstep.analysis.verdicts import NOT_YET
@@ -102,7 +102,7 @@ def _over_simple(stored: Stored) -> Reading:
     over = table["over_simple"]
     worst = table.loc[over.idxmax()]
     share = worst["over_simple"] / worst["ratio"]  # from "over the best" to "over the simple one", interval and all
-    ratio = Ratio(worst["over_simple"], worst["low"] * share, worst["high"] * share, int(worst["rounds"]))
+    ratio = Estimate(worst["over_simple"], worst["low"] * share, worst["high"] * share, int(worst["rounds"]))
     return Reading(ratio, reason=_worst_of(table, worst))
 
 
@@ -140,8 +140,8 @@ def _cell(row: pd.Series) -> str:
     return ", ".join(parts)
 
 
-def _ratio(row: pd.Series) -> Ratio:
-    return Ratio(float(row["ratio"]), float(row["low"]), float(row["high"]), int(row["rounds"]))
+def _ratio(row: pd.Series) -> Estimate:
+    return Estimate(float(row["ratio"]), float(row["low"]), float(row["high"]), int(row["rounds"]))
 
 
 TARGETS: tuple[Target, ...] = (

@@ -14,13 +14,14 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.gpu_traces import column_of_trace, mean_cpu_use, mean_threads, rows_of_trace
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import beside
 from lockstep.analysis.statistics import best_strategy, interval_of, per_round, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    NOT_REPRODUCED,
+    CONTRADICTED,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     Claim,
     NotNow,
     Verdict,
@@ -32,7 +33,6 @@ from lockstep.analysis.verdicts import (
     each,
     enough,
     join,
-    noise,
     settle,
 )
 from lockstep.engine.job.strategies import STRATEGIES
@@ -74,7 +74,7 @@ def naive_slower_than_one(claim: Claim, stored: Stored) -> Verdict:
         alone = _speedup(stored.records, use_case, strategy="sequential")
         ratio = ratio_with_interval(stored.records, alone, naive, "images_per_second")
         return above_one(
-            ratio, noise(stored.records, alone), "times the images/s on one core, over two stages without pipelining"
+            ratio, aa_noise(stored.records), "times the images/s on one core, over two stages without pipelining"
         )
 
     found = each(claim, one)
@@ -91,7 +91,7 @@ def pipelining_pays(claim: Claim, stored: Stored) -> Verdict:
         ratio = ratio_with_interval(stored.records, ours, alone, "images_per_second")
         batch = int(select(stored.records, ours)["global_batch_size"].iloc[0])
         text = f"times the images/s of one core, by {_cores(stored.records, ours)} at batch {batch} ({name})"
-        return above_one(ratio, noise(stored.records, alone), text)
+        return above_one(ratio, aa_noise(stored.records), text)
 
     found = each(claim, one)
     return replace(found, reason=f"{found.reason}; a device is a core here") if found.measured else found
@@ -130,10 +130,10 @@ def _no_gain(records: pd.DataFrame, use_case: str, ours: dict[str, Any], rival: 
     """Reproduced if the rival is above the pipeline, or no difference can be measured."""
     other = _speedup(records, use_case, strategy=rival)
     ratio = ratio_with_interval(records, ours, other, "images_per_second")
-    gain = above_one(ratio, noise(records, other), f"times the images/s of {label}")
-    if gain.verdict == REPRODUCED:
-        return replace(gain, verdict=NOT_REPRODUCED, reason="a gain: the pipeline is faster")
-    return replace(gain, verdict=REPRODUCED, reason=f"no gain ({gain.reason})")
+    gain = above_one(ratio, aa_noise(records), f"times the images/s of {label}")
+    if gain.answer == SUPPORTED:
+        return replace(gain, answer=CONTRADICTED, reason="a gain: the pipeline is faster")
+    return replace(gain, answer=SUPPORTED, reason=f"no gain ({gain.reason})")
 
 
 @RULES.add
@@ -173,7 +173,7 @@ def model_beats_data(claim: Claim, stored: Stored) -> Verdict:
         ours, name = pipelined(stored.records, use_case, device="cuda")
         data = _speedup(stored.records, use_case, strategy="processes_allreduce", device="cuda")
         ratio = ratio_with_interval(stored.records, ours, data, "images_per_second")
-        return above_one(ratio, None, f"times data parallelism in images/s on GPUs ({name})")
+        return above_one(ratio, 0.0, f"times data parallelism in images/s on GPUs ({name})")
 
     return each(claim, one)
 
@@ -208,6 +208,6 @@ def gpu_trace_cpu_varies(claim: Claim, stored: Stored) -> Verdict:
         spread = interval_of((use.std() / use.mean()).dropna())
         much = spread.low >= VARIES
         why = f"the interval is {'not ' if not much else ''}above {VARIES:g}"
-        return Verdict(REPRODUCED if much else NOT_REPRODUCED, f"{spread} (standard deviation / mean of CPU use)", why)
+        return Verdict(SUPPORTED if much else CONTRADICTED, f"{spread} (standard deviation / mean of CPU use)", why)
 
     return each(claim, one)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import cells, outcome
 from lockstep.analysis.statistics import AnalysisError, interval_of, median_or_nan, per_round
 from lockstep.analysis.stored import Stored, once
-from lockstep.analysis.tables import cells, cores_of_machine, outcome, ratio_columns
+from lockstep.analysis.tables import cores_of_machine, ratio_columns
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.pipelines.partition import PartitionError
 from lockstep.predict.layer_costs import WITHIN, layer_costs
@@ -111,7 +112,7 @@ def _beside(rows: pd.DataFrame, cost: Cost | None) -> dict[str, Any]:
     ratio = interval_of(cost.step_seconds / measured) if cost and len(measured) else None
     row = {"step_seconds": median_or_nan(measured), "predicted_step_seconds": cost.step_seconds if cost else np.nan}
     row |= parts | ratio_columns(ratio, "ratio") | {"rounds": ratio.rounds if ratio else 0}
-    return row | {"within": ratio is not None and abs(ratio.median - 1) <= WITHIN}
+    return row | {"within": ratio is not None and abs(ratio.value - 1) <= WITHIN}
 
 
 def layout_names(table: pd.DataFrame) -> list[str]:

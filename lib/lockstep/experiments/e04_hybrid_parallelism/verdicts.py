@@ -12,9 +12,9 @@ from lockstep.analysis.published_speedups import beside
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    NOT_REPRODUCED,
+    CONTRADICTED,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     Claim,
     NotNow,
     Verdict,
@@ -56,7 +56,7 @@ def hybrid_between(claim: Claim, stored: Stored) -> Verdict:
         parts = []
         for name, above, under in pairs:
             ratio = ratio_with_interval(stored.records, above, under, "images_per_second")
-            parts.append((name, above_one(ratio, None, "times the images/s on GPUs")))
+            parts.append((name, above_one(ratio, 0.0, "times the images/s on GPUs")))
         return join(parts)
 
     return each(claim, one)
@@ -86,10 +86,10 @@ def hybrid_ram(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         hybrid, model = (hybrid_of(stored.records, use_case, way) for way in ("hybrid", "model"))
         ratio = ratio_with_interval(stored.records, hybrid, model, "peak_pss_bytes")
-        more = above_one(ratio, None, "times the peak PSS of model parallelism")
-        if more.verdict == REPRODUCED:
-            return replace(more, verdict=NOT_REPRODUCED, reason=f"more: {more.reason}")
-        return replace(more, verdict=REPRODUCED, reason=f"no more: {more.reason}")
+        more = above_one(ratio, 0.0, "times the peak PSS of model parallelism")
+        if more.answer == SUPPORTED:
+            return replace(more, answer=CONTRADICTED, reason=f"more: {more.reason}")
+        return replace(more, answer=SUPPORTED, reason=f"no more: {more.reason}")
 
     return each(claim, one)
 

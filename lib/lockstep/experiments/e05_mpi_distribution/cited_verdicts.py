@@ -10,7 +10,7 @@ import pandas as pd
 from lockstep.analysis.published_speedups import beside, cores_of_ranks
 from lockstep.analysis.statistics import MIN_ROUNDS, per_round, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_MEASURABLE, NOT_YET, Claim, NotNow, Verdict, Verdicts, cell, within
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, Claim, NotNow, Verdict, Verdicts, cell, within
 
 RULES = Verdicts()
 
@@ -34,7 +34,7 @@ def _das(claim: Claim, records: pd.DataFrame, nodes: int) -> Verdict:
     ran = select(records, ours)
     if nodes not in set(ran["hosts"]):
         most = int(records.loc[(records["status"] == "ok") & records["images_per_second"].notna(), "hosts"].max())
-        raise NotNow(NOT_MEASURABLE, f"the most hosts that trained here are {most}, not {nodes}")
+        raise NotNow(NEEDS_HARDWARE, f"the most hosts that trained here are {most}, not {nodes}")
     ours |= {"hosts": nodes}
     base = cell(records, experiment="links", use_case="SimpleBig", strategy="sequential")
     return beside(claim, records, ours, base, cores_of_ranks(select(records, ours)))
@@ -71,7 +71,7 @@ def sparse_compression(claim: Claim, stored: Stored) -> Verdict:
     if float(claim["value"]) <= 1 / density:
         return found
     why = f"a share of {density:g} in every step can't send more than {1 / density:g} times fewer bytes; the cited "
-    return replace(found, verdict=NOT_MEASURABLE, reason=f"{why}method also skips exchanges and codes what it sends")
+    return replace(found, answer=NEEDS_HARDWARE, reason=f"{why}method also skips exchanges and codes what it sends")
 
 
 @RULES.add
@@ -86,4 +86,4 @@ def compressed_accuracy(claim: Claim, stored: Stored) -> Verdict:
     runs = 2 * MIN_ROUNDS
     hours = float(seconds.median()) * EPOCHS * runs / _HOURS
     why = f"needs {runs} runs of {EPOCHS} epochs ({MIN_ROUNDS} seeds, with and without): {hours:.3g} h of sequential"
-    raise NotNow(NOT_MEASURABLE, f"{why} training here; these records are of speed alone")
+    raise NotNow(NEEDS_HARDWARE, f"{why} training here; these records are of speed alone")

@@ -13,7 +13,7 @@ from lockstep.analysis.statistics import AnalysisError, interval_of, per_round, 
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import (
-    NOT_MEASURABLE,
+    NEEDS_HARDWARE,
     NOT_YET,
     Claim,
     NotNow,
@@ -112,7 +112,7 @@ def finer_split_more_traffic(claim: Claim, stored: Stored) -> Verdict:
 def _more_bytes(records: pd.DataFrame, shared: dict[str, Any], few: int, many: int) -> Verdict:
     above, under = (cell(records, **shared, workers=workers) for workers in (many, few))
     ratio = ratio_with_interval(records, above, under, "link_bytes_sent")
-    return above_one(ratio, None, f"times the bytes through all links, {many} workers over {few}")
+    return above_one(ratio, 0.0, f"times the bytes through all links, {many} workers over {few}")
 
 
 # Figure 5a
@@ -157,7 +157,7 @@ def low_io_wait(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         waited = _trace(stored.records, stored.table("resources"), use_case, "io_wait_percent_mean")
         if waited.empty:
-            raise NotNow(NOT_MEASURABLE, "this system does not tell how long it waits for I/O")
+            raise NotNow(NEEDS_HARDWARE, "this system does not tell how long it waits for I/O")
         enough(len(waited))
         return below(interval_of(waited), LOW_IO_WAIT_PERCENT, "%", "of the time in I/O wait")
 

@@ -9,17 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.statistics import BASELINE, AnalysisError, aa_or_none, is_difference, ratio_with_interval
+from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.statistics import BASELINE, AnalysisError, is_difference, ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import (
-    PHASES,
-    cells,
-    distributed_speedup_table,
-    median_of,
-    outcome,
-    ratio_columns,
-    start_table,
-)
+from lockstep.analysis.tables import PHASES, distributed_speedup_table, ratio_columns, start_table
 from lockstep.analysis.timeline import slowest_table
 from lockstep.predict.link_model import fit_table, link_or_none, message_table, wire_table
 
@@ -50,7 +44,7 @@ def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataF
         except AnalysisError as error:
             reason = reason or str(error)
         row |= ratio_columns(ratio, "ratio") | {"rounds": ratio.rounds if ratio else 0}
-        row |= {"difference": ratio is not None and is_difference(ratio, aa_or_none(records, base))}
+        row |= {"difference": ratio is not None and is_difference(ratio, aa_noise(records))}
         row |= {"global_batch_size": cell["global_batch_size"], "status": status, "reason": reason}
         table.append(row)
     frame = pd.DataFrame(table)
@@ -179,7 +173,7 @@ def _traffic(stored: Stored, experiment: str) -> pd.DataFrame:
 
 
 def _slowest(stored: Stored) -> pd.DataFrame:
-    steps = stored.table("steps")
+    steps = stored.table("timeline")
     return slowest_table(steps).round(4) if len(steps) else steps
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockstep.analysis.statistics import AnalysisError, Ratio, interval_of, select
+from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, WITHIN, Read, Reading, Target, compared, lacking, per_worker
 from lockstep.analysis.verdicts import NOT_YET
@@ -36,7 +36,7 @@ def _worst_over_ddp(stored: Stored) -> Reading:
     ratios = {count: reading.ratio for count, reading in found.items() if reading.ratio is not None}
     if not ratios:
         return Reading(None, NOT_YET, MISSING)
-    worst = min(ratios, key=lambda count: ratios[count].median)
+    worst = min(ratios, key=lambda count: ratios[count].value)
     others = f"the worst of {', '.join(map(str, counts))}" if len(counts) > 1 else "the only number measured"
     return Reading(ratios[worst], reason=f"at {worst} workers, {others}")
 
@@ -67,7 +67,7 @@ def _worst_wire(stored: Stored) -> Reading:
     if known.empty:
         return lacking([rows], f"no exchange of {_WIRE_BYTES >> 20} MiB or more that the model predicts")
     worst = known.loc[(known["ratio"] - 1).abs().idxmax()]
-    ratio = Ratio(float(worst["ratio"]), float(worst["low"]), float(worst["high"]), int(worst["rounds"]))
+    ratio = Estimate(float(worst["ratio"]), float(worst["low"]), float(worst["high"]), int(worst["rounds"]))
     which = f"the worst of {len(known)}: {worst['strategy']}, {worst['bytes'] / 1024:g} KiB"
     return Reading(ratio, reason=which)
 

@@ -10,6 +10,6 @@ from lockstep.analysis.timeline import write_traces
 
 def write_step_traces(stored: Stored, folder: Path) -> None:
     """Writes `<folder>/traces/`, a file per cell; nothing if no steps were kept. Raises WriteError."""
-    steps = stored.table("steps")
+    steps = stored.table("timeline")
     if len(steps):
         write_traces(steps, folder / "traces")

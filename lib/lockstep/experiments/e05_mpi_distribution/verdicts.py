@@ -11,22 +11,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import beside, cores_of_ranks
 from lockstep.analysis.statistics import (
     Conditions,
-    Ratio,
-    aa_or_none,
-    best_strategy,
+    Estimate,
     is_difference,
     ratio_with_interval,
     select,
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    NOT_MEASURABLE,
-    NOT_REPRODUCED,
+    CONTRADICTED,
+    NEEDS_HARDWARE,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     Claim,
     NotNow,
     Verdict,
@@ -36,10 +35,9 @@ from lockstep.analysis.verdicts import (
     each,
     enough,
     join,
-    noise,
     settle,
 )
-from lockstep.experiments.e05_mpi_distribution.tables import HEADLINE, LOCAL, RANKING_BASE
+from lockstep.experiments.e05_mpi_distribution.tables import HEADLINE, LOCAL
 
 RULES = Verdicts()
 
@@ -56,16 +54,9 @@ RIVALS: Mapping[str, str] = {"host_threads": HEADLINE, "processes": HEADLINE, "d
 
 
 def _over(records: pd.DataFrame, above: Conditions, under: Conditions, text: str) -> Verdict:
-    """Whether `above` has more images/s than `under`, judged by the noise of the experiment of `above`."""
+    """Whether `above` has more images/s than `under`."""
     ratio = ratio_with_interval(records, above, under, "images_per_second")
-    aa = _headline_noise(records, above) if above["experiment"] == HEADLINE else noise(records, above)
-    return above_one(ratio, aa, text)
-
-
-def _headline_noise(records: pd.DataFrame, like: Conditions) -> Ratio | None:
-    """The A/A pair of the headline, which has one on every number of hosts."""
-    shared = {name: like[name] for name in ("experiment", "use_case", "hosts")}
-    return aa_or_none(records, {**shared, "strategy": RANKING_BASE})
+    return above_one(ratio, aa_noise(records), text)
 
 
 def _exchanging(records: pd.DataFrame, **conditions: Any) -> dict[str, Any]:
@@ -147,10 +138,10 @@ def _against(records: pd.DataFrame, place: dict[str, Any], rival: str) -> Verdic
 def _lead(parts: list[tuple[str, Verdict]]) -> Verdict:
     """Of comparisons with all rivals: one that MPI is not above settles it, whatever is still to be measured."""
     found = join(parts)
-    if found.verdict == REPRODUCED:
+    if found.answer == SUPPORTED:
         return replace(found, reason=f"above {', '.join(rival for rival, _ in parts)}; {found.reason}")
-    said = "beaten or equalled by" if found.verdict == NOT_REPRODUCED else "not compared with"
-    why = [f"{said} {rival}: {part.reason}" for rival, part in parts if part.verdict == found.verdict]
+    said = "beaten or equalled by" if found.answer == CONTRADICTED else "not compared with"
+    why = [f"{said} {rival}: {part.reason}" for rival, part in parts if part.answer == found.answer]
     return replace(found, reason="; ".join(why))
 
 
@@ -158,12 +149,12 @@ def _lead(parts: list[tuple[str, Verdict]]) -> Verdict:
 class Order:
     """Images/s of one local strategy over another on some number of hosts, and whether that is a difference."""
 
-    ratio: Ratio
+    ratio: Estimate
     differs: bool
 
     @property
     def sign(self) -> int:
-        return int(np.sign(self.ratio.median - 1))
+        return int(np.sign(self.ratio.value - 1))
 
 
 @dataclass(frozen=True)
@@ -204,7 +195,7 @@ def _order(records: pd.DataFrame, shared: dict[str, Any], above: str, under: str
     sides = [cell(records, **shared, strategy=strategy) for strategy in (above, under)]
     ratio = ratio_with_interval(records, sides[0], sides[1], "images_per_second")
     enough(ratio.rounds)
-    return Order(ratio, is_difference(ratio, _headline_noise(records, shared)))
+    return Order(ratio, is_difference(ratio, aa_noise(records)))
 
 
 def _predicted(pairs: list[Pair], most: int) -> Verdict:
@@ -219,13 +210,13 @@ def _predicted(pairs: list[Pair], most: int) -> Verdict:
     )
     if not differ:
         why = "no difference between local strategies on one host to predict from"
-        return Verdict(NOT_MEASURABLE, measured, why)
+        return Verdict(NEEDS_HARDWARE, measured, why)
     if len(kept) == len(differ):
-        return Verdict(REPRODUCED, measured, "every pair that differs on one host differs the same way on several")
+        return Verdict(SUPPORTED, measured, "every pair that differs on one host differs the same way on several")
     lost = (turned or [pair for pair in differ if pair not in kept])[0]
     how = "turns round" if turned else "is gone"
     seen = f"{lost.alone.ratio} on 1 host, {lost.many.ratio} on {most}"
-    return Verdict(NOT_REPRODUCED, measured, f"the difference between {lost.above} and {lost.under} {how}: {seen}")
+    return Verdict(CONTRADICTED, measured, f"the difference between {lost.above} and {lost.under} {how}: {seen}")
 
 
 @RULES.add

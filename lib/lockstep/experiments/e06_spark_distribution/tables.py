@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import (
     AnalysisError,
-    Ratio,
+    Estimate,
     interval_of,
     is_difference,
     median_or_nan,
@@ -22,16 +23,7 @@ from lockstep.analysis.statistics import (
     select,
 )
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import (
-    PHASES,
-    SHOWN,
-    cells,
-    distributed_speedup_table,
-    median_of,
-    outcome,
-    ratio_columns,
-    start_table,
-)
+from lockstep.analysis.tables import PHASES, SHOWN, distributed_speedup_table, ratio_columns, start_table
 
 SPEEDUP, DATA, OVERHEAD, PREPARATION = "speedup", "data", "overhead", "preparation"
 """Experiments of notebook 06: the variants, images/s against the data set's size, Spark without training, Parquet."""
@@ -69,7 +61,7 @@ def variant_table(records: pd.DataFrame) -> pd.DataFrame:
     return table.join(pd.DataFrame(more, index=table.index))
 
 
-def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Ratio | None:
+def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
     """None for what has the fewest workers itself, and where no round holds both."""
     names = ("experiment", "use_case", "strategy", "device", "exchange_every")
     same = {name: cell[name] for name in names} | {"variant": "a"}
@@ -200,7 +192,7 @@ def uneven(rows: pd.DataFrame) -> pd.Series:
     return rows["images"] < rows["global_batch_size"] * (rows["warmup_steps"] + rows["steps"])
 
 
-def times_smallest(rates: pd.DataFrame, images: int) -> Ratio | None:
+def times_smallest(rates: pd.DataFrame, images: int) -> Estimate | None:
     """Images/s with so many images over those with the fewest, paired per round (`size_rates`); None without both."""
     if images not in rates:
         return None
@@ -230,13 +222,13 @@ def shown_traces(resources: pd.DataFrame | None) -> pd.DataFrame:
     return own[own["workers"] == own["workers"].max()]
 
 
-def _interval(rows: pd.DataFrame, measure: str) -> Ratio | None:
+def _interval(rows: pd.DataFrame, measure: str) -> Estimate | None:
     """The median over rounds and its interval; None where nothing ran."""
     values = rows[rows["status"] == "ok"].groupby("round")[measure].median().dropna().astype(float)
     return interval_of(values) if len(values) else None
 
 
-def _named(ratio: Ratio | None, name: str) -> dict[str, float]:
+def _named(ratio: Estimate | None, name: str) -> dict[str, float]:
     """A ratio as columns, where a row has low and high of something else already."""
     return {
         column if column == name else f"{name}_{column}": value for column, value in ratio_columns(ratio, name).items()

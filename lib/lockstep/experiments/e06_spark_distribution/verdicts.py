@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import beside, cores_of_ranks
-from lockstep.analysis.statistics import Ratio, aa_or_none, best_strategy, interval_of, ratio_with_interval, select
+from lockstep.analysis.statistics import best_strategy, interval_of, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     NOT_YET,
@@ -22,10 +23,9 @@ from lockstep.analysis.verdicts import (
     cell,
     each,
     join,
-    noise,
     settle,
 )
-from lockstep.experiments.e06_spark_distribution.tables import DATA, PAIRED, SPEEDUP, size_rates
+from lockstep.experiments.e06_spark_distribution.tables import DATA, SPEEDUP, size_rates
 
 RULES = Verdicts()
 
@@ -57,19 +57,7 @@ def _sequential(records: pd.DataFrame, use_case: str) -> dict[str, Any]:
 def _judged(records: pd.DataFrame, above: dict[str, Any], under: dict[str, Any], text: str) -> Verdict:
     """Whether `above` has more images/s than `under`."""
     ratio = ratio_with_interval(records, above, under, "images_per_second")
-    return above_one(ratio, _noise(records, str(above["use_case"])), text)
-
-
-def _noise(records: pd.DataFrame, use_case: str) -> Ratio | None:
-    """What two equal cells differ by: the wider of the pair on Spark, whose cells share a start, and the sequential
-    one."""
-    pair: dict[str, Any] = {"experiment": SPEEDUP, "use_case": use_case, "strategy": PAIRED}
-    found = [noise(records, {"experiment": SPEEDUP, "use_case": use_case})]
-    again = select(records, pair | {"variant": "b"})
-    if not again.empty:
-        found.append(aa_or_none(records, pair | {"workers": int(again["workers"].max())}))
-    # Either half may be above the other.
-    return max((each for each in found if each), key=lambda each: max(each.high, 1 / each.low), default=None)
+    return above_one(ratio, aa_noise(records), text)
 
 
 @RULES.add
@@ -135,7 +123,7 @@ def _more_data(records: pd.DataFrame, strategy: str) -> Verdict:
     ratios = (rates[few] / rates[most]).dropna()
     if ratios.empty:
         raise NotNow(NOT_YET, f"no round holds both {few} and {most} images")
-    return above_one(interval_of(ratios), None, f"times the images/s with {few} images as with {most}")
+    return above_one(interval_of(ratios), 0.0, f"times the images/s with {few} images as with {most}")
 
 
 @RULES.add

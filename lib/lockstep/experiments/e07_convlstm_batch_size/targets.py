@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from lockstep.analysis.seeds import MARGIN, SPEED, diverged
-from lockstep.analysis.statistics import Ratio
+from lockstep.analysis.statistics import Estimate
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, lacking
 from lockstep.analysis.verdicts import NOT_YET
@@ -45,7 +45,7 @@ def _chosen(network: str) -> Read:
         rows = _rows(quoted(stored.records, stored.records), "selected", network=network)
         if lost := diverged(rows):
             return Reading(None, NOT_YET, f"{lost} of {len(rows)} seeds diverged: there is no mean over all of them")
-        ratio = Ratio(row["accuracy"], row["accuracy_low"], row["accuracy_high"], int(row["seeds"]))
+        ratio = Estimate(row["accuracy"], row["accuracy_low"], row["accuracy_high"], int(row["seeds"]))
         return Reading(ratio, reason=f"{row['chosen']}; one of {row['candidates']} candidates")
 
     return read
@@ -79,7 +79,7 @@ def _worst_pair(stored: Stored) -> Reading:
     lengths = ", ".join(dict.fromkeys(str(text) for text in known["budget"]))
     networks = " and ".join(dict.fromkeys(known["network"]))
     text = f"the worst of {len(known)} ({networks}; {lengths}): {mean}, {_pair_text(worst)}; {worst['setting']}"
-    return Reading(Ratio(end, end, end, int(known["seeds"].min())), reason=text)
+    return Reading(Estimate(end, end, end, int(known["seeds"].min())), reason=text)
 
 
 def _pair_text(row: pd.Series) -> str:
@@ -114,7 +114,7 @@ def _data_parallel(stored: Stored) -> Reading:
 
 def _lowest(table: pd.DataFrame, name: str) -> Reading:
     worst = table.loc[table[name].idxmin()]
-    ratio = Ratio(float(worst[name]), float(worst["low"]), float(worst["high"]), int(worst["rounds"]))
+    ratio = Estimate(float(worst[name]), float(worst["low"]), float(worst["high"]), int(worst["rounds"]))
     text = f"{worst['network']}, batch {worst['global_batch_size']}, {worst['strategy']}"
     return Reading(ratio, reason=f"the lowest of {len(table)}: {text}" if len(table) > 1 else text)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.seeds import SPEED, same_but
-from lockstep.analysis.statistics import Ratio, interval_of, paired_ratios, ratio_with_interval
+from lockstep.analysis.statistics import Estimate, interval_of, paired_ratios, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, Verdicts, above_one, enough, within
 from lockstep.engine.job.strategies import STRATEGIES
-from lockstep.experiments.e07_convlstm_batch_size.tables.speed import noise_of, sequential_of
+from lockstep.experiments.e07_convlstm_batch_size.tables.speed import sequential_of
 from lockstep.experiments.e07_convlstm_batch_size.verdicts import (
     BATCH,
     PAPER_NETWORK,
@@ -31,11 +32,11 @@ def _timed(records: pd.DataFrame, claim: Claim, way_of: str, **more: Any) -> lis
     )  # fmt: skip
 
 
-def _fastest(records: pd.DataFrame, found: list[Cell], **base: Any) -> tuple[Ratio, Cell, str]:
+def _fastest(records: pd.DataFrame, found: list[Cell], **base: Any) -> tuple[Estimate, Cell, str]:
     """The one of several cells with the highest median speedup over sequential training (with the fields `base`
     changed), and a text that says so."""
     ratios = [ratio_with_interval(records, cell, sequential_of(cell) | base, "images_per_second") for cell in found]
-    ratio, cell = max(zip(ratios, found, strict=True), key=lambda pair: pair[0].median)
+    ratio, cell = max(zip(ratios, found, strict=True), key=lambda pair: pair[0].value)
     among = f"the fastest of {len(found)}: " if len(found) > 1 else ""
     label = STRATEGIES[cell["strategy"]].label
     return ratio, cell, f"({among}{label}, {cell['workers']} workers, batch {cell['global_batch_size']})"
@@ -86,7 +87,7 @@ def data_parallel_faster(claim: Claim, stored: Stored) -> Verdict:
     ratio, cell, text = _fastest(
         stored.records, _timed(stored.records, claim, "data parallel", global_batch_size=BATCH)
     )
-    return above_one(ratio, noise_of(stored.records, sequential_of(cell)), f"times sequential training {text}")
+    return above_one(ratio, aa_noise(stored.records), f"times sequential training {text}")
 
 
 def _saves_time(claim: Claim, records: pd.DataFrame, text: str, added: str = "", **changed: Any) -> Verdict:
@@ -101,9 +102,7 @@ def _saves_time(claim: Claim, records: pd.DataFrame, text: str, added: str = "",
         raise NotNow(NOT_YET, f"no records of timed steps with {text}")
     base = same_but(found[0], network="cnn", dropout=0.0, weight_decay=0.0)
     ratio = ratio_with_interval(records, base, found[0], "step_seconds")
-    return above_one(
-        ratio, noise_of(records, base, "step_seconds"), f"times its step time without {text}, batch {BATCH}"
-    )
+    return above_one(ratio, aa_noise(records, "step_seconds"), f"times its step time without {text}, batch {BATCH}")
 
 
 @RULES.add

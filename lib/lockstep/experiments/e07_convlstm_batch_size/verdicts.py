@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.cells import cells
 from lockstep.analysis.seeds import (
     ABLATION,
     LEARNING,
@@ -20,14 +21,13 @@ from lockstep.analysis.seeds import (
     same_but,
     way,
 )
-from lockstep.analysis.statistics import Ratio, select
+from lockstep.analysis.statistics import Estimate, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import cells
 from lockstep.analysis.verdicts import (
-    NOT_MEASURABLE,
-    NOT_REPRODUCED,
+    CONTRADICTED,
+    NEEDS_HARDWARE,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     Claim,
     NotNow,
     Verdict,
@@ -69,11 +69,11 @@ def _real(found: list[Cell]) -> list[Cell]:
     """Raises NotNow for images that nobody photographed."""
     real = [cell for cell in found if cell["data_source"] == "real"]
     if not real:
-        raise NotNow(NOT_MEASURABLE, OTHER_IMAGES)
+        raise NotNow(NEEDS_HARDWARE, OTHER_IMAGES)
     return real
 
 
-def _seeds(records: pd.DataFrame, cell: Cell) -> Ratio:
+def _seeds(records: pd.DataFrame, cell: Cell) -> Estimate:
     """Mean test accuracy in percent. Raises NotNow where a seed diverged."""
     rows = select(records, cell, status=None)
     if lost := diverged(rows):
@@ -84,20 +84,20 @@ def _seeds(records: pd.DataFrame, cell: Cell) -> Ratio:
     return found
 
 
-def _highest(records: pd.DataFrame, found: list[Cell]) -> tuple[Cell, Ratio, str]:
+def _highest(records: pd.DataFrame, found: list[Cell]) -> tuple[Cell, Estimate, str]:
     """The cell with the highest mean test accuracy, that mean (%), and of how many: those that diverged have none."""
     kept = [cell for cell in found if not diverged(select(records, cell, status=None))] or found[:1]
-    best, mean = max(((cell, _seeds(records, cell)) for cell in kept), key=lambda pair: pair[1].median)
+    best, mean = max(((cell, _seeds(records, cell)) for cell in kept), key=lambda pair: pair[1].value)
     lost = len(found) - len(kept)
     return best, mean, f"{len(found)} ({lost} diverged)" if lost else str(len(found))
 
 
-def near_published(published: float, mean: Ratio, text: str, unit: str = "%") -> Verdict:
+def near_published(published: float, mean: Estimate, text: str, unit: str = "%") -> Verdict:
     """Reproduced if the interval, widened by MARGIN points, holds the published number: a share of it would be lenient
     towards high numbers."""
     inside = mean.low - MARGIN <= published <= mean.high + MARGIN
     why = f"the interval ± {MARGIN:g} points {'holds' if inside else 'does not hold'} {published:g}"
-    return Verdict(REPRODUCED if inside else NOT_REPRODUCED, f"{mean} {unit} {text}", why, (("", mean),))
+    return Verdict(SUPPORTED if inside else CONTRADICTED, f"{mean} {unit} {text}", why, (("", mean),))
 
 
 def _plain(records: pd.DataFrame, use_case: str, way_of: str) -> list[Cell]:
@@ -137,7 +137,7 @@ def model_parallel_accuracy(claim: Claim, stored: Stored) -> Verdict:
     return replace(verdict, reason=f"{verdict.reason}; {several if len(found) > 1 else 'the only batch'}")
 
 
-def _what_was_trained(batch: int, mean: Ratio) -> str:
+def _what_was_trained(batch: int, mean: Estimate) -> str:
     return f"(ConvLSTM, batch {batch}, {EPOCHS} epochs, mean over {mean.rounds} seeds)"
 
 
@@ -155,7 +155,7 @@ def accuracy_over(claim: Claim, stored: Stored) -> Verdict:
     above = mean.low > float(claim["value"])
     why = f"the interval is {'' if above else 'not '}above {claim['value']:g} %; the highest of {among} cells, "
     text = f"{mean} % ({setting_text(best)}, {way(best)})"
-    return Verdict(REPRODUCED if above else NOT_REPRODUCED, text, f"{why}chosen on the test split", (("", mean),))
+    return Verdict(SUPPORTED if above else CONTRADICTED, text, f"{why}chosen on the test split", (("", mean),))
 
 
 @RULES.add
@@ -176,12 +176,12 @@ def _more_accurate(records: pd.DataFrame, cell: Cell) -> Verdict:
     return _above_zero(points, "points over sequential training")
 
 
-def _above_zero(points: Ratio, text: str) -> Verdict:
+def _above_zero(points: Estimate, text: str) -> Verdict:
     enough(points.rounds)
     if points.low > 0:
-        return Verdict(REPRODUCED, f"{points} {text}", "the interval excludes 0")
+        return Verdict(SUPPORTED, f"{points} {text}", "the interval excludes 0")
     why = "the difference is the other way round" if points.high < 0 else "no difference: the interval holds 0"
-    return Verdict(NOT_REPRODUCED, f"{points} {text}", why)
+    return Verdict(CONTRADICTED, f"{points} {text}", why)
 
 
 @RULES.add
@@ -203,7 +203,7 @@ def lstm_as_accurate(claim: Claim, stored: Stored) -> Verdict:
     enough(points.rounds)
     alike = points.low >= -MARGIN
     why = f"the interval {'lies' if alike else 'does not lie'} above -{MARGIN:g} points"
-    return Verdict(REPRODUCED if alike else NOT_REPRODUCED, f"{points} points over the CNN, {way(found[0])}", why)
+    return Verdict(SUPPORTED if alike else CONTRADICTED, f"{points} points over the CNN, {way(found[0])}", why)
 
 
 @RULES.add

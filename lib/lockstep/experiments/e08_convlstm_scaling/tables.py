@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.cells import cells, outcome
 from lockstep.analysis.seeds import mean_columns, mean_or_none, paired_points, same_but, scored
 from lockstep.analysis.statistics import AnalysisError, amdahl, amdahl_fit
 from lockstep.analysis.stored import Stored, once
-from lockstep.analysis.tables import SHARED_CORES, cells, cores_of_machine, outcome, summary_table
+from lockstep.analysis.tables import SHARED_CORES, cores_of_machine, summary_table
 from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
 from lockstep.experiments.e08_convlstm_scaling.flops import (
     beside_table2,

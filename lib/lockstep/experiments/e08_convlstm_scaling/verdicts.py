@@ -7,15 +7,16 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.cells import cells
 from lockstep.analysis.seeds import MARGIN, diverged, mean_of, paired_points
 from lockstep.analysis.statistics import AnalysisError, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import SHARED_CORES, cells
+from lockstep.analysis.tables import SHARED_CORES
 from lockstep.analysis.verdicts import (
-    NOT_MEASURABLE,
-    NOT_REPRODUCED,
+    CONTRADICTED,
+    NEEDS_HARDWARE,
     NOT_YET,
-    REPRODUCED,
+    SUPPORTED,
     Claim,
     NotNow,
     Verdict,
@@ -49,7 +50,7 @@ def _own_core(records: pd.DataFrame, claim: Claim) -> pd.DataFrame:
 def _too_few(rows: pd.DataFrame, workers: int) -> NotNow:
     most = int(rows["workers"].max())
     return NotNow(
-        NOT_MEASURABLE,
+        NEEDS_HARDWARE,
         f"{workers} workers need a core each; the most that had one here are {most}: what the cost model says of more "
         "is drawn apart, and is no measurement",
     )
@@ -97,7 +98,7 @@ def speedup_five_nodes(claim: Claim, stored: Stored) -> Verdict:
             f"{claim['value']:g} on 5 nodes is {claim['value'] / 4:.3g} times the ideal of its 4 workers and "
             f"{claim['value'] / 5:.3g} times that of 5; {workers} cores can't show what 5 nodes do"
         )
-        return Verdict(NOT_MEASURABLE, measured, why, (("", ratio),))
+        return Verdict(NEEDS_HARDWARE, measured, why, (("", ratio),))
     return within(float(claim["value"]), ratio, measured)
 
 
@@ -118,7 +119,7 @@ def _learned(records: pd.DataFrame, claim: Claim) -> list[tuple[dict[str, Any], 
         raise NotNow(NOT_YET, f"{lost} of {len(rows)} trainings diverged: there are no means over all seeds")
     real = good[(good["data_source"] == "real") & good["test_accuracy"].notna()]
     if real.empty:
-        raise NotNow(NOT_MEASURABLE, STAND_IN)
+        raise NotNow(NEEDS_HARDWARE, STAND_IN)
     return cells(real)
 
 
@@ -128,7 +129,7 @@ def table3_accuracy(claim: Claim, stored: Stored) -> Verdict:
     found = _learned(stored.records, claim)
     workers = max(one["workers"] for one, _ in found)
     means = [(mean_of(100 * rows["test_accuracy"]), one) for one, rows in found if one["workers"] == workers]
-    mean, best = max(means, key=lambda pair: pair[0].median)
+    mean, best = max(means, key=lambda pair: pair[0].value)
     enough(mean.rounds)
     inside = mean.low - MARGIN <= float(claim["value"]) <= mean.high + MARGIN
     text = (
@@ -136,7 +137,7 @@ def table3_accuracy(claim: Claim, stored: Stored) -> Verdict:
     )
     why = f"the interval ± {MARGIN:g} points {'holds' if inside else 'does not hold'} {claim['value']:g}"
     why += "; Table 3 does not say on which images"
-    return Verdict(REPRODUCED if inside else NOT_REPRODUCED, text, why, (("", mean),))
+    return Verdict(SUPPORTED if inside else CONTRADICTED, text, why, (("", mean),))
 
 
 @RULES.add
@@ -160,9 +161,9 @@ def scaling_accuracy(claim: Claim, stored: Stored) -> Verdict:
     measured = f"{workers} workers minus one, in points: {'; '.join(parts)}"
     rises, falls = signs.count(1), signs.count(-1)
     if rises == len(signs):
-        return Verdict(REPRODUCED, measured, "every interval is above 0")
+        return Verdict(SUPPORTED, measured, "every interval is above 0")
     why = f"{rises} of {len(signs)} intervals are above 0, {falls} below"
-    return Verdict(NOT_REPRODUCED, measured, why)
+    return Verdict(CONTRADICTED, measured, why)
 
 
 # FLOP
@@ -179,12 +180,12 @@ def flops_equation(claim: Claim, stored: Stored) -> Verdict:
     row, network = own.iloc[0], beside_table2(table).loc[own.index[0]]
     measured = f"{row['equation_flops']:.7g} FLOP = {row['product']}"
     if not row["follows"]:
-        return Verdict(NOT_REPRODUCED, measured, "the equation gives another number")
+        return Verdict(CONTRADICTED, measured, "the equation gives another number")
     why = (
         f"it follows from the table's operands; these are {row['kernels_are']} and {row['outputs_are']}, and the same "
         f"layer of Table 2's network computes {network['table2_computed_flops']:,.0f} FLOP for an image"
     )
-    return Verdict(REPRODUCED, measured, why)
+    return Verdict(SUPPORTED, measured, why)
 
 
 @RULES.add
@@ -197,6 +198,6 @@ def flops_total(claim: Claim, stored: Stored) -> Verdict:
     row = own.iloc[0]
     measured = f"{row['times_sum']:.6g} times the sum of Table 4 ({row['sharing_a_batch']:.7g} FLOP)"
     if row["follows"]:
-        return Verdict(REPRODUCED, measured, "the sum, rounded; a count of one forward pass, and no rate")
+        return Verdict(SUPPORTED, measured, "the sum, rounded; a count of one forward pass, and no rate")
     why = "more nodes share one batch, whose FLOP stay the sum; that product counts a batch for every worker"
-    return Verdict(NOT_REPRODUCED, measured, why)
+    return Verdict(CONTRADICTED, measured, why)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.seeds import (
     ABLATION,
     MARGIN,
@@ -23,7 +24,6 @@ from lockstep.analysis.seeds import (
     wilson,
 )
 from lockstep.analysis.statistics import AnalysisError, per_round
-from lockstep.analysis.tables import cells, median_of, outcome
 from lockstep.engine.job import Job
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import right_of
 

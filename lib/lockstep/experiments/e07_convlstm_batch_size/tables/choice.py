@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.seeds import CANDIDATES, LEARNING, SELECTED, SETTING, mean_columns, paired_points
-from lockstep.analysis.statistics import AnalysisError, Ratio
+from lockstep.analysis.statistics import AnalysisError, Estimate
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import extras, seed_accuracy_table, setting_text
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
 
@@ -118,7 +118,7 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return kept[nothing_added].drop_duplicates(["use_case", "network"])
 
 
-def _over_plain(records: pd.DataFrame, row: pd.Series) -> Ratio | None:
+def _over_plain(records: pd.DataFrame, row: pd.Series) -> Estimate | None:
     """The gain of a finalist; None where no seed has both."""
     base = _plain(seed_accuracy_table(records, LEARNING))
     base = base[(base["use_case"] == row["use_case"]) & (base["network"] == row["network"])] if len(base) else base

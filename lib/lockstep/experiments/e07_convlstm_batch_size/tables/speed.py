@@ -6,18 +6,18 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.seeds import PROFILE, SPEED, mean_columns, same_but, way
 from lockstep.analysis.statistics import (
     AnalysisError,
     Conditions,
-    Ratio,
-    aa_or_none,
     interval_of,
     is_difference,
     ratio_with_interval,
     select,
 )
-from lockstep.analysis.tables import PHASES, cells, median_of, outcome, ratio_columns
+from lockstep.analysis.tables import PHASES, ratio_columns
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import extras
 
 EPOCHS = 10
@@ -34,43 +34,26 @@ def sequential_of(cell: Conditions) -> dict[str, Any]:
     return {name: cell[name] for name in SAME} | {"strategy": "sequential", "variant": "a"}
 
 
-def noise_of(records: pd.DataFrame, cell: Conditions, measure: str = "images_per_second") -> Ratio | None:
-    """The A/A pair of a cell's own network, framework and batch if there is one; else the widest of its network and
-    framework, else of its use case."""
-    pair = {"experiment": cell["experiment"], "use_case": cell["use_case"], "strategy": "sequential"}
-    pair |= {"dropout": 0.0, "weight_decay": 0.0}
-    own = ("framework", "network", "global_batch_size")
-    for more in (own, own[:2], ()):
-        wanted = pair | {name: cell[name] for name in more}
-        again = select(records, wanted | {"variant": "b"})[list(own)].drop_duplicates().to_dict("records")
-        found = [aa_or_none(records, wanted | each, measure) for each in again]
-        known = [ratio for ratio in found if ratio is not None]
-        if known:
-            return max(known, key=lambda ratio: max(ratio.high, 1 / ratio.low))
-    return None
-
-
 def speed_table(records: pd.DataFrame) -> pd.DataFrame:
     """One row per timed cell: speedup over sequential training with the same network, framework and global batch, and
     `training_seconds`: EPOCHS epochs at that speed, on as many images as the row was measured on.
 
     speedup, low, high: images/s, paired per round. `difference`: may it be called one. Phases are the slowest rank's.
     """
-    table = []
+    table, noise = [], aa_noise(records)
     for cell, rows in cells(records, SPEED):
         status, reason = outcome(rows)
-        ratio = aa = None
+        ratio = None
         if status == "ok":
             try:
                 ratio = ratio_with_interval(records, cell, sequential_of(cell), "images_per_second")
-                aa = noise_of(records, cell)
             except AnalysisError as error:
                 reason = reason or str(error)
         row: dict[str, Any] = {name: cell[name] for name in _SHOWN} | {"way": way(cell)} | ratio_columns(ratio)
         row |= {name: median_of(rows, name) for name in ("images_per_second", "step_seconds", *PHASES)}
         epochs = rows.loc[rows["status"] == "ok", "epoch_seconds"].dropna().astype(float)
         row |= mean_columns(interval_of(EPOCHS * epochs) if len(epochs) else None, "training_seconds")
-        row |= {"rounds": ratio.rounds if ratio else 0, "difference": ratio is not None and is_difference(ratio, aa)}
+        row |= {"rounds": ratio.rounds if ratio else 0, "difference": ratio is not None and is_difference(ratio, noise)}
         table.append(row | {"status": status, "reason": reason})
     return pd.DataFrame(table)
 
@@ -94,7 +77,7 @@ def framework_table(records: pd.DataFrame) -> pd.DataFrame:
         row |= {"tensorflow_seconds": median_of(rows, "step_seconds")}
         torch = select(records, other)
         row |= {"torch_seconds": median_of(torch, "step_seconds") if len(torch) else float("nan")}
-        row |= {"difference": ratio is not None and is_difference(ratio, noise_of(records, other, "step_seconds"))}
+        row |= {"difference": ratio is not None and is_difference(ratio, aa_noise(records, "step_seconds"))}
         table.append(row | {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason})
     return pd.DataFrame(table)
 
@@ -153,6 +136,6 @@ def price_table(records: pd.DataFrame) -> pd.DataFrame:
         row = {name: cell[name] for name in ("use_case", "data_source", "framework", "network", "global_batch_size")}
         row |= {"setting": ", ".join(extras(cell)), "dropout": cell["dropout"]}
         row |= {"weight_decay": cell["weight_decay"]} | ratio_columns(ratio, "ratio")
-        row |= {"difference": ratio is not None and is_difference(ratio, noise_of(records, plain, "step_seconds"))}
+        row |= {"difference": ratio is not None and is_difference(ratio, aa_noise(records, "step_seconds"))}
         table.append(row | {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason})
     return pd.DataFrame(table)

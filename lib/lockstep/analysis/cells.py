@@ -1,0 +1,50 @@
+"""The cells of a grid among the rows of its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analysis.statistics import median_or_nan
+from lockstep.engine.job import IDENTITY
+
+NOT_A_CELL = ("round", "seed", "selected", "steps", "warmup_steps")
+CELL = [name for name in IDENTITY if name not in NOT_A_CELL]
+"""The identity columns that make two rows the same cell of the grid, in different rounds."""
+SAME_RUN = ("experiment", "use_case", "device", "precision", "environment", "input")
+"""What a row shares with the sequential row it is compared with."""
+
+
+def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """Every cell of the grid in the order of the records: its identity, and its rows (one per round)."""
+    rows = records if experiment is None else records[records["experiment"] == experiment]
+    if rows.empty:
+        return []
+    columns = {name: rows[name].to_numpy() for name in CELL}
+    # Most columns hold one value throughout, and grouping by each of them takes its time.
+    varying = [name for name, values in columns.items() if (values != values[0]).any()] or CELL[:1]
+    numbers = rows.groupby(varying, sort=False, dropna=False).ngroup().to_numpy()
+    found = []
+    for number in range(numbers.max() + 1):
+        positions = np.flatnonzero(numbers == number)
+        cell = {name: values[positions[0]] for name, values in columns.items()}
+        found.append((cell, rows.iloc[positions]))
+    return found
+
+
+def outcome(rows: pd.DataFrame) -> tuple[str, str]:
+    """Status and reason of a cell: `ok` as soon as one round is, and then how many rounds are not and why."""
+    bad = rows[rows["status"] != "ok"]
+    reasons = "; ".join(dict.fromkeys(text for text in rows["reason"].fillna("").astype(str) if text))
+    if bad.empty:
+        return "ok", reasons
+    if len(bad) == len(rows):
+        return str(bad["status"].iloc[0]), reasons
+    return "ok", f"{len(bad)} of {len(rows)} rounds {bad['status'].iloc[0]}: {reasons}"
+
+
+def median_of(rows: pd.DataFrame, name: str) -> float:
+    """The median of a column over a cell's ok rows; NaN where there is none."""
+    return median_or_nan(rows.loc[rows["status"] == "ok", name])

@@ -1,0 +1,63 @@
+"""From verdict functions to the verdicts on a whole ledger: quiet rounds alone, and corrected for their number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lockstep.analysis.confidence import MISS
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import (
+    COMMON,
+    DECIDED,
+    UNDECIDED,
+    Claim,
+    Verdict,
+    VerdictFunction,
+    settle,
+)
+
+
+def judge(claim: Claim, stored: Stored, rules: Mapping[str, VerdictFunction]) -> Verdict:
+    """The verdict on a row of the claims ledger from what is stored of its notebook, by one of `rules` or of COMMON.
+
+    Rounds that others disturbed are left out. Where they would change the answer, the reason says what it is with them.
+    Raises KeyError for a verdict function that does not exist (`lockstep.experiments.registry.checked_claims` refuses
+    such rows).
+    """
+    function = {**COMMON, **rules}[claim["verdict"]]
+    quiet = stored.quiet
+    found = settle(lambda: function(claim, quiet))
+    if len(quiet.records) == len(stored.records):
+        return found
+    disturbed = settle(lambda: function(claim, stored))
+    if disturbed.answer == found.answer:
+        return found
+    beside = f"with the rounds that others disturbed: {disturbed.answer}, {disturbed.measured or disturbed.reason}"
+    return replace(found, reason=f"{found.reason}; {beside}".strip("; "))
+
+
+def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Holm's correction over all decided verdicts together: with a chance of 95 % none of those that remain is wrong.
+
+    Of m decided verdicts in the order of their chances, the k-th stays if all before it do and its chance is at most
+    0.05 / (m - k + 1). The others become undecided (Holm 1979, "A simple sequentially rejective multiple test
+    procedure").
+    """
+    decided = [index for index, found in enumerate(verdicts) if found.answer in DECIDED]
+    kept, left = set(), len(decided)
+    for index in sorted(decided, key=lambda index: verdicts[index].chance):
+        if verdicts[index].chance > MISS / left:
+            break
+        kept.add(index)
+        left -= 1
+    return [
+        found if index in kept or found.answer not in DECIDED else _not_enough(found, len(decided))
+        for index, found in enumerate(verdicts)
+    ]
+
+
+def _not_enough(found: Verdict, claims: int) -> Verdict:
+    why = f"{found.answer} by itself ({found.reason}), but not among {claims} claims (Holm's correction)"
+    return replace(found, answer=UNDECIDED, reason=why, rounds_more=math.nan)

@@ -1,0 +1,153 @@
+"""Which comparison to measure next, so that the minutes there are decide as much as they can. Pure: no clock, no cell.
+
+    comparison    two cells that stand back to back in a round, A B B A: what drifts evenly cancels
+    settled       its interval is as narrow as asked for: no more time goes there
+    hopeless      at the noise seen so far it would take more than a day: said at once, and left out
+
+Of those that can be settled in the time left, headlines come first, then what has no interval yet, then the quickest;
+the same comparison is not measured twice on end where another one of its kind waits, so that a disturbance of some
+seconds does not fall on one alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lockstep.analysis.confidence import MIN_ROUNDS, half_width, rounds_needed
+
+HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
+"""How narrow a ratio's interval is measured: ± 5 % for a notebook's headlines, ± 10 % for its other comparisons."""
+SPEEDS = ("images_per_second", "flops_per_second", "bandwidth_bytes_per_second", "step_seconds", "launch_seconds")
+"""What two cells are compared by: the first of these that both have."""
+DAY_SECONDS = 86_400.0
+_FAILURES_ALLOWED = 2
+_USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown it
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Cells of a grid, by their places: two that are compared, or one that is measured alone.
+
+    `seeds`: of a cell that trains until it has learnt, with how many seeds; a round is one seed.
+    """
+
+    cells: tuple[int, ...]
+    headline: bool = False
+    seeds: int = 0
+
+    @property
+    def visits(self) -> tuple[int, ...]:
+        """The cells of a round in the order of their measurements."""
+        return (*self.cells, *reversed(self.cells)) if len(self.cells) > 1 else self.cells
+
+    @property
+    def goal(self) -> float:
+        return math.log1p(HEADLINE_HALF_WIDTH if self.headline else HALF_WIDTH)
+
+
+@dataclass
+class State:
+    """What has been measured of a comparison: a log ratio and a duration for each round that counts."""
+
+    comparison: Comparison
+    logs: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    failures: int = 0
+
+    @property
+    def rounds(self) -> int:
+        return len(self.logs)
+
+    @property
+    def deviation(self) -> float:
+        return float(np.std(self.logs, ddof=1)) if self.rounds > 1 else _USUAL_DEVIATION
+
+    @property
+    def round_seconds(self) -> float:
+        """What a round takes; NaN where none was measured. The first one starts its teams, so it is not typical."""
+        return float(np.median(self.seconds)) if self.seconds else math.nan
+
+    @property
+    def rounds_left(self) -> float:
+        """How many more rounds settle it, if they are as those before; 0: settled."""
+        if self.comparison.seeds:
+            return max(0, self.comparison.seeds - self.rounds)
+        goal = self.comparison.goal
+        if self.rounds >= MIN_ROUNDS and half_width(self.deviation, self.rounds) <= goal:
+            return 0
+        return max(1.0, rounds_needed(self.deviation, goal) - self.rounds)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long settling it takes; where no round was measured only the number of rounds orders it."""
+        return self.rounds_left * (self.round_seconds if self.seconds else 1.0) if self.rounds_left else 0.0
+
+    @property
+    def settled(self) -> bool:
+        return self.rounds_left == 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Never settled in a day of measuring nothing else."""
+        return self.rounds >= MIN_ROUNDS and self.seconds_left > DAY_SECONDS
+
+    @property
+    def open(self) -> bool:
+        return not (self.settled or self.hopeless or self.failures >= _FAILURES_ALLOWED)
+
+
+def choose(states: Sequence[State], seconds: float, last: int | None = None) -> int | None:
+    """The place in `states` of the comparison to measure next in the `seconds` that are left; None if no round fits.
+
+    `last`: the one measured just before. A round that takes longer than what is left is never begun; how long the
+    first one takes nobody knows.
+    """
+    fits = [
+        index
+        for index, state in enumerate(states)
+        if state.open and seconds > 0 and not state.round_seconds > seconds  # NaN: not known yet
+    ]
+    if not fits:
+        return None
+    ranked = sorted(fits, key=lambda index: (*_kind(states[index], seconds), states[index].seconds_left))
+    first = ranked[0]
+    others = [index for index in ranked[1:] if _kind(states[index], seconds) == _kind(states[first], seconds)]
+    return others[0] if first == last and others else first
+
+
+def _kind(state: State, seconds: float) -> tuple[bool, bool, bool]:
+    """False sorts first: within reach, a headline, without an interval."""
+    return state.seconds_left > seconds, not state.comparison.headline, state.rounds >= MIN_ROUNDS
+
+
+def fewest_minutes(states: Iterable[State]) -> float:
+    """What the shortest round takes, where that is known; 0 where any is unknown."""
+    known = [state.round_seconds for state in states if state.open]
+    return min(known) / 60 if known and not any(math.isnan(each) for each in known) else 0.0
+
+
+def outlook(states: Sequence[State]) -> str:
+    """One line: how many comparisons are settled, how many minutes the others would take, and what is hopeless."""
+    settled = sum(state.settled for state in states)
+    parts = [f"{settled} of {len(states)} comparisons settled"]
+    left = [state.seconds_left for state in states if state.open and state.seconds]
+    if left:
+        parts.append(f"about {math.ceil(sum(left) / 60)} more minutes for those that were measured")
+    if hopeless := sum(state.hopeless for state in states):
+        parts.append(f"{hopeless} would take more than a day each and are left as they are")
+    return ", ".join(parts)
+
+
+def log_ratio(rows: Sequence[Mapping[str, object]]) -> float:
+    """The logarithm of the first row's speed over the second's, of a single row that of its own; 0 where no speed was
+    measured, as of a profile."""
+    for name in SPEEDS:
+        values = [row.get(name) for row in rows]
+        if all(isinstance(value, int | float) and value > 0 for value in values):  # False for NaN as for None
+            logs = [math.log(float(value)) for value in values]  # type: ignore[arg-type]
+            return logs[0] - logs[1] if len(logs) > 1 else logs[0]
+    return 0.0

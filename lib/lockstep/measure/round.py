@@ -1,0 +1,83 @@
+"""Measuring one round: its cells in the order of their visits, a row for each cell, and every step that it took.
+
+visits    sequential  processes  processes  sequential
+rows      sequential: the mean of its two visits; processes: the mean of its two
+steps     every measured step of all four
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.usecases import Source
+from lockstep.measure.cell import measure_job
+from lockstep.measure.planning import log_ratio
+from lockstep.measure.progress import one_line, say
+from lockstep.measure.summary import merged
+from lockstep.measure.teams import Teams
+from lockstep.records import Row
+
+Traced = Callable[[Job], bool]
+
+
+@dataclass
+class Measured:
+    """A round: its rows in the order of the grid, its traced tables, and whether it counts."""
+
+    rows: list[Row] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    disturbed: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return any(row["status"] != "ok" for row in self.rows)
+
+    @property
+    def log_ratio(self) -> float:
+        """The logarithm of the first row's speed over the second's; of a single row that of its own."""
+        return log_ratio(self.rows)
+
+
+def measure_round(
+    jobs: Sequence[Job],
+    visits: Sequence[int],
+    *,
+    number: int,
+    seed: int,
+    session: int,
+    sources: Mapping[str, Source],
+    teams: Teams,
+    traced: Traced,
+) -> Measured:
+    """Measure the cells at these places of the grid, in this order, as round `number`.
+
+    `seed` is that of cells that train until they have learnt: what is learnt varies by its seed, a time by itself.
+    """
+    found = Measured()
+    rows_of: dict[int, list[Row]] = {}
+    tables_of: dict[str, list[pd.DataFrame]] = {}
+    cells = sorted(set(visits), key=visits.index)
+    for index, place in enumerate(visits):
+        learns = jobs[place].experiment in LEARNING
+        job = jobs[place].with_(round=number, **({"seed": seed} if learns else {}))
+        began = time.monotonic()
+        row, tables, disturbed = measure_job(job, sources.get(job.use_case), teams, traced(job))
+        row |= {"session": session, "measuring_seconds": time.monotonic() - began}
+        found.disturbed |= disturbed
+        again = place in rows_of
+        rows_of.setdefault(place, []).append(row)
+        for name, frame in tables.items():
+            if name == "steps":
+                frame = frame.assign(round=number, row=cells.index(place), visit=index)
+            elif again:
+                continue  # of what was traced, the first visit's
+            tables_of.setdefault(name, []).append(frame)
+        say(f"round {number}, {index + 1}/{len(visits)}: {job.experiment} {job.label}: {one_line(row)}")
+    found.rows = [merged(rows_of[place]) for place in cells]
+    found.tables = {name: pd.concat(frames, ignore_index=True) for name, frames in tables_of.items()}
+    return found

@@ -1,0 +1,138 @@
+"""The intervals: worked examples, the mixture that they come from, and how often they miss when looked at each round."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import nct, norm, t
+
+from lockstep.analysis.confidence import (
+    MIN_ROUNDS,
+    AnalysisError,
+    Estimate,
+    estimate,
+    half_width,
+    rounds_needed,
+)
+
+
+def test_a_worked_example() -> None:
+    """Five rounds around 2: mean of logs 0.6931, deviation 0.1; half-width 3.78 deviations, as the docstring says."""
+    logs = np.log(2) + 0.1 * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
+    found = estimate(np.exp(logs))
+    assert found.value == pytest.approx(2.0) and found.deviation == pytest.approx(0.1) and found.rounds == 5
+    assert math.log(found.high / 2) == pytest.approx(0.1 * 3.78, rel=0.002)
+    assert math.log(2 / found.low) == pytest.approx(0.1 * 3.78, rel=0.002)
+
+
+@pytest.mark.parametrize(("rounds", "wanted"), [(5, 3.78), (8, 1.50), (12, 1.06), (20, 0.77), (30, 0.61), (60, 0.43)])
+def test_half_widths_of_the_docstring(rounds: int, wanted: float) -> None:
+    assert half_width(1.0, rounds) == pytest.approx(wanted, abs=0.006)
+
+
+def test_fewer_rounds_have_no_interval() -> None:
+    assert [half_width(1.0, rounds) for rounds in range(1, MIN_ROUNDS)] == [math.inf] * (MIN_ROUNDS - 1)
+    found = estimate([2.0, 2.1, 1.9])
+    assert (found.low, found.high, found.half_width) == (0.0, math.inf, math.inf)
+
+
+@pytest.mark.parametrize("rounds", [5, 9, 40])
+def test_the_interval_ends_where_the_mixture_of_likelihoods_reaches_twenty(rounds: int) -> None:
+    """E_n from its definition: the t statistic's density, averaged over effect sizes from N(0, 1), over that under 0."""
+
+    def log_evidence(distance: float) -> float:
+        statistic = math.sqrt(rounds) * distance
+        density = quad(lambda d: nct.pdf(statistic, rounds - 1, math.sqrt(rounds) * d) * norm.pdf(d), -8, 8)[0]
+        return math.log(density / t.pdf(statistic, rounds - 1))
+
+    edge = brentq(lambda distance: log_evidence(distance) - math.log(20), 1e-6, 6.0)
+    assert half_width(1.0, rounds) == pytest.approx(edge, rel=1e-3)
+
+
+@given(st.floats(0.01, 1.0), st.integers(MIN_ROUNDS, 200), st.floats(0.2, 5.0))
+def test_the_chance_is_five_percent_at_the_ends_of_the_interval(deviation: float, rounds: int, value: float) -> None:
+    half = half_width(deviation, rounds)
+    found = Estimate(value, value * math.exp(-half), value * math.exp(half), rounds)
+    assert found.chance(found.high) == pytest.approx(0.05, rel=1e-6)
+    assert found.chance(found.low) == pytest.approx(0.05, rel=1e-6)
+    assert found.chance(found.value) == 1.0
+
+
+@given(st.floats(0.001, 0.5), st.floats(0.01, 0.5))
+def test_rounds_needed_is_the_first_number_that_is_enough(deviation: float, half: float) -> None:
+    needed = rounds_needed(deviation, half)
+    assert half_width(deviation, int(needed)) <= half
+    assert needed == MIN_ROUNDS or half_width(deviation, int(needed) - 1) > half
+
+
+def test_what_can_never_be_told_apart_says_so() -> None:
+    assert rounds_needed(0.1, 0.0) == math.inf
+    assert estimate([1.0, 1.1, 0.9, 1.05, 0.95]).rounds_until(1.0) > 1000
+
+
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [1.0, math.inf], [1.0, 0.0], [1.0, -1.0]])
+def test_nothing_to_estimate_is_refused(values: list[float]) -> None:
+    with pytest.raises(AnalysisError, match="give at least one value"):
+        estimate(values)
+
+
+def test_a_difference_may_be_negative() -> None:
+    found = estimate([-1.0, 0.0, 1.0, -1.0, 1.0], logarithmic=False)
+    assert found.value == 0.0 and found.low == -found.high and found.half_width == pytest.approx(3.78, abs=0.01)
+
+
+def test_a_quotient_of_two_ratios_holds_what_both_leave_possible() -> None:
+    spread = np.array([-1.0, -1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0])
+    above, below = estimate(3 * np.exp(0.02 * spread)), estimate(2 * np.exp(0.05 * spread))
+    found = above.over(below)
+    halves = [half_width(each.deviation, 8, 0.025) for each in (above, below)]
+    assert found.value == pytest.approx(1.5)
+    assert found.high == pytest.approx(1.5 * math.exp(sum(halves)))
+
+
+def _missed(noise: np.ndarray, looks: range, runs: int, width: object) -> float:
+    """The share of runs in which the interval misses 0 at any of the looks. `noise`: runs x rounds."""
+    assert callable(width)
+    missed = np.zeros(runs, dtype=bool)
+    for rounds in looks:
+        seen = noise[:, :rounds]
+        missed |= np.abs(seen.mean(axis=1)) > width(rounds) * seen.std(axis=1, ddof=1)
+    return float(missed.mean())
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.5], ids=["steady", "drifting"])
+def test_coverage_when_we_look_after_every_round(root: Path, drift: float) -> None:
+    """10 000 runs of up to 60 A B B A rounds, with noise resampled from the steps that this repository measured, heavy
+    tails included, and with a machine that becomes slower meanwhile."""
+    noise = _of_our_own_steps(root)
+    rng = np.random.default_rng(15)
+    runs, rounds = 10_000, 60
+    speed = drift * np.linspace(0, 1, 4 * rounds).reshape(rounds, 4)  # the log of a visit's time drifts with time
+    visits = rng.choice(noise, size=(runs, rounds, 4)) + speed
+    logs = (visits[..., 0] + visits[..., 3] - visits[..., 1] - visits[..., 2]) / 2
+    looks = range(MIN_ROUNDS, rounds + 1)
+    assert _missed(logs, looks, runs, lambda n: half_width(1.0, n)) <= 0.05
+    # An ordinary interval, looked at as often, misses several times as often: the reason for all of this.
+    assert _missed(logs, looks, runs, lambda n: 1.96 / math.sqrt(n)) > 0.2
+
+
+def _of_our_own_steps(root: Path) -> np.ndarray:
+    """Deviations of the log of a step's time from its cell's mean, from all stored records, centred within each cell."""
+    from lockstep.analysis.cells import cells
+    from lockstep.records import read_records
+
+    found = []
+    for path in sorted((root / "results" / "reference").glob("*/records.csv")):
+        records = read_records(path.parent)
+        for _, rows in cells(records[records["status"] == "ok"]):
+            logs = np.log(rows["step_seconds"].dropna().to_numpy(dtype=float))
+            if len(logs) >= MIN_ROUNDS:
+                found.append(logs - logs.mean())
+    return np.concatenate(found)

@@ -1,0 +1,96 @@
+"""Which comparison is measured next: pure decisions, and whole runs against made-up noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lockstep.analysis.confidence import MIN_ROUNDS
+from lockstep.measure.planning import Comparison, State, choose, fewest_minutes, outlook
+
+
+def state(rounds: int = 0, noise: float = 0.02, seconds: float = 10.0, headline: bool = False) -> State:
+    logs = list(noise * np.resize([-1.0, 1.0], rounds))
+    return State(Comparison((0, 1), headline), logs, [seconds] * rounds)
+
+
+def test_a_pair_is_measured_back_to_back_and_mirrored() -> None:
+    assert Comparison((3, 7)).visits == (3, 7, 7, 3)
+    assert Comparison((3,)).visits == (3,)
+
+
+def test_a_narrow_interval_is_settled_and_gets_no_more_time() -> None:
+    assert state(40).settled and not state(40).open
+    assert not state(4).settled, "fewer rounds have no interval"
+    assert choose([state(40), state(40)], 1000.0) is None
+
+
+def test_headlines_come_first_then_what_has_no_interval_then_the_quickest() -> None:
+    plain, headline = state(2), state(2, headline=True)
+    assert choose([plain, headline], 1e6) == 1
+    assert choose([state(6, noise=0.08), state(2, noise=0.08)], 1e6) == 1
+    assert choose([state(2, seconds=20.0), state(2, seconds=5.0)], 1e6) == 1
+
+
+def test_time_goes_where_it_can_still_decide() -> None:
+    """A headline out of reach in the time left waits for one that is within reach."""
+    far, near = state(6, noise=0.5, headline=True), state(6, noise=0.04)
+    assert choose([far, near], 300.0) == 1
+    assert choose([far, state(40)], 300.0) == 0, "nothing else is open: what is left goes there after all"
+
+
+def test_the_same_one_is_not_measured_twice_on_end_while_its_like_waits() -> None:
+    states = [state(2, seconds=5.0), state(2, seconds=6.0)]
+    assert choose(states, 1e6, last=0) == 1
+    assert choose(states[:1], 1e6, last=0) == 0
+
+
+def test_no_round_is_begun_that_does_not_fit() -> None:
+    assert choose([state(2, seconds=50.0)], 49.0) is None
+    assert choose([state(2, seconds=50.0)], 51.0) == 0
+    assert choose([state(0)], 1.0) == 0, "how long the first one takes nobody knows"
+    assert choose([state(0)], 0.0) is None
+
+
+def test_what_would_take_more_than_a_day_is_hopeless_and_said() -> None:
+    never = state(MIN_ROUNDS + 1, noise=3.0, seconds=60.0)
+    assert never.hopeless and choose([never], 1e6) is None
+    assert "1 would take more than a day" in outlook([never, state(40)])
+    assert outlook([state(40)]) == "1 of 1 comparisons settled"
+
+
+def test_a_cell_that_fails_twice_is_given_up() -> None:
+    broken = state(0)
+    broken.failures = 2
+    assert choose([broken], 1e6) is None
+
+
+def test_seeds_are_counted() -> None:
+    learning = State(Comparison((0,), seeds=20), [0.0] * 19, [30.0] * 19)
+    assert learning.rounds_left == 1 and not learning.settled
+    learning.logs.append(0.0)
+    assert learning.settled
+
+
+def test_the_shortest_round_tells_whether_the_minutes_are_too_few() -> None:
+    assert fewest_minutes([state(2, seconds=90.0), state(2, seconds=30.0)]) == pytest.approx(0.5)
+    assert fewest_minutes([state(2, seconds=90.0), state(0)]) == 0.0
+
+
+@pytest.mark.parametrize("minutes", [2.0, 10.0])
+def test_a_run_keeps_to_its_time_and_settles_what_it_can(minutes: float) -> None:
+    """Three quiet pairs, a noisy one, one that never settles; rounds of 5 to 12 seconds."""
+    rng = np.random.default_rng(0)
+    noises, costs = [0.02, 0.03, 0.02, 0.15, 3.0], [5.0, 8.0, 12.0, 6.0, 5.0]
+    states = [State(Comparison((0, 1), headline=index == 1)) for index in range(5)]
+    left, last = 60 * minutes, None
+    while (chosen := choose(states, left, last)) is not None:
+        assert math.isnan(states[chosen].round_seconds) or costs[chosen] <= left
+        states[chosen].logs.append(noises[chosen] * rng.standard_normal())
+        states[chosen].seconds.append(costs[chosen])
+        left, last = left - costs[chosen], chosen
+    assert states[1].settled, "the headline, whatever the minutes"
+    assert not states[4].settled and (minutes < 10 or all(each.settled for each in states[:4]))
+    assert left < max(costs) or all(not state.open for state in states)
