@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import (
     BASELINE,

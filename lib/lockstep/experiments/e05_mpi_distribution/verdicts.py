@@ -16,6 +16,7 @@ from lockstep.analysis.published_speedups import beside, cores_of_ranks
 from lockstep.analysis.statistics import (
     Conditions,
     Estimate,
+    best_strategy,
     is_difference,
     ratio_with_interval,
     select,
