@@ -133,7 +133,8 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series, *, logarithmic: b
         wanted = "finite and above 0" if logarithmic else "finite"
         raise AnalysisError(f"no interval of {sample.tolist()}: give at least one value, all of them {wanted}")
     if sample.size >= MIN_ROUNDS and np.ptp(sample) <= _ROUNDING * abs(sample[0]):  # one value, not exp(log(value))
-        return Estimate(*[float(sample[0])] * 3, int(sample.size), logarithmic)
+        only = float(sample[0])
+        return Estimate(only, only, only, int(sample.size), logarithmic)
     scaled = np.log(sample) if logarithmic else sample
     mean, rounds = float(scaled.mean()), int(sample.size)
     deviation = float(scaled.std(ddof=1)) if rounds > 1 else math.nan
