@@ -53,7 +53,14 @@ class Estimate:
     logarithmic: bool = True
 
     def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"{self.value:.3g} (no interval yet)"
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+    @property
+    def columns(self) -> tuple[float, float, float]:
+        """Value, low and high for a table, NaN where there is no interval yet."""
+        return (self.value, math.nan, math.nan) if math.isinf(self.high) else (self.value, self.low, self.high)
 
     @property
     def half_width(self) -> float:

@@ -39,7 +39,7 @@ SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, float]:
     """A ratio as columns: `name`, low, high; NaN without one."""
-    values = (ratio.value, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+    values = ratio.columns if ratio else (np.nan,) * 3
     return dict(zip((name, "low", "high"), values, strict=True))
 
 

@@ -248,7 +248,8 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
         missing = pd.isna(row["ratio"])
-        measured = "" if missing else f"{row['ratio']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+        interval = "" if pd.isna(row["low"]) else f" [{row['low']:.3g}, {row['high']:.3g}]"
+        measured = "" if missing else f"{row['ratio']:.3g}{interval}"
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if stored.records.empty:
             reached = NOT_YET

@@ -121,7 +121,7 @@ class Overview:
                 for of, ratio in found.numbers if pd.notna(claim["value"]) else ():
                     known = {name: claim[name] for name in ("place", "statement", "use_case", "unit")}
                     known |= {"claim": claim["id"], "notebook": one.notebook.number, "published": claim["value"]}
-                    known |= {"of": of, "measured": ratio.value, "low": ratio.low, "high": ratio.high}
+                    known |= {"of": of} | dict(zip(("measured", "low", "high"), ratio.columns, strict=True))
                     rows.append(known | {"answer": found.answer, "evidence": found.grade})
         return pd.DataFrame(rows, columns=list(NUMBERS))
 

@@ -131,7 +131,7 @@ def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: st
         if status == "ok":
             values = per_round(timed, cell, "seconds")
             all_rounds = interval_of(values)
-            seconds = (all_rounds.value, all_rounds.low, all_rounds.high)
+            seconds = all_rounds.columns
             others = {"experiment": experiment, "strategy": base, "status": "ok"}
             others |= {name: cell[name] for name in ("use_case", "workers", "precision", "environment")}
             try:
