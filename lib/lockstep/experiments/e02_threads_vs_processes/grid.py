@@ -137,9 +137,9 @@ def _pairs(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job, bool]]:
 def _pairs_of_table1(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job, bool]]:
     """Of one use case."""
     on_cpu = {(job.strategy, job.precision): job for job in jobs if job.device == "cpu" and job.variant == "a"}
-    ours, base = on_cpu["processes", "float32"], on_cpu["sequential", "float32"]
-    yield ours, on_cpu["threads", "float32"], True
-    yield ours, base, True
+    ours, base = (on_cpu.get((name, "float32")) for name in ("processes", "sequential"))
+    for rival in ("threads", "sequential"):
+        yield from _with(ours, [on_cpu.get((rival, "float32"))], headline=True)
     for strategy in ("threads", *BESIDE_TABLE1):
         yield from _with(on_cpu.get((strategy, "float32")), [base])
     for strategy in BESIDE_TABLE1:
@@ -150,11 +150,11 @@ def _pairs_of_table1(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job, bool]]:
     yield from _with(on_gpu.get("processes_allreduce"), [on_gpu.get("sequential")])
 
 
-def _with(above: Job | None, others: Sequence[Job | None]) -> Iterator[tuple[Job, Job, bool]]:
+def _with(above: Job | None, others: Sequence[Job | None], headline: bool = False) -> Iterator[tuple[Job, Job, bool]]:
     """`above` beside each of the others, of which a smaller grid lacks some."""
     for under in others:
         if above is not None and under is not None:
-            yield above, under, False
+            yield above, under, headline
 
 
 def _of(jobs: Sequence[Job], **fields: Any) -> list[Job]:

@@ -22,6 +22,27 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import PHASES, SHOWN, ratio_columns, summary_table
+from lockstep.engine.job.strategies import STRATEGIES
+
+
+def in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of cells as their strategies are listed, what ran on the CPU in float32 first: records have
+    them in the order in which they were measured."""
+    if table.empty:
+        return table
+    places = {name: place for place, name in enumerate(STRATEGIES)}
+    keys = pd.DataFrame({
+        "use_case": table["use_case"].map({name: place for place, name in enumerate(table["use_case"].unique())}),
+        "device": table["device"] != "cpu", "precision": table["precision"] != "float32",
+        "strategy": table["strategy"].map(places).fillna(len(places)), "cores": table["cores_per_worker"],
+        "workers": table["workers"], "batch": table["global_batch_size"], "variant": table["variant"],
+    })  # fmt: skip
+    return table.loc[keys.sort_values(list(keys)).index].reset_index(drop=True)
+
+
+def speedup_table(records: pd.DataFrame) -> pd.DataFrame:
+    """`summary_table` of Table 1's cells."""
+    return in_order(summary_table(records))
 
 
 def scaling_table(records: pd.DataFrame, experiment: str = "scaling", most_cores: int | None = None) -> pd.DataFrame:
@@ -43,6 +64,7 @@ def scaling_table(records: pd.DataFrame, experiment: str = "scaling", most_cores
         table = pd.concat(parts, ignore_index=True)
     if table.empty:
         return table
+    table = in_order(table)
     return table.assign(cores=(table["workers"] * table["cores_per_worker"]).clip(upper=most_cores))
 
 
@@ -68,7 +90,7 @@ def memory_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFr
         row = {name: cell[name] for name in SHOWN}
         row |= {"peak_pss_bytes": total, "pss_per_worker_bytes": total / cell["workers"]}
         table.append(row | {"status": status, "reason": reason})
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def phase_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFrame:
@@ -79,7 +101,7 @@ def phase_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFra
         status, reason = outcome(rows)
         row = {name: cell[name] for name in SHOWN} | {name: median_of(rows, name) for name in (*PHASES, "step_seconds")}
         table.append(row | {"status": status, "reason": reason})
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFrame:
@@ -108,7 +130,7 @@ def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFram
         row |= {"of_bound_low": bound.low if bound else np.nan, "of_bound_high": bound.high if bound else np.nan}
         row |= {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason}
         table.append(row)
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def _of_bound(records: pd.DataFrame, jpeg: Conditions, memory: Conditions) -> Estimate:
@@ -142,7 +164,7 @@ def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: st
         row |= dict(zip(("seconds", "seconds_low", "seconds_high"), seconds, strict=True))
         row |= ratio_columns(ratio, "times_base") | {"base": base, "status": status, "reason": reason}
         table.append(row)
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def gil_table(records: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +175,8 @@ def gil_table(records: pd.DataFrame) -> pd.DataFrame:
     lock first, but also the allocator and page tables. An upper bound of the GIL's cost, not the lock alone.
     """
     table, noise = [], aa_noise(records)
-    for cell, rows in [found for experiment in OF_ONE_BUDGET for found in cells(records, experiment)]:
+    found = [each for experiment in OF_ONE_BUDGET for each in cells(records, experiment)]
+    for cell, rows in sorted(found, key=lambda each: (each[0]["workers"], each[0]["global_batch_size"])):
         if cell["strategy"] != "threads":
             continue
         other = {**cell, "strategy": "processes", "launcher": "processes"}
@@ -181,7 +204,7 @@ OF_ONE_BUDGET = ("scaling", "kernels")
 def _speedup(stored: Stored) -> pd.DataFrame:
     cell = ["use_case", "strategy", "variant", "device", "precision", "workers", "global_batch_size"]
     measured = ["speedup", "low", "high", "images_per_second", "step_seconds", "rounds", "status", "reason"]
-    return summary_table(stored.records).reindex(columns=[*cell, *measured]).round(3)
+    return speedup_table(stored.records).reindex(columns=[*cell, *measured]).round(3)
 
 
 def _phases(stored: Stored) -> pd.DataFrame:
