@@ -55,6 +55,7 @@ from lockstep.analysis.verdicts import (
 RULES = Verdicts()
 MODES = {"threads": "CPU single-process", "processes": "CPU multi-process"}
 """The rows of Table 1 on the CPU."""
+RIVALS = ("processes", "threads")
 SPEED = "images_per_second"
 
 
@@ -94,7 +95,7 @@ def _rows_of_table1(use_case: str, records: pd.DataFrame) -> Verdict:
     How what threads lose grows with the cores is unsaid: from not at all to as if all of it were behind one lock.
     """
     above, under = (printed(use_case, MODES[name]) for name in ("processes", "threads"))
-    sides = [table1(records, use_case=use_case, device="cpu", strategy=name) for name in ("processes", "threads")]
+    sides = _rows_of(records, use_case)
     cores = cores_given(select(records, sides[0]))
     ours = ratio_with_interval(records, sides[0], sequential(records, use_case), SPEED)
     readings = {
@@ -104,6 +105,12 @@ def _rows_of_table1(use_case: str, records: pd.DataFrame) -> Verdict:
     ratio = ratio_with_interval(records, *sides, SPEED)
     found = core_free_ratio(above, under, ratio, "times threads in images/s", readings)
     return with_seconds(found, records, sides)
+
+
+def _rows_of(records: pd.DataFrame, use_case: str) -> tuple[Conditions, Conditions]:
+    """Our processes and threads of Table 1."""
+    processes, threads = (table1(records, use_case=use_case, device="cpu", strategy=n) for n in RIVALS)
+    return processes, threads
 
 
 def _machine_of_table1() -> str:
@@ -152,11 +159,12 @@ def gil_hinders_threads(claim: Claim, stored: Stored) -> Verdict:
     return graded(found, found.grade, _bound(records))
 
 
-def _rivals(records: pd.DataFrame, experiment: str) -> list[Conditions]:
+def _rivals(records: pd.DataFrame, experiment: str) -> tuple[Conditions, Conditions]:
     """Processes and threads, a worker per core."""
     rows = records[records["experiment"] == experiment]
     workers = int(rows["workers"].max()) if len(rows) else 0
-    return [cell(records, experiment=experiment, strategy=name, workers=workers) for name in ("processes", "threads")]
+    processes, threads = (cell(records, experiment=experiment, strategy=n, workers=workers) for n in RIVALS)
+    return processes, threads
 
 
 def _bound(records: pd.DataFrame) -> str:
@@ -164,8 +172,7 @@ def _bound(records: pd.DataFrame) -> str:
     found = []
     for use_case in ("ComplexSmall", "SimpleBig"):
         try:
-            sides = [table1(records, use_case=use_case, device="cpu", strategy=n) for n in ("processes", "threads")]
-            found.append(f"{ratio_with_interval(records, *sides, SPEED)} for {use_case}")
+            found.append(f"{ratio_with_interval(records, *_rows_of(records, use_case), SPEED)} for {use_case}")
         except (NotNow, AnalysisError):
             continue
     return f"at the paper's kernels processes over threads bounds the lock's cost: {', '.join(found)}" if found else ""
