@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
-from PIL import Image
 
 from lockstep.engine.cores import usable_cores
-from lockstep.engine.job import OF_LEARNING, Job, JobError
+from lockstep.engine.job import OF_LEARNING, Job
 from lockstep.engine.launch import LAUNCHERS, WorkerFailed
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.engine.usecases import Source
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import TABLE_CELL
-from lockstep.measure import grid
 from lockstep.measure.cell import measure_job
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import NO_CUDA
 from lockstep.measure.probes.exchange import run_exchange
 from lockstep.measure.probes.operators import run_profile
 from lockstep.measure.progress import one_line
-from lockstep.measure.summary import summarise
+from lockstep.measure.round import measure_round
+from lockstep.measure.summary import merged, summarise
 from lockstep.measure.teams import Teams
-from lockstep.measure.traced_tables import traced_tables
-from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_traced_table
+from lockstep.measure.traced_tables import slowest_steps, traced_tables
+from lockstep.records import RunFolder, make_row, read_traced_table
 
 
 def trace(rank: int, *steps: dict[str, float], startup: float = 1.0, **scores: float) -> Trace:
@@ -81,11 +77,19 @@ def test_a_server_that_is_asked_less_often_than_workers_step() -> None:
 def test_every_step_of_every_rank_is_kept_where_it_is_asked_for() -> None:
     traces = [trace(rank, {"step_seconds": 0.4}, {"step_seconds": 0.6}) for rank in range(2)]
     job = Job.of("processes", workers=2, experiment="timeline", round=3, variant="b")  # resources: of "a" alone
-    steps = traced_tables(job, traces, None)["steps"]  # type: ignore[arg-type]
+    steps = traced_tables(job, traces, None)["timeline"]  # type: ignore[arg-type]
     assert steps["rank"].tolist() == [0, 0, 1, 1]
     assert steps["start_seconds"].tolist() == [0.0, 0.4, 0.0, 0.4]
     assert (steps[["strategy", "launcher", "hosts", "round"]] == ["processes", "processes", 1, 3]).all(axis=None)
-    assert traced_tables(job.with_(experiment="speed"), traces, None) == {}  # type: ignore[arg-type]
+    (kept,) = traced_tables(job.with_(experiment="speed"), traces, None).values()  # type: ignore[arg-type]
+    assert list(kept.columns) == ["step", "seconds"], "of other experiments the times alone"
+
+
+def test_the_raw_time_of_a_step_is_that_of_its_slowest_rank() -> None:
+    """A server that updates less often than the workers step has fewer rows."""
+    workers = [trace(0, {"step_seconds": 0.4}, {"step_seconds": 0.6}), trace(1, {"step_seconds": 0.5}, {})]
+    found = slowest_steps([*workers, trace(2, {"step_seconds": 0.45})])
+    assert found["step"].tolist() == [0, 1] and found["seconds"].tolist() == [0.5, 0.6]
 
 
 def test_what_a_pipeline_traced_says_which_cell_it_is_of() -> None:
@@ -108,6 +112,18 @@ def test_idle_time_is_the_mean_over_the_ranks_of_a_pipeline() -> None:
     job = Job.of("1f1b", workers=2, global_batch_size=64)
     assert summarise(job, steps)["idle_seconds"] == pytest.approx(0.2)
     assert "idle_seconds" not in summarise(Job.of("processes", workers=2), steps)
+
+
+def test_a_cell_that_was_visited_twice_is_one_row() -> None:
+    """Two visits of 4 steps: 10 and 30 images/s are 15 on average, as the time for as many images is."""
+    job = Job.of("sequential")
+    times = {"images_per_second": 10.0, "step_seconds": 0.3, "peak_pss_bytes": 5.0, "measuring_seconds": 2.0}
+    again = {"images_per_second": 30.0, "step_seconds": 0.1, "peak_pss_bytes": 7.0, "measuring_seconds": 1.0}
+    both = [make_row(job, times, reason="contended"), make_row(job, again, reason="contended; x")]
+    row = merged(both)
+    assert [row[name] for name in times] == [15.0, 0.2, 7.0, 3.0] and row["reason"] == "contended; x"
+    failed = make_row(job, {}, status="failed", reason="bad")
+    assert merged([both[0], failed]) is failed, "half a cell is no cell"
 
 
 def test_reduce_and_update_alone_train_nothing() -> None:
@@ -210,15 +226,19 @@ def test_a_cell_that_works() -> None:
 @pytest.mark.usefixtures("quiet")
 def test_a_cell_that_is_not_traced_leaves_no_samples() -> None:
     row, tables, _ = measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([trace(0, STEP)]))
-    assert (row["status"], tables) == ("ok", {})
+    assert (row["status"], list(tables)) == ("ok", ["steps"])
 
 
 @pytest.mark.usefixtures("quiet")
-def test_samples_are_of_the_measured_steps_only() -> None:
-    nothing = trace(0, STEP)
-    nothing.ended = -1.0  # long before this process was sampled
-    _, tables, _ = measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([nothing]), traced=True)
-    assert len(tables["resources"]) == 0
+def test_samples_say_whether_the_cell_was_loading_or_training() -> None:
+    loading, over = trace(0, STEP), trace(0, STEP)
+    loading.began = 1e12  # long after this process was sampled
+    over.began, over.ended = -2.0, -1.0  # long before
+    kept = [
+        measure_job(Job.of("sequential", experiment="table1"), None, OneTeam([found]), traced=True)[1]["resources"]
+        for found in (loading, over)
+    ]
+    assert set(kept[0]["phase"]) == {"load"} and len(kept[1]) == 0
 
 
 @pytest.mark.usefixtures("quiet")
@@ -291,21 +311,17 @@ def test_a_cell_that_diverged_failed(name: str) -> None:
     assert row["updates_done"] == 15 and set(tables) == {"epochs", "confusion"}, "how it came to that is kept"
 
 
-def test_rounds_of_learning_have_seeds_of_their_own_and_are_not_done_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A result does not depend on who else used the machine; a time, which does, is measured again."""
+def test_rounds_of_learning_have_seeds_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result does not depend on who else used the machine; a time does."""
     monkeypatch.setattr(Contention, "contended", lambda self: True)
     teams = OneTeam([learnt()])
     jobs = [Job.of("sequential", **LEARNT), Job.of("sequential", experiment="table1")]
-    with RunFolder(tmp_path, {}) as run:
+    with RunFolder(tmp_path, {}, {}) as run:
         for number in range(2):
-            grid._measure_round(run, jobs, {}, teams, number, 2, lambda job: False)  # type: ignore[arg-type]
+            found = measure_round(jobs, (0, 1), number=number, seed=number, session=0, sources={}, teams=teams)
+            run.write_round(found.rows, found.tables)
     asked = [(job.experiment, job.round, job.seed) for job, *_ in teams.only.calls]
-    assert sorted(asked) == [
-        ("learning", 0, 0), ("learning", 1, 1),
-        *[("table1", 0, 0)] * 2, *[("table1", 1, 0)] * 2,
-    ]  # fmt: skip
+    assert asked == [("learning", 0, 0), ("table1", 0, 0), ("learning", 1, 1), ("table1", 1, 0)]
     confusion = read_traced_table(tmp_path, "confusion")
     assert confusion is not None
     own = confusion[confusion["experiment"] == "learning"]
@@ -412,184 +428,3 @@ def test_a_profile_has_a_table_and_no_steps() -> None:
         "strategy": "sequential", "workers": 1, "device": "cpu",
         "framework": "torch", "network": "default", "global_batch_size": 32,
     }  # fmt: skip
-
-
-# --- run_grid ---
-
-Measure = Callable[..., tuple[dict[str, Any], dict[str, pd.DataFrame], bool]]
-
-
-class Recorder:
-    """Stands in for measure_job: notes what was measured, and stops at `stop_at` calls."""
-
-    def __init__(self) -> None:
-        self.measured: list[tuple[int, str, str]] = []
-        self.disturbed: set[str] = set()
-        self.stop_at = 10**9
-
-    def __call__(
-        self, job: Job, source: Source, teams: Teams, traced: bool
-    ) -> tuple[dict[str, Any], dict[str, pd.DataFrame], bool]:
-        if len(self.measured) == self.stop_at:
-            raise KeyboardInterrupt
-        self.measured.append((job.round, job.strategy, job.variant))
-        samples = pd.DataFrame({"round": job.round, "strategy": job.strategy, "seconds": [0.0, 0.5]})
-        row = make_row(job, {"images_per_second": float(len(self.measured)), "step_seconds": 1.0})
-        return row, {"resources": samples} if traced else {}, job.strategy in self.disturbed
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    made = Recorder()
-    monkeypatch.setattr(grid, "measure_job", made)
-    machine = {"git": {"commit": "abc", "dirty": False}, "machine": {"cores": 2}}
-    monkeypatch.setattr(grid, "capture", lambda repository: dict(machine))
-    return made
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """Tiny photos: they are looked at once, and nothing is trained on them."""
-    for split in ("train", "test"):
-        for name in ("fire", "none", "smoke"):
-            folder = tmp_path / "data" / "fire-smoke" / split / name
-            folder.mkdir(parents=True)
-            for number in range(4):
-                Image.new("RGB", (4, 4)).save(folder / f"{split}{number}.jpg")
-    return tmp_path / "data"
-
-
-JOBS = [Job.of("sequential"), Job.of("threads", workers=1), Job.of("sequential", variant="b")]
-
-
-def run(
-    photos: Path,
-    rounds: int = 2,
-    jobs: list[Job] = JOBS,
-    traced: Callable[[Job], bool] = lambda job: True,
-    **parameters: object,
-) -> Path:
-    where: dict[str, Any] = {"notebook": "02", "results": photos.parent / "out", "data_dir": str(photos)}
-    return grid.run_grid(jobs, rounds=rounds, parameters=parameters, traced=traced, **where)
-
-
-def test_rounds_are_stored_with_the_variants_interleaved(recorder: Recorder, photos: Path) -> None:
-    folder = run(photos, traced=lambda job: job.variant == "a", seeds=[1, 2])
-    assert folder == photos.parent / "out" / "02"
-    names = [("sequential", "a"), ("threads", "a"), ("sequential", "b")]
-    stored = [(number, *name) for number in range(2) for name in names]
-    assert sorted(recorder.measured[:3]) == sorted(stored[:3]), "a round at a time, each variant once"
-    assert sorted(recorder.measured[3:]) == sorted(stored[3:])
-    frame = read_records(folder)
-    assert list(zip(frame["round"], frame["strategy"], frame["variant"], strict=True)) == stored, "in the grid's order"
-    assert set(frame["data_source"]) == {"real"}
-    assert set(frame["images"]) == {12}
-    table = read_traced_table(folder, "resources")
-    assert table is not None
-    assert table["round"].tolist() == [0] * 4 + [1] * 4, "two samples of each cell that is traced, and of no other"
-    described = read_run(folder)
-    assert described["parameters"] == {"seeds": [1, 2]}
-    assert described["data"]["SimpleBig"]["source"] == "real"
-    assert len(described["workers"]) == 1, "sequential and one thread are the same team"
-    assert list(described["environment_profiles"]) == ["tuned"]
-
-
-def test_the_order_changes_from_round_to_round_and_is_the_same_again(recorder: Recorder, photos: Path) -> None:
-    """No variant always follows the same one."""
-    run(photos, rounds=6)
-    orders = [tuple(cell[1:] for cell in recorder.measured[3 * n : 3 * n + 3]) for n in range(6)]
-    assert len(set(orders)) > 2
-    assert len({order[0] for order in orders}) == 3, "each variant is first at times"
-    first = list(recorder.measured)
-    recorder.measured.clear()
-    grid.run_grid(JOBS, notebook="02", results=photos.parent / "again", rounds=6, parameters={}, data_dir=str(photos))
-    assert recorder.measured == first
-
-
-@pytest.mark.parametrize("rounds", [0, -1, True, 1.5])
-def test_impossible_rounds(recorder: Recorder, photos: Path, rounds: int) -> None:
-    with pytest.raises(JobError, match=f"rounds={rounds!r} is not possible; give a whole number of at least 1"):
-        run(photos, rounds=rounds)
-    assert not (photos.parent / "out").exists()
-
-
-def test_a_killed_run_goes_on_where_it_was(recorder: Recorder, photos: Path) -> None:
-    recorder.stop_at = 5  # in the middle of the second round
-    with pytest.raises(KeyboardInterrupt):
-        run(photos)
-    folder = photos.parent / "out" / "02"
-    assert set(read_records(folder)["round"]) == {0}
-    before = (folder / "records.csv").read_text()
-    recorder.measured.clear()
-    recorder.stop_at = 10**9
-    run(photos)
-    assert [number for number, *_ in recorder.measured] == [1, 1, 1], "the whole second round, and nothing else"
-    assert (folder / "records.csv").read_text().startswith(before)
-    recorder.measured.clear()
-    run(photos)
-    assert recorder.measured == []
-    run(photos, rounds=3)
-    assert [number for number, *_ in recorder.measured] == [2, 2, 2]
-
-
-def test_a_disturbed_cell_is_measured_again_once_a_round(recorder: Recorder, photos: Path) -> None:
-    recorder.disturbed = {"sequential"}
-    folder = run(photos, rounds=1)
-    cells = [(strategy, variant) for _, strategy, variant in recorder.measured]
-    assert len(cells) == 4
-    (again,) = [place for place in range(1, 4) if cells[place] == cells[place - 1]]
-    frame = read_records(folder)
-    # The recorder's images/s are the number of the measurement.
-    by_cell = {(row.strategy, row.variant): row.images_per_second for row in frame.itertuples()}
-    assert by_cell[cells[again]] == again + 1, "the second measurement counts, and it alone"
-    assert set(by_cell.values()) == {1.0, 2.0, 3.0, 4.0} - {float(again)}
-    table = read_traced_table(folder, "resources")
-    assert table is not None
-    assert len(table) == 6
-
-
-def test_a_second_measurement_that_fails_does_not_count(
-    recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder.disturbed = {"sequential"}
-
-    def fail_second(job: Job, *others: Any) -> Any:
-        known = (job.round, job.strategy, job.variant) in recorder.measured
-        row, samples, disturbed = recorder(job, *others)
-        return (make_row(job, {}, status="failed", reason="bad"), {}, False) if known else (row, samples, disturbed)
-
-    monkeypatch.setattr(grid, "measure_job", fail_second)
-    frame = read_records(run(photos, rounds=1))
-    assert len(recorder.measured) == 4
-    assert frame["status"].tolist() == ["ok"] * 3
-
-
-def test_cells_of_a_team_that_holds_gigabytes_follow_one_another(recorder: Recorder, photos: Path) -> None:
-    names = ["sequential", "sparknet", "processes", "sparknet_files", "spark_allreduce", "ddp", "sparknet_tau"]
-    jobs = [Job.of(name, workers=1 if name == "sequential" else 2) for name in names]
-    with warnings.catch_warnings(action="ignore"):  # on one core
-        run(photos, rounds=4, jobs=jobs)
-    orders = [[name for number, name, _ in recorder.measured if number == wanted] for wanted in range(4)]
-    places = [[order.index(name) for name in names if name.startswith("sparknet")] for order in orders]
-    assert [max(each) - min(each) for each in places] == [2, 2, 2, 2]
-    assert len({tuple(order) for order in orders}) > 1, "the rest is in an order of its own in each round"
-
-
-def test_other_parameters_do_not_resume(recorder: Recorder, photos: Path) -> None:
-    run(photos, seeds=[1])
-    before = len(recorder.measured)
-    with pytest.raises(RecordError, match="holds a run with another parameters"):
-        run(photos, seeds=[2])
-    assert len(recorder.measured) == before
-
-
-def test_a_use_case_that_does_not_exist(recorder: Recorder, photos: Path) -> None:
-    with pytest.raises(ValueError, match="use_case='SimpleBgi' does not exist; there are: ComplexSmall, SimpleBig"):
-        run(photos, jobs=[Job(use_case="SimpleBgi")])
-    assert not (photos.parent / "out").exists()
-
-
-def test_a_launcher_that_does_not_exist(recorder: Recorder, photos: Path) -> None:
-    with pytest.raises(ValueError, match="launcher='trheads' does not exist; there are: threads, processes"):
-        run(photos, jobs=[Job(launcher="trheads")])
-    assert recorder.measured == []

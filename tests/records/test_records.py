@@ -22,7 +22,6 @@ from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.peers import PEERS
 from lockstep.engine.sync import SYNCS
 from lockstep.records import (
-    ADDED,
     COLUMNS,
     MEASUREMENTS,
     RecordError,
@@ -33,15 +32,20 @@ from lockstep.records import (
     read_records,
     read_run,
     read_traced_table,
+    reading,
 )
 
-INFO: dict[str, Any] = {
+INFO: dict[str, Any] = {"parameters": {"steps": 2, "workers": (1, 2)}, "data": {}}
+SESSION: dict[str, Any] = {
     "git": {"commit": "abc", "dirty": False},
-    "parameters": {"rounds": 2, "workers": (1, 2)},
-    "data": {},
     "machine": {"cores": 2},
     "versions": {"torch": "2.13.0"},
+    "day": "2026-11-22",
 }
+
+
+def opened(folder: Path, info: dict[str, Any] = INFO, **session: Any) -> RunFolder:
+    return RunFolder(folder, info, SESSION | session)
 
 
 def rows(number: int = 0, **measured: float) -> list[Row]:
@@ -66,18 +70,11 @@ def test_every_launcher_and_sync_may_stand_in_a_row() -> None:
     assert {*SYNCS, *PEERS} <= set(COLUMNS["sync"].allowed)
 
 
-def test_older_rows_ran_with_the_options_that_are_the_defaults() -> None:
-    new = ("bucket", "overlap", "exchange_every", "state_averaged", "density", "shards", "opt_weight")
-    new += ("augmentation", "standardise")
-    assert set(new) <= set(ADDED)
-    assert [getattr(Job(), name) for name in new] == ["whole", False, 1, False, 1.0, 1, "none", "default", False]
-
-
 def test_a_row_has_every_column_in_order() -> None:
     row = make_row(Job.of("processes", workers=2), {"step_seconds": 0.5})
-    assert list(row) == list(COLUMNS) == [*IDENTITY, *MEASUREMENTS, "source", "status", "reason"]
+    assert list(row) == list(COLUMNS) == [*IDENTITY, *MEASUREMENTS, "session", "source", "status", "reason"]
     assert (row["workers"], row["step_seconds"], row["test_auc"]) == (2, 0.5, None)
-    assert (row["source"], row["status"], row["reason"]) == ("measured", "ok", "")
+    assert (row["session"], row["source"], row["status"], row["reason"]) == (0, "measured", "ok", "")
 
 
 def test_an_unknown_measurement_is_named_with_those_that_exist() -> None:
@@ -126,7 +123,7 @@ def test_what_did_not_run_must_say_why(status: str) -> None:
 
 
 def test_rounds_are_read_back_as_they_were_written(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         assert run.rounds_done == []
         run.write_round(rows(0))
         run.write_round(rows(1, step_seconds=0.25, skipped_images=3))
@@ -143,7 +140,7 @@ def test_rounds_are_read_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_none_and_nothing_are_text(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         run.write_round([make_row(Job(experiment="null", input="none"), {}), make_row(Job(experiment="NA"), {})])
     frame = read_records(tmp_path)
     assert frame["experiment"].tolist() == ["null", "NA"]
@@ -164,7 +161,7 @@ def test_any_reason_and_any_number_survive(
 ) -> None:
     """White space becomes single spaces: a traceback's reason stays on its row."""
     folder = tmp_path_factory.mktemp("run")
-    with RunFolder(folder, INFO) as run:
+    with opened(folder) as run:
         run.write_round([make_row(Job(), {"step_seconds": seconds}, reason=reason) for reason in reasons])
     frame = read_records(folder)
     assert frame["reason"].tolist() == [" ".join(reason.split()) for reason in reasons]
@@ -172,7 +169,7 @@ def test_any_reason_and_any_number_survive(
 
 
 def test_commas_quotes_and_lines_in_a_reason(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         run.write_round([make_row(Job(), {}, status="failed", reason='can\'t, "said" he:\r\n\n  no; naïve … 火')])
         run.write_round(rows(1))
     assert read_records(tmp_path)["reason"].tolist() == ['can\'t, "said" he: no; naïve … 火', "", ""]
@@ -189,7 +186,7 @@ def test_records_that_do_not_exist(tmp_path: Path) -> None:
 
 
 def stored(folder: Path) -> Path:
-    with RunFolder(folder, INFO) as run:
+    with opened(folder) as run:
         run.write_round(rows(0))
     return folder / "records.csv"
 
@@ -197,25 +194,26 @@ def stored(folder: Path) -> Path:
 def test_other_columns(tmp_path: Path) -> None:
     path = stored(tmp_path)
     path.write_text(path.read_text().replace("step_seconds", "step_time", 1))
-    with pytest.raises(RecordError, match="has other columns than schema 1: step_seconds, step_time"):
+    with pytest.raises(RecordError, match="has other columns than schema 2: step_seconds, step_time"):
         read_records(tmp_path)
 
 
-def test_rows_from_before_a_column_was_added_had_its_default(tmp_path: Path) -> None:
+def test_rows_from_before_a_strategys_option_have_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = stored(tmp_path)
-    pd.read_csv(path, keep_default_na=False).drop(columns=list(ADDED)).to_csv(path, index=False)
+    pd.read_csv(path, keep_default_na=False).drop(columns=["optimiser"]).to_csv(path, index=False)
+    with pytest.raises(RecordError, match="has other columns than schema 2: optimiser"):
+        read_records(tmp_path)
+    monkeypatch.setattr(reading, "ADDED", ("optimiser",))
     frame = read_records(tmp_path)
-    assert list(frame.columns) == list(COLUMNS)
-    assert set(frame["optimiser"]) == {"fused"} and set(frame["copies"]) == {"kept"}
-    assert frame["forward_seconds"].isna().all()
+    assert list(frame.columns) == list(COLUMNS) and set(frame["optimiser"]) == {"fused"}
     with pytest.raises(RecordError, match="was written with other columns; give another folder"):
-        RunFolder(tmp_path, INFO).__enter__()
+        opened(tmp_path).__enter__()
 
 
 def test_columns_in_another_order(tmp_path: Path) -> None:
     path = stored(tmp_path)
     pd.read_csv(path)[[*reversed(COLUMNS)]].to_csv(path, index=False)
-    with pytest.raises(RecordError, match="has other columns than schema 1: order"):
+    with pytest.raises(RecordError, match="has other columns than schema 2: order"):
         read_records(tmp_path)
 
 
@@ -264,7 +262,7 @@ def test_a_round_that_fails_to_be_written_leaves_the_old_ones(
     def fail(*_: object) -> None:
         raise fault
 
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, WriteError)) as caught:
             patched.setattr(os, call, fail)
             run.write_round(rows(1))
@@ -279,7 +277,7 @@ def test_a_round_that_fails_to_be_written_leaves_the_old_ones(
 
 
 def test_a_bad_row_keeps_its_whole_round_out(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         with pytest.raises(RecordError, match=r"workers=0\.5"):
             run.write_round([*rows(0), {**rows(0)[0], "workers": 0.5}], {"resources": samples(0)})
         assert run.rounds_done == []
@@ -290,7 +288,7 @@ def test_samples_of_a_round_that_was_lost_are_dropped_when_it_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk fills up between resources.csv and records.csv."""
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         run.write_round(rows(0), {"resources": samples(0)})
         replace = os.replace
 
@@ -313,7 +311,7 @@ def test_samples_of_a_round_that_was_lost_are_dropped_when_it_is_measured_again(
 def test_stored_samples_do_not_change_as_rounds_are_added(tmp_path: Path) -> None:
     """The table is read and written again for every round."""
     first = samples(0, 50).assign(cpu_percent=np.random.default_rng(0).normal(100, 1, 50))
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         run.write_round(rows(0), {"resources": first})
         text = (tmp_path / "resources.csv").read_text()
         for number in range(1, 4):
@@ -325,19 +323,19 @@ def test_stored_samples_do_not_change_as_rounds_are_added(tmp_path: Path) -> Non
 
 
 def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         with pytest.raises(RecordError, match="is in use by another run; wait for it or give another folder") as caught:
-            RunFolder(tmp_path, INFO).__enter__()
+            opened(tmp_path).__enter__()
         assert str(tmp_path) in str(caught.value)
         run.write_round(rows(0))
-    with RunFolder(tmp_path, INFO) as run:
+    with opened(tmp_path) as run:
         assert run.rounds_done == [0]
 
 
 HOLD = """
 import sys
 from lockstep.records import RunFolder
-with RunFolder(sys.argv[1], {}):
+with RunFolder(sys.argv[1], {"parameters": {}}, {}):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -352,11 +350,25 @@ def test_a_folder_is_free_again_when_its_run_was_killed(tmp_path: Path) -> None:
     with holder.stdin, holder.stdout:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(RecordError, match="is in use by another run"):
-            RunFolder(tmp_path, {}).__enter__()
+            opened(tmp_path).__enter__()
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    with RunFolder(tmp_path, {}) as run:
+    with RunFolder(tmp_path, {"parameters": {}}, {}) as run:
         assert run.rounds_done == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("parameters", {"steps": 3, "workers": (1, 2)}), ("data", {"SimpleBig": {"source": "real"}})],
+)
+def test_two_experiments_are_never_mixed(tmp_path: Path, name: str, value: object) -> None:
+    before = stored(tmp_path).read_bytes()
+    with pytest.raises(RecordError, match=f"holds a run with another {name} .*give another folder with --out"):
+        opened(tmp_path, {**INFO, name: value}).__enter__()
+    assert (tmp_path / "records.csv").read_bytes() == before
+    with opened(tmp_path, {**INFO, "workers": []}) as run:  # and the refusal let the folder go
+        assert run.rounds_done == [0]
+    assert "workers" not in read_run(tmp_path), "what the first rounds were measured with stays"
 
 
 @pytest.mark.parametrize(
@@ -364,27 +376,36 @@ def test_a_folder_is_free_again_when_its_run_was_killed(tmp_path: Path) -> None:
     [
         ("git", {"commit": "def", "dirty": False}),
         ("git", {"commit": "abc", "dirty": True}),
-        ("parameters", {"rounds": 3, "workers": (1, 2)}),
-        ("data", {"SimpleBig": {"source": "real"}}),
         ("machine", {"cores": 64}),
         ("versions", {"torch": "1.0"}),
+        ("day", "2026-11-23"),
     ],
 )
-def test_two_experiments_are_never_mixed(tmp_path: Path, name: str, value: object) -> None:
-    before = stored(tmp_path).read_bytes()
-    with pytest.raises(RecordError, match=f"holds a run with another {name} .*give another folder with --out"):
-        RunFolder(tmp_path, {**INFO, name: value}).__enter__()
-    assert (tmp_path / "records.csv").read_bytes() == before
-    with RunFolder(tmp_path, {**INFO, "workers": []}) as run:  # and the refusal let the folder go
-        assert run.rounds_done == [0]
-    assert "workers" not in read_run(tmp_path), "what the first rounds were measured with stays"
+def test_other_circumstances_are_a_session_of_their_own(tmp_path: Path, name: str, value: object) -> None:
+    """A run goes on with another CPU or another day, and never mixes them: each row says which session it is of."""
+    stored(tmp_path)
+    with opened(tmp_path, **{name: value}) as run:
+        assert run.number == 1
+        run.write_round([row | {"session": run.number} for row in rows(1)])
+    with opened(tmp_path) as run:
+        assert run.number == 0, "the first circumstances again are the first session"
+    assert [session[name] for session in read_run(tmp_path)["sessions"]] == [SESSION[name], value]
+    assert read_records(tmp_path)["session"].tolist() == [0, 0, 1, 1]
+
+
+def test_a_run_without_sessions_is_refused(tmp_path: Path) -> None:
+    stored(tmp_path)
+    path = tmp_path / "run.json"
+    path.write_text(path.read_text().replace('"sessions"', '"seasons"'))
+    with pytest.raises(RecordError, match="names no session; it was not written by this code"):
+        opened(tmp_path).__enter__()
 
 
 @pytest.mark.parametrize("below", ["", "deeper"])
 def test_a_file_in_the_way(tmp_path: Path, below: str) -> None:
     (tmp_path / "results").touch()
     with pytest.raises(WriteError, match=r"results can't be written to .*: a file is in the way") as caught:
-        RunFolder(tmp_path / "results" / below, INFO).__enter__()
+        opened(tmp_path / "results" / below).__enter__()
     assert str(tmp_path / "results") in str(caught.value)
 
 
@@ -400,4 +421,4 @@ def test_an_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(WriteError, match=f"results can't be written to .*out: {fix}"):
-        RunFolder(tmp_path / "out", INFO).__enter__()
+        opened(tmp_path / "out").__enter__()

@@ -2,7 +2,8 @@
 
 The ledger has a row per claim: where it stands in which paper, our wording of it, its figure, the notebook that
 measures it and the verdict function that judges it. Published figures come from there and from nowhere else. Beside the
-claims it has rows for what a paper says in two ways, and for what it does not say: these are listed and never judged.
+claims it has rows for what a paper says in two ways, for what it does not say, and for what could not be otherwise:
+these are listed and never judged.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ NUMBERS_OF_TABLES = (
     "speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops", "dollars_per_hour"
 )  # fmt: skip
 """Columns of published tables that hold numbers; all others are text."""
-CLAIM, CONTRADICTION, UNSAID = "claim", "contradiction", "unsaid"
-KINDS = (CLAIM, CONTRADICTION, UNSAID)
-"""What a row of the ledger is: a claim, which is judged; a place where the paper contradicts itself; or something that
-the paper leaves unsaid."""
+CLAIM, CONTRADICTION, UNSAID, AUDIT = "claim", "contradiction", "unsaid", "audit"
+KINDS = (CLAIM, CONTRADICTION, UNSAID, AUDIT)
+"""What a row of the ledger is: a claim, which is judged; a place where the paper contradicts itself; something that the
+paper leaves unsaid; or an audit: the paper's own arithmetic, or what cannot be otherwise, which is checked and listed."""
 CLAIM_COLUMNS = (
     "id", "kind", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
 )  # fmt: skip
@@ -105,7 +106,7 @@ def read_claims(root: str | Path | None = None) -> pd.DataFrame:
 
 
 def read_ledger(root: str | Path | None = None) -> pd.DataFrame:
-    """All rows of the ledger, checked: claims, contradictions and what is left unsaid, by `kind` (one of KINDS).
+    """All rows of the ledger, checked: claims, contradictions, what is left unsaid and audits, by `kind` (one of KINDS).
 
     `value` is a float (NaN: the row has no figure), everything else text. Only claims name a verdict function. Raises
     PublishedError, naming file, line and row, for a repeated id, an empty text, an unknown kind or use case. Whether

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.judging import corrected, judge
-from lockstep.analysis.published import CLAIM, CONTRADICTION, UNSAID, read_ledger
+from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
@@ -28,7 +28,11 @@ REPORT_COLUMNS = (
 HEADINGS = {"place": "Place", "statement": "Claim", "use_case": "Use case", "published": "Published"}
 HEADINGS |= {"measured": "Measured", "answer": "Answer", "evidence": "Evidence", "reason": "Why"}
 _UNITS = {"times": " times", "percent": " %", "percentage points": " percentage points"}
-LISTS = {CONTRADICTION: "The paper contradicts itself", UNSAID: "Left unsaid by the paper"}
+LISTS = {
+    CONTRADICTION: "The paper contradicts itself",
+    UNSAID: "Left unsaid by the paper",
+    AUDIT: "Audited: the paper's own arithmetic, and what cannot be otherwise",
+}
 """Kinds of the ledger's rows that are not judged -> the heading of their list."""
 Judged = tuple[dict[str, Any], Verdict]
 """A claim of the ledger, and what records say about it."""
@@ -196,7 +200,7 @@ def machines(folder: Path) -> str:
 
 def report_all(results_root: str | Path) -> str:
     """Every claim of the ledger against the records of a run folder (`read_all`), as Markdown; then where the papers
-    contradict themselves, and what they leave unsaid."""
+    contradict themselves, what they leave unsaid, and what is only audited."""
     parts, everything = ["# Published - measured - answer"], read_all(results_root)
     parts.append("\n".join(f"- *{grade}*: {meaning}" for grade, meaning in GRADES.items()))
     for found in everything:

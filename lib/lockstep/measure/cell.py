@@ -23,6 +23,9 @@ from lockstep.measure.traced_tables import traced_tables
 from lockstep.records import CONTENDED, Row, make_row
 
 
+TRACE_INTERVAL_SECONDS = 0.2  # five samples a second
+
+
 def measure_job(
     job: Job, source: Source | None, teams: Teams, traced: bool = False
 ) -> tuple[Row, dict[str, pd.DataFrame], bool]:
@@ -42,7 +45,10 @@ def measure_job(
         teams.make_room(job)
         team.start()
         network = job.link_bits_per_second > 0
-        with Contention(network=network) as contention, ResourceSampler(team.pids) as sampler:
+        with (
+            Contention(network=network) as contention,
+            ResourceSampler(team.pids, TRACE_INTERVAL_SECONDS if traced else 0.5) as sampler,
+        ):
             traces = team.run(job, site, probe.run if probe else None)
     except WorkerFailed as failure:
         say(str(failure))

@@ -11,7 +11,7 @@ from lockstep.analysis.cells import CELL, SAME_RUN
 from lockstep.analysis.statistics import BASELINE
 from lockstep.engine.job import LEARNING, Job
 from lockstep.measure.planning import Comparison, State, log_ratio
-from lockstep.records import CONTENDED, RunFolder, read_records
+from lockstep.records import CONTENDED, RunFolder, read_records, read_traced_table
 
 SEEDS = 20
 """With how many seeds a cell is trained that learns, where seconds are enough for one."""
@@ -68,9 +68,11 @@ def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFo
     counts = (records["session"] == run.number) | records["experiment"].isin(LEARNING)
     records = records[counts & (records["status"] == "ok")]
     cell_of = _places(records, jobs)
-    by_cells = {frozenset(state.comparison.cells): state for state in states}
-    for _, rows in records.assign(cell=cell_of).groupby("round"):
-        state = by_cells.get(frozenset(rows["cell"]))
+    resources = read_traced_table(run.path, "resources")
+    traced = set() if resources is None else set(resources["round"])
+    by_cells = {(frozenset(state.comparison.cells), state.comparison.trace): state for state in states}
+    for number, rows in records.assign(cell=cell_of).groupby("round"):
+        state = by_cells.get((frozenset(rows["cell"]), number in traced))
         if state is None:
             continue
         state.seconds.append(float(rows["measuring_seconds"].sum()))

@@ -24,7 +24,7 @@ from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.planning import Comparison, State, choose, fewest_minutes, outlook
 from lockstep.measure.progress import say
-from lockstep.measure.round import Measured, Traced, measure_round
+from lockstep.measure.round import Measured, Traced, measure_round, measure_trace
 from lockstep.measure.teams import Teams
 from lockstep.records import RunFolder
 from lockstep.records.places import repository_root
@@ -68,8 +68,8 @@ def run_grid(
     What is stored there already counts, so a run that was killed, or had only so many minutes, goes on where it was.
     Without `comparisons` each cell stands beside the sequential one (`pairs_of`). A cell that fails or can't run here
     is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos that can't be read are
-    left out, with a warning, and counted in `skipped_images`; `strict` allows none. Samples of CPU, memory and threads
-    are stored for the cells for which `traced` is true. Raises RecordError, WriteError, DataError or JobError before
+    left out, with a warning, and counted in `skipped_images`; `strict` allows none. Cells for which `traced`
+    is true get a minute each in which their CPU, memory and threads are sampled. Raises RecordError, WriteError, DataError or JobError before
     anything is measured, also for a choice that a use case does not offer and for minutes that hold no round.
     """
     budget = Budget(minutes, rounds)
@@ -124,12 +124,13 @@ class _Grid:
             if number in done:
                 say(f"round {number + 1} of {rounds}: is in {self.run.path.name} already")
                 continue
-            self._measure(number, self.teams.in_a_row(self.jobs, range(len(self.jobs))), number)
+            self._measure(number, self.teams.in_a_row(self.jobs, range(len(self.jobs))), number, self.traced)
 
     def measure_for(self, seconds: float, comparisons: Sequence[Comparison]) -> None:
         """Round after round until the time is over, or everything is settled."""
         ends = time.monotonic() + seconds  # no step of the system's clock changes it
-        comparisons = self._possible(comparisons)
+        traces = [Comparison((place,), trace=True) for place, job in enumerate(self.jobs) if self.traced(job)]
+        comparisons = self._possible([*comparisons, *traces])
         states = states_of(comparisons, self.jobs, self.run)
         least = fewest_minutes(states)
         if seconds < 60 * least:
@@ -144,7 +145,10 @@ class _Grid:
     def _measure_next(self, state: State) -> None:
         number = max(self.run.rounds_done, default=-1) + 1
         began = time.monotonic()
-        found = self._measure(number, state.comparison.visits, state.rounds)
+        if state.comparison.trace:
+            found = self._trace(number, state.comparison.cells[0])
+        else:
+            found = self._measure(number, state.comparison.visits, state.rounds)
         state.seconds.append(time.monotonic() - began)
         if found.failed:
             state.failures += 1
@@ -158,11 +162,18 @@ class _Grid:
             self._measure(0, impossible, 0)
         return [each for each in comparisons if not set(each.cells) & set(impossible)]
 
-    def _measure(self, number: int, visits: Sequence[int], seed: int) -> Measured:
+    def _measure(self, number: int, visits: Sequence[int], seed: int, traced: Traced = lambda job: False) -> Measured:
         found = measure_round(
             self.jobs, visits, number=number, seed=seed, session=self.run.number,
-            sources=self.sources, teams=self.teams, traced=self.traced,
+            sources=self.sources, teams=self.teams, traced=traced,
         )  # fmt: skip
+        self.run.write_round(found.rows, found.tables)
+        return found
+
+    def _trace(self, number: int, place: int) -> Measured:
+        found = measure_trace(
+            self.jobs[place], number=number, session=self.run.number, sources=self.sources, teams=self.teams
+        )
         self.run.write_round(found.rows, found.tables)
         return found
 

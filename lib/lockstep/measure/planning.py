@@ -3,6 +3,7 @@
     comparison    two cells that stand back to back in a round, A B B A: what drifts evenly cancels
     settled       its interval is as narrow as asked for: no more time goes there
     hopeless      at the noise seen so far it would take more than a day: said at once, and left out
+    trace         a cell that trains for a minute while its CPU, memory and threads are sampled: a quarter of the time
 
 Of those that can be settled in the time left, headlines come first, then what has no interval yet, then the quickest;
 the same comparison is not measured twice on end where another one of its kind waits, so that a disturbance of some
@@ -24,6 +25,10 @@ HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
 SPEEDS = ("images_per_second", "flops_per_second", "bandwidth_bytes_per_second", "step_seconds", "launch_seconds")
 """What two cells are compared by: the first of these that both have."""
 DAY_SECONDS = 86_400.0
+TRACES = 2
+"""How many traces of a cell are enough."""
+TRACE_SECONDS = 60.0
+_SHARE_OF_TRACES = 0.25  # of the time that is spent
 _FAILURES_ALLOWED = 2
 _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown it
 
@@ -32,12 +37,14 @@ _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown i
 class Comparison:
     """Cells of a grid, by their places: two that are compared, or one that is measured alone.
 
-    `seeds`: of a cell that trains until it has learnt, with how many seeds; a round is one seed.
+    `seeds`: of a cell that trains until it has learnt, with how many seeds; a round is one seed. `trace`: its resources
+    are sampled for a minute, from the start of loading.
     """
 
     cells: tuple[int, ...]
     headline: bool = False
     seeds: int = 0
+    trace: bool = False
 
     @property
     def visits(self) -> tuple[int, ...]:
@@ -74,8 +81,8 @@ class State:
     @property
     def rounds_left(self) -> float:
         """How many more rounds settle it, if they are as those before; 0: settled."""
-        if self.comparison.seeds:
-            return max(0, self.comparison.seeds - self.rounds)
+        if self.comparison.seeds or self.comparison.trace:
+            return max(0, (self.comparison.seeds or TRACES) - self.rounds)
         goal = self.comparison.goal
         if self.rounds >= MIN_ROUNDS and half_width(self.deviation, self.rounds) <= goal:
             return 0
@@ -93,7 +100,7 @@ class State:
     @property
     def hopeless(self) -> bool:
         """Never settled in a day of measuring nothing else."""
-        return self.rounds >= MIN_ROUNDS and self.seconds_left > DAY_SECONDS
+        return not self.comparison.trace and self.rounds >= MIN_ROUNDS and self.seconds_left > DAY_SECONDS
 
     @property
     def open(self) -> bool:
@@ -111,12 +118,25 @@ def choose(states: Sequence[State], seconds: float, last: int | None = None) -> 
         for index, state in enumerate(states)
         if state.open and seconds > 0 and not state.round_seconds > seconds  # NaN: not known yet
     ]
+    if due := _trace_due(states, fits, seconds):
+        return min(due, key=lambda index: states[index].rounds)
+    fits = [index for index in fits if not states[index].comparison.trace]
     if not fits:
         return None
     ranked = sorted(fits, key=lambda index: (*_kind(states[index], seconds), states[index].seconds_left))
     first = ranked[0]
     others = [index for index in ranked[1:] if _kind(states[index], seconds) == _kind(states[first], seconds)]
     return others[0] if first == last and others else first
+
+
+def _trace_due(states: Sequence[State], fits: Sequence[int], seconds: float) -> list[int]:
+    """The traces among `fits` if it is their turn: they have had less than their share of the time that was spent, and
+    one fits into what is left."""
+    traces = [index for index in fits if states[index].comparison.trace]
+    spent = sum(sum(state.seconds) for state in states)
+    traced = sum(sum(state.seconds) for state in states if state.comparison.trace)
+    turn = traced + TRACE_SECONDS <= _SHARE_OF_TRACES * spent or len(traces) == len(fits)
+    return traces if turn and seconds > 2 * TRACE_SECONDS else []
 
 
 def _kind(state: State, seconds: float) -> tuple[bool, bool, bool]:

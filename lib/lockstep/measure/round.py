@@ -7,6 +7,7 @@ steps     every measured step of all four
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ import pandas as pd
 from lockstep.engine.job import LEARNING, Job
 from lockstep.engine.usecases import Source
 from lockstep.measure.cell import measure_job
-from lockstep.measure.planning import log_ratio
+from lockstep.measure.planning import TRACE_SECONDS, log_ratio
 from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
 from lockstep.records import Row
 
 Traced = Callable[[Job], bool]
+"""Which cells' CPU, memory and threads are sampled."""
 
 
 @dataclass
@@ -52,11 +54,12 @@ def measure_round(
     session: int,
     sources: Mapping[str, Source],
     teams: Teams,
-    traced: Traced,
+    traced: Traced = lambda job: False,
 ) -> Measured:
     """Measure the cells at these places of the grid, in this order, as round `number`.
 
     `seed` is that of cells that train until they have learnt: what is learnt varies by its seed, a time by itself.
+    Of the cells that are `traced` the samples of their resources during these few steps are kept, too.
     """
     found = Measured()
     rows_of: dict[int, list[Row]] = {}
@@ -81,3 +84,20 @@ def measure_round(
     found.rows = [merged(rows_of[place]) for place in cells]
     found.tables = {name: pd.concat(frames, ignore_index=True) for name, frames in tables_of.items()}
     return found
+
+
+def measure_trace(job: Job, *, number: int, session: int, sources: Mapping[str, Source], teams: Teams) -> Measured:
+    """Sample the resources of a cell for TRACE_SECONDS of training and while it loads, as round `number`.
+
+    Its team starts anew, so that loading is in the trace; a short run before tells how many steps a minute has.
+    """
+    job, source = job.with_(round=number), sources.get(job.use_case)
+    began = time.monotonic()
+    row, tables, disturbed = measure_job(job, source, teams)
+    if row["status"] == "ok":
+        teams.team(job).close()
+        steps = math.ceil(TRACE_SECONDS / row["step_seconds"])
+        row, tables, disturbed = measure_job(job.with_(steps=steps), source, teams, traced=True)
+    row |= {"session": session, "measuring_seconds": time.monotonic() - began}
+    say(f"round {number}: {job.experiment} {job.label}: a trace of {TRACE_SECONDS:g} s: {one_line(row)}")
+    return Measured([row], {name: frame for name, frame in tables.items() if name == "resources"}, disturbed)

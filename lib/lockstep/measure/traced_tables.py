@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from lockstep.engine.job import LEARNING, OF_LEARNING, Job
@@ -22,6 +23,8 @@ _OF_LEARNING = (
     "micro_batches", *OF_LEARNING, "seed", "variant", "selected",
 )  # fmt: skip
 _LEARNING_TABLES = ("epochs", "confusion")
+LOAD, TRAIN = "load", "train"
+"""Phases of a trace."""
 STEPS_TRACED = ("timeline",)
 """The experiments of which every step of every rank is kept, with its phases, in `timeline.csv`."""
 
@@ -86,9 +89,11 @@ def step_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def _samples(traces: Sequence[Trace], sampler: ResourceSampler) -> pd.DataFrame:
-    """The samples taken during the measured steps, without those taken while models were built."""
+    """All samples since the cell began to load, each with its phase: `load` until the first measured step (building
+    the model, decoding the first images, warm-up), then `train`."""
     samples = sampler.frame()
     # perf_counter is one clock for all processes of a machine.
     began = min(trace.began for trace in traces) - sampler.began
     ended = max(trace.ended for trace in traces) - sampler.began
-    return samples[samples["seconds"].between(began, ended)].assign(seconds=lambda kept: kept["seconds"] - began)
+    kept = samples[samples["seconds"] <= ended]
+    return kept.assign(phase=np.where(kept["seconds"] < began, LOAD, TRAIN))
