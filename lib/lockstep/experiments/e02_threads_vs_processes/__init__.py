@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.experiments.e02_threads_vs_processes import trace_verdicts, verdicts
+from lockstep.experiments.e02_threads_vs_processes import gpu_verdicts, trace_verdicts, verdicts
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
 from lockstep.experiments.e02_threads_vs_processes.findings import FINDINGS
 from lockstep.experiments.e02_threads_vs_processes.grid import cells, traced
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     tables=TABLES,
     figures=FIGURES,
     findings=FINDINGS,
-    verdicts={**verdicts.RULES, **trace_verdicts.RULES},
+    verdicts={**verdicts.RULES, **gpu_verdicts.RULES, **trace_verdicts.RULES},
     targets=TARGETS,
     headlines=("s2m-processes-beat-threads", "s2m-table1-cpu-multi-simplebig", "s2m-ram-lower"),
     traced=traced,

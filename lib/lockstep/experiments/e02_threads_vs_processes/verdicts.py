@@ -35,7 +35,6 @@ from lockstep.analysis.verdicts import (
     join,
     sequential,
     table1,
-    use_cases,
 )
 
 RULES = Verdicts()
@@ -65,37 +64,6 @@ def threads_speedup(claim: Claim, stored: Stored) -> Verdict:
 def processes_speedup(claim: Claim, stored: Stored) -> Verdict:
     """Table 1, CPU multi-process: one replica per process."""
     return published_speedup(claim, stored.records, "processes", "cpu")
-
-
-@RULES.add
-def gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
-    """Table 1, GPU single-process: one replica per GPU."""
-    return published_speedup(claim, stored.records, None, "cuda")
-
-
-@RULES.add
-def needs_gpu(claim: Claim, stored: Stored) -> Verdict:
-    """A claim about one GPU's memory, threads or host: traces on a GPU machine are to be had first."""
-    for use_case in use_cases(claim):
-        table1(stored.records, use_case=use_case, device="cuda")  # raises with the skipped rows' own reason
-    return Verdict(NOT_YET, "", "there are GPU records, but no traces of GPU training to judge this by")
-
-
-@RULES.add
-def gpu_gains_less(claim: Claim, stored: Stored) -> Verdict:
-    """The GPU's speedup over sequential training on the GPU is below that of processes on the CPU."""
-
-    def one(use_case: str) -> Verdict:
-        table1(stored.records, use_case=use_case, device="cuda")
-        raise NotNow(NOT_YET, "there are GPU records, but several GPUs are needed for data parallelism over them")
-
-    return each(claim, one)
-
-
-@RULES.add
-def gpu_worst_simple_big(claim: Claim, stored: Stored) -> Verdict:
-    """On GPUs SimpleBig gains least: needs data parallelism over GPUs."""
-    return gpu_gains_less(claim, stored)
 
 
 @RULES.add
