@@ -223,8 +223,8 @@ def processes_overflow(claim: Claim) -> Verdict:
         two, crowd = ([gpu_memory.overflow_share(use_case, end, count) for end in _ENDS] for count in (2, _CROWD))
         shares.append(two)
         parts.append(
-            f"{use_case}: two processes overflow in {_from_to(two)} of the cases, {_CROWD} in {_from_to(crowd)}; two fit "
-            f"up to {_largest_batches(use_case)}"
+            f"{use_case}: two processes overflow in {_from_to(two)} of the cases, {_CROWD} in {_from_to(crowd)}; two "
+            f"fit up to {_largest_batches(use_case)}"
         )
     why = (
         f"cases: {_SIZES}, {gpu_memory.BATCHES[0]} to {gpu_memory.BATCHES[-1]} images per process, where one process "
@@ -277,7 +277,8 @@ def cpu_per_image(claim: Claim, decoded_over_trained: Callable[[], Estimate]) ->
     use_case = str(claim["use_case"])
     faster = printed(use_case, "model", "cuda", "table2") / printed(use_case, "GPU single-process", "cuda", "table1")
     share = float(claim["value"]) / 100 / faster
-    measured = f"CPU per image 1/{1 / share:.0f} of data parallelism's: {claim['value']:g} % at {faster:.3g} times the images/s"
+    at = f"{claim['value']:g} % at {faster:.3g} times the images/s"
+    measured = f"CPU per image 1/{1 / share:.0f} of data parallelism's: {at}"
     ratio = decoded_over_trained().times(share)
     enough(ratio.rounds)
     implied = (

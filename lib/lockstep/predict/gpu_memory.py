@@ -5,8 +5,8 @@
     for a moment                        the gradients of a layer's output and of its input, in the backward pass
     besides                             the CUDA context, workspaces of convolutions, the allocator's slack
 
-The first two are the least that torch's own tensors take. What is besides differs with driver and GPU, so it is a range,
-and answers are given for both of its ends.
+The first two are the least that torch's own tensors take. What is besides differs with driver and GPU, so it is a
+range, and answers are given for both of its ends.
 """
 
 from __future__ import annotations

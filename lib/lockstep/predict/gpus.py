@@ -91,7 +91,7 @@ def machines(draws: int = DRAWS, seed: int = 0) -> Machines:
     rows = known.iloc[random.integers(len(known), size=draws)]
     reached = random.uniform(*UTILISATION, draws) * rows["tflops"].to_numpy() * 1e12
     link = random.uniform(*LINK_SHARE, draws) * rows["pcie_gigabytes_per_second"].to_numpy() * 1e9
-    batch = np.exp(random.uniform(*np.log(BATCHES), draws))
+    batch = np.exp(random.uniform(math.log(BATCHES[0]), math.log(BATCHES[1]), draws))
     return Machines(
         reached,
         rows["memory_gigabytes_per_second"].to_numpy() * 1e9,
