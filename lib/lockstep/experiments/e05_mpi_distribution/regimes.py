@@ -21,6 +21,7 @@ from lockstep.analysis.verdicts import (
     MODEL,
     SUPPORTED,
     UNDECIDED,
+    NotNow,
     Verdict,
     cell,
     enough,
@@ -129,7 +130,7 @@ def regime_table(records: pd.DataFrame) -> pd.DataFrame:
     for use_case in own["use_case"].unique():
         try:
             found = worker(records, str(use_case))
-        except Exception as error:  # NotNow or AnalysisError: a row that says why
+        except (NotNow, AnalysisError) as error:
             table.append({"use_case": use_case, "reason": str(error)})
             continue
         for cores in CORES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     PAPER,
     UNDECIDED,
-    USE_CASES,
     Claim,
     NotNow,
     Verdict,
@@ -27,17 +25,13 @@ from lockstep.analysis.verdicts import (
     graded,
     with_seconds,
 )
+from lockstep.experiments.e05_mpi_distribution.factors import cluster_table
 from lockstep.experiments.e05_mpi_distribution.tables import HEADLINE, LOCAL, RANKING_BASE
 
 RULES = Verdicts()
 
 OVER_MPI, WITHOUT_MPI = "mpi_shared_memory", "processes"
 """Both are a process per core whose parameters the cores of a host share; only the first one's are MPI ranks."""
-LOCAL_ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "cpu": (("CPU multi-process", "table1"),),
-    "cuda": (("GPU single-process", "table1"), ("model", "table2")),
-}
-"""By device: what trains in one node, and the table that prints it."""
 
 
 def _without_mpi(records: pd.DataFrame, use_case: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -96,18 +90,6 @@ def mpi_cpu_best(claim: Claim, stored: Stored) -> Verdict:
 # The headline
 
 
-def cluster_factors(root: str | None = None) -> dict[str, float]:
-    """The paper's own tables: how many times as fast as one strategy in one node its MPI cluster is, by device, use
-    case and local strategy. If the local strategy alone decided, a device would have one factor."""
-    found = {}
-    for device, rows in LOCAL_ROWS.items():
-        for row, table in rows:
-            for use_case in USE_CASES:
-                factor = printed(use_case, "MPI", device, "table3") / printed(use_case, row, device, table)
-                found[f"{row}, {use_case}"] = factor
-    return found
-
-
 @RULES.add
 def local_decides(claim: Claim, stored: Stored) -> Verdict:
     """Does the strategy inside each node decide the speedup of the cluster? Undecided, with what speaks against it.
@@ -116,7 +98,8 @@ def local_decides(claim: Claim, stored: Stored) -> Verdict:
     inside operators nor a pipeline in each node, which the paper's Figure 1 shows, stand beside them. What the paper
     prints can be held against it: a strategy that decides would leave one factor from a node to the cluster.
     """
-    factors = ", ".join(f"{value:.3g} ({name})" for name, value in cluster_factors().items())
+    rows = cluster_table().to_dict("records")
+    factors = ", ".join(f"{row['factor']:.3g} ({row['one node']}, {row['use_case']})" for row in rows)
     against = f"by the paper's own tables the cluster is {factors} times as fast as one node: no constant factor"
     why = (
         "emulated hosts share this machine's cores, so the scheduler is measured with them; pipelines and threads "
