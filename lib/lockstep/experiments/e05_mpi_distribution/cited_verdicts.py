@@ -94,8 +94,9 @@ def _emulated(records: pd.DataFrame) -> str:
 def das_16_nodes(claim: Claim, stored: Stored) -> Verdict:
     """Das et al. 2016: 6.4 times the throughput on 16 nodes, as predicted from their own 1.8 on 2.
 
-    They scale one batch "without altering hyper parameters" (abstract), so sixteen nodes share it. Nothing measured here enters: 1.8 on two nodes is a share of
-    the wire, which an all-reduce among sixteen makes 15/8 times as long while each computes an eighth.
+    They scale one batch "without altering hyper parameters" (abstract), so sixteen nodes share it. Nothing measured
+    here enters: 1.8 on two nodes is a share of the wire, which an all-reduce among sixteen makes 15/8 times as long
+    while each computes an eighth.
     """
     two = float(read_claims().set_index("id").loc["s2m-das-2", "value"])
     hosts, published = 16, float(claim["value"])

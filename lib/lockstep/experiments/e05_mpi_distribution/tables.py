@@ -191,7 +191,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "predicted_messages": _predicted_messages,
     "links": _links,
     "regimes": lambda stored: regime_table(stored.records).round(1),
-    "accuracy": lambda stored: accuracy_table(stored.records).round(2),
+    "accuracy": lambda stored: accuracy_table(stored.records).round(3),
     "network": lambda stored: network_table(stored.records).round(0),
     "between_hosts": lambda stored: _traffic(stored, "between_hosts"),
     "traffic": lambda stored: _traffic(stored, "traffic"),

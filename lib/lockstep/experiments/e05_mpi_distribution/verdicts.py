@@ -54,9 +54,7 @@ def mpi_speedup(claim: Claim, stored: Stored) -> Verdict:
     nodes = math.ceil(published / local)
     readings = {"on the cores of one node": same_on_any_cores, f"on {nodes} nodes": lambda ratio: ratio / nodes}
     found = core_free_ratio(published, local, ratio, "times the images/s of processes without MPI", readings)
-    why = (
-        f"one core for each time it is faster: at least {implied_cores(published)}; the paper does not state its cores"
-    )
+    why = f"it takes at least {implied_cores(published)} cores, one for each time it is faster; the paper states none"
     found = with_seconds(graded(found, found.grade, why), stored.records, (ours, base))
     return replace(found, numbers=_over_one_core(stored.records, use_case))
 
