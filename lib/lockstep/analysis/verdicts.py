@@ -185,6 +185,12 @@ def join(parts: list[tuple[str, Verdict]]) -> Verdict:
                    rounds_more=slowest.rounds_more, round_seconds=slowest.round_seconds)  # fmt: skip
 
 
+def any_of(parts: list[tuple[str, Verdict]]) -> Verdict:
+    """The verdict on a claim that can be read in several ways: one reading that supports it is enough, and it is
+    contradicted if all of them do. The number of readings is paid for, as `join` does it for parts."""
+    return opposite(join([(name, opposite(part)) for name, part in parts]))
+
+
 def _texts(parts: list[tuple[str, Verdict]]) -> Verdict:
     """What all parts measured and why, each by its name."""
     measured = "; ".join(f"{name}: {part.measured}" for name, part in parts if part.measured)
@@ -237,18 +243,26 @@ def at_least(value: Estimate, limit: float, unit: str, of: str) -> Verdict:
 
 def within(published: float, ratio: Estimate, measured: str) -> Verdict:
     """Supported if the whole interval lies within TOLERANCE of a published number, contradicted if it lies outside."""
-    enough(ratio.rounds)
     low, high = sorted((published * (1 - TOLERANCE), published * (1 + TOLERANCE)))
-    numbers, around = (("", ratio),), f"{published:g} ± {TOLERANCE:.0%}"
-    if low <= ratio.low and ratio.high <= high:
-        chance = max(ratio.chance(low), ratio.chance(high))
-        return Verdict(SUPPORTED, measured, f"the interval lies within {around}", numbers, chance=chance)
-    if ratio.high < low or ratio.low > high:
-        chance = ratio.chance(low if ratio.high < low else high)
-        return Verdict(CONTRADICTED, measured, f"the interval lies outside {around}", numbers, chance=chance)
-    more = max(ratio.rounds_until(edge) for edge in (low, high)) if low < ratio.value < high else 0.0
-    more = more or ratio.rounds_until(low if ratio.value <= low else high)
-    return undecided(measured, f"the interval crosses an end of {around}", more - ratio.rounds, numbers)
+    found = between(low, high, ratio, measured, f"{published:g} ± {TOLERANCE:.0%}")
+    return replace(found, numbers=(("", ratio),))
+
+
+def between(low: float, high: float, value: Estimate, measured: str, around: str) -> Verdict:
+    """Supported if the whole interval lies between two numbers, contradicted if all of it lies outside, else undecided.
+
+    `around` is what the reason calls the two.
+    """
+    enough(value.rounds)
+    if low <= value.low and value.high <= high:
+        chance = max(value.chance(low), value.chance(high))
+        return Verdict(SUPPORTED, measured, f"the interval lies within {around}", chance=chance)
+    if value.high < low or value.low > high:
+        chance = value.chance(low if value.high < low else high)
+        return Verdict(CONTRADICTED, measured, f"the interval lies outside {around}", chance=chance)
+    more = max(value.rounds_until(edge) for edge in (low, high)) if low < value.value < high else 0.0
+    more = more or value.rounds_until(low if value.value <= low else high)
+    return undecided(measured, f"the interval crosses an end of {around}", more - value.rounds)
 
 
 def alike(ratio: Estimate, measured: str, tolerance: float = TOLERANCE) -> Verdict:

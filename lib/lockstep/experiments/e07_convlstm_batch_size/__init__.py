@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e07_convlstm_batch_size import time_verdicts, verdicts
+from lockstep.experiments.e07_convlstm_batch_size.comparisons import comparisons
 from lockstep.experiments.e07_convlstm_batch_size.figures import FIGURES
 from lockstep.experiments.e07_convlstm_batch_size.grid import cells
 from lockstep.experiments.e07_convlstm_batch_size.tables import TABLES
@@ -13,6 +14,7 @@ EXPERIMENT = Experiment(
     name="07_convlstm_batch_size",
     question="What does a larger batch cost in accuracy, and what does it save in time?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     verdicts={**time_verdicts.RULES, **verdicts.RULES},
