@@ -12,6 +12,7 @@ two runs of the same cell. `lockstep.analysis.judging` then corrects all verdict
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +33,7 @@ _WEAKEST_FIRST = (NOT_YET, NEEDS_HARDWARE, UNDECIDED, CONTRADICTED, SUPPORTED)
 
 PAPER, BOUND, MODEL, EMULATED, MEASURED = "paper", "bound", "model", "emulated", "measured"
 GRADES: Mapping[str, str] = {
-    PAPER: "the paper against itself",
+    PAPER: "the paper against itself or its sources",
     BOUND: "arithmetic or physics allows no other answer",
     MODEL: "a calibrated model, with its error",
     EMULATED: "measured over emulated links or on emulated machines",
@@ -344,3 +345,18 @@ def pending(claim: Claim, stored: Stored) -> Verdict:
 def survey(claim: Claim, stored: Stored) -> Verdict:
     """A statement about the literature: its source is compared with it, as the ledger's note says how."""
     return Verdict(UNDECIDED, "", f"no experiment but {claim['note']}", grade=PAPER, rounds_more=math.inf)
+
+
+@COMMON.add
+def documentary(claim: Claim, stored: Stored) -> Verdict:
+    """A statement about somebody else's text, which the ledger's note quotes: "supported: ... “the words”".
+
+    Supported only by a quotation that holds the figure, if the claim has one. Raises NotNow for a note of another form.
+    """
+    answer, _, text = str(claim["note"]).partition(": ")
+    quoted = " ".join(re.findall("“([^”]*)”", text))
+    figures = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", quoted)]
+    unfounded = answer == SUPPORTED and not pd.isna(claim["value"]) and float(claim["value"]) not in figures
+    if answer not in DECIDED or not quoted or unfounded:
+        raise NotNow(NOT_YET, f"the ledger's note quotes nothing that answers it: {claim['note']}")
+    return Verdict(answer, "", text, grade=PAPER)
