@@ -5,6 +5,7 @@ from __future__ import annotations
 from lockstep.experiments.e07_convlstm_batch_size import time_verdicts, verdicts
 from lockstep.experiments.e07_convlstm_batch_size.comparisons import comparisons
 from lockstep.experiments.e07_convlstm_batch_size.figures import FIGURES
+from lockstep.experiments.e07_convlstm_batch_size.findings import FINDINGS
 from lockstep.experiments.e07_convlstm_batch_size.grid import cells
 from lockstep.experiments.e07_convlstm_batch_size.tables import TABLES
 from lockstep.experiments.e07_convlstm_batch_size.targets import TARGETS
@@ -17,6 +18,7 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    findings=FINDINGS,
     verdicts={**time_verdicts.RULES, **verdicts.RULES},
     targets=TARGETS,
     headlines=(

@@ -23,8 +23,8 @@ from lockstep.predict.link_model import AlphaBeta
 INFINITE = AlphaBeta(0.0, 0.0)
 FIXED_VARIED = (0.5, 2.0)
 """Other machines' fixed seconds of a step, as shares of this one's."""
-RATES = np.logspace(7, 14, 141)
-"""Bits per second of links that are tried out: 10 Mbit/s to 100 Tbit/s."""
+RATES = np.logspace(5, 14, 181)
+"""Bits per second of links that are tried out: 100 kbit/s to 100 Tbit/s."""
 
 
 @dataclass(frozen=True)

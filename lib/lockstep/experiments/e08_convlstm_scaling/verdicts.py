@@ -149,7 +149,8 @@ def speedup_five_nodes(claim: Claim, stored: Stored) -> Verdict:
         why = (
             f"{published:g} is {published / FIVE_NODES:.3g} times the ideal of 5 workers and "
             f"{published / (FIVE_NODES - 1):.3g} times that of the 4 that train beside a server: no batch and no link "
-            f"allows it over the same training on one such node, and no other base is named; {_fewest_nodes(stored, claim)}"
+            "allows it over the same training on one such node, and no other base is named; "
+            f"{_fewest_nodes(stored, claim)}"
         )
         found = Verdict(CONTRADICTED, "", why, grade=BOUND)
     return found if beside is None else replace(found, measured=beside.measured, numbers=beside.numbers)

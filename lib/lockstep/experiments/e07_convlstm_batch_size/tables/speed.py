@@ -36,15 +36,17 @@ def speed_table(records: pd.DataFrame) -> pd.DataFrame:
     """One row per timed cell: speedup over sequential training with the same network, framework and global batch, and
     `training_seconds`: EPOCHS epochs at that speed, on as many images as the row was measured on.
 
-    speedup, low, high: images/s, paired per round. `difference`: may it be called one. Phases are the slowest rank's.
+    speedup, low, high: images/s, paired per round; of the second of an A/A pair over the first. `difference`: may it be
+    called one. Phases are the slowest rank's.
     """
     table, noise = [], aa_noise(records)
     for cell, rows in cells(records, SPEED):
         status, reason = outcome(rows)
         ratio = None
         if status == "ok":
+            base = sequential_of(cell) if cell["variant"] == "a" else same_but(cell, variant="a")
             try:
-                ratio = ratio_with_interval(records, cell, sequential_of(cell), "images_per_second")
+                ratio = ratio_with_interval(records, cell, base, "images_per_second")
             except AnalysisError as error:
                 reason = reason or str(error)
         row: dict[str, Any] = {name: cell[name] for name in _SHOWN} | {"way": way(cell)} | ratio_columns(ratio)
