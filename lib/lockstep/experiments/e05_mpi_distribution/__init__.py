@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.experiments.e05_mpi_distribution import cited_verdicts, network_verdicts, verdicts
+from lockstep.experiments.e05_mpi_distribution import cited_verdicts, gpu_verdicts, network_verdicts, verdicts
 from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
 from lockstep.experiments.e05_mpi_distribution.grid import cells, traced
 from lockstep.experiments.e05_mpi_distribution.tables import TABLES
@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     grid=cells,
     tables=TABLES,
     figures=FIGURES,
-    verdicts={**cited_verdicts.RULES, **network_verdicts.RULES, **verdicts.RULES},
+    verdicts={**cited_verdicts.RULES, **gpu_verdicts.RULES, **network_verdicts.RULES, **verdicts.RULES},
     targets=TARGETS,
     headlines=("s2m-local-decides", "s2m-table3-mpi-cpu-simplebig", "s2m-network-no-bottleneck"),
     traced=traced,

@@ -16,7 +16,6 @@ from lockstep.analysis.published_speedups import beside, cores_of_ranks
 from lockstep.analysis.statistics import (
     Conditions,
     Estimate,
-    best_strategy,
     is_difference,
     ratio_with_interval,
     select,
@@ -38,17 +37,11 @@ from lockstep.analysis.verdicts import (
     join,
     settle,
 )
+from lockstep.experiments.e05_mpi_distribution.choosing import fastest
 from lockstep.experiments.e05_mpi_distribution.tables import HEADLINE, LOCAL
 
 RULES = Verdicts()
 
-OVER_MPI: Mapping[str, Any] = {
-    "launcher": ["engines", "mpiexec"],
-    "sync": ["allreduce", "shared_memory", "parameter_server"],
-    "compression": ["none"],
-    "opt_weight": ["none"],
-}
-"""Rows whose MPI ranks exchange the gradient in every step, as the paper's Figure 1 has it: synchronous SGD."""
 BEST_OF_MPI = "mpi_shared_memory"
 RIVALS: Mapping[str, str] = {"host_threads": HEADLINE, "processes": HEADLINE, "ddp": "bars"}
 """What uses the cores of one host without MPI between its workers, and the experiment that compares it with MPI."""
@@ -60,46 +53,13 @@ def _over(records: pd.DataFrame, above: Conditions, under: Conditions, text: str
     return above_one(ratio, aa_noise(records), text)
 
 
-def _exchanging(records: pd.DataFrame, **conditions: Any) -> dict[str, Any]:
-    """Conditions of all that fit OVER_MPI in an experiment, with as many workers as were used at most."""
-    ours = cell(records, **conditions, **OVER_MPI)
-    return ours | {"workers": int(select(records, ours)["workers"].max())}
-
-
-def _fastest(records: pd.DataFrame, **shared: Any) -> tuple[dict[str, Any], str]:
-    """Conditions of the fastest that fits OVER_MPI, and a text that says among how many it is the fastest.
-
-    The same rounds choose and judge: the fastest of several looks a little faster than it is, so the text says so.
-    """
-    ours = _exchanging(records, **shared)
-    rows = select(records, ours)
-    count = rows.loc[rows["images_per_second"].notna(), "strategy"].nunique()
-    ours["strategy"] = best_strategy(records, ours)
-    return ours, f"the fastest of {count}: " if count > 1 else ""
-
-
 @RULES.add
 def mpi_speedup(claim: Claim, stored: Stored) -> Verdict:
     """Table 3, MPI on the CPU: the fastest of the strategies that exchange gradients, batch per worker fixed."""
     shared = {"experiment": "weak", "use_case": claim["use_case"]}
-    ours, chosen = _fastest(stored.records, **shared)
+    ours, chosen = fastest(stored.records, **shared)
     base = cell(stored.records, **shared, strategy="sequential")
     return beside(claim, stored.records, ours, base, cores_of_ranks(select(stored.records, ours)), chosen)
-
-
-@RULES.add
-def mpi_gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
-    """Table 3, MPI on the GPU, over sequential training on one GPU: the paper does not say what its base is."""
-    shared = {"experiment": "weak", "use_case": claim["use_case"], "device": "cuda"}
-    ours, chosen = _fastest(stored.records, **shared)
-    return beside(claim, stored.records, ours, cell(stored.records, **shared, strategy="sequential"), None, chosen)
-
-
-@RULES.add
-def mpi_gpu_against_model(claim: Claim, stored: Stored) -> Verdict:
-    """MPI over GPUs against model parallelism over the GPUs of one node: both need GPUs first."""
-    cell(stored.records, experiment="weak", use_case=claim["use_case"], device="cuda", **OVER_MPI)
-    raise NotNow(NOT_YET, "there are records of MPI over GPUs, but none of model parallelism over GPUs beside them")
 
 
 @RULES.add
