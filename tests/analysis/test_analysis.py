@@ -34,7 +34,8 @@ def small(ours: list[float], base: list[float]) -> pd.DataFrame:
     for strategy, values in (("threads", ours), ("sequential", base)):
         for number, value in enumerate(values):
             rows.append({"strategy": strategy, "global_batch_size": 64 if strategy == "threads" else 32,
-                         "round": number, "variant": "a", "session": 0, "seed": 0, "experiment": "table1", "images_per_second": value, "step_seconds": 32 / value,
+                         "round": number, "variant": "a", "session": 0, "seed": 0, "experiment": "table1",
+                         "images_per_second": value, "step_seconds": 32 / value,
                          "status": "ok"})  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -44,8 +44,10 @@ def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, fl
 
 
 def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> Conditions | None:
-    """The base's conditions for a cell, or None where the same experiment holds no such rows."""
-    wanted = {**{name: cell[name] for name in SAME_RUN}, **base}
+    """The base's conditions for a cell, or None where the same experiment holds no such rows. The second of an A/A pair
+    stood beside the first alone, so that is its base."""
+    again = cell["variant"] != "a"
+    wanted = {**cell, "variant": "a"} if again else {**{name: cell[name] for name in SAME_RUN}, **base}
     return wanted if len(select(records, wanted)) else None
 
 

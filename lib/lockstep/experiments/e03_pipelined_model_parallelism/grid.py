@@ -50,8 +50,7 @@ def _speedup(chosen: Parameters, use_case: str) -> list[Job]:
         jobs.append(_cell(chosen, "speedup", schedule, **in_pieces))
     if use_case == chosen.use_cases[0]:  # an A/A pair of two workers; and all use cases have photos of the same kind
         jobs.append(jobs[-1].with_(variant="b"))
-        alone = Job.of("sequential", experiment="decode", use_case=use_case, steps=1, warmup_steps=0)
-        jobs.append(alone.with_(strategy="decode"))
+        jobs.append(Job.of("sequential", experiment="decode", use_case=use_case, steps=1).with_(strategy="decode"))
     for strategy in ("sequential", "naive_pipeline", "processes_allreduce"):
         jobs.append(_cell(chosen, "speedup", strategy, device="cuda", **whole))
     jobs.append(_cell(chosen, "speedup", "gpipe", device="cuda", **in_pieces))
@@ -127,9 +126,8 @@ def _cell(chosen: Parameters, experiment: str, strategy: str, **fields: Any) -> 
 
 
 def traced(job: Job) -> bool:
-    """The paper's Figure 4a is of pipelines; sequential training stands beside them."""
-    own = job.experiment == "speedup" and job.variant == "a"
-    return own and (job.strategy == "sequential" or job.micro_batches > 1)
+    """The paper's Figure 4a is of pipelines."""
+    return job.experiment == "speedup" and job.variant == "a" and job.micro_batches > 1
 
 
 def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
@@ -137,11 +135,11 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
 
     Headlines are pipelines against one core, and against the same cores spent otherwise, in the first use case.
     """
-    pairs = [pair for group in _groups(jobs) for pair in _pairs_of_speedup(group)]
+    first = next((job.use_case for job in jobs if job.experiment == "speedup"), "")
+    pairs = [pair for group in _groups(jobs) for pair in _pairs_of_speedup(group, first)]
     pairs += _beside(jobs, "schedules", lambda job: job.schedule == "naive" and job.variant == "a")
     pairs += _beside(jobs, "partition", lambda job: job.partition == "balanced" and job.activations == "kept")
     places = {job: place for place, job in enumerate(jobs)}
-    first = next((job.use_case for job in jobs if job.experiment == "speedup"), "")
     found = []
     for above, under in pairs:
         headline = above.use_case == first and above.variant == "a" and above.micro_batches > 1
@@ -164,7 +162,7 @@ def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(found.values())
 
 
-def _pairs_of_speedup(group: Sequence[Job]) -> Iterable[Pair]:
+def _pairs_of_speedup(group: Sequence[Job], first: str) -> Iterable[Pair]:
     base = next(job for job in group if job.strategy == "sequential")
     pipelines = [job for job in group if job.micro_batches > 1 and job.variant == "a"]
     for job in group:
@@ -176,7 +174,7 @@ def _pairs_of_speedup(group: Sequence[Job]) -> Iterable[Pair]:
         for other in group:
             if other.strategy in (*TWO_CORES, "processes_allreduce"):
                 yield pipeline, other
-            elif other.strategy == "naive_pipeline":
+            elif other.strategy == "naive_pipeline" and other.use_case == first and other.device == "cpu":
                 yield other, pipeline
 
 

@@ -84,13 +84,11 @@ def _cell(chosen: Parameters, experiment: str, strategy: str, use_case: str, wor
 
 
 def traced(job: Job) -> bool:
-    """The paper's Figure 4b is of the hybrid; sequential training stands beside it.
+    """The paper's Figure 4b is of the hybrid.
 
     Samples are stored by strategy alone, and 1F1B has several cells here, so only one of them can be sampled.
     """
-    if job.experiment != "hybrid" or job.variant != "a" or job.precision != "float32":
-        return False
-    return job.ranks == 1 or _is_hybrid(job)
+    return job.experiment == "hybrid" and job.variant == "a" and _is_hybrid(job)
 
 
 def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
