@@ -34,7 +34,7 @@ def two_workers_seconds(network: str, images: int, strategy: str, sync: str) -> 
     return model.compute_seconds(images, 2) + exchange
 
 
-def records(rounds: int = 5) -> pd.DataFrame:
+def records(rounds: int = 10) -> pd.DataFrame:
     """Every round is 2 % slower than the one before, for everybody."""
     rows: list[Row] = []
     for number in range(rounds):
@@ -130,7 +130,7 @@ def _flops(network: str, number: int) -> list[Row]:
     return [make_row(job, {"flops_per_image": 3 * forward})]
 
 
-def flops(rounds: int = 5) -> pd.DataFrame:
+def flops(rounds: int = 10) -> pd.DataFrame:
     """The traced table."""
     rows = []
     for number in range(rounds):

@@ -43,7 +43,7 @@ NUMBERS_OF_TABLES = (
 CLAIM, CONTRADICTION, UNSAID, AUDIT = "claim", "contradiction", "unsaid", "audit"
 KINDS = (CLAIM, CONTRADICTION, UNSAID, AUDIT)
 """What a row of the ledger is: a claim, which is judged; a place where the paper contradicts itself; something that the
-paper leaves unsaid; or an audit: the paper's own arithmetic, or what cannot be otherwise, which is checked and listed."""
+paper leaves unsaid; or an audit: the paper's own arithmetic, or what cannot be otherwise."""
 CLAIM_COLUMNS = (
     "id", "kind", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
 )  # fmt: skip
@@ -110,7 +110,7 @@ def read_claims(root: str | Path | None = None) -> pd.DataFrame:
 
 
 def read_ledger(root: str | Path | None = None) -> pd.DataFrame:
-    """All rows of the ledger, checked: claims, contradictions, what is left unsaid and audits, by `kind` (one of KINDS).
+    """All rows of the ledger, checked: claims, contradictions, what is unsaid and audits, by `kind` (one of KINDS).
 
     `value` is a float (NaN: the row has no figure), everything else text. Only claims name a verdict function. Raises
     PublishedError, naming file, line and row, for a repeated id, an empty text, an unknown kind or use case. Whether

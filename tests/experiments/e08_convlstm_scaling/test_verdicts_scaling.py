@@ -9,7 +9,7 @@ import pytest
 
 from fake_distribution import without
 from fake_scaling import records
-from lockstep.analysis import verdicts
+from lockstep.analysis import judging
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, Verdict
@@ -26,7 +26,7 @@ def frame() -> pd.DataFrame:
 
 
 def judge(claim: dict[str, Any], frame: pd.DataFrame) -> Verdict:
-    return verdicts.judge(claim, Stored(frame), EXPERIMENT.verdicts)
+    return judging.judge(claim, Stored(frame), EXPERIMENT.verdicts)
 
 
 def claim(verdict: str, value: float = float("nan"), statement: str = "") -> dict[str, Any]:

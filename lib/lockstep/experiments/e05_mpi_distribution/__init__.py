@@ -5,6 +5,7 @@ from __future__ import annotations
 from lockstep.experiments.e05_mpi_distribution import cited_verdicts, gpu_verdicts, network_verdicts, verdicts
 from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
 from lockstep.experiments.e05_mpi_distribution.grid import cells, traced
+from lockstep.experiments.e05_mpi_distribution.pairs import comparisons
 from lockstep.experiments.e05_mpi_distribution.tables import TABLES
 from lockstep.experiments.e05_mpi_distribution.targets import TARGETS
 from lockstep.experiments.e05_mpi_distribution.traces import write_step_traces
@@ -14,6 +15,7 @@ EXPERIMENT = Experiment(
     name="05_mpi_distribution",
     question="Over MPI and several machines: which way pays, and what does the network decide?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     verdicts={**cited_verdicts.RULES, **gpu_verdicts.RULES, **network_verdicts.RULES, **verdicts.RULES},
