@@ -67,7 +67,7 @@ def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
         axis.set_ylim(0, end_of_axis([*ok["high"], *ok[_RATE[0]]], 1.0) * 1.12)
         axis.set_xlabel("images that are trained on (log scale)")
-        axis.set_ylabel("images/s (median, 95 % interval)")
+        axis.set_ylabel("images/s (mean, 95 % interval)")
         about = f"{', '.join(dict.fromkeys(ok['use_case']))}, {data_label(ok)}, {_counts(ok['workers'])}"
         axis.set_title(f"{title}\n({about})", loc="left")
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
