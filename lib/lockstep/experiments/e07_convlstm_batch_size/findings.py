@@ -50,8 +50,8 @@ def _ranking(table: pd.DataFrame) -> str:
     if not parts:
         return ""
     return sentence(
-        f"areas under the curve stand at {listed(parts)}: images are ranked better than accuracy tells, for the threshold "
-        "was learnt where both classes are as frequent"
+        f"areas under the curve stand at {listed(parts)}: images are ranked better than accuracy tells, for the "
+        "threshold was learnt where both classes are as frequent"
     )
 
 

@@ -116,13 +116,14 @@ def _data_parallel(stored: Stored) -> Reading:
 
 def _fastest(table: pd.DataFrame) -> pd.Series:
     """The row with the highest speedup, whose interval is that of the highest of all rows."""
-    found = [Estimate(*(float(row[name]) for name in ("speedup", "low", "high")), int(row["rounds"]))
-             for _, row in table.iterrows()]  # fmt: skip
+    found = [
+        Estimate(float(row["speedup"]), float(row["low"]), float(row["high"]), int(row["rounds"]))
+        for _, row in table.iterrows()
+    ]
     best = highest(found)
-    row = table.loc[table["speedup"].idxmax()]
-    return pd.concat(
-        [row.drop(["speedup", "low", "high"]), pd.Series(dict(speedup=best.value, low=best.low, high=best.high))]
-    )
+    row = table.loc[table["speedup"].idxmax()].copy()
+    row["speedup"], row["low"], row["high"] = best.value, best.low, best.high
+    return row
 
 
 def _lowest(table: pd.DataFrame, name: str) -> Reading:

@@ -67,12 +67,12 @@ def _rounds_of(found: Verdict, records: pd.DataFrame, own: list[Cell], **base: A
 
 
 def _gain(claim: Claim, records: pd.DataFrame, way_of: str) -> Verdict:
-    """Images/s over sequential training, with Table 2's batch, read as so many percent more and as so many times: beside
-    "nearly double" and "a factor of 2" the abstract's percent may be a slip."""
+    """Images/s over sequential training, with Table 2's batch, read as so many percent more and as so many times:
+    beside "nearly double" and "a factor of 2" the abstract's percent may be a slip."""
     found = _timed(records, claim, way_of, global_batch_size=BATCH)
     ratio, _, text = _fastest(records, found)
     value = float(claim["value"])
-    more = Estimate(*(100 * (end - 1) for end in (ratio.value, ratio.low, ratio.high)), ratio.rounds, logarithmic=False)
+    more = Estimate(100 * (ratio.value - 1), 100 * (ratio.low - 1), 100 * (ratio.high - 1), ratio.rounds, False)
     percent = near(value, more, f"{more} % more images/s than sequential training {text}")
     times = within(value, ratio, f"{ratio} times")
     verdict = any_of([(f"read as {value:g} %", percent), (f"read as {value:g} times", times)])
