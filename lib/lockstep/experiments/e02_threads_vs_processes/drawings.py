@@ -101,8 +101,7 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for bound in bounds[bounds["use_case"] == own["use_case"].iloc[0]]["seconds"].dropna():
                 axis.axvline(bound * 1e3, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
             axis.set_title(str(own["use_case"].iloc[0]) + " (parameters only, no photos)", loc="left")
-            top = max(float(shown["hi"].max(skipna=True) or 0), 1e-6)
-            axis.set_xlim(0, top * 1.05)
+            axis.set_xlim(0, end_of_axis(shown["hi"], 1e-6) * 1.05)
             axis.set_xlabel("reduce + update (ms; 95 % interval)")
         if bounds["seconds"].notna().any():
             line = Line2D([], [], color="0.1", linestyle="--", label="yardstick: measured copy bandwidth")
