@@ -1,4 +1,4 @@
-"""The intervals: worked examples, the mixture that they come from, and how often they miss when looked at each round."""
+"""The intervals: worked examples, the mixture behind them, and how often they miss when looked at each round."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_fewer_rounds_have_no_interval() -> None:
 
 @pytest.mark.parametrize("rounds", [5, 9, 40])
 def test_the_interval_ends_where_the_mixture_of_likelihoods_reaches_twenty(rounds: int) -> None:
-    """E_n from its definition: the t statistic's density, averaged over effect sizes from N(0, 1), over that under 0."""
+    """E_n from its definition: the t statistic's density, averaged over effects from N(0, 1), over that under 0."""
 
     def log_evidence(distance: float) -> float:
         statistic = math.sqrt(rounds) * distance
@@ -125,7 +125,7 @@ def test_coverage_when_we_look_after_every_round(root: Path, drift: float) -> No
 
 
 def _of_our_own_steps(root: Path) -> np.ndarray:
-    """Deviations of the log of a step's time from its cell's mean, from all stored records, centred within each cell."""
+    """Deviations of the log of a step's time from its cell's mean, from all stored records."""
     from lockstep.analysis.cells import cells
     from lockstep.records import read_records
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from lockstep.measure.probes.operators import run_profile
 from lockstep.measure.progress import one_line
 from lockstep.measure.round import measure_round
 from lockstep.measure.summary import merged, summarise
-from lockstep.measure.teams import Teams
+from lockstep.measure.teams import GIB, START_BYTES, Teams, free_memory
 from lockstep.measure.traced_tables import slowest_steps, traced_tables
 from lockstep.records import RunFolder, make_row, read_traced_table
 
@@ -359,16 +360,21 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return running
 
 
-@pytest.mark.usefixtures("quiet")
-def test_teams_that_hold_gigabytes_are_warm_alone_of_their_kind_and_beside_no_cell_of_others(warm: list[str]) -> None:
-    teams = Teams()
-    seen = []
-    order = (("processes", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1), ("sparknet", 1), ("ddp", 2))
+HEAVY_ORDER = (("processes", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1), ("sparknet", 1), ("ddp", 2))
+
+
+def warm_after_each(warm: list[str], free: Callable[[], int], order: Sequence[tuple[str, int]]) -> list[list[str]]:
+    teams, seen = Teams(free), []
     for name, workers in order:
         row, *_ = measure_job(Job.of(name, workers=workers), None, teams)
         assert row["status"] == "ok"
         seen.append(list(warm))
-    assert seen == [
+    return seen
+
+
+@pytest.mark.usefixtures("quiet")
+def test_teams_that_hold_gigabytes_end_where_memory_is_scarce(warm: list[str]) -> None:
+    assert warm_after_each(warm, lambda: 0, HEAVY_ORDER) == [
         ["processes 2"],
         ["processes 2", "spark 2"],
         ["processes 2", "spark_driver 2"],
@@ -376,6 +382,39 @@ def test_teams_that_hold_gigabytes_are_warm_alone_of_their_kind_and_beside_no_ce
         ["processes 2", "spark_driver 1"],
         ["processes 2"],
     ]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_teams_that_hold_gigabytes_stay_warm_where_there_is_room(warm: list[str]) -> None:
+    seen = warm_after_each(warm, lambda: START_BYTES, HEAVY_ORDER)
+    assert seen[-1] == ["processes 2", "spark 2", "spark_driver 2", "spark_driver 1"]
+
+
+@pytest.mark.usefixtures("quiet")
+def test_the_longest_unused_team_makes_room_and_a_warm_one_needs_less(warm: list[str]) -> None:
+    """A round A B B A restarts neither, and a third team ends the one that was used longest ago."""
+    heavy = 6 * GIB
+
+    def free() -> int:
+        return 24 * GIB - heavy * sum(name.startswith("spark") for name in warm)
+
+    order = [("sparknet", 2), ("spark_allreduce", 2), ("spark_allreduce", 2), ("sparknet", 2), ("sparknet", 1)]
+    seen = warm_after_each(warm, free, order)
+    assert seen[3] == ["spark_driver 2", "spark 2"], "both stayed warm through the round"
+    assert seen[4] == ["spark_driver 2", "spark_driver 1"], "the other one was used more recently"
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_team_that_ended_for_lack_of_memory_starts_again(warm: list[str]) -> None:
+    seen = warm_after_each(warm, lambda: 0, [("sparknet", 2), ("ddp", 2), ("sparknet", 2)])
+    assert seen == [["spark_driver 2"], ["processes 2"], ["processes 2", "spark_driver 2"]]
+
+
+def test_free_memory_is_what_the_machine_and_its_control_groups_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.measure.teams.cgroups.memory_left", lambda: 5)
+    assert free_memory() == 5
+    monkeypatch.setattr("lockstep.measure.teams.cgroups.memory_left", lambda: None)
+    assert free_memory() > 5
 
 
 def test_cells_of_such_a_team_stand_in_a_row_and_all_others_where_they_fell(warm: list[str]) -> None:

@@ -31,6 +31,7 @@ MISS = 0.05
 MIN_ROUNDS = 5
 """The fewest rounds that have an interval: of fewer, no finite one holds with this chance."""
 _MOST_ROUNDS = 1_000_000
+_ROUNDING = 1e-12
 _LARGEST = 700.0  # the largest logarithm of a float
 
 
@@ -52,7 +53,14 @@ class Estimate:
     logarithmic: bool = True
 
     def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"{self.value:.3g} (no interval yet)"
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+    @property
+    def columns(self) -> tuple[float, float, float]:
+        """Value, low and high for a table, NaN where there is no interval yet."""
+        return (self.value, math.nan, math.nan) if math.isinf(self.high) else (self.value, self.low, self.high)
 
     @property
     def half_width(self) -> float:
@@ -124,6 +132,9 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series, *, logarithmic: b
     if sample.size == 0 or not np.isfinite(sample).all() or (logarithmic and (sample <= 0).any()):
         wanted = "finite and above 0" if logarithmic else "finite"
         raise AnalysisError(f"no interval of {sample.tolist()}: give at least one value, all of them {wanted}")
+    if sample.size >= MIN_ROUNDS and np.ptp(sample) <= _ROUNDING * abs(sample[0]):  # one value, not exp(log(value))
+        only = float(sample[0])
+        return Estimate(only, only, only, int(sample.size), logarithmic)
     scaled = np.log(sample) if logarithmic else sample
     mean, rounds = float(scaled.mean()), int(sample.size)
     deviation = float(scaled.std(ddof=1)) if rounds > 1 else math.nan

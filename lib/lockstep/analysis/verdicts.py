@@ -1,4 +1,4 @@
-"""What every verdict shares: an answer, the grade of the evidence behind it, and the rules that turn an interval into it.
+"""What every verdict shares: an answer, the grade of the evidence behind it, and the choice of rows.
 
 A verdict is computed, never typed in. Its answer is *supported*, *contradicted* or *undecided*; its grade says on what
 it rests, from the paper's own pages to a measurement. Where nothing can speak to a claim on this machine it *needs

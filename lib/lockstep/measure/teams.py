@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
+
+import psutil
 
 from lockstep.engine.job import Job
 from lockstep.engine.launch import LAUNCHERS, Launcher, Team
+from lockstep.measure import cgroups
+
+GIB = 2**30
+START_BYTES, CELL_BYTES = 16 * GIB, 8 * GIB
+"""What must be free before a heavy team starts, and before any other cell: the most that training on Spark, and two
+replicas of VGG16, were seen to use."""
+
+
+def free_memory() -> int:
+    """Bytes that may still be used on this machine and by its control groups."""
+    free, left = int(psutil.virtual_memory().available), cgroups.memory_left()
+    return free if left is None else min(free, left)
+
 
 _Key = tuple[str, int, int, int, str, int, str, float, str]
 
@@ -15,11 +30,13 @@ class Teams:
     """A context manager: `team(job)` is the team that fits a job; all teams end with the block.
 
     A team is started once and stays warm, except for those that hold much memory while they idle
-    (`Launcher.heavy_when_idle`), which `make_room` ends.
+    (`Launcher.heavy_when_idle`): where memory gets scarce, `make_room` ends them, the longest unused first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, free: Callable[[], int] = free_memory) -> None:
         self._launchers: dict[_Key, Launcher] = {}
+        self._heavy: list[_Key] = []  # that were started, the longest unused first
+        self._free = free
 
     def team(self, job: Job) -> Team:
         key = _key(job)
@@ -30,11 +47,18 @@ class Teams:
         return self._launchers[key].team
 
     def make_room(self, job: Job) -> None:
-        """To be called before a job's team starts: ends all other teams that hold much memory; their next job starts
-        them again."""
-        for key, launcher in self._launchers.items():
-            if launcher.heavy_when_idle and key != _key(job):
-                launcher.team.close()
+        """To be called before a job's team starts: ends other teams that hold much memory until there is enough for it.
+        Their next job starts them again, which takes some ten seconds: a round A B B A restarts neither if it can."""
+        key = _key(job)
+        warm = key in self._heavy
+        if warm:
+            self._heavy.remove(key)
+        heavy = LAUNCHERS[job.launcher].heavy_when_idle
+        needed = START_BYTES if heavy and not warm else CELL_BYTES
+        while self._heavy and self._free() < needed:
+            self._launchers[self._heavy.pop(0)].team.close()
+        if heavy:
+            self._heavy.append(key)
 
     def in_a_row(self, jobs: Sequence[Job], order: Iterable[int]) -> list[int]:
         """`order` (places in `jobs`) with all jobs of a team that is heavy when idle right after its first one."""

@@ -48,7 +48,7 @@ def pipeline_speedup_table(records: pd.DataFrame, experiment: str, base: Conditi
 def _bubble(rows: pd.DataFrame) -> dict[str, float]:
     ok = rows[(rows["status"] == "ok") & rows["idle_seconds"].notna()]
     found = interval_of(ok["idle_seconds"] / ok["step_seconds"]) if len(ok) else None
-    values = (found.value, found.low, found.high) if found else (np.nan,) * 3
+    values = found.columns if found else (np.nan,) * 3
     return dict(zip(("bubble", "bubble_low", "bubble_high"), values, strict=True))
 
 

@@ -77,11 +77,12 @@ def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:
     """Table 3 has a row MPI for the CPU and one for the GPU: both were drawn on the CPU's bar."""
     table = distributed_speedup_table(records(), "weak")
     figure = speedup_bars(table, read_table("single-to-multi", "table3"), "title")
-    for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
+    for axis, use_case in zip(figure.axes, ("ComplexSmall", "Pneumonia", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case].reset_index(drop=True)
         marks = {
             int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "D"
         }
         devices = {own.loc[y, "device"]: speedup for y, speedup in marks.items()}
         expected = {"ComplexSmall": {"cpu": 12.11, "cuda": 4.13}, "SimpleBig": {"cpu": 26.62, "cuda": 11.79}}
-        assert devices == expected[use_case] and set(own.loc[list(marks), "strategy"]) == {"allreduce"}
+        assert devices == expected.get(use_case, {})
+        assert set(own.loc[list(marks), "strategy"]) <= {"allreduce"}

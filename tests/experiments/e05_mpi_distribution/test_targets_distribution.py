@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fake_distribution import NO_UNITS, STARTS, not_run, records, scaled, without
+from fake_distribution import NO_UNITS, not_run, records, scaled, without
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import TOO_FEW, target_table
-from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, UNDECIDED
 from lockstep.experiments.e05_mpi_distribution.targets import TARGETS
 from lockstep.experiments.report import targets_table
 
@@ -20,7 +20,7 @@ AT_EVERY = "shared memory through engines over DDP at every number of workers"
 ENGINES = "a step through engines over one under mpiexec"
 START = "seconds until the engines are ready"
 EFFICIENCY = "efficiency of 2 workers on 2 cores"
-SLICES = "a slice of the parameters on each of 4 workers over 4 workers and a server, 1 Gbit/s"
+SLICES = "an exchange over 1 Gbit/s by 4 workers and a server over one by a slice on each of 4 workers"
 WIRE = "time on the wire over what the alpha-beta model of the link predicts, messages of 1 MiB and more"
 BETWEEN = "bytes between 2 hosts of 2 ranks: shared memory per host over MPI's all-reduce"
 DIRECT = "bytes between 2 hosts of 2 ranks: shared memory per host over an all-reduce of every rank with every other"
@@ -35,6 +35,12 @@ def spread() -> pd.DataFrame:
     return records()
 
 
+@pytest.fixture(scope="module")
+def three() -> pd.DataFrame:
+    """With two workers, and with three."""
+    return records(worker_counts=(2, 3))
+
+
 def test_the_targets_are_those_that_were_set(spread: pd.DataFrame) -> None:
     assert [(target.aim, target.threshold) for target in TARGETS] == [
         ("≥", 1.10), ("≥", 1.18), ("≥", 1.0), ("≤", 1.02), ("≤", 10.0), ("≥", 0.93), ("≥", 1.5), ("1 ±", 0.1),
@@ -47,10 +53,10 @@ def test_the_targets_are_those_that_were_set(spread: pd.DataFrame) -> None:
 def test_every_target_reads_its_own_cells(spread: pd.DataFrame) -> None:
     rows = found(spread)
     expected = {
-        OVER_DDP: 1.9 / 1.6, AT_EVERY: 1.8 / 1.7, ENGINES: 1.91 / 1.9, START: 6.2, EFFICIENCY: 0.95, SLICES: 2.0,
-        WIRE: 0.95, BETWEEN: 0.51, DIRECT: 0.5,
+        OVER_DDP: 1.9 / 1.6, AT_EVERY: 1.9 / 1.6, ENGINES: 1.91 / 1.9, START: 6.0, EFFICIENCY: 0.95, SLICES: 5.2,
+        WIRE: 1.04, BETWEEN: 0.51, DIRECT: 0.5,
     }  # fmt: skip
-    assert {name: rows[name]["ratio"] for name in expected} == pytest.approx(expected)
+    assert {name: rows[name]["ratio"] for name in expected} == pytest.approx(expected, rel=0.02)
     assert {name: row["reached"] for name, row in rows.items() if name in expected} == dict.fromkeys(expected, "yes")
     bfloat = rows[OVER_DDP_BFLOAT]
     assert (bfloat["reached"], bfloat["reason"]) == (NEEDS_HARDWARE, NO_UNITS)
@@ -59,12 +65,12 @@ def test_every_target_reads_its_own_cells(spread: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("name", "measure", "factor", "rows"),
     [
-        (OVER_DDP, "images_per_second", 1.1, {"experiment": "bars", "strategy": "ddp"}),
-        (AT_EVERY, "images_per_second", 1.1, {"experiment": "bars", "strategy": "ddp", "workers": 3}),
-        (ENGINES, "step_seconds", 1.02, {"experiment": "bars", "strategy": "engines_shared_memory"}),
-        (START, "launch_seconds", 1.7, {"launcher": "engines"}),
-        (EFFICIENCY, "images_per_second", 1.03, {"experiment": "bars", "strategy": "sequential"}),
-        (SLICES, "images_per_second", 1.4, {"experiment": "servers", "strategy": "parameter_server"}),
+        (OVER_DDP, "images_per_second", 1.15, {"experiment": "bars", "strategy": "ddp"}),
+        (AT_EVERY, "images_per_second", 1.25, {"experiment": "bars", "strategy": "ddp"}),
+        (ENGINES, "step_seconds", 1.05, {"experiment": "bars", "strategy": "engines_shared_memory"}),
+        (START, "launch_seconds", 2.0, {"launcher": "engines"}),
+        (EFFICIENCY, "images_per_second", 1.05, {"experiment": "bars", "strategy": "sequential"}),
+        (SLICES, "step_seconds", 0.2, {"experiment": "servers_wire", "strategy": "parameter_server"}),
         (WIRE, "exchange_seconds", 1.1, {"experiment": "wire", "strategy": "mpi_allreduce"}),
         (BETWEEN, "link_bytes_sent", 0.9, {"experiment": "between_hosts", "strategy": "mpi_allreduce"}),
         (DIRECT, "link_bytes_sent", 0.9, {"experiment": "between_hosts", "strategy": "sockets"}),
@@ -79,9 +85,8 @@ def test_every_target_can_be_missed(
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        (AT_EVERY, {"experiment": "bars", "strategy": "ddp", "workers": 3}),
-        (SLICES, {"experiment": "servers", "strategy": "parameter_server"}),
-        (WIRE, {"experiment": "wire"}),
+        (AT_EVERY, {"experiment": "bars", "strategy": "ddp"}),
+        (SLICES, {"experiment": "servers_wire", "strategy": "parameter_server"}),
         (BETWEEN, {"experiment": "between_hosts"}),
         (DIRECT, {"experiment": "between_hosts", "strategy": "sockets"}),
         (START, {"launcher": "engines"}),
@@ -94,28 +99,31 @@ def test_a_target_says_why_it_has_no_number(spread: pd.DataFrame, name: str, row
     assert row["reached"] == NOT_YET and row["reason"].endswith("rank 1 raised")
 
 
-def test_the_worst_number_of_workers_decides_and_is_named(spread: pd.DataFrame) -> None:
-    row = found(spread)[AT_EVERY]
+def test_the_worst_number_of_workers_decides_and_is_named(spread: pd.DataFrame, three: pd.DataFrame) -> None:
+    slow = scaled(three, "images_per_second", 1.1, experiment="bars", strategy="ddp", workers=3)
+    row = found(slow)[AT_EVERY]
     assert row["reason"] == "at 3 workers, the worst of 2, 3"
-    shown = targets_table(TARGETS, Stored(spread)).set_index("what").loc[AT_EVERY, "reached"]
+    shown = targets_table(TARGETS, Stored(slow)).set_index("what").loc[AT_EVERY, "reached"]
     assert shown == "yes: at 3 workers, the worst of 2, 3"
-    assert found(without(spread, workers=3))[AT_EVERY]["reason"] == "at 2 workers, the only number measured"
+    assert found(spread)[AT_EVERY]["reason"] == "at 2 workers, the only number measured"
+
+
+def test_an_interval_that_holds_the_aim_reaches_nothing(spread: pd.DataFrame) -> None:
+    level = scaled(spread, "images_per_second", 1.19 / 1.1, experiment="bars", strategy="ddp")
+    assert found(level)[OVER_DDP]["reached"] == UNDECIDED
 
 
 def test_the_worst_exchange_decides_about_the_wire_and_is_named(spread: pd.DataFrame) -> None:
-    slow = {"experiment": "wire", "strategy": "mpi_allreduce", "message_bytes": 1 << 24}
-    row = found(scaled(spread, "exchange_seconds", 1.1, **slow))[WIRE]
-    assert row["reason"] == "the worst of 2: mpi_allreduce, 16384 KiB" and row["ratio"] > 1.1
+    slow = {"experiment": "wire", "strategy": "mpi_allreduce", "message_bytes": 4194304}
+    row = found(scaled(spread, "exchange_seconds", 1.15, **slow))[WIRE]
+    assert row["reason"] == "the worst of 3: mpi_allreduce, 4096 KiB" and row["ratio"] > 1.1
     unknown = found(without(spread, strategy="ping_pong"))[WIRE]
     assert unknown["reached"] == NOT_YET and "no ping-pong" in unknown["reason"]
 
 
 def test_short_messages_do_not_tell_about_the_wire(spread: pd.DataFrame) -> None:
-    short = scaled(spread, "exchange_seconds", 3.0, experiment="wire", strategy="mpi_allreduce", message_bytes=1 << 16)
-    assert found(short)[WIRE]["ratio"] == pytest.approx(0.95)
-    long = (spread["message_bytes"] == 1 << 24) & (spread["strategy"] != "ping_pong")
-    only = found(spread[~long])[WIRE]
-    assert only["reached"] == NOT_YET and pd.isna(only["ratio"])
+    short = scaled(spread, "exchange_seconds", 3.0, experiment="wire", strategy="mpi_allreduce", message_bytes=4096)
+    assert found(short)[WIRE]["ratio"] == pytest.approx(1.04, rel=0.02)
 
 
 @pytest.mark.parametrize("transport", ["rma", "sockets"])
@@ -123,11 +131,11 @@ def test_other_protocols_than_the_calibrating_ones_are_not_judged(spread: pd.Dat
     own = spread[(spread["experiment"] == "wire") & (spread["strategy"] == "mpi_allreduce")]
     other = own.assign(strategy=transport, transport=transport, exchange_seconds=3 * own["exchange_seconds"])
     row = found(pd.concat([spread, other], ignore_index=True))[WIRE]
-    assert row["reason"].startswith("the worst of 2: ") and row["ratio"] == pytest.approx(0.95)
+    assert row["reason"].startswith("the worst of 3: ") and row["ratio"] == pytest.approx(1.04, rel=0.02)
 
 
 def test_a_team_that_stayed_warm_started_once(spread: pd.DataFrame) -> None:
-    """Its rows of all rounds say the same seconds: that is one start, and no five."""
-    warm = spread.assign(launch_seconds=spread["launch_seconds"].where(spread["launch_seconds"].isna(), STARTS[0]))
+    """Its rows of all rounds say the same seconds: that is one start, and no eight."""
+    warm = spread.assign(launch_seconds=spread["launch_seconds"].where(spread["launch_seconds"].isna(), 6.0))
     row = found(warm)[START]
-    assert (row["reached"], row["rounds"], row["ratio"]) == (TOO_FEW, 1, STARTS[0])
+    assert (row["reached"], row["rounds"], row["ratio"]) == (TOO_FEW, 1, 6.0)

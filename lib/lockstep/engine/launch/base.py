@@ -30,7 +30,7 @@ class Launcher(DeclaredLauncher, ABC):
     """
 
     heavy_when_idle = False
-    """Whether its teams hold gigabytes while they idle, so that only one of them may stay warm at a time."""
+    """Whether its teams hold gigabytes while they idle, so that they end where memory gets scarce."""
 
     def __init__(
         self,

@@ -80,7 +80,7 @@ def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) 
 
 
 def _columns(ratio: Estimate | None, *names: str) -> dict[str, float]:
-    values = (ratio.value, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+    values = ratio.columns if ratio else (np.nan,) * 3
     return dict(zip(names, values, strict=True))
 
 

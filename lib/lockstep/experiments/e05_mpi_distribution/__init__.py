@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from lockstep.experiments.e05_mpi_distribution import cited_verdicts, network_verdicts, verdicts
+from lockstep.experiments.e05_mpi_distribution import cited_verdicts, gpu_verdicts, network_verdicts, verdicts
 from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
 from lockstep.experiments.e05_mpi_distribution.grid import cells, traced
+from lockstep.experiments.e05_mpi_distribution.pairs import comparisons
 from lockstep.experiments.e05_mpi_distribution.tables import TABLES
 from lockstep.experiments.e05_mpi_distribution.targets import TARGETS
 from lockstep.experiments.e05_mpi_distribution.traces import write_step_traces
@@ -14,9 +15,10 @@ EXPERIMENT = Experiment(
     name="05_mpi_distribution",
     question="Over MPI and several machines: which way pays, and what does the network decide?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
-    verdicts={**cited_verdicts.RULES, **network_verdicts.RULES, **verdicts.RULES},
+    verdicts={**cited_verdicts.RULES, **gpu_verdicts.RULES, **network_verdicts.RULES, **verdicts.RULES},
     targets=TARGETS,
     headlines=("s2m-local-decides", "s2m-table3-mpi-cpu-simplebig", "s2m-network-no-bottleneck"),
     traced=traced,

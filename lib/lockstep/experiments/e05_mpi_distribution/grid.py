@@ -1,16 +1,17 @@
 """Notebook 05's cells: MPI workers of one machine, and of hosts that it emulates, with links of a given rate.
 
-bars            shared memory through engines beside DDP and mpiexec: what our own targets are judged by
-headline        three local strategies on one host and on two                           (the paper's headline)
+bars            shared memory through engines beside DDP, mpiexec and processes without MPI
+batches         one worker, with a small and a large batch: what an image costs, and what a step costs
 weak            every sync, the batch growing with the workers                          (Table 3 of the paper)
 strong          every sync, the global batch staying
-timeline        one core, one host, and two: every step of every rank is kept           (Figure 5 of the paper)
-links           a few syncs on two hosts, over links of several rates
-servers         a server with a host of its own, and a slice of the parameters on each worker
+headline        three local strategies on one host and on two, the 50x50 network        (the paper's headline)
+timeline        one core, and two hosts: every step of every rank is kept               (Figure 5 of the paper)
+links           plain and shortened gradients on two hosts, over links of several rates, the 50x50 network
+paired          the same until they have learnt: what a shortened gradient costs in accuracy
 start           how long starting a team takes
 collective      exchanges without a model, between the workers of one host
 wire            the same between two hosts, and a ping-pong: the link's latency and its rate
-servers_wire    the same with servers
+servers_wire    a server with a host of its own, and a slice of the parameters on each worker
 between_hosts   what crosses the link between two hosts of two workers each
 traffic         what an all-reduce puts on all links together, over more and more hosts
 """
@@ -28,14 +29,15 @@ SYNCS += ("parameter_server", "sharded_server", "algorithm_1", "algorithm_1_best
 EVERY_FEW_STEPS = ("local_sgd", "algorithm_1", "algorithm_1_best")
 """Of these, what exchanges parameters every few steps: measured over as many."""
 BESIDE_DDP = ("ddp", "engines_shared_memory", "mpi_shared_memory")
-OVER_LINKS = ("allreduce", "bucketed", "local_sgd", "topk", "terngrad")
-CARRIED = ("mpi_allreduce", "rma", "sockets", "mpi_shared_memory")
-"""All-reduces that different transports carry."""
-SERVED = ("parameter_server", "sharded_server", "gossip")
+OVER_LINKS = ("allreduce", "topk", "terngrad")
+CARRIED = ("processes_allreduce", "mpi_allreduce")
+"""All-reduces between the workers of one host."""
+SMALL = "Pneumonia"
+"""Images of 50 x 50 pixels: many cheap rounds, where a claim names no use case."""
 
 LONG_MESSAGE_BYTES = 2**20
 """Beyond this a few exchanges take long enough to be timed."""
-LONG_MESSAGE_STEPS, SHORT_MESSAGE_STEPS = 3, 20
+LONG_MESSAGE_STEPS, SHORT_MESSAGE_STEPS = 4, 20
 SMALLEST_MESSAGE_BYTES = 4096
 """Of the teams whose start alone is measured."""
 
@@ -44,64 +46,48 @@ def cells(chosen: Parameters) -> list[Job]:
     """Every cell of the notebook, in the order of its records."""
     jobs = _beside_ddp(chosen)
     for use_case in chosen.use_cases:
-        jobs += _headline(chosen, use_case)
-        jobs += _weak(chosen, use_case)
-        jobs += _strong(chosen, use_case)
+        jobs += _batches(chosen, use_case)
+    for use_case in (*chosen.use_cases, SMALL):
+        jobs += _every_sync(chosen, "weak", use_case, chosen.weak_syncs)
+        staying = {"global_batch_size": chosen.of("per_worker_batch_size", use_case)}
+        jobs += _every_sync(chosen, "strong", use_case, chosen.strong_syncs, **staying)
+    for use_case in chosen.use_cases:
         jobs += _on_gpus(chosen, use_case)
-        jobs += _timeline(chosen, use_case)
-    jobs += _links(chosen)
-    jobs += _servers(chosen)
-    for strategy in ("engines_shared_memory", "mpi_shared_memory"):
-        jobs.append(_exchange(chosen, "start", strategy, SMALLEST_MESSAGE_BYTES))
+    jobs += _headline(chosen) + _timeline(chosen) + _links(chosen) + _learning(chosen)
+    jobs.append(_exchange(chosen, "start", "engines_shared_memory", SMALLEST_MESSAGE_BYTES))
     for size in chosen.message_bytes:
         jobs += _messages(chosen, size)
-    jobs += _bytes_on_links(chosen)
-    return jobs
+    return jobs + _bytes_on_links(chosen)
 
 
 def _beside_ddp(chosen: Parameters) -> list[Job]:
-    """Twice as many steps as elsewhere, and a batch of their own."""
-    shared = {"steps": 2 * chosen.steps, "per_worker_batch_size": chosen.batch_size}
-    jobs = []
-    for variant in ("a", "b"):  # an A/A pair
-        jobs.append(_cell(chosen, "bars", "sequential", variant=variant, **shared))
+    """SimpleBig as our own targets judge it; of the paper's other use cases MPI beside processes without it alone."""
+    jobs = [_cell(chosen, "bars", "sequential")]
     for strategy in ("ddp", "engines_shared_memory"):
-        jobs.append(_cell(chosen, "bars", strategy, precision="bfloat16", **shared))
+        jobs.append(_cell(chosen, "bars", strategy, precision="bfloat16"))
     for workers in chosen.worker_counts:
         for strategy in BESIDE_DDP:
-            jobs.append(_cell(chosen, "bars", strategy, workers=workers, **shared))
+            jobs.append(_cell(chosen, "bars", strategy, workers=workers))
+    jobs.append(_cell(chosen, "bars", "processes"))
+    for use_case in chosen.use_cases:
+        if use_case != "SimpleBig":
+            jobs += [_cell(chosen, "bars", strategy, use_case) for strategy in ("mpi_shared_memory", "processes")]
     return jobs
 
 
-def _headline(chosen: Parameters, use_case: str) -> list[Job]:
-    one_host = {"workers": chosen.workers}
-    two_hosts = {"workers": 2 * chosen.workers, **_between_hosts(2, max(chosen.link_rates))}
-    jobs = []
-    for where in (one_host, two_hosts):
-        for variant in ("a", "b"):  # an A/A pair
-            jobs.append(_cell(chosen, "headline", "mpi_allreduce", use_case, variant=variant, **where))
-        for strategy in ("host_threads", "mpi_shared_memory"):
-            jobs.append(_cell(chosen, "headline", strategy, use_case, **where))
-    jobs.append(_cell(chosen, "headline", "processes", use_case))
-    return jobs
+def _batches(chosen: Parameters, use_case: str) -> list[Job]:
+    sizes = sorted({chosen.of(name, use_case) for name in ("per_worker_batch_size", "large_batch_size")})
+    return [_cell(chosen, "batches", "sequential", use_case, global_batch_size=size) for size in sizes]
 
 
-def _weak(chosen: Parameters, use_case: str) -> list[Job]:
-    return _every_sync(chosen, "weak", use_case, _named(chosen.weak_syncs.get(use_case, [])))
-
-
-def _strong(chosen: Parameters, use_case: str) -> list[Job]:
-    staying = {"global_batch_size": chosen.of("per_worker_batch_size", use_case)}
-    return _every_sync(chosen, "strong", use_case, _named(chosen.strong_syncs.get(use_case, [])), **staying)
-
-
-def _every_sync(chosen: Parameters, experiment: str, use_case: str, syncs: list[str], **batch: int) -> list[Job]:
+def _every_sync(
+    chosen: Parameters, experiment: str, use_case: str, syncs: dict[str, list[str]], **batch: int
+) -> list[Job]:
     """Nothing without syncs, not even what they would be compared with."""
-    jobs = []
-    for variant in ("a", "b") if syncs else ():  # an A/A pair
-        jobs.append(_cell(chosen, experiment, "sequential", use_case, variant=variant, **batch))
+    named = _named(syncs.get(use_case, []))
+    jobs = [_cell(chosen, experiment, "sequential", use_case, **batch)] if named else []
     for workers in chosen.worker_counts:
-        for sync in syncs:
+        for sync in named:
             jobs.append(_cell(chosen, experiment, sync, use_case, workers=workers, launcher="engines", **batch))
     return jobs
 
@@ -121,48 +107,45 @@ def _on_gpus(chosen: Parameters, use_case: str) -> list[Job]:
     ]
 
 
-def _timeline(chosen: Parameters, use_case: str) -> list[Job]:
-    longer = {"steps": 2 * chosen.steps}
+def _headline(chosen: Parameters) -> list[Job]:
+    one_host = {"workers": chosen.workers}
+    two_hosts = {"workers": 2 * chosen.workers, **_between_hosts(2, max(chosen.link_rates))}
+    jobs = []
+    for where in (one_host, two_hosts):
+        for strategy in ("mpi_allreduce", "host_threads", "mpi_shared_memory"):
+            jobs.append(_cell(chosen, "headline", strategy, SMALL, **where))
+    again = _cell(chosen, "headline", "mpi_allreduce", SMALL, variant="b", **one_host)  # an A/A pair
+    return [*jobs, again]
+
+
+def _timeline(chosen: Parameters) -> list[Job]:
     two_hosts = _between_hosts(2, max(chosen.link_rates))
-    return [
-        _cell(chosen, "timeline", "sequential", use_case, **longer),
-        _cell(chosen, "timeline", "engines_shared_memory", use_case, **longer),
-        _cell(chosen, "timeline", "mpi_allreduce", use_case, **longer, **two_hosts),
-    ]
+    return [_cell(chosen, "timeline", "sequential"), _cell(chosen, "timeline", "mpi_allreduce", **two_hosts)]
 
 
 def _links(chosen: Parameters) -> list[Job]:
-    jobs = []
-    for variant in ("a", "b"):  # an A/A pair
-        jobs.append(_cell(chosen, "links", "sequential", variant=variant))
+    jobs = [_cell(chosen, "links", "sequential", SMALL)]
     for rate in chosen.link_rates:
         for sync in OVER_LINKS:
-            jobs.append(_cell(chosen, "links", sync, **_between_hosts(2, rate)))
+            jobs.append(_cell(chosen, "links", sync, SMALL, **_between_hosts(2, rate)))
     return jobs
 
 
-def _servers(chosen: Parameters) -> list[Job]:
-    """Four workers on a host each. A step over the slowest link takes long enough to be its own warm-up."""
-    shared = {"workers": 4, "warmup_steps": 0, "per_worker_batch_size": chosen.batch_size}
-    slowest = min(chosen.link_rates)
-    return [
-        _cell(chosen, "servers", "sharded_server", **shared, **_between_hosts(4, slowest)),
-        _cell(chosen, "servers", "parameter_server", **shared, **_between_hosts(5, slowest)),  # the fifth: the server
-    ]
+def _learning(chosen: Parameters) -> list[Job]:
+    """Whole gradients and shortened ones, until something is learnt; a round is a seed."""
+    shared: dict[str, Any] = {"experiment": "paired", "use_case": SMALL, "images": chosen.learning_images}
+    shared |= {"epochs": chosen.learning_epochs, "scored_on": "test", "workers": chosen.workers}
+    shared["per_worker_batch_size"] = chosen.learning_batch_size
+    jobs = [Job.of(strategy, **shared) for strategy in ("allreduce", "terngrad")]
+    return jobs + [Job.of("topk", density=density, **shared) for density in chosen.densities]
 
 
 def _messages(chosen: Parameters, size: int) -> list[Job]:
     """What agreeing on a message of `size` bytes takes between two workers, and what a ping-pong of it does."""
     steps = LONG_MESSAGE_STEPS if size > LONG_MESSAGE_BYTES else SHORT_MESSAGE_STEPS
     two_hosts = _between_hosts(2, min(chosen.link_rates))
-    jobs = []
-    for strategy in ("processes_allreduce", *CARRIED):
-        jobs.append(_exchange(chosen, "collective", strategy, size, steps=steps))
-    for strategy in SERVED:
-        jobs.append(_exchange(chosen, "collective", strategy, size, steps=steps, launcher="mpiexec"))
-    for strategy in CARRIED:
-        jobs.append(_exchange(chosen, "wire", strategy, size, steps=steps, **two_hosts))
-    pair = _exchange(chosen, "wire", "gossip", size, steps=steps, **two_hosts)
+    jobs = [_exchange(chosen, "collective", strategy, size, steps=steps) for strategy in CARRIED]
+    pair = _exchange(chosen, "wire", "mpi_allreduce", size, steps=steps, **two_hosts)
     return [*jobs, pair, pair.with_(strategy="ping_pong", sync="ping_pong")]
 
 
@@ -171,11 +154,12 @@ def _bytes_on_links(chosen: Parameters) -> list[Job]:
     size, slowest, fastest = chosen.server_bytes, min(chosen.link_rates), max(chosen.link_rates)
     jobs = [
         _exchange(chosen, "servers_wire", "sharded_server", size, workers=4, **_between_hosts(4, slowest)),
+        # The fifth host is the server's.
         _exchange(chosen, "servers_wire", "parameter_server", size, workers=4, **_between_hosts(5, slowest)),
     ]
     for strategy in ("mpi_allreduce", "mpi_shared_memory", "sockets"):
         jobs.append(_exchange(chosen, "between_hosts", strategy, size, workers=4, **_between_hosts(2, fastest)))
-    for hosts in (2, 3, 4):
+    for hosts in (2, 4):
         jobs.append(
             _exchange(chosen, "traffic", "mpi_allreduce", size, workers=hosts, **_between_hosts(hosts, fastest))
         )
@@ -189,16 +173,16 @@ def _between_hosts(hosts: int, link_rate: float) -> dict[str, Any]:
 
 def _exchange(chosen: Parameters, experiment: str, strategy: str, size: int, **fields: Any) -> Job:
     """A vector of `size` bytes is summed, without a model."""
-    alone: dict[str, Any] = {"input": "none", "message_bytes": size, "steps": LONG_MESSAGE_STEPS, "warmup_steps": 1}
-    return _cell(chosen, experiment, strategy, **alone | {"per_worker_batch_size": chosen.batch_size} | fields)
+    alone: dict[str, Any] = {"input": "none", "message_bytes": size, "steps": LONG_MESSAGE_STEPS}
+    return _cell(chosen, experiment, strategy, **alone | fields)
 
 
 def _cell(chosen: Parameters, experiment: str, strategy: str, use_case: str = "SimpleBig", **fields: Any) -> Job:
     given: dict[str, Any] = {
         "experiment": experiment,
         "use_case": use_case,
-        "steps": chosen.steps,
-        "warmup_steps": chosen.of("warmup_steps", use_case),
+        "steps": chosen.of("steps", use_case),
+        "warmup_steps": chosen.warmup_steps,
         "workers": chosen.workers,
         "per_worker_batch_size": chosen.of("per_worker_batch_size", use_case),
     }
@@ -209,5 +193,5 @@ def _cell(chosen: Parameters, experiment: str, strategy: str, use_case: str = "S
 
 
 def traced(job: Job) -> bool:
-    """The paper's Figure 5 is of the cells of `timeline`."""
-    return job.experiment == "timeline" and job.variant == "a" and job.precision == "float32"
+    """The paper's Figure 5 is of training over several nodes."""
+    return job.experiment == "timeline" and job.strategy != "sequential"

@@ -15,6 +15,9 @@ from lockstep.analysis.statistics import BASELINE, AnalysisError, is_difference,
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import PHASES, distributed_speedup_table, ratio_columns, start_table
 from lockstep.analysis.timeline import slowest_table
+from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
+from lockstep.experiments.e05_mpi_distribution.factors import cluster_table
+from lockstep.experiments.e05_mpi_distribution.regimes import regime_table
 from lockstep.predict.link_model import fit_table, link_or_none, message_table, wire_table
 
 HEADLINE = "headline"
@@ -179,6 +182,7 @@ def _slowest(stored: Stored) -> pd.DataFrame:
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "ranking": _ranking,
+    "factors": lambda stored: cluster_table().round(2),  # of the paper alone
     "weak": lambda stored: _speedup(stored, "weak"),
     "strong": lambda stored: _speedup(stored, "strong"),
     "fitted_on_one_host": lambda stored: _fitted(stored, "collective", "one host"),
@@ -186,6 +190,8 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "messages": _messages,
     "predicted_messages": _predicted_messages,
     "links": _links,
+    "regimes": lambda stored: regime_table(stored.records).round(1),
+    "accuracy": lambda stored: accuracy_table(stored.records).round(3),
     "network": lambda stored: network_table(stored.records).round(0),
     "between_hosts": lambda stored: _traffic(stored, "between_hosts"),
     "traffic": lambda stored: _traffic(stored, "traffic"),

@@ -1,0 +1,109 @@
+"""Published speedups against ours: how many cores they imply, and ratios in which cores and base cancel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lockstep.analysis.confidence import Estimate, estimate
+from lockstep.analysis.published import PublishedError
+from lockstep.analysis.published_speedups import (
+    core_free_ratio,
+    implied_cores,
+    printed,
+    same_on_any_cores,
+    serial_loss,
+)
+from lockstep.analysis.verdicts import CONTRADICTED, MODEL, SUPPORTED, UNDECIDED, NotNow
+
+ANY = "on any number of cores"
+
+
+def around(value: float, deviation: float = 0.01, rounds: int = 12) -> Estimate:
+    """An estimate of rounds that lie evenly around `value`."""
+    return estimate(value * np.exp(deviation * np.tile([-1.0, 1.0], rounds // 2)))
+
+
+def test_a_speedup_implies_at_least_as_many_cores() -> None:
+    assert [implied_cores(value) for value in (0.53, 1.0, 4.0, 6.15, 15.57)] == [1, 1, 4, 7, 16]
+
+
+def test_what_a_published_table_prints() -> None:
+    assert printed("SimpleBig", "CPU multi-process") == 15.57
+    assert printed("SimpleBig", "MPI", table="table3") == 26.62
+    assert printed("SimpleBig", "MPI", "cuda", "table3") == 11.79
+
+
+@pytest.mark.parametrize("cell", [("SimpleBig", "MPI"), ("Pneumonia", "CPU multi-process")])
+def test_a_cell_that_no_table_prints(cell: tuple[str, str]) -> None:
+    with pytest.raises(PublishedError, match="prints no speedup"):
+        printed(*cell)
+
+
+def test_a_dash_is_no_speedup() -> None:
+    with pytest.raises(PublishedError, match="prints no speedup"):
+        printed("SimpleBig", "Spark", "cuda", "table3")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "answer"),
+    [(1.0, SUPPORTED), (1.05, SUPPORTED), (0.95, SUPPORTED), (1.3, CONTRADICTED), (0.8, CONTRADICTED)],
+)
+def test_a_core_free_ratio_is_ours_or_not(ratio: float, answer: str) -> None:
+    found = core_free_ratio(15.57, 6.15, around(ratio * 15.57 / 6.15), "times threads")
+    assert (found.answer, found.grade, found.numbers) == (answer, MODEL, ())
+    assert "15.57 / 6.15" in found.reason and "2.53" in found.reason and "times threads" in found.measured
+    assert found.chance < 0.05
+
+
+def test_a_wide_interval_helps_neither_side() -> None:
+    found = core_free_ratio(3.0, 2.0, around(1.5, deviation=0.3), "")
+    assert found.answer == UNDECIDED and 1 <= found.rounds_more < math.inf
+
+
+def test_a_ratio_near_the_tolerances_end_tells_how_many_rounds_it_needs() -> None:
+    found = core_free_ratio(3.0, 2.0, around(1.25, deviation=0.15), "")
+    assert found.answer == UNDECIDED and 1 <= found.rounds_more < math.inf
+
+
+def test_too_few_rounds_have_no_answer() -> None:
+    with pytest.raises(NotNow):
+        core_free_ratio(3.0, 2.0, around(1.5, rounds=4), "")
+
+
+# What is lost behind a lock weighs more on more cores
+
+
+def test_a_serial_loss_by_hand() -> None:
+    # 10 cores at least; threads lose x of one core's time: 1 / 5 = 1 / 10 + x (1 - 1 / 10), so x = 1 / 9.
+    # On two cores, where processes reach 1.8: 1 / threads = 1 / 1.8 + (1 / 9) / 2, so the ratio is 1 + 1.8 / 18 = 1.1.
+    assert serial_loss(10.0, 1.8, 2)(10.0 / 5.0) == pytest.approx(1.1)
+
+
+def test_a_serial_loss_is_the_published_one_on_the_same_cores_and_nothing_on_one() -> None:
+    assert serial_loss(16.0, 16.0, 16)(2.53) == pytest.approx(2.53)
+    assert serial_loss(16.0, 1.0, 1)(2.53) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "answer"),
+    [(0.98, CONTRADICTED), (1.1, UNDECIDED), (1.5, UNDECIDED), (2.53, UNDECIDED), (3.0, CONTRADICTED)],
+)
+def test_readings_that_differ_leave_what_lies_between_them_undecided(ratio: float, answer: str) -> None:
+    readings = {ANY: same_on_any_cores, "if it is serial": serial_loss(15.57, 1.9, 2)}
+    found = core_free_ratio(15.57, 6.15, around(ratio), "", readings)
+    assert found.answer == answer
+    assert "2.53 on any number of cores or 1.1 if it is serial" in found.reason
+
+
+def test_no_rounds_decide_between_readings_but_rounds_tell_an_end_of_them() -> None:
+    readings = {ANY: same_on_any_cores, "if it is serial": serial_loss(15.57, 1.9, 2)}
+    assert core_free_ratio(15.57, 6.15, around(1.5), "", readings).rounds_more == math.inf
+    assert core_free_ratio(15.57, 6.15, around(1.0, 0.2), "", readings).rounds_more < math.inf
+
+
+def test_readings_that_agree_support() -> None:
+    readings = {ANY: same_on_any_cores, "if it is serial": serial_loss(2.0, 2.0, 2)}
+    assert core_free_ratio(2.0, 1.9, around(2.0 / 1.9), "", readings).answer == SUPPORTED
