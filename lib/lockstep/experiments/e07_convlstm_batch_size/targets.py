@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from lockstep.analysis.confidence import highest
@@ -118,7 +120,7 @@ def _fastest(table: pd.DataFrame) -> pd.Series:
     """The row with the highest speedup, whose interval is that of the highest of all rows."""
     found = [
         Estimate(float(row["speedup"]), float(row["low"]), float(row["high"]), int(row["rounds"]))
-        for _, row in table.iterrows()
+        for _, row in table.fillna({"low": 0.0, "high": math.inf}).iterrows()
     ]
     best = highest(found)
     row = table.loc[table["speedup"].idxmax()].copy()
