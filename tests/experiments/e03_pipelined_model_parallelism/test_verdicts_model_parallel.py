@@ -105,7 +105,9 @@ def slowed(frame: pd.DataFrame, factor: float, *use_cases: str) -> pd.DataFrame:
 def test_pipelining_pays_if_it_beats_one_core_with_some_batch_and_model(frame: pd.DataFrame) -> None:
     found = judged(claim("pipelining-pays"), frame)
     assert found.answer == SUPPORTED
-    text = "1.65 [1.65, 1.65] times the images/s of one core, by 2 cores at batch 256 in 8 micro-batches (the fastest of"
+    text = (
+        "1.65 [1.65, 1.65] times the images/s of one core, by 2 cores at batch 256 in 8 micro-batches (the fastest of"
+    )
     assert text in found.measured
     assert "over the same two cores spent otherwise it gives 0.917 " in found.reason
     assert "of two GPUs over one, modelled: " in found.reason
