@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from fake_records import CHOSEN, records, resources
-from lockstep.analysis import judging
+from local_verdicts import claim, faster, judge, noisy
 from lockstep.analysis.published import AUDIT, read_claims, read_ledger
 from lockstep.analysis.statistics import ratio_with_interval
-from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    BOUND,
     CONTRADICTED,
     DECIDED,
     MEASURED,
@@ -28,42 +24,12 @@ from lockstep.analysis.verdicts import (
 )
 from lockstep.experiments.e02_threads_vs_processes import EXPERIMENT
 
-WORKER_GAIN = ["images_per_second", "peak_pss_bytes"]
-
-
-def claim(verdict: str, **changes: Any) -> dict[str, Any]:
-    return {"id": "x", "use_case": "both", "value": float("nan"), "unit": "", "notebook": EXPERIMENT.name,
-            "note": "why", "statement": "", "verdict": verdict, **changes}  # fmt: skip
-
-
-def judge(row: dict[str, Any], frame: pd.DataFrame, traces: pd.DataFrame | None = None) -> Verdict:
-    return judging.judge(row, Stored(frame, {} if traces is None else {"resources": traces}), EXPERIMENT.verdicts)
-
 
 def judge_all(rounds: int) -> dict[str, Verdict]:
     """The verdicts on all claims of the notebook that no GPU is needed for, by the claim's name."""
     claims = read_claims()
     own = claims[(claims["notebook"] == EXPERIMENT.name) & ~claims["id"].str.contains("gpu")]
     return {row["id"]: judge(row, records(rounds), resources(rounds)) for row in own.to_dict("records")}
-
-
-def faster(strategy: str, factor: float, **where: Any) -> pd.DataFrame:
-    """Records in which a strategy's images/s and peak PSS are multiplied."""
-    frame = records()
-    hit = frame["strategy"] == strategy
-    for name, value in where.items():
-        hit &= frame[name] == value
-    assert hit.any()
-    frame.loc[hit, WORKER_GAIN] *= factor
-    return frame
-
-
-def noisy(deviation: float) -> pd.DataFrame:
-    """Records in which every cell varies by so much, each by itself."""
-    frame, rng = records(), np.random.default_rng(5)
-    for name in WORKER_GAIN:
-        frame[name] *= np.exp(deviation * rng.standard_normal(len(frame)))
-    return frame
 
 
 def ratio_of_processes(frame: pd.DataFrame) -> str:
@@ -234,75 +200,6 @@ def test_a_gain_depends_on_the_use_case_or_is_alike(factor: float, strategies: t
 def test_a_gain_that_may_depend_is_undecided() -> None:
     found = judge(claim("gain_depends_on_use_case"), noisy(0.2))
     assert found.answer == UNDECIDED and found.chance == 0.0 and found.rounds_more >= 1
-
-
-# Memory
-
-
-def test_memory_verdicts_turn_with_the_memory() -> None:
-    asked = claim("processes_less_memory")
-    assert judge(asked, records()).answer == SUPPORTED
-    assert judge(asked, faster("processes", 1.3)).answer == CONTRADICTED
-    assert judge(asked, noisy(0.3)).answer == UNDECIDED
-
-
-def test_complex_small_memory_turns_with_the_memory_and_names_the_batches() -> None:
-    frame, asked = records(), claim("complex_small_more_memory")
-    frame.loc[frame["use_case"] == "ComplexSmall", "peak_pss_bytes"] *= 0.3
-    found = judge(asked, records())
-    assert found.answer == SUPPORTED and "at 1 and 8 images per worker" in found.measured
-    assert judge(asked, frame).answer == CONTRADICTED
-    assert judge(asked, noisy(0.9)).answer == UNDECIDED
-
-
-# Traces
-
-
-@pytest.mark.parametrize(("name", "column"), [
-    ("processes_smoother_memory", "pss_bytes"), ("processes_smoother_threads", "threads"),
-])  # fmt: skip
-def test_what_varies_less_turns_with_the_traces(name: str, column: str) -> None:
-    traces = resources()
-    assert judge(claim(name), records(), traces).answer == SUPPORTED
-    turned = traces.assign(strategy=traces["strategy"].map({"threads": "processes", "processes": "threads"}))
-    assert judge(claim(name), records(), turned).answer == CONTRADICTED
-    still = judge(claim(name), records(), traces.assign(**{column: 12.0}))
-    assert still.answer == UNDECIDED and still.rounds_more == math.inf, "nothing varies that could be compared"
-    assert judge(claim(name), records(), None).answer == NOT_YET
-    assert judge(claim(name), records(), resources(windows=4)).answer == UNDECIDED
-
-
-def test_a_trace_of_loading_alone_decides_nothing() -> None:
-    loading = resources().assign(phase="load")
-    assert judge(claim("cpu_fully_used"), records(), loading).answer == NOT_YET
-
-
-@pytest.mark.parametrize(("factor", "waiting", "word"), [
-    (1.0, 0.02, SUPPORTED), (0.8, 0.02, CONTRADICTED), (1.0, 0.3, UNDECIDED), (0.8, 0.3, CONTRADICTED),
-])  # fmt: skip
-def test_the_cpu_is_fully_used_unless_waiting_is_what_uses_it(factor: float, waiting: float, word: str) -> None:
-    traces, frame = resources(), records()
-    frame["wait_seconds"] = waiting * frame["step_seconds"]
-    traces["cpu_percent"] *= factor
-    assert judge(claim("cpu_fully_used"), frame, traces).answer == word
-
-
-def test_fewer_threads_than_images_contradict_a_thread_per_image_and_as_many_say_nothing() -> None:
-    """Lockstep's own threads are among those that a sample counts."""
-    traces = resources()
-    found = judge(claim("thread_per_image"), records(), traces)
-    assert (found.answer, found.grade) == (CONTRADICTED, BOUND) and "16 images" in found.measured
-    many = judge(claim("thread_per_image"), records(), traces.assign(threads=80))
-    assert many.answer == UNDECIDED and many.rounds_more == math.inf
-    assert judge(claim("thread_per_image"), records(), None).answer == NOT_YET
-
-
-@pytest.mark.parametrize("factor", [1, 2])
-def test_equal_numbers_of_threads_say_nothing_about_the_frameworks(factor: int) -> None:
-    traces = resources()
-    traces["threads"] = traces["threads"].where(traces["strategy"] == "threads", factor * traces["threads"])
-    found = judge(claim("same_mean_threads"), records(), traces)
-    assert found.answer == UNDECIDED and found.rounds_more == math.inf and "Lockstep" in found.reason
 
 
 # Numbers

@@ -31,6 +31,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
     NEEDS_HARDWARE,
+    NOT_YET,
     SUPPORTED,
     UNDECIDED,
     Claim,
@@ -162,7 +163,9 @@ def gil_hinders_threads(claim: Claim, stored: Stored) -> Verdict:
 def _rivals(records: pd.DataFrame, experiment: str) -> tuple[Conditions, Conditions]:
     """Processes and threads, a worker per core."""
     rows = records[records["experiment"] == experiment]
-    workers = int(rows["workers"].max()) if len(rows) else 0
+    if rows.empty:
+        raise NotNow(NOT_YET, "no records of threads and processes with the 50 x 50 network")
+    workers = int(rows["workers"].max())
     processes, threads = (cell(records, experiment=experiment, strategy=n, workers=workers) for n in RIVALS)
     return processes, threads
 
