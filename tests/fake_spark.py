@@ -1,45 +1,46 @@
-"""Records and traces of notebook 06 as they could be on two cores: made up, exact numbers.
+"""Records and traces of notebook 06 as they could be on two cores: made up for the very cells and pairs of its grid.
 
-The tables below say how many times as fast as sequential training a strategy is, so tests know every ratio.
+The tables below say how many times as fast as sequential training a strategy is, so tests know every ratio, but for the
+noise of a round (NOISE).
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from lockstep.engine.job import NO_USE_CASE, Job
+from lockstep.engine.job import Job
+from lockstep.experiments.e06_spark_distribution.grid import cells, comparisons
+from lockstep.experiments.experiment import Parameters
+from lockstep.experiments.parameters import read_parameters
 from lockstep.records import COLUMNS, Row, make_row
+from lockstep.records.places import repository_root
 
-BATCH = {"SimpleBig": 32, "ComplexSmall": 4}
-SPEED = {"SimpleBig": 20.0, "ComplexSmall": 1.0}  # images/s of sequential training
-TRAINED = {"SimpleBig": 4802, "ComplexSmall": 633}  # images
-NOISE = 1.01  # the second half of an A/A pair over the first
-TAU = 10
-MESSAGE = 228_000_000  # bytes
+SPEED = {"SimpleBig": 20.0, "ComplexSmall": 1.0, "Pneumonia": 800.0}  # images/s of sequential training
+TRAINED = {"SimpleBig": 4802, "ComplexSmall": 633, "Pneumonia": 5000}  # images
+NOISE = 0.005  # of a round
+MESSAGE = 228_064_524  # bytes
 NO_JAVA = "no Java that Spark runs on"
 
-GAINS: dict[str, dict[str, dict[int, float]]] = {
+GAINS: dict[str, dict[tuple[str, int], float]] = {
     "SimpleBig": {
-        "mpi_allreduce": {1: 0.97, 2: 1.8},
-        "mpi_shared_memory": {1: 0.98, 2: 1.9},
-        "spark_allreduce": {1: 0.95, 2: 1.75},
-        "spark_shared_memory": {1: 0.96, 2: 1.77},
-        "sparknet": {1: 0.45, 2: 0.53},
-        "sparknet_files": {1: 0.48, 2: 0.55},
-        "sparknet_tau": {1: 0.9, 2: 1.7},
+        ("mpi_allreduce", 2): 1.8,
+        ("mpi_shared_memory", 2): 1.9,
+        ("spark_allreduce", 2): 1.75,
+        ("spark_shared_memory", 2): 1.77,
+        ("sparknet", 2): 0.53,
+        ("sparknet", 1): 0.31,
     },
-    "ComplexSmall": {
-        "mpi_allreduce": {2: 1.68},
-        "spark_allreduce": {2: 1.65},
-        "sparknet": {2: 0.8},
-    },
+    "ComplexSmall": {("mpi_shared_memory", 2): 1.68, ("sparknet", 2): 0.8},
+    "Pneumonia": {("sparknet_files", 2): 0.3, ("sparknet_tau", 2): 1.2},
 }
 DATA = {
-    "sparknet": {300: 0.6, 1200: 0.53, 4800: 0.4},
-    "sparknet_files": {300: 0.55, 1200: 0.55, 4800: 0.55},
-    "mpi_allreduce": {300: 1.8, 1200: 1.8, 4800: 1.8},
+    "sparknet": {640: 0.6, 4000: 0.4},
+    "sparknet_files": {640: 0.55, 4000: 0.55},
+    "mpi_allreduce": {640: 1.8, 4000: 1.8},
 }
 INPUT, COMPUTE, UPDATE, EXCHANGE = 0.1, 0.3, 0.05, 0.55  # shares of a step
 READ, BROADCAST, FETCH = 0.04, 0.15, 0.1  # of it, as the table `spark` tells: of input, of exchange, of exchange
@@ -48,104 +49,111 @@ PREPARED = {"parquet_write": 330.0, "parquet_read": 310.0}  # images/s
 STARTS = {"threads": 1.0, "mpiexec": 2.0, "spark": 8.0, "spark_driver": 7.0}
 
 
-def pace(number: int) -> float:
-    """Every round is 10 % slower than the one before, for everybody: unpaired ratios would spread."""
-    return 1 / (1 + 0.1 * number)
+def chosen(**values: Any) -> Parameters:
+    """The parameters as they stand in the notebook, and those given."""
+    known = read_parameters(repository_root() / "notebooks" / "06_spark_distribution.ipynb")
+    return Parameters(**{name: parameter.default for name, parameter in known.items()} | values)
 
 
-def jobs(number: int) -> list[tuple[Job, float]]:
-    """What trains in a round, and how many times as fast as sequential training it is."""
-    found: list[tuple[Job, float]] = []
-    for use_case, gains in GAINS.items():
-        shared: dict[str, Any] = {"experiment": "speedup", "use_case": use_case, "round": number}
-        shared |= {"per_worker_batch_size": BATCH[use_case], "images": TRAINED[use_case]}
-        found += [(Job.of("sequential", **shared, variant=half), gain) for half, gain in (("a", 1.0), ("b", NOISE))]
-        for strategy, own in gains.items():
-            for workers, gain in own.items():
-                found.append((Job.of(strategy, workers=workers, **shared, **clock(strategy)), gain))
-    again = [(job.with_(variant="b"), NOISE * gain) for job, gain in found
-             if (job.strategy, job.use_case, job.workers) == ("spark_allreduce", "SimpleBig", 2)]  # fmt: skip
-    for strategy, own in DATA.items():
-        for images, gain in own.items():
-            found.append((Job.of(strategy, workers=2, experiment="data", round=number, images=images), gain))
-    return found + again
+def records(rounds: int = 8) -> pd.DataFrame:
+    """A round is one comparison of the grid; each is slower than the one before by half a percent, for both cells."""
+    return _records(rounds).copy()
 
 
-def clock(strategy: str) -> dict[str, Any]:
-    return {"exchange_every": TAU, "steps": TAU, "warmup_steps": TAU} if strategy == "sparknet_tau" else {"steps": 2}
+@cache
+def _jobs() -> tuple[Job, ...]:
+    found = cells(chosen(message_bytes=MESSAGE))
+    return tuple(job.with_(images=job.images or TRAINED.get(job.use_case, 0)) for job in found)
 
 
-def records(rounds: int = 5) -> pd.DataFrame:
-    rows: list[Row] = []
-    for number in range(rounds):
-        rows += [_trained(job, gain, number) for job, gain in jobs(number)] + _alone(number)
+@cache
+def _records(rounds: int) -> pd.DataFrame:
+    random, rows = np.random.default_rng(6), []
+    for job in jobs(rounds):
+        rows.append(_row(job, pace(job.round) * float(np.exp(random.normal(0, NOISE)))))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     numbers = [name for name, column in COLUMNS.items() if column.kind == "number"]
     frame[numbers] = frame[numbers].astype(float)
     return frame
 
 
-def _trained(job: Job, gain: float, number: int) -> Row:
-    speed = SPEED[job.use_case] * gain * pace(number)
+def jobs(rounds: int) -> list[Job]:
+    """What is measured, round after round."""
+    own, asked = _jobs(), comparisons(_jobs())
+    found = []
+    for repetition in range(rounds):
+        for place, comparison in enumerate(asked):
+            number = repetition * len(asked) + place
+            found += [own[index].with_(round=number) for index in comparison.cells]
+    return found
+
+
+def pace(number: int) -> float:
+    return 1 / (1 + 0.005 * (number // len(comparisons(_jobs()))))
+
+
+def gain(job: Job) -> float:
+    if job.strategy == "sequential":
+        return 1.0
+    if job.experiment == "data":
+        return DATA[job.strategy][job.images]
+    return GAINS[job.use_case][job.strategy, job.workers]
+
+
+def _row(job: Job, pace: float) -> Row:
+    if job.experiment == "overhead":
+        measured = {"step_seconds": SECONDS[job.strategy] / pace}
+    elif job.experiment == "preparation":
+        rate = PREPARED[job.strategy] * pace
+        measured = {"images_per_second": rate, "step_seconds": job.images / rate}
+    else:
+        measured = _trained(job, pace)
+    return make_row(job, measured) | {"session": 0, "measuring_seconds": 20.0}
+
+
+def _trained(job: Job, pace: float) -> dict[str, float]:
+    speed = SPEED[job.use_case] * gain(job) * pace
     step = job.global_batch_size / speed
     parts = {"input": INPUT, "compute": COMPUTE, "update": UPDATE, "exchange": EXCHANGE, "wait": 0.0}
     measured = {f"{name}_seconds": share * step for name, share in parts.items()}
     measured |= {"images_per_second": speed, "step_seconds": step, "epoch_seconds": job.images / speed}
-    return make_row(job, measured | {"launch_seconds": STARTS[job.launcher], "peak_pss_bytes": 2.0**30 * job.workers})
+    return measured | {"launch_seconds": STARTS[job.launcher], "peak_pss_bytes": 2.0**30 * job.workers}
 
 
-def _alone(number: int) -> list[Row]:
-    """overhead, preparation and start: no model."""
-    on: dict[str, Any] = {"launcher": "spark_driver", "sync": "local", "workers": 2, "round": number}
-    rows = []
-    for name, seconds in SECONDS.items():
-        size = 0 if name == "spark_schedule" else MESSAGE
-        job = Job(experiment="overhead", use_case=NO_USE_CASE, strategy=name, input="none", message_bytes=size, **on)
-        rows.append(make_row(job, {"step_seconds": seconds / pace(number)}))
-    for name, rate in PREPARED.items():
-        job = Job(experiment="preparation", strategy=name, images=1200, **on)
-        rows.append(make_row(job, {"images_per_second": rate + number, "step_seconds": 1200 / (rate + number)}))
-    start = Job.of("spark_shared_memory", workers=2, experiment="start", input="none", message_bytes=4096, round=number)
-    seconds = STARTS["spark"] + 0.5 * (number + 1)  # a start of its own in every round
-    return [*rows, make_row(start, {"step_seconds": 0.01, "launch_seconds": seconds})]
-
-
-def spark(rounds: int = 5) -> pd.DataFrame:
+def spark(rounds: int = 8) -> pd.DataFrame:
     """The table `spark`: of each window two partitions, of which the second takes longer; the first one's parts are
     too large by far, so that a test sees whose were taken."""
     rows = []
-    for number in range(rounds):
-        for job, gain in jobs(number):
-            if job.sync != "sparknet":
-                continue
-            step = job.global_batch_size / (SPEED[job.use_case] * gain * pace(number))
-            seconds = step * job.exchange_every
-            own: dict[str, Any] = {name: getattr(job, name) for name in (
-                "experiment", "use_case", "strategy", "round", "workers", "device", "variant", "executor_data",
-                "exchange_every", "global_batch_size", "images")}  # fmt: skip
-            for window in range(job.steps // job.exchange_every):
-                own |= {"window": window, "steps": job.exchange_every, "job_seconds": (1 - BROADCAST) * seconds}
-                own |= {"broadcast_seconds": BROADCAST * seconds, "state_bytes": MESSAGE, "result_bytes": MESSAGE}
-                for partition, times in enumerate((3.0, 1.0)):
-                    told = {"read_seconds": times * READ * seconds, "state_seconds": times * FETCH * seconds}
-                    told |= {"task_seconds": 0.5 * seconds / times, "partition": partition, "update_seconds": 0.0}
-                    rows.append(own | told | {"input_seconds": 0.06 * seconds, "compute_seconds": COMPUTE * seconds})
+    timed = _records(rounds).set_index(["round", "experiment", "strategy", "workers", "images"])["step_seconds"]
+    for job in jobs(rounds):
+        if job.sync != "sparknet":
+            continue
+        step = float(timed.loc[job.round, job.experiment, job.strategy, job.workers, job.images])
+        seconds = step * job.exchange_every
+        own: dict[str, Any] = {name: getattr(job, name) for name in (
+            "experiment", "use_case", "strategy", "round", "workers", "device", "variant", "executor_data",
+            "exchange_every", "global_batch_size", "images")}  # fmt: skip
+        for window in range(max(1, job.steps // job.exchange_every)):
+            own |= {"window": window, "steps": job.exchange_every, "job_seconds": (1 - BROADCAST) * seconds}
+            own |= {"broadcast_seconds": BROADCAST * seconds, "state_bytes": MESSAGE, "result_bytes": MESSAGE}
+            for partition, times in enumerate((3.0, 1.0)):
+                told = {"read_seconds": times * READ * seconds, "state_seconds": times * FETCH * seconds}
+                told |= {"task_seconds": 0.5 * seconds / times, "partition": partition, "update_seconds": 0.0}
+                rows.append(own | told | {"input_seconds": 0.06 * seconds, "compute_seconds": COMPUTE * seconds})
     return pd.DataFrame(rows)
 
 
-def resources(rounds: int = 5) -> pd.DataFrame:
-    """Traces of `speedup`, all workers' numbers in one table."""
+def resources(rounds: int = 2) -> pd.DataFrame:
+    """Traces of `speedup`, of SparkNet with one worker and with two."""
     rows = []
     for number in range(rounds):
-        for job, _ in jobs(number):
-            if job.experiment != "speedup" or job.variant != "a":
-                continue
-            for second in range(4):
+        for workers in (1, 2):
+            for second in range(8):
                 rows.append(
                     {
-                        "device": "cpu", "workers": job.workers, "round": number, "strategy": job.strategy,
-                        "use_case": job.use_case, "experiment": "speedup", "seconds": 0.5 * second,
-                        "cpu_percent": 90.0 * job.workers, "pss_bytes": job.workers * 2**30, "threads": 30,
+                        "device": "cpu", "workers": workers, "round": number, "strategy": "sparknet",
+                        "use_case": "SimpleBig", "experiment": "speedup", "seconds": 0.5 * second, "phase": "train",
+                        "cpu_percent": 90.0 * workers, "pss_bytes": workers * 2**30, "threads": 30,
                         "io_wait_percent": 1.0,
                     }
                 )  # fmt: skip

@@ -171,29 +171,33 @@ def row_of(table: pd.DataFrame, **conditions: object) -> pd.Series:
 
 def test_summary_table_keeps_every_cell_with_speedup_base_and_seconds() -> None:
     table = summary_table(records())
-    row = row_of(table, use_case="SimpleBig", strategy="processes", device="cpu")
+    row = row_of(table, use_case="SimpleBig", strategy="processes", device="cpu", precision="float32", variant="a")
     assert row["low"] <= row["speedup"] <= row["high"] and row["speedup"] == pytest.approx(1.9, rel=0.02)
-    assert (row["base"], row["rounds"], bool(row["difference"])) == ("sequential", 6, True)
-    assert row["step_seconds"] == pytest.approx(2 * 0.52 / 1.9, rel=0.02)
-    skipped = row_of(table, use_case="SimpleBig", strategy="processes", device="cuda")
+    assert (row["base"], row["rounds"], bool(row["difference"])) == ("sequential", 8, True)
+    assert row["step_seconds"] == pytest.approx(16 / 18 / 1.9, rel=0.02)
+    skipped = row_of(table, use_case="SimpleBig", strategy="processes_allreduce", device="cuda")
     assert (skipped["status"], skipped["reason"]) == ("skipped", "no CUDA device")
     assert math.isnan(skipped["speedup"]) and not skipped["difference"]
 
 
 def test_the_second_half_of_the_aa_pair_is_no_difference() -> None:
-    row = row_of(summary_table(records()), use_case="SimpleBig", strategy="sequential", variant="b")
+    frame = records(experiments=("table1",))
+    frame = frame[(frame["use_case"] == "SimpleBig") & (frame["strategy"] == "processes")]
+    table = summary_table(frame, base={"strategy": "processes", "variant": "a"})
+    row = row_of(table, variant="b", precision="float32")
     assert row["speedup"] == pytest.approx(1, abs=0.03) and not row["difference"]
 
 
 def test_failed_cells_stay_rows_and_a_failed_round_is_told() -> None:
     table = summary_table(records(failed="ddp"))
-    failed = row_of(table, use_case="SimpleBig", strategy="ddp")
+    failed = row_of(table, use_case="SimpleBig", strategy="ddp", precision="float32")
     assert failed["status"] == "failed" and "ValueError" in failed["reason"]
     frame = records()
-    hit = frame.index[(frame["strategy"] == "ddp") & (frame["round"] == 3)][0]
+    base = frame[(frame["strategy"] == "sequential") & (frame["status"] == "ok")]
+    hit = frame.index[(frame["strategy"] == "ddp") & frame["round"].isin(base["round"])][0]
     frame.loc[hit, ["status", "reason", "images_per_second"]] = ["failed", "killed", math.nan]
-    some = row_of(summary_table(frame), use_case=frame.loc[hit, "use_case"], strategy="ddp")
-    assert (some["status"], some["rounds"], some["reason"]) == ("ok", 5, "1 of 6 rounds failed: killed")
+    some = row_of(summary_table(frame), use_case="SimpleBig", strategy="ddp", precision="float32")
+    assert (some["status"], some["rounds"], some["reason"]) == ("ok", 7, "1 of 16 rounds failed: killed")
 
 
 def test_without_a_base_there_is_no_speedup() -> None:

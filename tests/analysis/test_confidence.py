@@ -19,6 +19,7 @@ from lockstep.analysis.confidence import (
     Estimate,
     estimate,
     half_width,
+    highest,
     rounds_needed,
 )
 
@@ -136,3 +137,27 @@ def _of_our_own_steps(root: Path) -> np.ndarray:
             if len(logs) >= MIN_ROUNDS:
                 found.append(logs - logs.mean())
     return np.concatenate(found)
+
+
+def test_the_highest_of_several_pays_for_the_choice() -> None:
+    """The fastest of six was chosen and judged on the same rounds, as if it had been the only one."""
+    random = np.random.default_rng(3)
+    alike = [np.exp(random.normal(0.0, 0.1, 12)) for _ in range(6)]
+    found = highest([estimate(values) for values in alike])
+    best = max((estimate(values) for values in alike), key=lambda each: each.value)
+    assert found.value == best.value and found.half_width > best.half_width and found.low < 1 < found.high
+    assert highest([best]) is best
+    with pytest.raises(AnalysisError, match="the largest of nothing"):
+        highest([])
+    few = highest([best, estimate([1.0, 2.0])])
+    assert few.high == math.inf and math.isnan(few.deviation) and math.isnan(few.rounds_until(2.0))
+
+
+def test_the_highest_holds_the_largest_true_value() -> None:
+    random = np.random.default_rng(0)
+    true = np.array([0.0, 0.02, -0.1, 0.05])
+    held = 0
+    for _ in range(500):
+        found = highest([estimate(random.normal(mean, 0.1, 10), logarithmic=False) for mean in true])
+        held += found.low <= true.max() <= found.high
+    assert held / 500 >= 0.95

@@ -34,7 +34,8 @@ COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """A column `garbled` names the columns whose value, as printed, can't be read; such a value is copied, not guessed. Of
-*DPro-SM*'s Table 2 the column of features, which is prose, is left out. Those of GPUs are their vendor's, in FP32 and per GPU, as `source` prints them."""
+*DPro-SM*'s Table 2 the column of features, which is prose, is left out. Those of GPUs are their vendor's, in FP32 and
+per GPU, as `source` prints them."""
 NUMBERS_OF_TABLES = (
     "speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops", "dollars_per_hour",
     "year", "tflops", "memory_gib", "memory_gigabytes_per_second", "pcie_gigabytes_per_second",

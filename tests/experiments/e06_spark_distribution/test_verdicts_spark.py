@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from fake_spark import NO_JAVA, records
 from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.analysis.verdicts import CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, Verdict
+from lockstep.analysis.verdicts import CONTRADICTED, MODEL, NEEDS_HARDWARE, NOT_YET, SUPPORTED, UNDECIDED, Verdict
 from lockstep.experiments.e06_spark_distribution.verdicts import ONE_MACHINE, RULES
 
 NOTEBOOK = "06_spark_distribution"
@@ -37,21 +38,24 @@ def sparknet(frame: pd.DataFrame, factor: float, **conditions: Any) -> pd.DataFr
     return scaled(frame, "images_per_second", factor, strategy="sparknet", **conditions)
 
 
-def test_every_claim_of_the_notebook_has_its_function(frame: pd.DataFrame) -> None:
+def test_every_claim_of_the_notebook_has_its_function_and_its_cells(frame: pd.DataFrame) -> None:
+    """The grid's pairs hold all that the verdicts compare: nothing is to be "measured in one run"."""
     assert len(own_claims()) == 6 and "pending" not in {row["verdict"] for row in own_claims()}
     for row in own_claims():
         found = judged(row, frame)
-        assert found.reason and found.measured and found.answer in (SUPPORTED, CONTRADICTED), row["id"]
+        assert found.reason and found.measured and found.answer in (SUPPORTED, CONTRADICTED, UNDECIDED), row["id"]
+        assert found.round_seconds > 0, row["id"]
 
 
 def test_without_records_and_with_too_few_rounds_nothing_is_decided() -> None:
     for row in own_claims():
         assert judge(row, no_records(), RULES).answer == NOT_YET, row["id"]
-        assert judged(row, records(rounds=4)).answer == NOT_YET, row["id"]
+        assert judged(row, records(rounds=4)).answer in (NOT_YET, UNDECIDED), row["id"]
 
 
 def test_without_java_nothing_is_measurable(frame: pd.DataFrame) -> None:
-    skipped = not_run(not_run(frame, "skipped", NO_JAVA, launcher="spark"), "skipped", NO_JAVA, launcher="spark_driver")
+    skipped = not_run(frame, "skipped", NO_JAVA, launcher="spark")
+    skipped = not_run(skipped, "skipped", NO_JAVA, launcher="spark_driver")
     for row in own_claims():
         assert judged(row, skipped) == Verdict(NEEDS_HARDWARE, "", NO_JAVA), row["id"]
 
@@ -59,52 +63,49 @@ def test_without_java_nothing_is_measurable(frame: pd.DataFrame) -> None:
 def test_a_published_figure_stands_beside_sparknets_speedup(frame: pd.DataFrame) -> None:
     numbers = {row["id"]: [ratio.value for _, ratio in judged(row, frame).numbers] for row in own_claims()}
     assert {name.removeprefix("s2m-"): found for name, found in numbers.items() if found} == {
-        "table3-spark-cpu-complexsmall": pytest.approx([0.8]),
-        "table3-spark-cpu-simplebig": pytest.approx([0.53]),
-        "spark-slows-simplebig": pytest.approx([0.53]),
+        "table3-spark-cpu-complexsmall": pytest.approx([0.8], rel=0.01),
+        "table3-spark-cpu-simplebig": pytest.approx([0.53], rel=0.01),
+        "spark-slows-simplebig": pytest.approx([0.53], rel=0.01),
     }
 
 
-def test_table_3_is_compared_with_the_most_workers(frame: pd.DataFrame) -> None:
+def test_table_3_is_judged_by_how_mpi_stands_to_spark(frame: pd.DataFrame) -> None:
+    """1.9 / 0.53 lies between what a loss that is serial and one that is not let one expect."""
     found = judged(claim("table3-spark-cpu-simplebig"), frame)
-    assert found.answer == SUPPORTED and found.measured == (
-        "0.53 [0.53, 0.53] at batch 64 (base: 32) on 2 cores (SparkNet: gradients every step, images as RDD)"
-    )
-    assert judged(claim("table3-spark-cpu-complexsmall"), frame).answer == CONTRADICTED
-    quick = sparknet(frame, 1.14 / 0.8, use_case="ComplexSmall")
-    assert judged(claim("table3-spark-cpu-complexsmall"), quick).answer == SUPPORTED
-    assert judged(claim("table3-spark-cpu-simplebig"), sparknet(frame, 2, use_case="SimpleBig")).answer == CONTRADICTED
+    assert (found.answer, found.grade) == (UNDECIDED, MODEL) and math.isinf(found.rounds_more)
+    assert found.measured.startswith("3.59 [") and "50.2 if both lose alike" in found.reason
+    # A batch b gives 2 b / (22.6 + b) with two workers, and b / (17.8 + b) with one.
+    assert "with 1 worker at 8 images each (0.53 at about 20)" in found.reason
+    assert "with 2 workers at 8 images each (0.53 at about 8)" in found.reason
+
+
+@pytest.mark.parametrize("factor", [3.0, 0.02])
+def test_a_ratio_that_no_reading_allows_contradicts_table_3(frame: pd.DataFrame, factor: float) -> None:
+    other = sparknet(frame, factor, use_case="SimpleBig", workers=2, experiment="speedup")
+    assert judged(claim("table3-spark-cpu-simplebig"), other).answer == CONTRADICTED
 
 
 def test_spark_slows_simple_big_down_if_one_core_is_faster(frame: pd.DataFrame) -> None:
     found = judged(claim("spark-slows-simplebig"), frame)
-    assert found.answer == SUPPORTED
-    assert found.measured == "1.89 [1.89, 1.89] times SparkNet's images/s by sequential training, 2 workers"
-    quick = judged(claim("spark-slows-simplebig"), sparknet(frame, 3, use_case="SimpleBig"))
-    assert quick.answer == CONTRADICTED and "other way round" in quick.reason
+    assert found.answer == SUPPORTED and found.measured.startswith("1 worker: 3.2")
+    quick = judged(claim("spark-slows-simplebig"), sparknet(frame, 3, use_case="SimpleBig", workers=2))
+    assert quick.answer == CONTRADICTED, "with each number of executors"
+    level = judged(claim("spark-slows-simplebig"), sparknet(frame, 1 / 0.53, use_case="SimpleBig", workers=2))
+    assert level.answer == UNDECIDED and level.rounds_more > 0
 
 
-def test_two_equal_cells_on_spark_are_the_noise(frame: pd.DataFrame) -> None:
-    """They differ by 1 %: sequential training that is 0.5 % above SparkNet is no difference."""
-    level = sparknet(frame, 1 / 1.005 / 0.53, use_case="SimpleBig", workers=2)
-    found = judged(claim("spark-slows-simplebig"), level)
-    assert found.answer == CONTRADICTED and "A/A pair" in found.reason
-    quiet = without(level, strategy="spark_allreduce", variant="b")
-    assert "A/A pair" in judged(claim("spark-slows-simplebig"), quiet).reason, "the sequential pair in its place"
-    assert judged(claim("spark-slows-simplebig"), without(quiet, variant="b")).answer == SUPPORTED
-
-
-def test_one_node_is_the_faster_one_without_spark(frame: pd.DataFrame) -> None:
+def test_one_node_is_a_strategy_that_was_chosen_beforehand(frame: pd.DataFrame) -> None:
     found = judged(claim("spark-slower-than-node"), frame)
     assert found.answer == SUPPORTED and found.reason.endswith(ONE_MACHINE)
-    text = "times SparkNet's images/s by"
-    assert f"SimpleBig: 3.58 [3.58, 3.58] {text} mpi_shared_memory (the faster of 2), 2 workers each" in found.measured
-    assert f"ComplexSmall: 2.1 [2.1, 2.1] {text} mpi_allreduce, 2 workers each" in found.measured
+    text = "times SparkNet's images/s by mpi_shared_memory, 2 workers each"
+    assert found.measured.count(text) == 2 and "SimpleBig: 3.59 [" in found.measured
+    faster = scaled(frame, "images_per_second", 3, strategy="mpi_allreduce", experiment="speedup")
+    assert judged(claim("spark-slower-than-node"), faster).measured == found.measured
 
 
 def test_spark_is_not_slower_if_one_use_case_says_otherwise(frame: pd.DataFrame) -> None:
     found = judged(claim("spark-slower-than-node"), sparknet(frame, 3, use_case="ComplexSmall"))
-    assert found.answer == CONTRADICTED and "other way round" in found.reason
+    assert found.answer == CONTRADICTED
 
 
 def test_a_node_with_other_cores_is_no_fair_comparison(frame: pd.DataFrame) -> None:
@@ -116,45 +117,34 @@ def test_a_node_with_other_cores_is_no_fair_comparison(frame: pd.DataFrame) -> N
 
 def test_more_data_is_judged_by_the_images_that_spark_holds(frame: pd.DataFrame) -> None:
     found = judged(claim("spark-more-data-worse"), frame)
-    assert found.answer == SUPPORTED
-    text = "times the images/s with 300 images as with 4800"
-    assert found.measured == (
-        f"images as RDD: 1.5 [1.5, 1.5] {text}; images as files: 1 [1, 1] {text}; without Spark: 1 [1, 1] {text}"
-    )
-    assert "images as files: no difference" in found.reason and "without Spark: no difference" in found.reason
-    level = sparknet(frame, 1.6, experiment="data", images=4800)
-    assert judged(claim("spark-more-data-worse"), level).answer == CONTRADICTED
-    slow = scaled(level, "images_per_second", 0.5, strategy="sparknet_files", images=4800)
-    assert judged(claim("spark-more-data-worse"), slow).answer == CONTRADICTED, "files do not decide"
+    text = "times the images/s with 640 images as with 4000"
+    assert found.answer == SUPPORTED and found.measured.count(text) == 3
+    assert found.measured.startswith("images as RDD: 1.5 [") and "without Spark: the interval holds 1" in found.reason
+    level = sparknet(frame, 1.5, experiment="data", images=4000)
+    assert judged(claim("spark-more-data-worse"), level).answer == UNDECIDED
+    faster = sparknet(frame, 2.0, experiment="data", images=4000)
+    assert judged(claim("spark-more-data-worse"), faster).answer == CONTRADICTED
+    slow = scaled(level, "images_per_second", 0.5, strategy="sparknet_files", images=4000)
+    assert judged(claim("spark-more-data-worse"), slow).answer == UNDECIDED, "files do not decide"
 
 
 def test_one_size_shows_nothing_of_more_data(frame: pd.DataFrame) -> None:
-    found = judged(claim("spark-more-data-worse"), frame.assign(images=300))
-    assert (found.answer, found.measured, found.reason) == (NOT_YET, "", "measured with 300 images only")
+    one = frame[(frame["experiment"] != "data") | (frame["images"] == 4000)]
+    found = judged(claim("spark-more-data-worse"), one)
+    assert (found.answer, found.measured, found.reason) == (NOT_YET, "", "measured with 4000 images only")
     alone = judged(claim("spark-more-data-worse"), without(frame, experiment="data", strategy="mpi_allreduce"))
     assert alone.answer == SUPPORTED and "without Spark: no records of data mpi_allreduce" in alone.reason
-
-
-def test_sizes_that_the_set_does_not_have_change_nothing(frame: pd.DataFrame) -> None:
-    small = judged(claim("spark-more-data-worse"), frame.assign(images=frame["images"].clip(upper=1200)))
-    assert small.answer == SUPPORTED and "as with 1200" in small.measured
+    few = judged(claim("spark-more-data-worse"), frame.assign(images=100))
+    assert (few.answer, few.reason) == (NOT_YET, "fewer images than its steps take")
 
 
 def test_a_few_nodes_gain_while_they_seldom_exchange(frame: pd.DataFrame) -> None:
     found = judged(claim("spark-few-nodes"), frame)
-    assert found.answer == SUPPORTED and found.measured == (
-        "SimpleBig, gain: 1.7 [1.7, 1.7] times sequential training, parameters every 10 steps, 2 workers; "
-        "SimpleBig, loss: 3.09 [3.09, 3.09] times the images/s of exchanging in every step, 2 workers"
-    )
+    assert found.answer == SUPPORTED
+    assert "times sequential training, parameters every 5 steps, 2 workers; Pneumonia, loss: 4" in found.measured
 
 
-@pytest.mark.parametrize(("strategy", "factor"), [("sparknet_tau", 0.5), ("sparknet_files", 4.0)])
+@pytest.mark.parametrize(("strategy", "factor"), [("sparknet_tau", 0.5), ("sparknet_files", 5.0)])
 def test_without_the_gain_or_the_loss_the_claim_is_refuted(frame: pd.DataFrame, strategy: str, factor: float) -> None:
-    changed = scaled(frame, "images_per_second", factor, experiment="speedup", strategy=strategy)
-    found = judged(claim("spark-few-nodes"), changed)
-    assert found.answer == CONTRADICTED and "other way round" in found.reason
-
-
-def test_other_workers_are_no_loss(frame: pd.DataFrame) -> None:
-    found = judged(claim("spark-few-nodes"), without(frame, experiment="speedup", strategy="sparknet_files", workers=2))
-    assert found.answer == NOT_YET and "different numbers of workers" in found.reason
+    changed = scaled(frame, "images_per_second", factor, experiment="few", strategy=strategy)
+    assert judged(claim("spark-few-nodes"), changed).answer == CONTRADICTED

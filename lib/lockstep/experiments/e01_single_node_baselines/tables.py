@@ -164,7 +164,7 @@ def operators_against_roofs(records: pd.DataFrame, operators: pd.DataFrame) -> p
     intensity (FLOP per byte). Bytes are counted as if no operator found anything in the cache.
     """
     table = []
-    for cell, _ in cells(records, "profile"):
+    for cell, _ in cells(records, "profile") if len(operators) else ():
         same = (operators["use_case"] == cell["use_case"]) & (operators["strategy"] == cell["strategy"])
         peak, bandwidth = (_mean(records, _roof(cell), name) for name in _ROOFS)
         for kind, rows in operators[same].groupby("operators", sort=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e06_spark_distribution.figures import FIGURES
-from lockstep.experiments.e06_spark_distribution.grid import cells, traced
+from lockstep.experiments.e06_spark_distribution.grid import cells, comparisons, traced
 from lockstep.experiments.e06_spark_distribution.tables import TABLES
 from lockstep.experiments.e06_spark_distribution.targets import TARGETS
 from lockstep.experiments.e06_spark_distribution.verdicts import RULES
@@ -13,6 +13,7 @@ EXPERIMENT = Experiment(
     name="06_spark_distribution",
     question="When is Spark a way to train, and where does its time go?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     verdicts=RULES,

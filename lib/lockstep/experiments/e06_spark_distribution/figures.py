@@ -13,13 +13,8 @@ from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import start_table
 from lockstep.experiments.e06_spark_distribution.drawings import data_lines, parts_stack, start_bars
-from lockstep.experiments.e06_spark_distribution.tables import (
-    SPEEDUP,
-    data_table,
-    parts_table,
-    shown_traces,
-    variant_table,
-)
+from lockstep.experiments.e06_spark_distribution.tables import data_table, parts_table, shown_traces, variant_table
+from lockstep.experiments.e06_spark_distribution.without_training import SPEEDUP
 
 
 def speedup(stored: Stored) -> Figure:

@@ -7,6 +7,7 @@ costs without training, and what more data do to it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import (
+    BASELINE,
     AnalysisError,
     Estimate,
     interval_of,
@@ -24,17 +26,24 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import PHASES, SHOWN, distributed_speedup_table, ratio_columns, start_table
+from lockstep.experiments.e06_spark_distribution.without_training import (
+    DATA,
+    PAPER_STYLE,
+    SPEEDUP,
+    interval_over_rounds,
+    named,
+    overhead_table,
+    preparation_table,
+)
 
-SPEEDUP, DATA, OVERHEAD, PREPARATION = "speedup", "data", "overhead", "preparation"
-"""Experiments of notebook 06: the variants, images/s against the data set's size, Spark without training, Parquet."""
 PAIRED = "spark_allreduce"
 """The strategy on Spark that stands twice (variants a and b)."""
+BESIDE = "mpi_allreduce"
+"""What barrier mode stands beside: the same training on the same cores, started by MPI."""
 PARTS: tuple[str, ...] = ("read_seconds", "input_seconds", "compute_seconds", "update_seconds")
 PARTS += ("wait_seconds", "broadcast_seconds", "fetch_seconds", "exchange_seconds")
 """Of a step, in seconds: computing and what feeds it, then what it takes to agree."""
 AGREEING = PARTS[4:]
-TRACED = ("mpi_allreduce", PAIRED, "sparknet", "sparknet_tau")
-"""Strategies whose resources are shown: a column for each is all that a page has room for."""
 _OF_SPARK: tuple[str, ...] = ("experiment", "use_case", "strategy", "workers", "device", "variant")
 _OF_SPARK += ("images", "global_batch_size", "exchange_every", "executor_data")
 _VARIANT = ("exchange_every", "executor_data")
@@ -49,29 +58,50 @@ _PART_OF_COLUMN = {
 def variant_table(records: pd.DataFrame) -> pd.DataFrame:
     """`distributed_speedup_table` of SPEEDUP with what tells variants of SparkNet apart (exchange_every, which is tau;
     executor_data), peak_pss_bytes of all processes together (Spark's JVMs count, too), and `over_fewest`: images/s over
-    the same variant's with the fewest workers, paired per round, with over_fewest_low and over_fewest_high."""
+    the same variant's with the fewest workers, both over sequential training, with over_fewest_low and
+    over_fewest_high. What stood beside BESIDE and not beside sequential training has its speedup from the two ratios.
+    """
     table = distributed_speedup_table(records, SPEEDUP)
     if table.empty:
         return table
     found = cells(records, SPEEDUP)
+    for index, (cell, _) in enumerate(found):
+        if math.isnan(table.loc[index, "speedup"]) and (ratio := speedup_of(records, cell)) is not None:
+            values = {**ratio_columns(ratio), "rounds": ratio.rounds, "base": BASELINE["strategy"], "reason": ""}
+            table.loc[index, list(values)] = list(values.values())
     for name in _VARIANT:
         table[name] = [cell[name] for cell, _ in found]
     table["peak_pss_bytes"] = [median_of(rows, "peak_pss_bytes") for _, rows in found]
-    more = [_named(_over_fewest(records, cell), "over_fewest") for cell, _ in found]
+    more = [named(_over_fewest(records, cell), "over_fewest") for cell, _ in found]
     return table.join(pd.DataFrame(more, index=table.index))
 
 
+def speedup_of(records: pd.DataFrame, cell: Mapping[str, Any]) -> Estimate | None:
+    """Images/s over sequential training: of rounds that hold both, otherwise of the rounds in which either stood beside
+    BESIDE. None where neither was measured."""
+    same = {name: cell[name] for name in ("experiment", "use_case", "device")}
+    base = {**same, **BASELINE}
+    try:
+        return ratio_with_interval(records, cell, base, "images_per_second")
+    except AnalysisError:
+        pass
+    link = {**same, "strategy": BESIDE, "variant": "a", "workers": cell["workers"]}
+    try:
+        ratios = [ratio_with_interval(records, side, link, "images_per_second") for side in (cell, base)]
+    except AnalysisError:
+        return None
+    return ratios[0].over(ratios[1])
+
+
 def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
-    """None for what has the fewest workers itself, and where no round holds both."""
+    """None for what has the fewest workers itself, and where one of the two was not measured."""
     names = ("experiment", "use_case", "strategy", "device", "exchange_every")
     same = {name: cell[name] for name in names} | {"variant": "a"}
     fewest = int(select(records, same, status=None)["workers"].min())
     if fewest == cell["workers"] or cell["variant"] != "a":
         return None
-    try:
-        return ratio_with_interval(records, cell, same | {"workers": fewest}, "images_per_second")
-    except AnalysisError:
-        return None
+    ratios = [speedup_of(records, side) for side in (cell, same | {"workers": fewest})]
+    return ratios[0].over(ratios[1]) if ratios[0] is not None and ratios[1] is not None else None
 
 
 def parts_table(records: pd.DataFrame, spark: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -130,32 +160,11 @@ def _per_round(rows: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def overhead_table(records: pd.DataFrame, use_case: str = "SimpleBig", beside: str = "sparknet_files") -> pd.DataFrame:
-    """Seconds of a Spark job without training: an empty one, a broadcast, a treeAggregate (median, 95 % interval).
-
-    `of_step`: those seconds over a step of `beside` on `use_case` with as many workers, paired per round, with its
-    interval of_step_low, of_step_high; NaN where no round holds both.
-    """
-    table = []
-    for cell, rows in cells(records, OVERHEAD):
-        status, reason = outcome(rows)
-        row: dict[str, Any] = {name: cell[name] for name in ("strategy", "workers", "message_bytes")}
-        row |= ratio_columns(_interval(rows, "step_seconds"), "seconds")
-        step = {"experiment": SPEEDUP, "use_case": use_case, "strategy": beside, "workers": cell["workers"]}
-        try:
-            ratio = ratio_with_interval(records, cell, step | {"variant": "a", "device": "cpu"}, "step_seconds")
-        except AnalysisError:
-            ratio, reason = None, reason or f"no round holds a step of {beside} with {cell['workers']} workers, too"
-        row |= _named(ratio, "of_step")
-        table.append(row | {"rounds": int((rows["status"] == "ok").sum()), "status": status, "reason": reason})
-    return pd.DataFrame(table)
-
-
 UNEVEN = "not compared: fewer images than its steps take, so the last batch is smaller"
 
 
 def data_table(records: pd.DataFrame) -> pd.DataFrame:
-    """Images/s against the number of images that are trained on (experiment DATA), median and 95 % interval.
+    """Images/s against the number of images that are trained on (experiment DATA), mean and 95 % interval.
 
     `times_smallest`: over the same strategy's with the fewest images, paired per round, with times_smallest_low and
     times_smallest_high; `difference`: may that be called one. A row per strategy and number of images: sizes that the
@@ -172,9 +181,9 @@ def data_table(records: pd.DataFrame) -> pd.DataFrame:
                 reason = UNEVEN
             row: dict[str, Any] = {"use_case": use_case, "strategy": strategy, "images": int(images)}
             row |= {name: first[name] for name in ("workers", "global_batch_size", "data_source")}
-            row |= ratio_columns(_interval(cell, "images_per_second"), "images_per_second")
+            row |= ratio_columns(interval_over_rounds(cell, "images_per_second"), "images_per_second")
             times = times_smallest(rates, int(images))
-            row |= _named(times, "times_smallest") | {"difference": times is not None and is_difference(times)}
+            row |= named(times, "times_smallest") | {"difference": times is not None and is_difference(times)}
             row |= {name: median_of(cell, name) for name in ("step_seconds", "input_seconds", "epoch_seconds")}
             table.append(row | {"rounds": len(rates), "status": status, "reason": reason})
     return pd.DataFrame(table)
@@ -200,39 +209,13 @@ def times_smallest(rates: pd.DataFrame, images: int) -> Estimate | None:
     return interval_of(ratios) if len(ratios) else None
 
 
-def preparation_table(records: pd.DataFrame) -> pd.DataFrame:
-    """Images per second from files to Parquet and from Parquet to decoded images (median, 95 % interval)."""
-    table = []
-    for cell, rows in cells(records, PREPARATION):
-        status, reason = outcome(rows)
-        row: dict[str, Any] = {
-            name: cell[name] for name in ("use_case", "data_source", "strategy", "workers", "images")
-        }
-        row |= ratio_columns(_interval(rows, "images_per_second"), "images_per_second")
-        table.append(row | {"rounds": int((rows["status"] == "ok").sum()), "status": status, "reason": reason})
-    return pd.DataFrame(table)
-
-
 def shown_traces(resources: pd.DataFrame | None) -> pd.DataFrame:
-    """Of the table `resources` the strategies TRACED with the most workers: one of several numbers of workers would be
-    drawn over the other."""
+    """Of the table `resources` the paper's way with the most workers: several numbers of workers would be drawn over
+    each other."""
     if resources is None or resources.empty:
         return pd.DataFrame()
-    own = resources[(resources["experiment"] == SPEEDUP) & resources["strategy"].isin(TRACED)]
+    own = resources[(resources["experiment"] == SPEEDUP) & (resources["strategy"] == PAPER_STYLE)]
     return own[own["workers"] == own["workers"].max()]
-
-
-def _interval(rows: pd.DataFrame, measure: str) -> Estimate | None:
-    """The median over rounds and its interval; None where nothing ran."""
-    values = rows[rows["status"] == "ok"].groupby("round")[measure].median().dropna().astype(float)
-    return interval_of(values) if len(values) else None
-
-
-def _named(ratio: Estimate | None, name: str) -> dict[str, float]:
-    """A ratio as columns, where a row has low and high of something else already."""
-    return {
-        column if column == name else f"{name}_{column}": value for column, value in ratio_columns(ratio, name).items()
-    }
 
 
 # What the notebook shows of them

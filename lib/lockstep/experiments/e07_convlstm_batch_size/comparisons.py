@@ -41,6 +41,8 @@ def _pairs(job: Job, timed: Sequence[Job]) -> Iterator[tuple[Job, Job]]:
         return
     if job.strategy != "sequential":
         yield from ((job, other) for other in _sequential(job, timed))
+        if job.framework == "tensorflow":
+            yield from ((job, other) for other in _sequential(job, timed, framework="torch", strategy=job.strategy))
         if (job.network, job.framework, job.model_parallel) == ("convlstm", "torch", "none"):
             yield from ((job, other) for other in _sequential(job, timed, network="cnn"))
         return

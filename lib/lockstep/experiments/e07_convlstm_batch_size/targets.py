@@ -121,10 +121,9 @@ def _fastest(table: pd.DataFrame) -> pd.Series:
         for _, row in table.iterrows()
     ]
     best = highest(found)
-    row = table.loc[table["speedup"].idxmax()]
-    return pd.concat(
-        [row.drop(["speedup", "low", "high"]), pd.Series(dict(speedup=best.value, low=best.low, high=best.high))]
-    )
+    row = table.loc[table["speedup"].idxmax()].copy()
+    row["speedup"], row["low"], row["high"] = best.value, best.low, best.high
+    return row
 
 
 def _lowest(table: pd.DataFrame, name: str) -> Reading:

@@ -93,7 +93,7 @@ def least_batch(costs: Costs, published: float, few: int, many: int, epoch_image
 
 
 def least_rate(costs: Costs, reading: Reading, published: float, few: int, many: int, sync: str) -> float | None:
-    """The slowest link without latency, in bit/s, on which a published number is possible; None if none is."""
+    """The slowest link without latency, in bits per second, on which a published number is possible; None: none is."""
     wanted = (1 - TOLERANCE) * published
     return next(
         (float(rate) for rate in RATES if times(costs, reading, few, many, sync, AlphaBeta(0.0, 8 / rate)) >= wanted),

@@ -48,7 +48,7 @@ def cells(chosen: Parameters) -> list[Job]:
 
 
 def _measured(chosen: Parameters, network: str) -> list[Job]:
-    """Strong and weak scaling; of the strong one the sequential cell and one of two workers stand twice: A/A pairs."""
+    """Strong and weak scaling; of strong scaling one worker's cell and one of several stand twice, as A/A pairs."""
     strong = {"network": network, "global_batch_size": chosen.batch_size}
     alone = {"network": network, "global_batch_size": chosen.per_worker_batch_size}
     jobs = []
