@@ -4,10 +4,11 @@
     exchange    bytes of all gradients x 2 (g - 1) / g over PCIe; or x 2 (g - 1), where one GPU gathers and spreads them
     pipeline    the slower half's turns, one more than there are micro-batches, and what is sent between the halves
 
-A paper that names no GPU, no batch and no link leaves a range of answers. So every unknown is drawn (`drawn_machines`): one
-of the GPUs in `data/published/gpu-specifications.csv`, how much of its peak a network reaches, images per GPU, the
-share of PCIe that arrives, how gradients are summed, and whether that overlaps with computing. A Range is what 95 % of
-these draws hold: the model's error, and no interval of measurements. Decoding is left out, as if images were at hand.
+A paper that names no GPU, no batch and no link leaves a range of answers. So every unknown is drawn
+(`drawn_machines`): one of the GPUs in `data/published/gpu-specifications.csv`, how much of its peak a network reaches,
+images per GPU, the share of PCIe that arrives, how gradients are summed, and whether that overlaps with computing. A
+Range is what 95 % of these draws hold: the model's error, and no interval of measurements. Decoding is left out, as if
+images were at hand.
 """
 
 from __future__ import annotations
