@@ -394,6 +394,6 @@ def resources(experiment: str, strategies: Iterable[str], rounds: int = 9, devic
                 for second in range(6):
                     cell = {"device": device, "workers": 2, "round": number, "strategy": strategy}
                     cell |= {"use_case": use_case, "experiment": experiment, "seconds": 0.5 * second}
-                    use = {"cpu_percent": 50.0 + 100 * (second % 2), "pss_bytes": 2**30, "threads": 5}
+                    use = {"phase": "train", "cpu_percent": 50.0 + 100 * (second % 2), "pss_bytes": 2**30, "threads": 5}
                     rows.append(cell | use | {"io_wait_percent": 1.0})
     return pd.DataFrame(rows)

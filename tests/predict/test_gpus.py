@@ -21,10 +21,12 @@ def test_specifications_name_their_sources() -> None:
 
 
 def test_the_same_draws_each_time() -> None:
-    assert np.array_equal(gpus.machines().batch, gpus.machines.__wrapped__().batch)
-    other = gpus.machines(seed=1)
+    assert np.array_equal(gpus.drawn_machines().batch, gpus.drawn_machines.__wrapped__().batch)
+    other = gpus.drawn_machines(seed=1)
     for use_case in CASES:
-        here, there = (gpus.range_of(gpus.data_parallel(use_case, 2, drawn)) for drawn in (gpus.machines(), other))
+        here, there = (
+            gpus.range_of(gpus.data_parallel(use_case, 2, drawn)) for drawn in (gpus.drawn_machines(), other)
+        )
         assert (here.low, here.high) == pytest.approx((there.low, there.high), rel=0.05), (
             "the number of draws is enough"
         )
@@ -33,7 +35,7 @@ def test_the_same_draws_each_time() -> None:
 @pytest.mark.parametrize("use_case", CASES)
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_no_draw_gives_more_than_there_are_gpus(use_case: str, count: int) -> None:
-    drawn = gpus.machines()
+    drawn = gpus.drawn_machines()
     assert gpus.data_parallel(use_case, count, drawn).max() <= count
     assert gpus.data_parallel(use_case, count, drawn, nodes=count).max() <= count
     assert gpus.pipeline(use_case, drawn).max() <= 2
@@ -44,7 +46,7 @@ def test_fewest_gpus() -> None:
 
 
 def test_each_cause_moves_the_model_its_way() -> None:
-    drawn = replace(gpus.machines(), overlaps=np.zeros(gpus.DRAWS, dtype=bool))
+    drawn = replace(gpus.drawn_machines(), overlaps=np.zeros(gpus.DRAWS, dtype=bool))
     base = gpus.data_parallel("SimpleBig", 2, drawn)
     assert (gpus.data_parallel("SimpleBig", 2, replace(drawn, batch=2 * drawn.batch)) > base).all()
     faster = replace(drawn, flops_per_second=2 * drawn.flops_per_second)
@@ -68,7 +70,7 @@ def test_a_step_by_hand() -> None:
 
 def test_the_batch_that_a_speedup_takes_gives_that_speedup() -> None:
     needed = gpus.fewest_images("SimpleBig", 4.0, 8)
-    drawn = replace(gpus.machines(), overlaps=np.zeros(gpus.DRAWS, dtype=bool))
+    drawn = replace(gpus.drawn_machines(), overlaps=np.zeros(gpus.DRAWS, dtype=bool))
     at = gpus.data_parallel("SimpleBig", 8, replace(drawn, batch=np.full(gpus.DRAWS, needed.high)), nodes=8)
     assert (at >= 4.0).mean() == pytest.approx(0.975, abs=0.01)
     assert gpus.fewest_images("SimpleBig", 8.0, 8).low == math.inf, "nothing is left for the exchange"

@@ -141,7 +141,7 @@ _UNSAID = (
 def data_parallel_speedup(claim: Claim) -> Verdict:
     """Table 1's speedups over GPUs: the model's range for the two GPUs of section 3.3.1, and for more."""
     use_case, published = str(claim["use_case"]), float(claim["value"])
-    ranges = {count: gpus.range_of(gpus.data_parallel(use_case, count, gpus.machines())) for count in _COUNTS}
+    ranges = {count: gpus.range_of(gpus.data_parallel(use_case, count, gpus.drawn_machines())) for count in _COUNTS}
     found = within_range(published, ranges[gpus.GPUS_DESCRIBED], "times one GPU by two, modelled")
     more = ", ".join(f"{each} by {count}" for count, each in ranges.items() if count != gpus.GPUS_DESCRIBED)
     return replace(found, reason=f"{found.reason} ({_UNSAID}); {more} GPUs")
@@ -149,7 +149,7 @@ def data_parallel_speedup(claim: Claim) -> Verdict:
 
 def simple_big_gains_least() -> Verdict:
     """Data parallel training of AlexNet gains less than that of VGG16 on the same GPUs at the same batch."""
-    drawn = gpus.machines()
+    drawn = gpus.drawn_machines()
     big, small = (gpus.data_parallel(name, gpus.GPUS_DESCRIBED, drawn) for name in ("SimpleBig", "ComplexSmall"))
     ratio, less = gpus.range_of(big / small), (big < _AS_MUCH * small).mean()
     kilo = {name: network(name).gradient_bytes / network(name).training_flops * 1e9 for name in USE_CASES}
@@ -163,7 +163,7 @@ def simple_big_gains_least() -> Verdict:
 
 def pipeline_against_data(use_case: str) -> str:
     """A remark: how often a pipeline over two GPUs is ahead of data parallelism over the same."""
-    drawn = gpus.machines()
+    drawn = gpus.drawn_machines()
     ahead = gpus.pipeline(use_case, drawn) > gpus.data_parallel(use_case, gpus.GPUS_DESCRIBED, drawn)
     return f"{use_case} in {ahead.mean():.0%}"
 
@@ -181,7 +181,7 @@ def mpi_speedup(claim: Claim) -> Verdict:
     needed = {count: gpus.fewest_images(use_case, published, count) for count in counts}
     parts = [f"{each} images per GPU on {count} nodes" for count, each in needed.items()]
     other = next(name for name in USE_CASES if name != use_case)
-    drawn = gpus.machines()
+    drawn = gpus.drawn_machines()
     least = (gpus.data_parallel("ComplexSmall", 16, drawn, 16) > gpus.data_parallel("SimpleBig", 16, drawn, 16)).mean()
     why = (
         f"possible from {fewest} GPUs on, with these batches or larger ones; nodes, GPUs per node and batch are not "
@@ -195,7 +195,7 @@ def mpi_speedup(claim: Claim) -> Verdict:
 def gpu_over_cpu(use_case: str, best: Estimate, cores: int) -> Verdict:
     """One GPU's modelled images/s over the best that this machine's CPU was measured at."""
     enough(best.rounds)
-    rate = gpus.images_per_second(use_case, gpus.machines())
+    rate = gpus.images_per_second(use_case, gpus.drawn_machines())
     whole = gpus.range_of(rate / best.value)
     slowest = gpus.Range(
         whole.value, float(np.quantile(rate, 0.025)) / best.high, float(np.quantile(rate, 0.975)) / best.low

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.predict.networks import Network, network
+from lockstep.predict.networks import ImageNetwork, network
 
 MEMORIES_GB = (8, 11, 16, 24)
 """Memory of the GPUs that the paper's years had."""
@@ -29,7 +29,7 @@ LOW, HIGH = 0, 1
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessMemory:
     """What one process holds on one GPU: a network or a half of it."""
 
     parameters: int
@@ -37,7 +37,7 @@ class Share:
     moment_bytes: int  # of an image, in the backward pass
 
     @classmethod
-    def of(cls, own: Network) -> Share:
+    def of(cls, own: ImageNetwork) -> ProcessMemory:
         return cls(own.parameters, own.activation_bytes, 2 * own.largest_output_bytes)
 
     def tensor_bytes(self, batch: float, end: int) -> float:
@@ -55,8 +55,8 @@ class Share:
         return max(0, int(images / (self.tensor_bytes(1, end) - self.tensor_bytes(0, end))))
 
 
-def whole(use_case: str) -> Share:
-    return Share.of(network(use_case))
+def whole(use_case: str) -> ProcessMemory:
+    return ProcessMemory.of(network(use_case))
 
 
 def processes_that_fit(use_case: str, memory_gb: float, batch: int, end: int) -> int:
@@ -76,6 +76,8 @@ def hybrid_batches(use_case: str, memory_gb: float, replicas: int, end: int) -> 
     it that share the GPUs."""
     found = []
     for count in (1, replicas):
-        each = min(half.largest_batch(memory_gb, count, end) for half in map(Share.of, network(use_case).halves))
+        each = min(
+            half.largest_batch(memory_gb, count, end) for half in map(ProcessMemory.of, network(use_case).halves)
+        )
         found.append(count * each)
     return found[0], found[1]

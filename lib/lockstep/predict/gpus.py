@@ -4,10 +4,11 @@
     exchange    bytes of all gradients x 2 (g - 1) / g over PCIe; or x 2 (g - 1), where one GPU gathers and spreads them
     pipeline    the slower half's turns, one more than there are micro-batches, and what is sent between the halves
 
-A paper that names no GPU, no batch and no link leaves a range of answers. So every unknown is drawn (`machines`): one
-of the GPUs in `data/published/gpu-specifications.csv`, how much of its peak a network reaches, images per GPU, the
-share of PCIe that arrives, how gradients are summed, and whether that overlaps with computing. A Range is what 95 % of
-these draws hold: the model's error, and no interval of measurements. Decoding is left out, as if images were at hand.
+A paper that names no GPU, no batch and no link leaves a range of answers. So every unknown is drawn
+(`drawn_machines`): one of the GPUs in `data/published/gpu-specifications.csv`, how much of its peak a network reaches,
+images per GPU, the share of PCIe that arrives, how gradients are summed, and whether that overlaps with computing. A
+Range is what 95 % of these draws hold: the model's error, and no interval of measurements. Decoding is left out, as if
+images were at hand.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.published import read_table
-from lockstep.predict.networks import Network, network
+from lockstep.predict.networks import ImageNetwork, network
 
 UTILISATION = (0.2, 0.6)
 """Of its peak FP32 rate, what a GPU reaches in training a convolutional network; drawn evenly."""
@@ -85,7 +86,7 @@ def specifications() -> pd.DataFrame:
 
 
 @cache
-def machines(draws: int = DRAWS, seed: int = 0) -> Machines:
+def drawn_machines(draws: int = DRAWS, seed: int = 0) -> Machines:
     """The same draws each time, so that nothing changes from one reading to the next."""
     known, random = specifications(), np.random.default_rng(seed)
     rows = known.iloc[random.integers(len(known), size=draws)]
@@ -114,11 +115,11 @@ def fewest_gpus(speedup: float) -> int:
 # The model
 
 
-def compute_seconds(own: Network, drawn: Machines, batch: np.ndarray) -> np.ndarray:
+def compute_seconds(own: ImageNetwork, drawn: Machines, batch: np.ndarray) -> np.ndarray:
     return own.training_flops * batch / drawn.flops_per_second
 
 
-def update_seconds(own: Network, drawn: Machines) -> np.ndarray:
+def update_seconds(own: ImageNetwork, drawn: Machines) -> np.ndarray:
     return own.parameters * UPDATE_BYTES / drawn.memory_bytes_per_second
 
 
@@ -165,7 +166,7 @@ def pipeline(use_case: str, drawn: Machines) -> np.ndarray:
 def fewest_images(use_case: str, speedup: float, gpus: int) -> Range:
     """Images per GPU and step from which `gpus` replicas, a node each behind the Ethernet, reach a speedup; without
     overlap. Infinite where no batch does."""
-    drawn, own = machines(), network(use_case)
+    drawn, own = drawn_machines(), network(use_case)
     if speedup >= gpus:
         return Range(math.inf, math.inf, math.inf)
     exchange = own.gradient_bytes * 2 * (gpus - 1) / gpus / ETHERNET_BYTES_PER_SECOND

@@ -32,7 +32,7 @@ NAMES: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16"}
 
 
 @dataclass(frozen=True)
-class Layer:
+class ImageLayer:
     """One layer, of one image."""
 
     kind: str
@@ -43,11 +43,11 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Network:
+class ImageNetwork:
     """A use case's network."""
 
     name: str
-    layers: tuple[Layer, ...]
+    layers: tuple[ImageLayer, ...]
 
     @property
     def parameters(self) -> int:
@@ -82,8 +82,8 @@ class Network:
         return min(range(1, len(flops)), key=lambda at: max(sum(flops[:at]), sum(flops[at:])))
 
     @property
-    def halves(self) -> tuple[Network, Network]:
-        return Network(self.name, self.layers[: self.cut]), Network(self.name, self.layers[self.cut :])
+    def halves(self) -> tuple[ImageNetwork, ImageNetwork]:
+        return ImageNetwork(self.name, self.layers[: self.cut]), ImageNetwork(self.name, self.layers[self.cut :])
 
     @property
     def imbalance(self) -> float:
@@ -98,7 +98,7 @@ class Network:
 
 
 @cache
-def network(use_case: str) -> Network:
+def network(use_case: str) -> ImageNetwork:
     """The network of SimpleBig or ComplexSmall. Raises KeyError for another use case."""
     shape: tuple[int, ...] = (CHANNELS, SIDE, SIDE)
     kinds = [kind for kind, _ in _SPECS[use_case]]
@@ -106,17 +106,17 @@ def network(use_case: str) -> Network:
     for (kind, sizes), after in zip(_SPECS[use_case], [*kinds[1:], ""], strict=True):
         layer, shape = _layer(kind, sizes, shape, after)
         found.append(layer)
-    return Network(NAMES[use_case], tuple(found))
+    return ImageNetwork(NAMES[use_case], tuple(found))
 
 
-def _layer(kind: str, sizes: Sequence[int], shape: tuple[int, ...], after: str) -> tuple[Layer, tuple[int, ...]]:
+def _layer(kind: str, sizes: Sequence[int], shape: tuple[int, ...], after: str) -> tuple[ImageLayer, tuple[int, ...]]:
     inputs = math.prod(shape)
     if kind == "conv":
         filters, kernel, stride, padding = sizes
         side = (shape[1] + 2 * padding - kernel) // stride + 1
         weights = shape[0] * kernel**2
         outputs = filters * side**2
-        layer = Layer(kind, filters * (weights + 1), 2.0 * outputs * weights, outputs, _FLOAT * outputs)
+        layer = ImageLayer(kind, filters * (weights + 1), 2.0 * outputs * weights, outputs, _FLOAT * outputs)
         return layer, (filters, side, side)
     if kind == "pool":
         kernel, stride = sizes
@@ -124,9 +124,9 @@ def _layer(kind: str, sizes: Sequence[int], shape: tuple[int, ...], after: str) 
         outputs = shape[0] * side**2
         # A dropout behind it keeps its own output, and no longer needs this one.
         kept = _INDEX + (0 if after == "dropout" else _FLOAT)
-        return Layer(kind, 0, 0.0, outputs, kept * outputs), (shape[0], side, side)
+        return ImageLayer(kind, 0, 0.0, outputs, kept * outputs), (shape[0], side, side)
     if kind == "dropout":
-        return Layer(kind, 0, 0.0, inputs, (_FLOAT + _MASK) * inputs), shape
+        return ImageLayer(kind, 0, 0.0, inputs, (_FLOAT + _MASK) * inputs), shape
     (units,) = sizes
     kept = _FLOAT * units if after else 0
-    return Layer(kind, units * (inputs + 1), 2.0 * inputs * units, units, kept), (units,)
+    return ImageLayer(kind, units * (inputs + 1), 2.0 * inputs * units, units, kept), (units,)

@@ -119,7 +119,7 @@ def _any_supports(parts: list[tuple[str, Verdict]]) -> Verdict:
 
 
 def _on_gpus() -> str:
-    drawn = gpus.machines()
+    drawn = gpus.drawn_machines()
     ranges = ", ".join(f"{gpus.range_of(gpus.pipeline(name, drawn))} in {name}" for name in USE_CASES)
     return f"of two GPUs over one, modelled: {ranges}"
 
