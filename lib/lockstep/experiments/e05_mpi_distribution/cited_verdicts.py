@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -122,7 +123,7 @@ def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
     for rate in rates_of(stored.records):
         ours, base = (linked(stored.records, name, rate) for name in ("terngrad", "allreduce"))
         ratio = ratio_with_interval(stored.records, ours, base, "images_per_second")
-        found = settle(lambda ratio=ratio, rate=rate: within(published, ratio, f"{ratio} at {rate / 1e9:g} Gbit/s"))
+        found = settle(partial(within, published, ratio, f"{ratio} at {rate / 1e9:g} Gbit/s"))
         parts.append(with_seconds(found, stored.records, (ours, base)))
     measured = f"{', '.join(part.measured for part in parts)}, times all-reduce in images/s"
     why = f"{published:g} times {_reached(stored.records, published)}, by the bytes counted"

@@ -21,6 +21,7 @@ from lockstep.analysis.statistics import (
     interval_of,
     is_difference,
     median_or_nan,
+    ratio_with_interval,
     select,
 )
 from lockstep.analysis.stored import Stored
