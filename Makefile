@@ -3,7 +3,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-PROFILE ?= quick
+MINUTES ?= 30
+PROFILE ?=
 NOTEBOOK ?= 00 01 02 03 04 05 06 07 08
 DATA_DIR ?=
 RESULTS ?= results/reference
@@ -22,8 +23,8 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02'), PROFILE=smoke|quick|long|full, DATA_DIR=folder of real images
-	$(BIN)/lockstep run $(NOTEBOOK) --profile $(PROFILE) $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
+reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02') for MINUTES=30 together; PROFILE=smoke: does it run?; DATA_DIR=folder of real images
+	$(BIN)/lockstep run $(NOTEBOOK) $(if $(PROFILE),--profile '$(PROFILE)',--minutes '$(MINUTES)') $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
 
 check: lint ## For every day: lint, and all tests but MPI, Spark, failures and whole notebooks; five minutes on two cores
 	$(PYTEST) --cpu-budget check -m 'not serial and not slow'

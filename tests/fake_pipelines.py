@@ -1,7 +1,7 @@
 """Records and traced tables of notebooks 03 and 04 as they could be on two cores: made up, exact numbers.
 
 The model has eight layers whose seconds are known; a step is what `predict` says of its stages, times ERROR. So tests
-know every prediction, bubble and cut. Every round is 10 % slower than the one before, for everybody. Frames are made
+know every prediction, bubble and cut. Every round is 5 % slower than the one before, for everybody. Frames are made
 once, so tests change copies.
 """
 
@@ -11,6 +11,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lockstep.analysis.published import read_claims
@@ -41,7 +42,8 @@ BATCH = 64
 
 SPEED = {"SimpleBig": 20.0, "ComplexSmall": 1.0}  # images/s of sequential training
 WHOLE = {"SimpleBig": 256, "ComplexSmall": 8}  # images per step in `speedup`
-SPEEDUP = {"naive_pipeline": 0.95, "gpipe": 1.6, "1f1b": 1.65, "intra_op": 1.8}
+SPEEDUP = {"naive_pipeline": 0.95, "gpipe": 1.6, "1f1b": 1.65, "intra_op": 1.8, "processes": 1.9}
+DECODED = 10.0  # photos that a core decodes while it trains one
 IMBALANCE = 1.1  # of the ranks' computing in `speedup`
 IDLE = 0.2  # of a step in `speedup`
 NOISE = 1.01  # the second half of an A/A pair over the first
@@ -142,11 +144,11 @@ def _timed() -> list[Job]:
 
 
 @functools.cache
-def records(rounds: int = 5) -> pd.DataFrame:
+def records(rounds: int = 9) -> pd.DataFrame:
     """Of notebook 03."""
     rows: list[Row] = []
     for number in range(rounds):
-        pace = 1 + 0.1 * number
+        pace = 1 + 0.05 * number
         for use_case in SPEED:
             rows += _speedups(use_case, number, pace)
         for job in pipelines() + held():
@@ -157,11 +159,11 @@ def records(rounds: int = 5) -> pd.DataFrame:
 
 
 @functools.cache
-def hybrid_records(rounds: int = 5) -> pd.DataFrame:
+def hybrid_records(rounds: int = 9) -> pd.DataFrame:
     """Of notebook 04."""
     rows: list[Row] = []
     for number in range(rounds):
-        pace = 1 + 0.1 * number
+        pace = 1 + 0.05 * number
         for use_case, batch in (("SimpleBig", BATCH), ("ComplexSmall", 8)):
             rows += _hybrids(use_case, batch, number, pace)
         for size in SIZES:
@@ -211,8 +213,10 @@ def _speedups(use_case: str, number: int, pace: float) -> list[Row]:
     for name, gain in SPEEDUP.items():
         job = Job.of(name, workers=2, **shared, **_of_speedup(name, use_case))
         step = job.global_batch_size / (SPEED[use_case] * gain / pace)
-        idle = {} if name == "intra_op" else {"idle_seconds": IDLE * step}
+        idle = {} if name in ("intra_op", "processes") else {"idle_seconds": IDLE * step}
         rows.append(_trained(job, gain, pace, **idle))
+    decoding = Job.of("sequential", **shared | {"experiment": "decode"}).with_(strategy="decode")
+    rows.append(make_row(decoding, {"images_per_second": DECODED * SPEED[use_case] / pace}))
     for name in ("sequential", "naive_pipeline", "gpipe", "processes_allreduce"):
         job = Job.of(name, workers=2, **shared, device="cuda")
         rows.append(make_row(job, {}, status="skipped", reason=NO_CUDA))
@@ -249,9 +253,20 @@ def on_gpus(frame: pd.DataFrame, experiment: str, gains: dict[str, float]) -> pd
     assert own.any()
     combined = (frame["stages"] > 1) & (frame["sync"] == "allreduce")
     gain = frame["strategy"].mask(combined, "hybrid").map(gains)
-    frame.loc[own, "images_per_second"] = (10 * gain / (1 + 0.1 * frame["round"]))[own]
+    frame.loc[own, "images_per_second"] = (10 * gain / (1 + 0.05 * frame["round"]))[own]
     frame.loc[own, "step_seconds"] = (frame["global_batch_size"] / frame["images_per_second"])[own]
     frame.loc[own, ["status", "reason"]] = ["ok", ""]
+    return frame
+
+
+def noisy(frame: pd.DataFrame, deviation: float, **rows: Any) -> pd.DataFrame:
+    """Some rows with images/s that swing around what they were, half of the rounds up and half down."""
+    frame = frame.copy()
+    own = pd.Series(True, index=frame.index)
+    for name, value in rows.items():
+        own &= frame[name] == value
+    swing = np.exp(deviation * (2 * (frame["round"] % 2) - 1))
+    frame.loc[own, "images_per_second"] *= swing[own]
     return frame
 
 
@@ -263,12 +278,12 @@ def _cell(job: Job) -> dict[str, Any]:
 
 
 @functools.cache
-def tables(rounds: int = 5) -> dict[str, pd.DataFrame]:
+def tables(rounds: int = 9) -> dict[str, pd.DataFrame]:
     """`stages`, `actions` and `layers` of notebook 03, and `resources` of its experiment `speedup`."""
     stages: list[dict[str, Any]] = []
     actions: list[dict[str, Any]] = []
     for number in range(rounds):
-        pace = 1 + 0.1 * number
+        pace = 1 + 0.05 * number
         for job in pipelines() + held():
             stages += _stage_rows(job.with_(round=number), pace)
             actions += _action_rows(job.with_(round=number), pace)
@@ -352,7 +367,7 @@ def _action_rows(job: Job, pace: float) -> list[dict[str, Any]]:
     return rows
 
 
-def layers(rounds: int = 5, sizes: tuple[int, ...] = (8, 16, 32, 64), slow: float = 1.0) -> pd.DataFrame:
+def layers(rounds: int = 9, sizes: tuple[int, ...] = (8, 16, 32, 64), slow: float = 1.0) -> pd.DataFrame:
     """Every layer at every micro-batch size; SimpleBig's, and a ComplexSmall that takes 20 times as long.
 
     `slow`: multiplies the seconds of the first layer.
@@ -363,14 +378,14 @@ def layers(rounds: int = 5, sizes: tuple[int, ...] = (8, 16, 32, 64), slow: floa
             for size in sizes:
                 job = Job.of("gpipe", experiment="layers", use_case=use_case, workers=2, round=number)
                 for index, (name, count, milliseconds, output) in enumerate(LAYERS):
-                    forward = size * milliseconds / 1000 * factor * (1 + 0.1 * number) * (slow if index == 0 else 1)
+                    forward = size * milliseconds / 1000 * factor * (1 + 0.05 * number) * (slow if index == 0 else 1)
                     row = {"layer": index, "name": name, "parameters": count, "micro_batch_size": size}
                     row |= {"forward_seconds": forward, "backward_seconds": 2 * forward}
                     rows.append(_cell(job) | row | {"output_bytes": output * size, "saved_bytes": output * size})
     return pd.DataFrame(rows)
 
 
-def resources(experiment: str, strategies: Iterable[str], rounds: int = 5, device: str = "cpu") -> pd.DataFrame:
+def resources(experiment: str, strategies: Iterable[str], rounds: int = 9, device: str = "cpu") -> pd.DataFrame:
     """Traces: CPU use that swings between 50 and 150 %, 5 threads, 1 GiB."""
     rows = []
     for number in range(rounds):

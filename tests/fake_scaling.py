@@ -9,6 +9,8 @@ import pandas as pd
 from lockstep.engine.job import Job
 from lockstep.engine.models.flop_count import network_layers
 from lockstep.engine.models.layers import Network
+from lockstep.experiments.e08_convlstm_scaling.grid import cells, comparisons
+from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import trained
 from lockstep.predict.cost_model import Costs, chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
@@ -34,7 +36,7 @@ def two_workers_seconds(network: str, images: int, strategy: str, sync: str) -> 
     return model.compute_seconds(images, 2) + exchange
 
 
-def records(rounds: int = 5) -> pd.DataFrame:
+def records(rounds: int = 10) -> pd.DataFrame:
     """Every round is 2 % slower than the one before, for everybody."""
     rows: list[Row] = []
     for number in range(rounds):
@@ -42,6 +44,38 @@ def records(rounds: int = 5) -> pd.DataFrame:
             rows += _steps(network, number) + _flops(network, number)
         rows += _links(number) + _learned(number)
     return frame_of(rows)
+
+
+def as_measured(chosen: Parameters, rounds: int = 10) -> pd.DataFrame:
+    """The notebook's grid as it is measured: a round holds one comparison, or one seed of a cell that learns."""
+    jobs, number, rows = [_real(job) for job in cells(chosen)], 0, []
+    for comparison in comparisons(jobs):
+        for count in range(rounds):
+            rows += [_measured(jobs[place], count) | {"round": number} for place in comparison.cells]
+            number += 1
+    return frame_of(rows)
+
+
+def _real(job: Job) -> Job:
+    return job.with_(data_source="real", images=2000) if job.experiment != "wire" else job
+
+
+def _measured(job: Job, number: int) -> Row:
+    if job.experiment == "learning":
+        accuracy = 0.8 + 0.002 * (number % 5 - 2)
+        measured = {"test_accuracy": accuracy, "train_accuracy": accuracy + 0.1, "training_seconds": 10.0}
+        return make_row(job.with_(seed=number), measured)
+    if job.experiment == "flops":
+        return _flops(job.network, number)[0]
+    if job.experiment == "wire":
+        seconds = LINK.seconds(1, job.message_bytes)
+        return make_row(job, {"step_seconds": seconds, "exchange_seconds": seconds, "update_seconds": 0.0})
+    if job.model_parallel != "none":
+        alone = COSTS[job.network].compute_seconds(job.global_batch_size)
+        return _step(job, alone / PIPELINES[job.strategy], number)
+    error = HELD_OUT_ERROR if job.experiment.startswith("held_out") else 1.0
+    error *= NOISE if job.variant == "b" else 1.0
+    return _step(job, error * COSTS[job.network].step_seconds(vars(job), LINK), number)
 
 
 def frame_of(rows: list[Row]) -> pd.DataFrame:
@@ -79,9 +113,8 @@ def _steps(network: str, number: int) -> list[Row]:
                 jobs += [Job.of(name, **more, **shared) for name in NAMES]
             rows += [_step(job, error * COSTS[network].step_seconds(vars(job)), number) for job in jobs]
             if batch == 128:
-                rows.append(
-                    _step(jobs[0].with_(variant="b"), COSTS[network].step_seconds(vars(jobs[0])) * NOISE, number)
-                )
+                rows += [_step(job.with_(variant="b"), COSTS[network].step_seconds(vars(job)) * NOISE, number)
+                         for job in jobs[:2]]  # fmt: skip
                 rows += _pipelines(jobs[0], number)
     return rows
 
@@ -119,7 +152,7 @@ def _learned(number: int) -> list[Row]:
             shared |= {"scored_on": "test", "global_batch_size": batch, "input": "jpeg"}
             job = Job.of(name, workers=workers, **shared)
             accuracy = found[number % len(found)]
-            measured = {"test_accuracy": accuracy, "training_seconds": 10.0}
+            measured = {"test_accuracy": accuracy, "train_accuracy": accuracy + 0.1, "training_seconds": 10.0}
             rows.append(make_row(job, measured, reason="; ".join(job.cautions(2))))
     return rows
 
@@ -130,7 +163,7 @@ def _flops(network: str, number: int) -> list[Row]:
     return [make_row(job, {"flops_per_image": 3 * forward})]
 
 
-def flops(rounds: int = 5) -> pd.DataFrame:
+def flops(rounds: int = 10) -> pd.DataFrame:
     """The traced table."""
     rows = []
     for number in range(rounds):

@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_records import records
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import (
     AnalysisError,
     Estimate,
-    aa_interval,
-    aa_or_none,
     amdahl,
     amdahl_fit,
-    bootstrap_interval,
     efficiency,
+    interval_of,
     is_difference,
     paired_ratios,
     per_round,
@@ -35,54 +34,24 @@ def small(ours: list[float], base: list[float]) -> pd.DataFrame:
     for strategy, values in (("threads", ours), ("sequential", base)):
         for number, value in enumerate(values):
             rows.append({"strategy": strategy, "global_batch_size": 64 if strategy == "threads" else 32,
-                         "round": number, "variant": "a", "images_per_second": value, "step_seconds": 32 / value,
+                         "round": number, "variant": "a", "session": 0, "seed": 0, "experiment": "table1",
+                         "images_per_second": value, "step_seconds": 32 / value,
                          "status": "ok"})  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def test_bootstrap_interval_of_equal_values_is_that_value() -> None:
-    assert bootstrap_interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
-
-
-def test_bootstrap_interval_of_the_mean_matches_the_normal_one() -> None:
-    values = np.random.default_rng(3).normal(10, 1, size=400)
-    low, high = bootstrap_interval(values, np.mean)
-    half = 1.96 * values.std() / math.sqrt(len(values))
-    assert low == pytest.approx(values.mean() - half, abs=0.02)
-    assert high == pytest.approx(values.mean() + half, abs=0.02)
-
-
-def test_bootstrap_interval_is_seeded() -> None:
-    values = list(np.random.default_rng(4).normal(size=31))
-    assert bootstrap_interval(values, np.mean) == bootstrap_interval(values, np.mean)
-    assert bootstrap_interval(values, np.mean, seed=1) != bootstrap_interval(values, np.mean, seed=2)
-
-
-@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=12))
-def test_bootstrap_interval_of_the_median_holds_it_and_stays_inside_the_values(values: list[float]) -> None:
-    low, high = bootstrap_interval(values, n=2000)
-    assert min(values) <= low <= high <= max(values)
-    assert low <= np.median(values) <= high
-
-
-@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
-def test_bootstrap_interval_refuses_nothing_and_nan(values: list[float]) -> None:
-    with pytest.raises(AnalysisError, match="at least one value"):
-        bootstrap_interval(values)
 
 
 def test_ratios_are_paired_per_round_and_not_taken_of_medians() -> None:
     # 2, 3, 4 per round; the ratio of the medians would be 30 / 20 = 1.5.
     frame = small([20, 30, 160], [10, 10, 40]).sample(frac=1, random_state=0)
     ratios = paired_ratios(frame, {"strategy": "threads"}, {"strategy": "sequential"}, "images_per_second")
-    assert ratios.to_dict() == {0: 2.0, 1: 3.0, 2: 4.0}
+    assert ratios.to_dict() == {(0, 0): 2.0, (0, 1): 3.0, (0, 2): 4.0}, "by session and round"
 
 
 def test_a_round_that_lacks_one_half_is_left_out() -> None:
     frame = small([20, 30], [10, 10, 40])
     frame.loc[frame.index[0], "status"] = "failed"
     ratios = paired_ratios(frame, {"strategy": "threads"}, {"strategy": "sequential"}, "images_per_second")
-    assert ratios.to_dict() == {1: 3.0}
+    assert ratios.to_dict() == {(0, 1): 3.0}
 
 
 def test_no_common_round_is_an_error_that_names_both() -> None:
@@ -121,36 +90,66 @@ def test_amdahl_fit_stays_between_0_and_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "aa", "expected"),
+    ("ratio", "noise", "expected"),
     [
-        (Estimate(1.2, 1.1, 1.3, 5), None, True),
-        (Estimate(0.8, 0.7, 0.9, 5), None, True),
-        (Estimate(1.2, 0.99, 1.3, 5), None, False),  # its interval holds 1
-        (Estimate(1.2, 1.1, 1.3, 4), None, False),  # too few rounds
-        (Estimate(1.02, 1.01, 1.03, 5), Estimate(1.0, 0.97, 1.03, 5), False),  # as large as noise alone
-        (Estimate(1.2, 1.1, 1.3, 5), Estimate(1.0, 0.97, 1.03, 5), True),
+        (Estimate(1.2, 1.1, 1.3, 5), 0.0, True),
+        (Estimate(0.8, 0.7, 0.9, 5), 0.0, True),
+        (Estimate(1.2, 0.99, 1.3, 5), 0.0, False),  # its interval holds 1
+        (Estimate(1.2, 1.1, 1.3, 4), 0.0, False),  # too few rounds
+        (Estimate(1.02, 1.01, 1.03, 5), 0.02, False),  # reaches into what noise alone gives
+        (Estimate(1.2, 1.1, 1.3, 5), 0.02, True),
     ],
 )
-def test_is_difference(ratio: Estimate, aa: Estimate | None, expected: bool) -> None:
-    assert is_difference(ratio, aa) is expected
+def test_is_difference(ratio: Estimate, noise: float, expected: bool) -> None:
+    assert is_difference(ratio, noise) is expected
 
 
-def test_aa_interval_is_b_over_a() -> None:
-    frame = small([], [10.0] * 5)
-    twin = frame.assign(variant="b", images_per_second=11.0)
-    assert aa_interval(pd.concat([frame, twin]), {"strategy": "sequential"}).value == pytest.approx(1.1)
-    with pytest.raises(AnalysisError):
-        aa_interval(frame, {"strategy": "sequential"})
+def test_what_learns_is_paired_by_its_seed() -> None:
+    """Round 7 of one cell and round 3 of another are the same seed, maybe of another day."""
+    frame = small([0.9, 0.8], [0.5, 0.4]).assign(experiment="learning", seed=[0, 1, 1, 0], session=[0, 0, 1, 1])
+    frame["round"] = [7, 8, 3, 4]
+    ratios = paired_ratios(frame, {"strategy": "threads"}, {"strategy": "sequential"}, "images_per_second")
+    assert ratios.to_list() == pytest.approx([0.9 / 0.4, 0.8 / 0.5])
 
 
-def test_aa_or_none_is_the_pair_of_a_measure_where_there_is_one() -> None:
-    frame = small([], [10.0] * 5).assign(peak_pss_bytes=100.0)
-    twin = frame.assign(variant="b", peak_pss_bytes=102.0)
-    pair, like = pd.concat([frame, twin]), {"strategy": "sequential"}
-    assert aa_or_none(pair, like) == aa_interval(pair, like)
-    found = aa_or_none(pair, like, "peak_pss_bytes")
-    assert found is not None and found.value == pytest.approx(1.02)
-    assert aa_or_none(frame, like) is None
+def of_sessions(*sessions: list[float]) -> pd.Series:
+    index = [(number, 100 * number + at) for number, values in enumerate(sessions) for at in range(len(values))]
+    values = [value for session in sessions for value in session]
+    return pd.Series(values, index=pd.MultiIndex.from_tuples(index, names=["session", "round"]))
+
+
+def test_sessions_that_agree_are_one_and_others_span_both() -> None:
+    first, same, other = (
+        [2.0, 2.1, 1.9, 2.0, 2.05, 1.95],
+        [2.02, 1.98, 2.1, 1.9, 2.0, 2.0],
+        [3.0, 3.1, 2.9, 3.0, 3.1, 2.9],
+    )
+    together = interval_of(of_sessions(first, same))
+    assert together.rounds == 12 and together.high - together.low < interval_of(of_sessions(first)).high - 1.9
+    apart = interval_of(of_sessions(first, other))
+    alone = [interval_of(of_sessions(values)) for values in (first, other)]
+    assert (apart.low, apart.high) == (alone[0].low, alone[1].high), "nobody knows which of the two the next one is"
+
+
+def test_aa_noise_is_what_rounds_do_not_explain() -> None:
+    """Pairs that lie 4 % apart although their rounds hardly vary; pairs whose difference their rounds explain."""
+    frame = records()
+    base = frame[(frame["strategy"] == "sequential") & (frame["variant"] == "a") & (frame["status"] == "ok")]
+    apart = pd.concat([base, base.assign(variant="b", images_per_second=base["images_per_second"] * 1.04)])
+    assert aa_noise(apart) == pytest.approx(2 * math.log(1.04), rel=1e-6)
+    assert aa_noise(pd.concat([base, base.assign(variant="b")])) == 0.0
+    assert aa_noise(base) == 0.0, "no pair"
+
+
+def test_differences_between_two_equal_cells_are_rarely_called_one() -> None:
+    """A/A over ten pairs together: at most one run in twenty calls any of them a difference."""
+    rng = np.random.default_rng(7)
+    called = 0
+    for _ in range(200):
+        pairs = [interval_of(pd.Series(np.exp(0.05 * rng.standard_normal(12)))) for _ in range(10)]
+        noise = 2 * math.sqrt(max(0.0, np.mean([math.log(p.value) ** 2 - p.deviation**2 / p.rounds for p in pairs])))
+        called += any(is_difference(pair, noise) for pair in pairs)
+    assert called / 200 <= 0.05
 
 
 def test_roughness_is_the_mean_change_over_the_mean_without_the_first_sample() -> None:
@@ -172,29 +171,33 @@ def row_of(table: pd.DataFrame, **conditions: object) -> pd.Series:
 
 def test_summary_table_keeps_every_cell_with_speedup_base_and_seconds() -> None:
     table = summary_table(records())
-    row = row_of(table, use_case="SimpleBig", strategy="processes", device="cpu")
+    row = row_of(table, use_case="SimpleBig", strategy="processes", device="cpu", precision="float32", variant="a")
     assert row["low"] <= row["speedup"] <= row["high"] and row["speedup"] == pytest.approx(1.9, rel=0.02)
-    assert (row["base"], row["rounds"], bool(row["difference"])) == ("sequential", 6, True)
-    assert row["step_seconds"] == pytest.approx(2 * 0.52 / 1.9, rel=0.02)
-    skipped = row_of(table, use_case="SimpleBig", strategy="processes", device="cuda")
+    assert (row["base"], row["rounds"], bool(row["difference"])) == ("sequential", 8, True)
+    assert row["step_seconds"] == pytest.approx(16 / 18 / 1.9, rel=0.02)
+    skipped = row_of(table, use_case="SimpleBig", strategy="processes_allreduce", device="cuda")
     assert (skipped["status"], skipped["reason"]) == ("skipped", "no CUDA device")
     assert math.isnan(skipped["speedup"]) and not skipped["difference"]
 
 
 def test_the_second_half_of_the_aa_pair_is_no_difference() -> None:
-    row = row_of(summary_table(records()), use_case="SimpleBig", strategy="sequential", variant="b")
+    frame = records(experiments=("table1",))
+    frame = frame[(frame["use_case"] == "SimpleBig") & (frame["strategy"] == "processes")]
+    table = summary_table(frame, base={"strategy": "processes", "variant": "a"})
+    row = row_of(table, variant="b", precision="float32")
     assert row["speedup"] == pytest.approx(1, abs=0.03) and not row["difference"]
 
 
 def test_failed_cells_stay_rows_and_a_failed_round_is_told() -> None:
     table = summary_table(records(failed="ddp"))
-    failed = row_of(table, use_case="SimpleBig", strategy="ddp")
+    failed = row_of(table, use_case="SimpleBig", strategy="ddp", precision="float32")
     assert failed["status"] == "failed" and "ValueError" in failed["reason"]
     frame = records()
-    hit = frame.index[(frame["strategy"] == "ddp") & (frame["round"] == 3)][0]
+    base = frame[(frame["strategy"] == "sequential") & (frame["status"] == "ok")]
+    hit = frame.index[(frame["strategy"] == "ddp") & frame["round"].isin(base["round"])][0]
     frame.loc[hit, ["status", "reason", "images_per_second"]] = ["failed", "killed", math.nan]
-    some = row_of(summary_table(frame), use_case=frame.loc[hit, "use_case"], strategy="ddp")
-    assert (some["status"], some["rounds"], some["reason"]) == ("ok", 5, "1 of 6 rounds failed: killed")
+    some = row_of(summary_table(frame), use_case="SimpleBig", strategy="ddp", precision="float32")
+    assert (some["status"], some["rounds"], some["reason"]) == ("ok", 7, "1 of 16 rounds failed: killed")
 
 
 def test_without_a_base_there_is_no_speedup() -> None:
@@ -206,4 +209,4 @@ def test_without_a_base_there_is_no_speedup() -> None:
 def test_ratio_with_interval_reads_as_text() -> None:
     ratio = ratio_with_interval(small([20, 30, 40], [10] * 3), {"strategy": "threads"}, {"strategy": "sequential"},
                                 "images_per_second")  # fmt: skip
-    assert str(ratio) == "3 [2, 4]" and ratio.rounds == 3
+    assert str(ratio) == "2.88 (no interval yet)" and ratio.rounds == 3, "three rounds leave everything open"

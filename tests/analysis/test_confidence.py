@@ -1,4 +1,4 @@
-"""The intervals: worked examples, the mixture that they come from, and how often they miss when looked at each round."""
+"""The intervals: worked examples, the mixture behind them, and how often they miss when looked at each round."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lockstep.analysis.confidence import (
     Estimate,
     estimate,
     half_width,
+    highest,
     rounds_needed,
 )
 
@@ -45,7 +46,7 @@ def test_fewer_rounds_have_no_interval() -> None:
 
 @pytest.mark.parametrize("rounds", [5, 9, 40])
 def test_the_interval_ends_where_the_mixture_of_likelihoods_reaches_twenty(rounds: int) -> None:
-    """E_n from its definition: the t statistic's density, averaged over effect sizes from N(0, 1), over that under 0."""
+    """E_n from its definition: the t statistic's density, averaged over effects from N(0, 1), over that under 0."""
 
     def log_evidence(distance: float) -> float:
         statistic = math.sqrt(rounds) * distance
@@ -124,7 +125,7 @@ def test_coverage_when_we_look_after_every_round(root: Path, drift: float) -> No
 
 
 def _of_our_own_steps(root: Path) -> np.ndarray:
-    """Deviations of the log of a step's time from its cell's mean, from all stored records, centred within each cell."""
+    """Deviations of the log of a step's time from its cell's mean, from all stored records."""
     from lockstep.analysis.cells import cells
     from lockstep.records import read_records
 
@@ -136,3 +137,27 @@ def _of_our_own_steps(root: Path) -> np.ndarray:
             if len(logs) >= MIN_ROUNDS:
                 found.append(logs - logs.mean())
     return np.concatenate(found)
+
+
+def test_the_highest_of_several_pays_for_the_choice() -> None:
+    """The fastest of six was chosen and judged on the same rounds, as if it had been the only one."""
+    random = np.random.default_rng(3)
+    alike = [np.exp(random.normal(0.0, 0.1, 12)) for _ in range(6)]
+    found = highest([estimate(values) for values in alike])
+    best = max((estimate(values) for values in alike), key=lambda each: each.value)
+    assert found.value == best.value and found.half_width > best.half_width and found.low < 1 < found.high
+    assert highest([best]) is best
+    with pytest.raises(AnalysisError, match="the largest of nothing"):
+        highest([])
+    few = highest([best, estimate([1.0, 2.0])])
+    assert few.high == math.inf and math.isnan(few.deviation) and math.isnan(few.rounds_until(2.0))
+
+
+def test_the_highest_holds_the_largest_true_value() -> None:
+    random = np.random.default_rng(0)
+    true = np.array([0.0, 0.02, -0.1, 0.05])
+    held = 0
+    for _ in range(500):
+        found = highest([estimate(random.normal(mean, 0.1, 10), logarithmic=False) for mean in true])
+        held += found.low <= true.max() <= found.high
+    assert held / 500 >= 0.95

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,10 @@ import pandas as pd
 import pytest
 
 from fake_records import records as fake_records
-from lockstep.analysis.statistics import MIN_ROUNDS
+from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.targets import AT_LEAST, AT_MOST, TOO_FEW, WITHIN, Reading, Target, target_table
-from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, UNDECIDED
 from lockstep.engine.job import Job
 from lockstep.experiments.e01_single_node_baselines.targets import TARGETS as SINGLE
 from lockstep.experiments.e02_threads_vs_processes.targets import TARGETS as LOCAL
@@ -96,7 +97,7 @@ def test_a_skipped_cell_says_why_instead_of_a_number() -> None:
         rows("ddp", precision="bfloat16", status="skipped", why=units),
     )
     row = found[BFLOAT]
-    assert (row["reached"], row["reason"], row["rounds"]) == ("not measurable here", units, 0)
+    assert (row["reached"], row["reason"], row["rounds"]) == ("needs hardware", units, 0)
     assert row[["ratio", "low", "high"]].isna().all()
 
 
@@ -194,7 +195,9 @@ def test_targets_of_too_few_rounds_are_neither_reached_nor_missed() -> None:
 )
 def test_an_aim_has_its_side(aim: str, threshold: float, inside: tuple[float, ...], outside: tuple[float, ...]) -> None:
     target = Target("x", threshold, lambda stored: Reading(), aim)
-    assert all(target.reached(value) for value in inside) and not any(target.reached(value) for value in outside)
+    assert {target.reached(Estimate(value, value, value, 8)) for value in inside} == {"yes"}
+    assert {target.reached(Estimate(value, value, value, 8)) for value in outside} == {"no"}
+    assert target.reached(Estimate(inside[0], 0.5 * inside[0], 2 * inside[0], 8)) == UNDECIDED
 
 
 # --- one node ---
@@ -230,7 +233,7 @@ def test_a_target_for_bfloat16_is_not_reached_by_float32() -> None:
         rung("bfloat16", 0.0, "ComplexSmall", precision="bfloat16", status="skipped", why=why),
         targets=SINGLE,
     )  # fmt: skip
-    assert (found[BEST_SMALL]["reached"], found[BEST_SMALL]["reason"]) == ("not measurable here", why)
+    assert (found[BEST_SMALL]["reached"], found[BEST_SMALL]["reason"]) == ("needs hardware", why)
 
 
 def test_convolutions_are_compared_with_the_peak_of_the_same_precision() -> None:
@@ -251,5 +254,6 @@ def test_convolutions_are_compared_with_the_peak_of_the_same_precision() -> None
 def test_an_absolute_target_has_no_denominator() -> None:
     decoded = [row | {"strategy": "decode"} for row in rows("sequential", 300.0, experiment="decode")]
     row = table(decoded, targets=SINGLE)[DECODED]
-    assert row["ratio"] == pytest.approx(300 * 1.2), "the median of rounds that are 0, 10, ... 40 % faster"
-    assert (row["rounds"], row["reached"]) == (ROUNDS, "yes")
+    mean = math.prod((1.0, 1.1, 1.2, 1.3, 1.4)) ** (1 / ROUNDS)
+    assert row["ratio"] == pytest.approx(300 * mean), "the geometric mean of rounds that are 0, 10, ... 40 % faster"
+    assert (row["rounds"], row["reached"]) == (ROUNDS, UNDECIDED), "five such rounds say little"

@@ -244,6 +244,17 @@ def test_notebook_00_runs_last_and_writes_no_records(overview: Path) -> None:
     assert plans[-1].parameters == {"measure": True, "results": "results/runs/smoke"}
 
 
+def test_minutes_are_shared_out_over_the_notebooks_that_measure(overview: Path) -> None:
+    for name in ("07_small", "08_photos"):
+        path = overview / "notebooks" / f"{name}.ipynb"
+        path.write_text(
+            path.read_text().replace("measure: bool = False", "measure: bool = False\\nminutes: float = 10.0", 1)
+        )
+    plans = plan_runs(["00", "07", "08"], overview, minutes=30)
+    assert [plan.parameters.get("minutes") for plan in plans] == [15.0, 15.0, None]
+    assert {plan.folder.parent.name for plan in plans} == {"default"}, "a second run goes on there"
+
+
 def test_notebook_00_leaves_no_folder_in_the_reference(overview: Path) -> None:
     (plan,) = plan_runs(["00"], overview, reference=True)
     assert plan.parameters["results"] == "results/reference"

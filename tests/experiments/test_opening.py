@@ -37,9 +37,10 @@ def test_it_takes_every_parameter_and_nothing_else(root: Path, values: dict[str,
 def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     run = open_experiment("02", values)
     assert len(run.stored.records) and run.folder.name == LOCAL
-    machine = json.loads((run.folder / "run.json").read_text())["machine"]
+    session = json.loads((run.folder / "run.json").read_text())["sessions"][0]
+    machine = session["machine"]
     assert f"{machine['cores']} cores" in run.about() and "rounds" in run.about()
-    assert f"bfloat16 units: {machine['bfloat16']}\n" in run.about(), "none is a word, and no reason to say it has some"
+    assert f"bfloat16 units: {machine['bfloat16']} ({session['day']})" in run.about(), "none is a word here"
     assert len(run.table("speedup")) and run.figure("speedup").axes
     assert "AlexNet" in run.finding("speedup").data
     assert len(run.verdicts()) and len(run.targets())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +18,25 @@ from lockstep.analysis.judging import judge
 from lockstep.analysis.published import CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.analysis.verdicts import COMMON, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED
+from lockstep.analysis.verdicts import ANSWERS, COMMON, MEASURED, NOT_YET, SUPPORTED, UNDECIDED, VerdictFunction
 from lockstep.experiments.catalogue import PAPERS, catalogue
 from lockstep.experiments.readme import fill_tables
 from lockstep.experiments.registry import every, experiment
 from lockstep.experiments.report import (
     REPORT_COLUMNS,
+    claims_table,
     markdown_table,
-    published_measured,
     published_text,
     read_all,
     render_markdown,
     report_all,
+    report_json,
     tally,
 )
-from lockstep.records import COLUMNS
+from lockstep.records import COLUMNS, SCHEMA_VERSION
 from lockstep.records.places import repository_root
 
 NOTEBOOK = "02_threads_vs_processes"
-ANSWERS = {SUPPORTED, CONTRADICTED, NEEDS_HARDWARE, NOT_YET}
 
 
 ARITHMETIC = ("flops_equation", "flops_total")
@@ -46,11 +48,15 @@ def claim(verdict: str, **changes: Any) -> dict[str, Any]:
             "statement": "Time on 5 nodes over that on 6 nodes", "verdict": verdict, **changes}  # fmt: skip
 
 
+def table_of(claims: pd.DataFrame, stored: Stored, rules: Mapping[str, VerdictFunction]) -> pd.DataFrame:
+    return claims_table([(row, judge(row, stored, rules)) for row in claims.to_dict("records")])
+
+
 @pytest.fixture(scope="module")
 def judged() -> pd.DataFrame:
     claims = read_claims()
     found = Stored(records(), {"resources": resources()})
-    return published_measured(claims[claims["notebook"] == NOTEBOOK], found, experiment(NOTEBOOK).verdicts)
+    return table_of(claims[claims["notebook"] == NOTEBOOK], found, experiment(NOTEBOOK).verdicts)
 
 
 def ratio_of_processes(frame: pd.DataFrame) -> str:
@@ -60,25 +66,22 @@ def ratio_of_processes(frame: pd.DataFrame) -> str:
 
 
 def test_every_row_has_a_known_word_and_a_reason(judged: pd.DataFrame) -> None:
-    assert set(judged["verdict"]) <= ANSWERS and judged["reason"].ne("").all()
+    assert set(judged["answer"]) <= set(ANSWERS) and judged["reason"].ne("").all()
     assert [*judged.columns] == list(REPORT_COLUMNS)
 
 
-def test_without_records_nothing_is_reproduced_or_refuted() -> None:
-    claims = read_claims()
-    claims = claims[~claims["verdict"].isin(ARITHMETIC)]
+def test_without_records_nothing_is_called_measured() -> None:
+    """What a paper, arithmetic or a model can say without records has that grade."""
     rules = {found.name: found.verdicts for found in every()}
-    parts = [published_measured(own, no_records(), rules.get(name, {})) for name, own in claims.groupby("notebook")]
-    table = pd.concat(parts)
-    assert len(table) == len(claims)
-    assert set(table["verdict"]) <= {NOT_YET, NEEDS_HARDWARE}
-    assert table["measured"].eq("").all() and table["reason"].ne("").all()
+    for row in read_claims().to_dict("records"):
+        found = judge(row, no_records(), rules.get(row["notebook"], {}))
+        assert found.reason and (found.answer == NOT_YET or found.grade != MEASURED), row["id"]
 
 
 def test_open_claims_say_what_is_open() -> None:
     assert NOTEBOOK in judge(claim("pending"), no_records(), {}).reason
     found = judge(claim("survey"), no_records(), {})
-    assert found.answer == NEEDS_HARDWARE and "why" in found.reason
+    assert found.answer == UNDECIDED and "why" in found.reason
 
 
 def test_every_verdict_function_answers_empty_and_full_records() -> None:
@@ -103,7 +106,7 @@ def test_markdown_cells_cannot_break_the_table() -> None:
 
 def test_the_tally_counts_every_row(judged: pd.DataFrame) -> None:
     text = render_markdown(judged, "02")
-    tally = next(line for line in text.splitlines() if line.startswith("Verdicts:"))
+    tally = next(line for line in text.splitlines() if line.startswith("Answers:"))
     assert sum(int(word) for word in tally.replace(",", "").split() if word.isdigit()) == len(judged)
 
 
@@ -114,6 +117,14 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     records()[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
     resources().to_csv(folder / "resources.csv", index=False)
+    session = {
+        "machine": {"cpu": "A CPU", "cores": 2, "memory_bytes": 24 * 2**30, "bfloat16": "none"},
+        "day": "2026-11-22",
+        "git": {},
+        "versions": {},
+    }
+    run = {"schema_version": SCHEMA_VERSION, "parameters": {}, "data": {}, "sessions": [session]}
+    (folder / "run.json").write_text(json.dumps(run))
     return folder.parent
 
 
@@ -141,6 +152,18 @@ def test_what_is_not_judged_is_listed_apart_and_without_a_verdict(stored: Path) 
             (shown,) = [line for line in rows if line.startswith(f"| {row['place']} | {row['statement']} |")]
             assert shown.endswith(f"| {row['note']} |"), row["id"]
         assert not any(word in line for line in rows for word in ANSWERS), "no verdict"
+
+
+def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
+    rows = json.loads(report_json(stored))
+    assert [row["id"] for row in rows] == [claim["id"] for part in read_all(stored) for claim, _ in part.judged]
+    own = {row["id"]: row for row in rows}["s2m-processes-beat-threads"]
+    assert (
+        own["machine"] == "A CPU, 2 cores, 24 GiB, bfloat16 units: none (2026-11-22)"
+        and own["answer"] in ANSWERS
+        and own["evidence"] == MEASURED
+    )
+    assert "NaN" not in report_json(stored) and "Infinity" not in report_json(stored)
 
 
 def test_claims_alone_are_judged(stored: Path) -> None:
@@ -193,7 +216,7 @@ def test_every_built_notebook_with_claims_has_a_headline() -> None:
 
 
 def test_a_tally_counts_in_the_order_of_the_words() -> None:
-    assert tally([NOT_YET, SUPPORTED, NOT_YET]) == "1 reproduced, 2 not measured yet"
+    assert tally([NOT_YET, SUPPORTED, NOT_YET]) == "1 supported, 2 not measured yet"
 
 
 def test_the_readmes_tables_are_those_of_the_reference_records() -> None:

@@ -34,6 +34,12 @@ def test_headlines_come_first_then_what_has_no_interval_then_the_quickest() -> N
     assert choose([state(2, seconds=20.0), state(2, seconds=5.0)], 1e6) == 1
 
 
+def test_what_was_begun_is_finished_before_the_next_is_begun() -> None:
+    """Ten minutes for thirty comparisons settle some of them, and do not measure each of them once."""
+    states = [state(2, seconds=10.0), state(1, seconds=12.0), *[state(0) for _ in range(28)]]
+    assert choose(states, 600.0, last=None) == 0 and choose(states, 600.0, last=0) == 1
+
+
 def test_time_goes_where_it_can_still_decide() -> None:
     """A headline out of reach in the time left waits for one that is within reach."""
     far, near = state(6, noise=0.5, headline=True), state(6, noise=0.04)

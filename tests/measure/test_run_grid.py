@@ -313,7 +313,7 @@ def test_a_launcher_that_does_not_exist(recorder: Recorder, photos: Path) -> Non
 
 
 def test_a_pair_that_the_grid_does_not_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="the grid has no cell .* which a comparison names"):
+    with pytest.raises(ValueError, match=r"the grid has no cell .* which a comparison names"):
         pairs_of(JOBS, more=[(Job.of("ddp", workers=2), JOBS[0])])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.job import IDENTITY, Job
-from lockstep.measure import cell, grid
+from lockstep.measure import cell, round
 from lockstep.records import MEASUREMENTS, Row, make_row, read_records
 from lockstep.records.reading import read_tables
 
@@ -77,4 +77,4 @@ def _is_identity(table: str, column: str) -> bool:
 
 
 if "REFERENCE" in os.environ:
-    grid.measure_job = StoredMeasuring(Path(os.environ["REFERENCE"])).measure_job
+    round.measure_job = StoredMeasuring(Path(os.environ["REFERENCE"])).measure_job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pandas as pd
@@ -45,12 +46,21 @@ def test_a_step_by_hand() -> None:
 @pytest.mark.parametrize("network", list(COSTS))
 def test_it_recovers_the_parameters_that_made_the_records(frame: pd.DataFrame, network: str) -> None:
     found, true = costs.calibrated(frame, "Pneumonia", network), COSTS[network]
-    slower = 1.04  # the median round
+    slower = 1.09  # the median round
     assert found.cores == 2 and found.gradient_bytes == true.gradient_bytes
     assert found.fixed_seconds == pytest.approx(slower * true.fixed_seconds, rel=1e-6)
     assert found.image_seconds == pytest.approx(slower * true.image_seconds, rel=1e-6)
     assert found.crowding == pytest.approx(true.crowding, rel=1e-6)
     assert found.byte_seconds == pytest.approx({name: slower * true.byte_seconds[name] for name in NAMES}, rel=1e-6)
+
+
+def test_other_draws_of_the_rounds_say_how_sure_the_parameters_are(frame: pd.DataFrame) -> None:
+    draws = costs.recalibrated(frame, "Pneumonia", "cnn", draws=50)
+    found = costs.calibrated(frame, "Pneumonia", "cnn")
+    assert len(draws) == 50 and draws == costs.recalibrated(frame, "Pneumonia", "cnn", draws=50), "the same each time"
+    images = [each.image_seconds for each in draws]
+    assert min(images) < found.image_seconds < max(images)
+    assert max(images) / min(images) < 1.2, "rounds differ by 18 % at most"
 
 
 def test_three_pinned_workers_crowd_two_cores_for_one_of_two_turns() -> None:
@@ -76,12 +86,14 @@ def test_held_out_cells_are_not_fitted(frame: pd.DataFrame) -> None:
 def test_the_held_out_error_is_that_of_the_held_out_cells(frame: pd.DataFrame) -> None:
     found, cells, left_out = cost_check.held_out_error(frame)
     assert (cells, left_out) == (9, [])
-    assert found.rounds == 5 and found.value == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=1e-6)
+    assert found.value == pytest.approx(math.log(HELD_OUT_ERROR), rel=0.03) and found.low < found.value < found.high
     table = cost_check.check_table(frame)
     assert set(table.loc[table["part"] == "held out", "experiment"]) == {"held_out", "held_out_hosts"}
     known = cost_check.error_table(table).set_index(["part", "cells_are"])
-    assert known.loc[("calibration", "all"), "worst_error"] == pytest.approx(0, abs=1e-6)
-    assert known.loc[("held out", "all"), "median_error"] == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=1e-6)
+    assert known.loc[("calibration", "all"), "worst_error"] == pytest.approx(0, abs=2e-3), (
+        "rounds have a median and a geometric mean"
+    )
+    assert known.loc[("held out", "all"), "median_error"] == pytest.approx(1 - 1 / HELD_OUT_ERROR, rel=0.03)
     assert known.loc[("held out", "emulated hosts"), "cells"] == 1
     assert known.loc[("held out", "turns on a core"), "cells"] == 6
 

@@ -88,7 +88,7 @@ def test_every_make_target_and_variable_exists(root: Path, readme: str, architec
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.M))
     named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(commands(readme) + commands(architecture))))
     assert {"reproduce", "test", "figures", "report", "lab"} <= named <= targets
-    assert {"PROFILE", "DATA_DIR", "RESULTS"} <= variables
+    assert {"MINUTES", "PROFILE", "DATA_DIR", "RESULTS"} <= variables
     assert set(re.findall(r"\b([A-Z_]{4,})=", readme)) - {"LOCKSTEP_DATA", "LOCKSTEP_SPARK_MASTER"} <= variables
 
 
@@ -135,7 +135,7 @@ def test_the_commands_of_make_come_first(root: Path, readme: str) -> None:
     shown = subprocess.run(["make", "-n", "reproduce"], cwd=root, capture_output=True, text=True, check=True).stdout
     (run,) = [line for line in shown.splitlines() if " run " in line]
     everything = " ".join(notebook.number for notebook in catalogue() if notebook.built)
-    assert run.split(" run ")[1].strip() == f"{everything} --profile quick"
+    assert run.split(" run ")[1].strip() == f"{everything} --minutes '30'"
 
 
 def test_one_generated_table_and_one_figure(readme: str) -> None:

@@ -31,6 +31,7 @@ MISS = 0.05
 MIN_ROUNDS = 5
 """The fewest rounds that have an interval: of fewer, no finite one holds with this chance."""
 _MOST_ROUNDS = 1_000_000
+_ROUNDING = 1e-12
 _LARGEST = 700.0  # the largest logarithm of a float
 
 
@@ -52,7 +53,14 @@ class Estimate:
     logarithmic: bool = True
 
     def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"{self.value:.3g} (no interval yet)"
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+    @property
+    def columns(self) -> tuple[float, float, float]:
+        """Value, low and high for a table, NaN where there is no interval yet."""
+        return (self.value, math.nan, math.nan) if math.isinf(self.high) else (self.value, self.low, self.high)
 
     @property
     def half_width(self) -> float:
@@ -63,8 +71,8 @@ class Estimate:
     @property
     def deviation(self) -> float:
         """The standard deviation of a round, of a ratio that of its logarithm; NaN where the interval is open."""
-        unit = half_width(1.0, self.rounds)
-        return self._half / unit if math.isfinite(unit) else math.nan
+        unit, half = half_width(1.0, self.rounds), self._half
+        return half / unit if math.isfinite(unit) and math.isfinite(half) else math.nan
 
     def chance(self, against: float) -> float:
         """The anytime-valid p-value of the hypothesis that the true value is `against`: 1 / E_n, at most 1."""
@@ -124,6 +132,9 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series, *, logarithmic: b
     if sample.size == 0 or not np.isfinite(sample).all() or (logarithmic and (sample <= 0).any()):
         wanted = "finite and above 0" if logarithmic else "finite"
         raise AnalysisError(f"no interval of {sample.tolist()}: give at least one value, all of them {wanted}")
+    if sample.size >= MIN_ROUNDS and np.ptp(sample) <= _ROUNDING * abs(sample[0]):  # one value, not exp(log(value))
+        only = float(sample[0])
+        return Estimate(only, only, only, int(sample.size), logarithmic)
     scaled = np.log(sample) if logarithmic else sample
     mean, rounds = float(scaled.mean()), int(sample.size)
     deviation = float(scaled.std(ddof=1)) if rounds > 1 else math.nan
@@ -131,6 +142,32 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series, *, logarithmic: b
     if logarithmic:
         return _around(math.exp(mean), half, rounds)
     return Estimate(mean, mean - half, mean + half, rounds, logarithmic=False)
+
+
+def highest(found: Sequence[Estimate]) -> Estimate:
+    """The largest of several quantities, with an interval that pays for the choice: each one's own is stretched until
+    all hold together with 95 % (Bonferroni), so none need be chosen before it is judged.
+
+    Raises AnalysisError for none. Its value is that of the largest mean, which promises a little too much.
+    """
+    if not found:
+        raise AnalysisError("the largest of nothing: give at least one estimate")
+    if len(found) == 1:
+        return found[0]
+    each = [_stretched(one, MISS / len(found)) for one in found]
+    best = max(each, key=lambda one: one.value)
+    low, high = max(one.low for one in each), max(one.high for one in each)
+    return Estimate(best.value, low, high, min(one.rounds for one in each), best.logarithmic)
+
+
+def _stretched(one: Estimate, miss: float) -> Estimate:
+    """The same with an interval that misses with another chance."""
+    half = one.deviation * half_width(1.0, one.rounds, miss)
+    if math.isnan(half):
+        return one
+    if one.logarithmic:
+        return _around(one.value, half, one.rounds)
+    return Estimate(one.value, one.value - half, one.value + half, one.rounds, logarithmic=False)
 
 
 def half_width(deviation: float, rounds: int, miss: float = MISS) -> float:

@@ -29,17 +29,22 @@ COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
         "row", "reference", "standby_nodes", "disk_usage", "memory_usage", "speed", "delay", "method",
         "dollars_per_hour", "garbled", "paper", "place",
     ),
+    ("gpu", "specifications"): (
+        "name", "year", "tflops", "memory_gib", "memory_gigabytes_per_second", "pcie_gigabytes_per_second", "source",
+    ),
 }  # fmt: skip
 """A column `garbled` names the columns whose value, as printed, can't be read; such a value is copied, not guessed. Of
-*DPro-SM*'s Table 2 the column of features, which is prose, is left out."""
+*DPro-SM*'s Table 2 the column of features, which is prose, is left out. Those of GPUs are their vendor's, in FP32 and
+per GPU, as `source` prints them."""
 NUMBERS_OF_TABLES = (
-    "speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops", "dollars_per_hour"
+    "speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops", "dollars_per_hour",
+    "year", "tflops", "memory_gib", "memory_gigabytes_per_second", "pcie_gigabytes_per_second",
 )  # fmt: skip
 """Columns of published tables that hold numbers; all others are text."""
 CLAIM, CONTRADICTION, UNSAID, AUDIT = "claim", "contradiction", "unsaid", "audit"
 KINDS = (CLAIM, CONTRADICTION, UNSAID, AUDIT)
 """What a row of the ledger is: a claim, which is judged; a place where the paper contradicts itself; something that the
-paper leaves unsaid; or an audit: the paper's own arithmetic, or what cannot be otherwise, which is checked and listed."""
+paper leaves unsaid; or an audit: the paper's own arithmetic, or what cannot be otherwise."""
 CLAIM_COLUMNS = (
     "id", "kind", "paper", "place", "statement", "value", "unit", "use_case", "notebook", "verdict", "note"
 )  # fmt: skip
@@ -106,7 +111,7 @@ def read_claims(root: str | Path | None = None) -> pd.DataFrame:
 
 
 def read_ledger(root: str | Path | None = None) -> pd.DataFrame:
-    """All rows of the ledger, checked: claims, contradictions, what is left unsaid and audits, by `kind` (one of KINDS).
+    """All rows of the ledger, checked: claims, contradictions, what is unsaid and audits, by `kind` (one of KINDS).
 
     `value` is a float (NaN: the row has no figure), everything else text. Only claims name a verdict function. Raises
     PublishedError, naming file, line and row, for a repeated id, an empty text, an unknown kind or use case. Whether

@@ -84,7 +84,7 @@ def paired_points(
 
 def mean_columns(ratio: Estimate | None, name: str, scale: float = 1.0) -> dict[str, float]:
     """A mean or a ratio as columns: name, name_low, name_high; NaN without one."""
-    found = (ratio.value, ratio.low, ratio.high) if ratio else (math.nan,) * 3
+    found = ratio.columns if ratio else (math.nan,) * 3
     return dict(zip((name, f"{name}_low", f"{name}_high"), (scale * value for value in found), strict=True))
 
 

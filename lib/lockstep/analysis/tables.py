@@ -39,13 +39,15 @@ SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, float]:
     """A ratio as columns: `name`, low, high; NaN without one."""
-    values = (ratio.value, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+    values = ratio.columns if ratio else (np.nan,) * 3
     return dict(zip((name, "low", "high"), values, strict=True))
 
 
 def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> Conditions | None:
-    """The base's conditions for a cell, or None where the same experiment holds no such rows."""
-    wanted = {**{name: cell[name] for name in SAME_RUN}, **base}
+    """The base's conditions for a cell, or None where the same experiment holds no such rows. The second of an A/A pair
+    stood beside the first alone, so that is its base."""
+    again = cell["variant"] != "a"
+    wanted = {**cell, "variant": "a"} if again else {**{name: cell[name] for name in SAME_RUN}, **base}
     return wanted if len(select(records, wanted)) else None
 
 
@@ -84,19 +86,30 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
     return pd.DataFrame(table)
 
 
+WINDOW_SECONDS = 10.0
+"""A trace of a minute is cut into windows of this length; each counts as a round."""
+
+
 def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
-    """Per experiment, use case, strategy and round: mean CPU (%), mean and peak PSS (bytes), mean and peak threads,
-    mean I/O wait (%), and `roughness` of PSS and of threads (dimensionless)."""
+    """Per experiment, use case, strategy and window of training (`round`, counted through the cell's traces): mean CPU
+    (%), mean and peak PSS (bytes), mean and peak threads, mean I/O wait (%), and `roughness` of PSS and of threads
+    (dimensionless). What was sampled while the cell loaded is left out."""
+    training = resources[resources["phase"] == "train"] if len(resources) else resources
+    if training.empty:
+        return pd.DataFrame()
+    keys = ["experiment", "use_case", "strategy"]
+    began = training.groupby([*keys, "round"])["seconds"].transform("min")
+    windows = training.assign(window=((training["seconds"] - began) // WINDOW_SECONDS).astype(int))
     table = []
-    keys = ["experiment", "use_case", "strategy", "round"]
-    for key, trace in resources.groupby(keys, sort=False):
-        # I/O wait is missing where the system does not report it.
-        means = trace[list(TRACED)].apply(pd.to_numeric, errors="coerce")
-        row = dict(zip(keys, key, strict=True))
-        row |= {f"{name}_mean": float(value) for name, value in means.mean().items()}
-        row |= {"pss_bytes_peak": float(means["pss_bytes"].max()), "threads_peak": float(means["threads"].max())}
-        row |= {"pss_roughness": roughness(trace, "pss_bytes"), "threads_roughness": roughness(trace, "threads")}
-        table.append(row)
+    for key, own in windows.groupby(keys, sort=False):
+        for number, (_, trace) in enumerate(own.groupby(["round", "window"])):
+            # I/O wait is missing where the system does not report it.
+            means = trace[list(TRACED)].apply(pd.to_numeric, errors="coerce")
+            row = {**dict(zip(keys, key, strict=True)), "round": number}
+            row |= {f"{name}_mean": float(value) for name, value in means.mean().items()}
+            row |= {"pss_bytes_peak": float(means["pss_bytes"].max()), "threads_peak": float(means["threads"].max())}
+            row |= {"pss_roughness": roughness(trace, "pss_bytes"), "threads_roughness": roughness(trace, "threads")}
+            table.append(row)
     return pd.DataFrame(table)
 
 

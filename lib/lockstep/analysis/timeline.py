@@ -1,4 +1,4 @@
-"""Which rank was slow, and in which phase: from the steps of every rank (`steps.csv`), as tables and as a picture.
+"""Which rank was slow, and in which phase: from the steps of every rank (`timeline.csv`), as tables and as a picture.
 
     rank 0   | input | compute .......| wait ....| exchange | update |
     rank 1   | input | compute ..................| exchange | update |     rank 1 arrived last, because of compute

@@ -1,4 +1,4 @@
-"""What every verdict shares: an answer, the grade of the evidence behind it, and the rules that turn an interval into it.
+"""What every verdict shares: an answer, the grade of the evidence behind it, and the choice of rows.
 
 A verdict is computed, never typed in. Its answer is *supported*, *contradicted* or *undecided*; its grade says on what
 it rests, from the paper's own pages to a measurement. Where nothing can speak to a claim on this machine it *needs
@@ -12,6 +12,7 @@ two runs of the same cell. `lockstep.analysis.judging` then corrects all verdict
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +33,7 @@ _WEAKEST_FIRST = (NOT_YET, NEEDS_HARDWARE, UNDECIDED, CONTRADICTED, SUPPORTED)
 
 PAPER, BOUND, MODEL, EMULATED, MEASURED = "paper", "bound", "model", "emulated", "measured"
 GRADES: Mapping[str, str] = {
-    PAPER: "the paper against itself",
+    PAPER: "the paper against itself or its sources",
     BOUND: "arithmetic or physics allows no other answer",
     MODEL: "a calibrated model, with its error",
     EMULATED: "measured over emulated links or on emulated machines",
@@ -185,6 +186,12 @@ def join(parts: list[tuple[str, Verdict]]) -> Verdict:
                    rounds_more=slowest.rounds_more, round_seconds=slowest.round_seconds)  # fmt: skip
 
 
+def any_of(parts: list[tuple[str, Verdict]]) -> Verdict:
+    """The verdict on a claim that can be read in several ways: one reading that supports it is enough, and it is
+    contradicted if all of them do. The number of readings is paid for, as `join` does it for parts."""
+    return opposite(join([(name, opposite(part)) for name, part in parts]))
+
+
 def _texts(parts: list[tuple[str, Verdict]]) -> Verdict:
     """What all parts measured and why, each by its name."""
     measured = "; ".join(f"{name}: {part.measured}" for name, part in parts if part.measured)
@@ -237,18 +244,26 @@ def at_least(value: Estimate, limit: float, unit: str, of: str) -> Verdict:
 
 def within(published: float, ratio: Estimate, measured: str) -> Verdict:
     """Supported if the whole interval lies within TOLERANCE of a published number, contradicted if it lies outside."""
-    enough(ratio.rounds)
     low, high = sorted((published * (1 - TOLERANCE), published * (1 + TOLERANCE)))
-    numbers, around = (("", ratio),), f"{published:g} ± {TOLERANCE:.0%}"
-    if low <= ratio.low and ratio.high <= high:
-        chance = max(ratio.chance(low), ratio.chance(high))
-        return Verdict(SUPPORTED, measured, f"the interval lies within {around}", numbers, chance=chance)
-    if ratio.high < low or ratio.low > high:
-        chance = ratio.chance(low if ratio.high < low else high)
-        return Verdict(CONTRADICTED, measured, f"the interval lies outside {around}", numbers, chance=chance)
-    more = max(ratio.rounds_until(edge) for edge in (low, high)) if low < ratio.value < high else 0.0
-    more = more or ratio.rounds_until(low if ratio.value <= low else high)
-    return undecided(measured, f"the interval crosses an end of {around}", more - ratio.rounds, numbers)
+    found = between(low, high, ratio, measured, f"{published:g} ± {TOLERANCE:.0%}")
+    return replace(found, numbers=(("", ratio),))
+
+
+def between(low: float, high: float, value: Estimate, measured: str, around: str) -> Verdict:
+    """Supported if the whole interval lies between two numbers, contradicted if all of it lies outside, else undecided.
+
+    `around` is what the reason calls the two.
+    """
+    enough(value.rounds)
+    if low <= value.low and value.high <= high:
+        chance = max(value.chance(low), value.chance(high))
+        return Verdict(SUPPORTED, measured, f"the interval lies within {around}", chance=chance)
+    if value.high < low or value.low > high:
+        chance = value.chance(low if value.high < low else high)
+        return Verdict(CONTRADICTED, measured, f"the interval lies outside {around}", chance=chance)
+    more = max(value.rounds_until(edge) for edge in (low, high)) if low < value.value < high else 0.0
+    more = more or value.rounds_until(low if value.value <= low else high)
+    return undecided(measured, f"the interval crosses an end of {around}", more - value.rounds)
 
 
 def alike(ratio: Estimate, measured: str, tolerance: float = TOLERANCE) -> Verdict:
@@ -330,3 +345,18 @@ def pending(claim: Claim, stored: Stored) -> Verdict:
 def survey(claim: Claim, stored: Stored) -> Verdict:
     """A statement about the literature: its source is compared with it, as the ledger's note says how."""
     return Verdict(UNDECIDED, "", f"no experiment but {claim['note']}", grade=PAPER, rounds_more=math.inf)
+
+
+@COMMON.add
+def documentary(claim: Claim, stored: Stored) -> Verdict:
+    """A statement about somebody else's text, which the ledger's note quotes: "supported: ... “the words”".
+
+    Supported only by a quotation that holds the figure, if the claim has one. Raises NotNow for a note of another form.
+    """
+    answer, _, text = str(claim["note"]).partition(": ")
+    quoted = " ".join(re.findall("“([^”]*)”", text))
+    figures = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", quoted)]
+    unfounded = answer == SUPPORTED and not pd.isna(claim["value"]) and float(claim["value"]) not in figures
+    if answer not in DECIDED or not quoted or unfounded:
+        raise NotNow(NOT_YET, f"the ledger's note quotes nothing that answers it: {claim['note']}")
+    return Verdict(answer, "", text, grade=PAPER)

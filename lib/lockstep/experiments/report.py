@@ -189,11 +189,12 @@ def _corrected(answered: Sequence[Answered]) -> list[Answered]:
 
 
 def machines(folder: Path) -> str:
-    """On what the rounds of a results folder were measured: AMD EPYC, 2 cores (2026-11-22, 2026-11-23)."""
+    """On what the rounds of a results folder were measured, and when: A CPU, 2 cores, 24 GiB (2026-11-22)."""
     days: dict[str, list[str]] = {}
     for session in read_run(folder)["sessions"]:
         machine = session["machine"]
-        name = f"{machine['cpu']}, {machine['cores']} cores"
+        memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
+        name = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
         days.setdefault(name, []).append(session["day"])
     return "; ".join(f"{name} ({', '.join(dict.fromkeys(on))})" for name, on in days.items())
 
@@ -247,7 +248,8 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
         missing = pd.isna(row["ratio"])
-        measured = "" if missing else f"{row['ratio']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+        interval = "" if pd.isna(row["low"]) else f" [{row['low']:.3g}, {row['high']:.3g}]"
+        measured = "" if missing else f"{row['ratio']:.3g}{interval}"
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if stored.records.empty:
             reached = NOT_YET

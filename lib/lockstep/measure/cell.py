@@ -22,7 +22,6 @@ from lockstep.measure.teams import Teams
 from lockstep.measure.traced_tables import traced_tables
 from lockstep.records import CONTENDED, Row, make_row
 
-
 TRACE_INTERVAL_SECONDS = 0.2  # five samples a second
 
 

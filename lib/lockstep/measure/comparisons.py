@@ -59,7 +59,7 @@ def _fits(job: Job, conditions: Mapping[str, Any]) -> bool:
 
 
 def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFolder) -> list[State]:
-    """Each comparison with what is stored of it: the rounds of this session that nobody disturbed, and how long they took."""
+    """Each comparison with what is stored of it: the rounds of this session that nobody disturbed, and their time."""
     states = [State(comparison) for comparison in comparisons]
     if not run.rounds_done:
         return states

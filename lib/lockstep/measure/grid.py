@@ -67,10 +67,12 @@ def run_grid(
 
     What is stored there already counts, so a run that was killed, or had only so many minutes, goes on where it was.
     Without `comparisons` each cell stands beside the sequential one (`pairs_of`). A cell that fails or can't run here
-    is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos that can't be read are
-    left out, with a warning, and counted in `skipped_images`; `strict` allows none. Cells for which `traced`
-    is true get a minute each in which their CPU, memory and threads are sampled. Raises RecordError, WriteError, DataError or JobError before
-    anything is measured, also for a choice that a use case does not offer and for minutes that hold no round.
+    is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos
+    that can't be read are left out, with a warning, and counted in `skipped_images`; `strict` allows none. Cells for
+    which `traced` is true get a minute each in which their CPU, memory and threads are sampled.
+
+    Raises RecordError, WriteError, DataError or JobError before anything is measured, also for a choice that a use case
+    does not offer and for minutes that hold no round.
     """
     budget = Budget(minutes, rounds)
     repository = repository_root()

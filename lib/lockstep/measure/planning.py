@@ -88,10 +88,9 @@ class State:
             return 0
         return max(1.0, rounds_needed(self.deviation, goal) - self.rounds)
 
-    @property
-    def seconds_left(self) -> float:
-        """How long settling it takes; where no round was measured only the number of rounds orders it."""
-        return self.rounds_left * (self.round_seconds if self.seconds else 1.0) if self.rounds_left else 0.0
+    def seconds_left(self, usual: float = 0.0) -> float:
+        """How long settling it takes; `usual`: what a round takes where none was measured."""
+        return self.rounds_left * (self.round_seconds if self.seconds else usual) if self.rounds_left else 0.0
 
     @property
     def settled(self) -> bool:
@@ -100,7 +99,7 @@ class State:
     @property
     def hopeless(self) -> bool:
         """Never settled in a day of measuring nothing else."""
-        return not self.comparison.trace and self.rounds >= MIN_ROUNDS and self.seconds_left > DAY_SECONDS
+        return not self.comparison.trace and self.rounds >= MIN_ROUNDS and self.seconds_left() > DAY_SECONDS
 
     @property
     def open(self) -> bool:
@@ -123,10 +122,16 @@ def choose(states: Sequence[State], seconds: float, last: int | None = None) -> 
     fits = [index for index in fits if not states[index].comparison.trace]
     if not fits:
         return None
-    ranked = sorted(fits, key=lambda index: (*_kind(states[index], seconds), states[index].seconds_left))
-    first = ranked[0]
-    others = [index for index in ranked[1:] if _kind(states[index], seconds) == _kind(states[first], seconds)]
-    return others[0] if first == last and others else first
+    known = [state.round_seconds for state in states if state.seconds and not state.comparison.trace]
+    usual = float(np.median(known)) if known else 0.0
+    ranked = sorted(fits, key=lambda index: _rank(states[index], seconds, usual))
+    first, *others = ranked
+    alike = [
+        index
+        for index in others
+        if _rank(states[index], seconds, usual)[:3] == _rank(states[first], seconds, usual)[:3]
+    ]
+    return alike[0] if first == last and alike else first
 
 
 def _trace_due(states: Sequence[State], fits: Sequence[int], seconds: float) -> list[int]:
@@ -139,9 +144,10 @@ def _trace_due(states: Sequence[State], fits: Sequence[int], seconds: float) -> 
     return traces if turn and seconds > 2 * TRACE_SECONDS else []
 
 
-def _kind(state: State, seconds: float) -> tuple[bool, bool, bool]:
-    """False sorts first: within reach, a headline, without an interval."""
-    return state.seconds_left > seconds, not state.comparison.headline, state.rounds >= MIN_ROUNDS
+def _rank(state: State, seconds: float, usual: float) -> tuple[bool, bool, bool, float]:
+    """The least comes first: within reach, a headline, without an interval; then the quickest."""
+    left = state.seconds_left(usual)
+    return left > seconds, not state.comparison.headline, state.rounds >= MIN_ROUNDS, left
 
 
 def fewest_minutes(states: Iterable[State]) -> float:
@@ -154,7 +160,7 @@ def outlook(states: Sequence[State]) -> str:
     """One line: how many comparisons are settled, how many minutes the others would take, and what is hopeless."""
     settled = sum(state.settled for state in states)
     parts = [f"{settled} of {len(states)} comparisons settled"]
-    left = [state.seconds_left for state in states if state.open and state.seconds]
+    left = [state.seconds_left() for state in states if state.open and state.seconds]
     if left:
         parts.append(f"about {math.ceil(sum(left) / 60)} more minutes for those that were measured")
     if hopeless := sum(state.hopeless for state in states):

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.cells import cells, outcome
-from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, median_or_nan
+from lockstep.analysis.confidence import AnalysisError, Estimate, estimate
+from lockstep.analysis.statistics import interval_of, median_or_nan
 from lockstep.analysis.tables import SHARED_CORES, ratio_columns
 from lockstep.predict.cost_model import CALIBRATION, HELD_OUT, Costs, calibrated, modelled, networks
 from lockstep.predict.link_model import AlphaBeta, link_of
@@ -89,9 +90,10 @@ def error_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def held_out_error(records: pd.DataFrame) -> tuple[Estimate, int, list[str]]:
-    """The median |modelled / measured - 1| over the held-out cells: of each round, then the median over rounds with its
-    interval. Also the number of these cells, and why others were left out. Raises AnalysisError if there are none."""
-    errors: list[pd.Series] = []
+    """The mean of |log(modelled / measured)| over the held-out cells, as a share (0.05 is 5 %), with its interval over
+    cells: cells are what the model is asked about, and rounds of one cell err alike. Also the number of these cells,
+    and why others were left out. Raises AnalysisError if there are none."""
+    errors: list[float] = []
     lacking: dict[str, None] = {}
     for use_case, network in networks(records):
         costs = calibrated(records, use_case, network)
@@ -103,7 +105,7 @@ def held_out_error(records: pd.DataFrame) -> tuple[Estimate, int, list[str]]:
             except AnalysisError as error:  # a strategy or a link that nobody measured
                 lacking[str(error)] = None
                 continue
-            errors.append((seconds / rows.set_index("round")["step_seconds"].astype(float) - 1).abs())
+            errors.append(abs(math.log(seconds / median_or_nan(rows["step_seconds"]))))
     if not errors:
         raise AnalysisError(f"no ok cell of {' or '.join(HELD_OUT)} that the model speaks of")
-    return interval_of(pd.concat(errors, axis=1).median(axis=1)), len(errors), list(lacking)
+    return estimate(errors, logarithmic=False), len(errors), list(lacking)

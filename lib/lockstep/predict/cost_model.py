@@ -156,30 +156,58 @@ def gradient_bytes(records: pd.DataFrame) -> float:
     return median_or_nan(found)
 
 
+Measured = list[tuple[dict[str, Any], np.ndarray]]
+"""Cells, and the seconds of a step of each in every round."""
+
+
 def calibrated(records: pd.DataFrame, use_case: str, network: str) -> Costs:
     """The model fitted to the ok cells of CALIBRATION (medians over rounds). Raises AnalysisError for too few."""
-    from scipy.optimize import nnls
+    found, bare = _calibration(records, use_case, network)
+    return _fitted(found, [float(np.median(values)) for _, values in found], bare)
 
+
+def recalibrated(records: pd.DataFrame, use_case: str, network: str, draws: int = 200) -> list[Costs]:
+    """`calibrated` anew on so many draws of the rounds of each cell, with replacement: how sure its parameters are.
+
+    Raises AnalysisError as `calibrated` does.
+    """
+    found, bare = _calibration(records, use_case, network)
+    random = np.random.default_rng(0)
+    drawn = [np.median(random.choice(values, (draws, len(values))), axis=1) for _, values in found]
+    return [_fitted(found, seconds, bare) for seconds in np.stack(drawn, axis=1).tolist()]
+
+
+def _calibration(records: pd.DataFrame, use_case: str, network: str) -> tuple[Measured, Costs]:
+    """The cells that the model is fitted to, and a model that knows only the size of the gradient and the cores."""
     own = modelled(records, CALIBRATION)
     own = own[(own["use_case"] == use_case) & (own["network"] == network) & (own["status"] == "ok")]
-    found = [(cell, median_or_nan(rows["step_seconds"])) for cell, rows in cells(own)]
-    strategies = list(dict.fromkeys(cell["strategy"] for cell, _ in found if cell["workers"] > 1))
+    found = [(cell, rows["step_seconds"].dropna().to_numpy(dtype=float)) for cell, rows in cells(own)]
+    strategies = _strategies(found)
     if len({share(cell) for cell, _ in found}) < 2 or len(found) < 3 + len(strategies):
         raise AnalysisError(
             f"{use_case} {network}: {len(found)} cells of {' and '.join(CALIBRATION)} can't determine "
             f"{3 + len(strategies)} parameters; measure two batches per worker and one and two workers"
         )
-    size, cores = gradient_bytes(own), cores_of_machine(modelled(records)[lambda kept: kept["status"] == "ok"])
-    bare = Costs(0.0, 0.0, 0.0, {}, size, cores)
-    rows = [_terms(bare, cell, strategies) for cell, _ in found]
-    seconds = np.array([middle for _, middle in found])
-    relative = np.array(rows) / seconds[:, None]
+    cores = cores_of_machine(modelled(records)[lambda kept: kept["status"] == "ok"])
+    return found, Costs(0.0, 0.0, 0.0, {}, gradient_bytes(own), cores)
+
+
+def _strategies(found: Measured) -> list[str]:
+    return list(dict.fromkeys(cell["strategy"] for cell, _ in found if cell["workers"] > 1))
+
+
+def _fitted(found: Measured, seconds: Sequence[float], bare: Costs) -> Costs:
+    from scipy.optimize import nnls
+
+    strategies = _strategies(found)
+    relative = np.array([_terms(bare, cell, strategies) for cell, _ in found]) / np.array(seconds)[:, None]
     scale = np.abs(relative).max(axis=0)  # columns of a like size, for the solver
     scale[scale == 0] = 1.0
     solution, _ = nnls(relative / scale, np.ones(len(seconds)))
     fixed, image, crowded, *each = (float(value) for value in solution / scale)
     crowding = crowded / image if image else 0.0
-    return Costs(fixed, image, crowding, dict(zip(strategies, each, strict=True)), size, cores)
+    byte_seconds = dict(zip(strategies, each, strict=True))
+    return Costs(fixed, image, crowding, byte_seconds, bare.gradient_bytes, bare.cores)
 
 
 def _terms(bare: Costs, cell: Mapping[str, Any], strategies: Sequence[str]) -> list[float]:

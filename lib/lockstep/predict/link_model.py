@@ -140,7 +140,7 @@ def _times(timed: pd.DataFrame, cell: dict[str, Any], status: str, link: AlphaBe
     if link is not None and counts is not None and counts.counted:
         predicted = link.seconds_of(counts)
     ratio = interval_of(values / predicted) if predicted > 0 else Estimate(math.nan, math.nan, math.nan, 0)
-    found = (seconds.value, seconds.low, seconds.high, predicted, ratio.value, ratio.low, ratio.high)
+    found = (*seconds.columns, predicted, *ratio.columns)
     return dict(zip(names, found, strict=True)) | {"rounds": seconds.rounds}
 
 

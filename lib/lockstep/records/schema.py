@@ -110,7 +110,7 @@ COLUMNS: dict[str, Column] = {
 }
 
 ADDED: tuple[str, ...] = tuple(IDENTITY[IDENTITY.index("selected") + 1 :])
-"""Options of strategies that were registered since a file was written: it may lack them, and they are at their default."""
+"""Options of strategies that were registered since a file was written, which may lack them: they have the default."""
 
 TABLES = (
     "resources",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fake_single_node import BASE_SPEED, FLOPS, NO_UNITS, PEAK, operators, records
+from fake_single_node import BASE_SPEED, BATCH, FLOPS, MEAN_PACE, NO_UNITS, PEAK, operators, records
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.e01_single_node_baselines.tables import (
     TABLES,
@@ -30,7 +30,7 @@ def test_speedup_is_over_the_baseline_and_gain_over_the_rung_below() -> None:
     fused = rung(table, "fused")
     assert fused["speedup"] == pytest.approx(1.9) and fused["gain"] == pytest.approx(1.9 / 1.8)
     assert (fused["low"], fused["high"]) == (pytest.approx(1.9), pytest.approx(1.9)), "paired per round"
-    assert fused["difference"] and fused["rounds"] == 5
+    assert fused["difference"] and fused["rounds"] == 8
     assert pd.isna(rung(table, "sequential")["gain"])
 
 
@@ -49,26 +49,32 @@ def test_a_rung_that_did_not_run_says_why_and_the_next_is_compared_with_the_last
     table = ladder_table(frame)
     assert rung(table, "allocator")["reason"] == "rank 0 raised MemoryError"
     assert pd.isna(rung(table, "allocator")["speedup"])
-    assert rung(table, "fused")["gain"] == pytest.approx(1.9 / 1.6)
+    fused = rung(table, "fused")
+    assert fused["gain"] == pytest.approx(1.9 / 1.6), "by their speedups, for they never stood side by side"
     assert rung(table, "bfloat16")["reason"] == NO_UNITS
 
 
 def test_a_gpu_is_no_ingredient_of_the_cpu() -> None:
     frame = records()
     on_gpu = frame["device"] == "cuda"
+    base = frame[(frame["strategy"] == "sequential") & (frame["experiment"] == "ladder")].drop_duplicates("use_case")
+    rounds = base.set_index("use_case")["round"]
     frame.loc[on_gpu, "status"], frame.loc[on_gpu, "images_per_second"] = "ok", 900.0
+    frame.loc[on_gpu, "round"] = frame.loc[on_gpu, "use_case"].map(rounds).fillna(0).astype(int)
     row = rung(ladder_table(frame), "cuda")
     assert row["speedup"] > 1 and pd.isna(row["gain"])
 
 
 def test_the_ceiling_is_the_peak_of_the_cores_that_a_rung_uses() -> None:
     table = ladder_table(records())
+    table = table[table["variant"] == "a"]
     alone = PEAK[1] / (FLOPS["SimpleBig"] * BASE_SPEED["SimpleBig"])
     assert rung(table, "sequential")["ceiling"] == pytest.approx(alone)
     assert rung(table, "channels_last")["ceiling"] == pytest.approx(2 * alone)
     of_peak = FLOPS["SimpleBig"] * BASE_SPEED["SimpleBig"] * 2.0 / PEAK[2]
     assert rung(table, "channels_last")["of_peak"] == pytest.approx(of_peak)
-    assert (table["speedup"].dropna() <= table["ceiling"].dropna()).all()
+    ran = table[table["speedup"].notna()]
+    assert len(ran) == 10 and (ran["speedup"] <= ran["ceiling"]).all()
 
 
 def test_without_roofs_or_a_profile_there_is_no_ceiling() -> None:
@@ -81,6 +87,7 @@ def test_without_roofs_or_a_profile_there_is_no_ceiling() -> None:
 def test_roofs_and_where_they_meet() -> None:
     table = roof_table(records())
     assert list(table["status"]) == ["ok", "ok", "skipped", "skipped", "skipped"]
+    assert list(table["cores"]) == [1, 2, 1, 2, 2]
     all_cores = table[(table["strategy"] == "roof") & (table["precision"] == "float32")].iloc[0]
     assert all_cores["ridge"] == pytest.approx(12.0) and all_cores["cores"] == 2
     assert list(table[table["status"] == "skipped"]["reason"]) == [NO_UNITS, NO_UNITS, "no CUDA device"]
@@ -89,12 +96,13 @@ def test_roofs_and_where_they_meet() -> None:
 def test_operators_against_the_roofs() -> None:
     table = operators_against_roofs(records(), operators())
     row = table[(table["use_case"] == "SimpleBig") & (table["operators"] == "convolution")].iloc[0]
-    # In the median round all is 1.2 times slower than in the first, machine and operators alike.
-    seconds = 4e9 * 32 / (0.5 * PEAK[2]) * 0.6 * 1.2
+    # In the median round operators are 1.35 times slower than in the first; the roof is a geometric mean over rounds.
+    batch = BATCH["SimpleBig"]
+    seconds = 4e9 * batch / (0.5 * PEAK[2]) * 0.6 * 1.35
     assert row["seconds"] == pytest.approx(seconds)
-    assert row["flops_per_second"] == pytest.approx(4e9 * 32 * 0.8 / seconds)
-    assert row["of_peak"] == pytest.approx(4e9 * 32 * 0.8 / seconds / (PEAK[2] / 1.2))
-    assert row["intensity"] == pytest.approx(4e9 * 32 * 0.8 / 1e9)
+    assert row["flops_per_second"] == pytest.approx(4e9 * batch * 0.8 / seconds)
+    assert row["of_peak"] == pytest.approx(4e9 * batch * 0.8 / seconds / (PEAK[2] * MEAN_PACE))
+    assert row["intensity"] == pytest.approx(4e9 * batch * 0.8 / 1e9)
     assert not (table["strategy"] == "copies").any(), "a profile that was skipped has no operators"
 
 
@@ -105,7 +113,7 @@ def test_flops_of_a_use_case() -> None:
 
 def test_decoding() -> None:
     (row,) = decode_table(records()).to_dict("records")
-    assert row["photos_per_second"] == pytest.approx(500 / 1.2)
+    assert row["photos_per_second"] == pytest.approx(500 * MEAN_PACE)
     assert row["cores_fed"] == pytest.approx(25.0)
 
 

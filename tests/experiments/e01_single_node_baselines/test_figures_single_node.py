@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fake_single_node import NO_UNITS, operators, records, resources
+from fake_single_node import MEAN_PACE, NO_UNITS, operators, records, resources
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.e01_single_node_baselines import drawings
@@ -35,7 +35,8 @@ def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
 
 def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
     table = baselines.ladder_table(records())
-    figure = drawings.ladder_bars(table, "title")
+    table = table[table["variant"] == "a"].reset_index(drop=True)
+    figure = FIGURES["ladder"](Stored(records()))
     shown = texts(figure)
     assert "1.90  (gain 1.06 [1.06, 1.06])" in shown and "1.00" in shown
     assert shown.count(f"skipped: {NO_UNITS}") == 4, "two rungs of two use cases"
@@ -43,7 +44,7 @@ def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
     ceilings = [c for axis in figure.axes for c in axis.collections if c.get_linestyle()[0][1]]
     assert len(ceilings) == table["ceiling"].notna().sum()
     big = figure.axes[1]
-    assert "SimpleBig (real photos, 32 images per step)" in [big.get_title(loc="left")]
+    assert "SimpleBig (real photos, 8 images per step)" in [big.get_title(loc="left")]
 
 
 def test_parts_of_a_step_add_up_to_its_mark() -> None:
@@ -64,7 +65,7 @@ def test_the_roofline_holds_the_roofs_and_what_computes() -> None:
     (axis,) = figure.axes
     assert axis.get_title(loc="left") == "float32, 2 cores", "no panel for what was skipped"
     (roof, *points) = axis.lines
-    assert max(roof.get_ydata()) == pytest.approx(240 / 1.2)
+    assert max(roof.get_ydata()) == pytest.approx(240 * MEAN_PACE)
     drawn = sorted(float(point.get_ydata()[0]) for point in points)
     assert drawn == pytest.approx(sorted(kinds[kinds["flops_per_second"] > 0]["flops_per_second"] / 1e9))
 
@@ -100,7 +101,7 @@ def test_what_was_stored_is_drawn(tmp_path: Path) -> None:
     frame, kinds = records(1), operators(1)
     assert kinds["bytes"].isna().any()
     rows = [{k: (None if pd.isna(v) else v) for k, v in row.items()} for row in frame.to_dict("records")]
-    with RunFolder(folder, {"git": {}}) as run:
+    with RunFolder(folder, {"parameters": {}}, {"git": {}}) as run:
         run.write_round(rows, {"operators": kinds, "resources": resources()})
     stored = read_stored(folder)
     assert list(stored.tables) == ["resources", "operators"]

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fake_single_node import CHOSEN, operators, records
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import target_table
 from lockstep.engine.job import IDENTITY, Job, JobError
 from lockstep.engine.job.strategies import RUNGS
 from lockstep.experiments.e01_single_node_baselines.grid import (
@@ -15,12 +21,15 @@ from lockstep.experiments.e01_single_node_baselines.grid import (
     ROOF,
     ROOF_1_CORE,
     cells,
+    comparisons,
     decoding,
     ladder,
     profiles,
     roofs,
     traced,
 )
+from lockstep.experiments.e01_single_node_baselines.tables import TABLES
+from lockstep.experiments.e01_single_node_baselines.targets import TARGETS
 from lockstep.experiments.experiment import Parameters
 
 ADDS = {
@@ -83,12 +92,12 @@ def test_the_pair_that_shows_the_noise_is_one_and_the_same_cell() -> None:
 
 
 def test_profiles_are_of_rungs_that_are_measured_too() -> None:
-    rungs = ladder("ComplexSmall", 2, 8, steps=3)
+    rungs = ladder("ComplexSmall", 2, 8, steps=2, warmup_steps=3)
     found = profiles(rungs)
     assert [job.strategy for job in found] == list(PROFILED["ComplexSmall"])
     for job in found:
-        assert (job.experiment, job.steps, job.warmup_steps, job.variant) == ("profile", 1, 1, "a")
-        assert job.with_(experiment=EXPERIMENT, steps=3) in rungs
+        assert (job.experiment, job.steps, job.variant) == ("profile", 1, "a") and job.warmup_steps >= 3
+        assert job.with_(experiment=EXPERIMENT, steps=2) in rungs
 
 
 def test_every_rung_has_the_roof_that_it_is_compared_with() -> None:
@@ -105,10 +114,9 @@ def test_a_use_case_without_a_value() -> None:
         cells(chosen)
 
 
-def test_the_resources_of_every_float32_rung_are_sampled_once() -> None:
-    chosen = Parameters(use_cases=["SimpleBig"], batch_size={"SimpleBig": 4}, cores=2, steps=1, warmup_steps=1)
-    sampled = [job.strategy for job in cells(chosen) if traced(job)]
-    assert sampled == [name for name in RUNGS if name not in ("bfloat16", "copies", "cuda")]
+def test_the_resources_of_the_ends_of_the_ladder_are_sampled_once() -> None:
+    sampled = [(job.use_case, job.strategy) for job in cells(CHOSEN) if traced(job)]
+    assert sampled == [(name, strategy) for name in CHOSEN.use_cases for strategy in ("sequential", "channels_last")]
 
 
 def test_decoding_is_of_one_core() -> None:
@@ -120,3 +128,60 @@ def test_decoding_is_of_one_core() -> None:
         1,
         "jpeg",
     )
+
+
+# What stands back to back
+
+
+def pairs() -> list[tuple[Job, ...]]:
+    jobs = cells(CHOSEN)
+    return [tuple(jobs[place] for place in found.cells) for found in comparisons(jobs)]
+
+
+def test_every_cell_is_measured_and_no_pair_twice() -> None:
+    jobs, found = cells(CHOSEN), comparisons(cells(CHOSEN))
+    assert {place for each in found for place in each.cells} == set(range(len(jobs)))
+    assert len({frozenset(each.cells) for each in found}) == len(found)
+
+
+def test_a_rung_stands_beside_the_baseline_and_beside_the_rung_below() -> None:
+    ladders = [pair for pair in pairs() if {job.experiment for job in pair} == {EXPERIMENT}]
+    for use_case in CHOSEN.use_cases:
+        named = [tuple(job.strategy for job in pair) for pair in ladders if pair[0].use_case == use_case]
+        on_cpu = [name for name in RUNGS if name != "cuda"]
+        assert {(name, "sequential") for name in on_cpu[1:]} <= set(named)
+        assert set(zip(on_cpu[2:], on_cpu[1:], strict=False)) <= set(named)
+        assert {("cuda", name) for name in on_cpu} <= set(named), "which setting is the best is not known beforehand"
+    assert all(above.global_batch_size == under.global_batch_size for above, under in ladders)
+
+
+def test_one_pair_shows_the_noise_and_two_rungs_are_headlines() -> None:
+    twice = [pair for pair in pairs() if {job.variant for job in pair} == {"a", "b"}]
+    assert [pair[0].use_case for pair in twice] == CHOSEN.use_cases[:1]
+    jobs = cells(CHOSEN)
+    headlines = [[jobs[place].strategy for place in found.cells] for found in comparisons(jobs) if found.headline]
+    assert headlines == [[name, "sequential"] for _ in CHOSEN.use_cases for name in ("channels_last", "copies")]
+
+
+def test_training_is_warmed_up() -> None:
+    assert all(job.warmup_steps >= 3 for job in cells(CHOSEN) if job.experiment in (EXPERIMENT, "profile"))
+
+
+def test_no_table_or_target_lacks_a_pair() -> None:
+    """Made-up records have the cells of a comparison in one round, and of no other pair."""
+    stored = Stored(records(), {"operators": operators()})
+    ladder = TABLES["ladder"](stored)
+    ran = ladder[(ladder["status"] == "ok") & (ladder["variant"] == "a")]
+    assert ran["speedup"].notna().all() and ran["ceiling"].notna().all()
+    assert ran[~ran["strategy"].isin(["sequential", "intra_op"])]["gain"].notna().all()
+    assert TABLES["decoding"](stored)["cores_fed"].notna().all()
+    for row in target_table(TARGETS, stored).to_dict("records"):
+        assert row["rounds"] >= 8 or "bfloat16" in row["target"], row["target"]
+
+
+def test_the_grid_of_the_notebook_is_what_is_tested(root: Path) -> None:
+    notebook = json.loads((root / "notebooks" / "01_single_node_baselines.ipynb").read_text())
+    (source,) = [c["source"] for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", [])]
+    given: dict[str, Any] = {}
+    exec("".join(source), given)
+    assert {name: given[name] for name in vars(CHOSEN)} == vars(CHOSEN)

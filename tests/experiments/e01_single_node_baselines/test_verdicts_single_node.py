@@ -7,29 +7,45 @@ from typing import Any
 import pandas as pd
 
 from fake_single_node import records
-from lockstep.analysis import verdicts
+from lockstep.analysis.judging import judge as judge_claim
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, Verdict
+from lockstep.analysis.verdicts import CONTRADICTED, MEASURED, MODEL, NOT_YET, SUPPORTED, UNDECIDED, Verdict
 from lockstep.experiments.e01_single_node_baselines.verdicts import RULES
 
 CLAIM: dict[str, Any] = {"id": "x", "use_case": "both", "verdict": "gpu_beats_cpu"}
 
 
 def judge(frame: pd.DataFrame) -> Verdict:
-    return verdicts.judge(CLAIM, Stored(frame), RULES)
+    return judge_claim(CLAIM, Stored(frame), RULES)
 
 
-def test_the_gpu_is_compared_with_the_best_setting_of_the_cpu() -> None:
+def with_gpu(times_best: float, rounds: int = 8) -> pd.DataFrame:
+    """Records in which a GPU stood beside the fastest rung, and was so many times as fast."""
+    frame = records(rounds)
+    best = frame[frame["strategy"] == "channels_last"].drop_duplicates(["round", "use_case"])
+    best = best[best["experiment"] == "ladder"]
+    gpu = frame[(frame["device"] == "cuda") & (frame["experiment"] == "ladder")].drop_duplicates("use_case")
+    on_gpu = gpu.drop(columns=["round", "images_per_second", "measuring_seconds", "status", "reason"]).merge(
+        best[["use_case", "round", "images_per_second", "measuring_seconds", "status", "reason"]], on="use_case"
+    )
+    on_gpu["images_per_second"] *= times_best
+    rest = frame[(frame["device"] != "cuda") | (frame["experiment"] != "ladder")]
+    return pd.concat([rest, on_gpu[frame.columns]], ignore_index=True)
+
+
+def test_a_gpu_is_compared_with_the_best_setting_of_the_cpu() -> None:
     """Twice the fastest rung, not twice the baseline."""
-    frame = records()
-    assert judge(frame) == Verdict(NEEDS_HARDWARE, "", "no CUDA device")
-    on_gpu = (frame["device"] == "cuda") & (frame["experiment"] == "ladder")
-    best = frame[frame["strategy"] == "channels_last"].set_index(["round", "use_case"])["images_per_second"].dropna()
-    frame.loc[on_gpu, "status"] = "ok"
-    for index, row in frame[on_gpu].iterrows():
-        frame.loc[index, "images_per_second"] = 2 * best[row["round"], row["use_case"]]
-    found = judge(frame)
-    assert found.answer == SUPPORTED and "SimpleBig: 2 [2, 2] times the best CPU setting" in found.measured
-    frame.loc[on_gpu, "images_per_second"] /= 4
-    assert judge(frame).answer == CONTRADICTED
-    assert judge(frame.iloc[:0]).answer == NOT_YET
+    found = judge(with_gpu(2.0))
+    assert (found.answer, found.grade) == (SUPPORTED, MEASURED)
+    assert "SimpleBig: 2 [2, 2] times the best CPU setting" in found.measured
+    assert judge(with_gpu(0.5)).answer == CONTRADICTED
+    assert judge(with_gpu(1.0)).answer == UNDECIDED
+
+
+def test_without_a_gpu_the_model_of_one_stands_beside_this_cpu() -> None:
+    found = judge(records())
+    assert (found.answer, found.grade) == (SUPPORTED, MODEL) and "CUDA GPU" in found.reason
+    fast = records()
+    fast["images_per_second"] *= 1000
+    assert judge(fast).answer == CONTRADICTED, "no GPU of those years is as fast as that"
+    assert judge(records().iloc[:0]).answer == NOT_YET

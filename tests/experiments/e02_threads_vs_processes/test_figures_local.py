@@ -13,16 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_records import records, resources
-from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import resource_traces
 from lockstep.analysis.figures.recipes import Recipe, draw_all
 from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED, save_figure
-from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.analysis.tables import summary_table
 from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
-from lockstep.experiments.e02_threads_vs_processes.tables import exchange_table
+from lockstep.experiments.e02_threads_vs_processes.tables import exchange_table, speedup_table
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -33,7 +30,7 @@ def texts(figure: Figure) -> list[str]:
 
 
 def speedup_figure(frame: pd.DataFrame) -> Figure:
-    return speedup_bars(summary_table(frame), read_table("single-to-multi", "table1"), "Table 1")
+    return FIGURES["speedup"](Stored(frame))
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +70,14 @@ def test_drawing_leaves_the_callers_settings_alone() -> None:
 
 def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> None:
     found = texts(speedup_figure(records()))
-    table = summary_table(records())
-    for row in table[table["status"] == "ok"].itertuples():
+    table = speedup_table(records())
+    shown = table[(table["status"] == "ok") & (table["variant"] == "a")]
+    assert len(shown) == 9
+    for row in shown.itertuples():
         assert any(text.startswith(f"{row.speedup:.2f}  ({row.step_seconds:.3g} s") for text in found)
     for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)"):
         assert value in found
-    assert "SimpleBig (real photos, 32 to 64 images per step)" in found
+    assert "SimpleBig (real photos, 16 images per step)" in found
     assert found.count("skipped: no CUDA device") == 4
 
 
@@ -98,17 +97,18 @@ def test_published_measured_and_simulated_share_no_style() -> None:
 def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
     figure = exchange_bars(exchange_table(records()), "x")
     axis = figure.axes[0]
-    assert len(axis.patches) == 2
+    assert len(axis.patches) == 3
     dashed = [line for line in axis.lines if line.get_linestyle() == "--"]
     assert len(dashed) == 1 and dashed[0].get_xdata()[0] == pytest.approx(45, rel=0.03)
 
 
 def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
     figure = resource_traces(resources(), "x", data="real photos")
-    assert len(figure.axes) == 4 * 3
+    assert len(figure.axes) == 4 * 2
     for axis in figure.axes:
-        assert sorted(line.get_linestyle() for line in axis.lines) == ["-", "--"]
-        top = max(line.get_ydata().max() for line in axis.lines)
+        lines = [line for line in axis.lines if line.get_linestyle() != ":"]  # which marks where training begins
+        assert sorted(line.get_linestyle() for line in lines) == ["-", "--"]
+        top = max(line.get_ydata().max() for line in lines)
         assert axis.get_ylim()[0] == 0 and axis.get_ylim()[1] >= top
 
 
@@ -121,10 +121,12 @@ def test_traces_without_io_wait_are_drawn() -> None:
 def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
     """Steps so short that the sampler came by once."""
     traces = resources()
-    traces = traces[(traces["strategy"] != "threads") | (traces["use_case"] != "SimpleBig") | (traces["seconds"] == 2)]
+    traces = traces[traces["phase"] == "train"]
+    first = traces["seconds"] == traces["seconds"].min()
+    traces = traces[(traces["strategy"] != "threads") | (traces["use_case"] != "SimpleBig") | first]
     figure = resource_traces(traces, "x")
     for axis in figure.axes:
-        for line in axis.lines:
+        for line in [each for each in axis.lines if each.get_linestyle() != ":"]:
             assert (line.get_marker() == "o") == (len(line.get_xdata()) == 1), "a line of one point is invisible"
             assert line.get_marker() in ("o", "none")
     marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() == "o"]

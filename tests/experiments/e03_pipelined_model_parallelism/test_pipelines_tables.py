@@ -108,7 +108,7 @@ def test_a_pipeline_is_held_against_the_ideal_of_its_bubble_and_partition(frame:
     shares = stage_tables.of_ideal(frame, traced["stages"], cell, {**shared, **NAIVE})
     ideal = 2 * (8 / 9) / IMBALANCE
     gain = SPEEDUP["1f1b"] / SPEEDUP["naive_pipeline"]
-    assert shares.tolist() == pytest.approx([gain / ideal] * 5)
+    assert shares.tolist() == pytest.approx([gain / ideal] * 9)
 
 
 # --- memory ---
@@ -163,7 +163,7 @@ def test_the_diagram_shows_a_cell_per_schedule(traced: Tables) -> None:
 
 def test_a_step_is_predicted_from_its_stages_and_the_order_that_ran(frame: pd.DataFrame, traced: Tables) -> None:
     table = forecasts.prediction_table(frame, traced)
-    assert len(table) == len(pipelines()) and set(table["rounds"]) == {5}
+    assert len(table) == len(pipelines()) and set(table["rounds"]) == {9}
     for row, job in zip(table.itertuples(), pipelines(), strict=True):
         assert row.strategy == job.strategy
         if job.activations == "recomputed":
@@ -187,7 +187,7 @@ def test_a_round_without_times_of_its_stages_takes_those_of_the_others(frame: pd
     stages = traced["stages"]
     lost = stages[(stages["experiment"] != "stage_times") | (stages["round"] != 0)]
     table = forecasts.prediction_table(frame, traced | {"stages": lost}, ["schedules"])
-    assert set(table["rounds"]) == {5}
+    assert set(table["rounds"]) == {9}
     none = stages[stages["experiment"] != "stage_times"]
     table = forecasts.prediction_table(frame, traced | {"stages": none}, ["schedules"])
     assert set(table["rounds"]) == {0} and table["ratio"].isna().all() and not table["within"].any()
@@ -277,7 +277,7 @@ def test_every_cell_of_a_traced_table_is_found(traced: Tables) -> None:
         assert len(cells) == len(pipelines())
         order = [cell["schedule"] for cell, _ in stage_tables.table_cells(trained.sample(frac=1, random_state=0))]
         assert order == [cell["schedule"] for cell, _ in cells] == sorted(order, key=CHOICES["schedule"].index)
-        assert all(set(cell) == set(TABLE_CELL) and rows["round"].nunique() == 5 for cell, rows in cells)
+        assert all(set(cell) == set(TABLE_CELL) and rows["round"].nunique() == 9 for cell, rows in cells)
 
 
 def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep.engine.job import JobError
+from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
+from lockstep.experiments.e07_convlstm_batch_size.comparisons import comparisons, seeds_of
 from lockstep.experiments.e07_convlstm_batch_size.grid import (
     ablation_cells,
     accuracy_cells,
@@ -19,6 +22,7 @@ from lockstep.experiments.e07_convlstm_batch_size.grid import (
 )
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import in_memory_format, trained
+from lockstep.experiments.parameters import read_parameters
 
 CASE = "Pneumonia"
 SETTINGS = {"plain": {}, "norm": {"batch_norm": True}, "stop": {"early_stopping_epochs": 3, "epochs": 30}}
@@ -124,12 +128,17 @@ def test_timed_cells_have_a_pair_and_as_many_images_whatever_the_batch() -> None
     names = ["processes", "allreduce", "parameter_server", "algorithm_1", "gpipe"]
     jobs = speed_cells(CASE, "cnn", [128, 32], names, images=512, tensorflow=["allreduce"])
     pairs = [(job.framework, job.global_batch_size) for job in jobs if job.variant == "b"]
-    assert pairs == [("torch", 32), ("tensorflow", 32), ("torch", 128), ("tensorflow", 128)]
+    assert pairs == [("torch", 32), ("torch", 128)], "one worker's and, at the largest batch, one of two workers"
+    assert [job.strategy for job in jobs if job.variant == "b"] == ["sequential", "processes"]
     assert {job.steps * job.global_batch_size for job in jobs} == {512} and {job.input for job in jobs} == {"memory"}
     assert min(job.warmup_steps for job in jobs) == 4, "the third step still waited for fresh pages"
     launchers = {job.strategy: job.launcher for job in jobs}
     assert launchers == {"sequential": "threads", "processes": "processes"} | dict.fromkeys(names[1:], "engines")
-    (rare,) = [job for job in speed_cells(CASE, "cnn", [512], ["algorithm_1"], images=1024) if job.workers == 2]
+    (rare,) = [
+        job
+        for job in speed_cells(CASE, "cnn", [512], ["algorithm_1"], images=1024)
+        if (job.workers, job.variant) == (2, "a")
+    ]
     assert (rare.steps, rare.exchange_every, rare.warmup_steps) == (2, 2, 4), "two steps were all its warm-up"
     every = {job.exchange_every for job in jobs if job.strategy == "algorithm_1"}
     assert every == {16, 4}, "its measured steps hold their share of exchanges"
@@ -163,3 +172,27 @@ def test_sets_are_cut_to_a_size_and_smaller_ones_stay() -> None:
 def test_a_strategy_that_does_not_exist_is_refused() -> None:
     with pytest.raises(JobError, match="strategy='gossip_pipe' does not exist"):
         trained("gossip_pipe", "speed", use_case=CASE)
+
+
+def test_seeds_are_as_many_as_seconds_are_enough_for() -> None:
+    shared: dict[str, Any] = {"use_case": CASE, "images": 2000, "scored_on": "test"}
+    plain = trained("processes", "learning", network="convlstm", epochs=10, **shared)
+    assert seeds_of(plain) == 20, "its difference to the CNN is judged within 2 points"
+    assert seeds_of(trained("processes", "learning", updates=40, **shared)) == 20
+    assert seeds_of(trained("gpipe", "learning", epochs=10, **shared)) == 12
+    weights = trained("algorithm_1_epochwise", "learning", epochs=10, **shared)
+    assert seeds_of(weights) == 8 and seeds_of(trained("processes", "selected", epochs=30, **shared)) == 8
+    assert seeds_of(trained("sequential", "speed", use_case=CASE, workers=1)) == 0
+
+
+def test_the_papers_ways_and_the_convlstm_over_the_cnn_are_headlines(root: Path) -> None:
+    parameters = read_parameters(root / "notebooks" / f"{EXPERIMENT.name}.ipynb")
+    jobs = EXPERIMENT.grid(Parameters(**{name: each.default for name, each in parameters.items()}))
+    found = comparisons(jobs)
+    assert len(set(jobs)) == len(jobs) and {place for one in found for place in one.cells} == set(range(len(jobs)))
+    first = [jobs[one.cells[0]] for one in found if one.headline]
+    learnt = {job.strategy for job in first if job.experiment == "learning"}
+    assert learnt == {"processes", "algorithm_1", "algorithm_1_best", "algorithm_1_epochwise"}
+    over = [(jobs[one.cells[0]].network, jobs[one.cells[1]].network) for one in found if one.headline and not one.seeds]
+    assert set(over) == {("convlstm", "cnn")}
+    assert all(job.warmup_steps >= 3 for job in jobs if job.experiment == "speed")

@@ -20,6 +20,7 @@ from fake_learning import (
     LARGE,
     LARGE_GAIN,
     LINEAR,
+    MIDDLE,
     NO_TENSORFLOW,
     NOISE,
     OPERATORS,
@@ -36,6 +37,7 @@ from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
     coverage_table,
     gain_table,
+    lstm_table,
     paired_table,
     seed_accuracy_table,
     setting_text,
@@ -86,7 +88,7 @@ def test_accuracy_stands_against_batch_size_way_rule_and_length(frame: pd.DataFr
 def test_the_interval_is_over_seeds_and_the_runs_over_images(frame: pd.DataFrame) -> None:
     table = seed_accuracy_table(frame, "learning", confusion())
     row = one(rows(table, **PLAIN), way="model parallel")
-    assert 82 <= row["accuracy_low"] < 84 < row["accuracy_high"] <= 86 and row["seeds"] == 5
+    assert 82 <= row["accuracy_low"] < 84 < row["accuracy_high"] <= 86 and row["seeds"] == 10
     low, high = wilson(504, 600)
     assert (row["run_low"], row["run_high"]) == pytest.approx((100 * low, 100 * high))
     assert row["run_high"] - row["run_low"] > row["accuracy_high"] - row["accuracy_low"]
@@ -111,17 +113,12 @@ def test_wilsons_interval_is_the_textbooks() -> None:
         wilson(11, 10)
 
 
-def test_the_mean_has_students_interval() -> None:
-    """A bootstrap of five seeds held the true mean 86 times in 100 only."""
+def test_the_mean_has_an_interval_that_holds_whenever_we_look() -> None:
+    """Student's holds at a number of seeds that was fixed before; ours goes on until something is decided."""
     found = mean_of(pd.Series([1.0, 2.0, 3.0, 4.0, 5.0]))
-    half = 2.776445 * 1.581139 / 5**0.5
-    assert (found.low, found.value, found.high) == pytest.approx((3 - half, 3, 3 + half), abs=1e-4)
-    drawn = [mean_of(np.random.default_rng(seed).normal(size=5)) for seed in range(2000)]
-    assert 0.935 < np.mean([one.low <= 0 <= one.high for one in drawn]) < 0.965
+    assert found.value == 3 and found.low < 3 - 2.776445 * 1.581139 / 5**0.5 < found.high
     single = mean_of(pd.Series([0.5]))
-    assert single.value == 0.5 and np.isnan([single.low, single.high]).all(), (
-        "one seed has no spread, not a spread of 0"
-    )
+    assert single.value == 0.5 and (single.low, single.high) == (-np.inf, np.inf), "one seed has no spread"
     with pytest.raises(AnalysisError, match="at least one value"):
         mean_of(pd.Series([], dtype=float))
 
@@ -140,7 +137,7 @@ def test_validation_data_choose_and_finalists_are_checked(frame: pd.DataFrame) -
     row = table.loc["cnn"]
     assert row["chosen"] == row["finalists"] == "batch 32, 10 epochs, dropout 0.3"
     assert row["validation"] == pytest.approx(100 * VALIDATION["dropout"]) and row["candidates"] == len(CANDIDATES)
-    assert row["accuracy"] == pytest.approx(84 + 100 * DROPOUT * 0.6) and row["seeds"] == 5
+    assert row["accuracy"] == pytest.approx(84 + 100 * DROPOUT * 0.6) and row["seeds"] == 10
     other = scaled(frame, "validation_accuracy", 1.1, network="cnn", class_weights="balanced")
     table = choice_table(other).set_index("network")
     assert table["consistent"].to_dict() == {"cnn": "no", "convlstm": "yes"} and pd.isna(table.loc["cnn", "accuracy"])
@@ -226,7 +223,7 @@ def test_distributed_training_is_compared_seed_by_seed(frame: pd.DataFrame) -> N
     assert list(zip(table["network"], table["workers"], strict=True)) == [
         ("cnn", 2), ("cnn", 4), ("convlstm", 2), ("convlstm", 4)
     ]  # fmt: skip
-    assert (table["points"] == 0).all() and table["within"].all() and (table["equal"] == 5).all()
+    assert (table["points"] == 0).all() and table["within"].all() and (table["equal"] == 10).all()
     better = scaled(frame, "test_accuracy", 1.05, experiment="paired", workers=4, network="cnn")
     row = one(paired_table(better), network="cnn", workers=4)
     assert row["points"] == pytest.approx(4.2) and not row["within"] and row["equal"] == 0
@@ -261,7 +258,7 @@ def test_speed_stands_beside_sequential_training_of_the_same_network_and_framewo
         found = own[(own["dropout"] == 0) & (own["weight_decay"] == 0)].set_index("strategy")
         assert found["speedup"].to_dict() == pytest.approx({"sequential": 1.0} | GAINS)
         assert found["difference"].to_dict() == dict.fromkeys(GAINS, True) | {"sequential": False}
-        assert found.loc["sequential", "training_seconds"] == pytest.approx(10 * IMAGES / SPEED[network] * 1.2)
+        assert found.loc["sequential", "training_seconds"] == pytest.approx(10 * IMAGES / SPEED[network] * MIDDLE)
     big = one(table, network="cnn", framework="torch", strategy="allreduce", global_batch_size=128)
     assert big["speedup"] == pytest.approx(GAINS["allreduce"] * LARGE_GAIN) and big["way"] == "data parallel"
     ours = one(table, network="cnn", framework="tensorflow", strategy="allreduce", global_batch_size=32)
@@ -280,9 +277,9 @@ def test_torch_stands_against_tensorflow(frame: pd.DataFrame) -> None:
 
 def test_where_a_step_of_each_framework_goes(frame: pd.DataFrame) -> None:
     table = framework_operator_table(frame, operators())
-    assert len(table) == 2 * len(OPERATORS) and set(table["rounds"]) == {5}
+    assert len(table) == 2 * len(OPERATORS) and set(table["rounds"]) == {10}
     ours = rows(table, framework="torch").set_index("operators")["seconds"]
-    assert ours.to_dict() == pytest.approx({kind: 1.02 * seconds for kind, seconds in OPERATORS.items()})
+    assert ours.to_dict() == pytest.approx({kind: 1.045 * seconds for kind, seconds in OPERATORS.items()})
     theirs = rows(table, framework="tensorflow").set_index("operators")["seconds"]
     assert theirs.tolist() == pytest.approx((2 * ours).tolist())
     missing = framework_operator_table(
@@ -341,17 +338,17 @@ def test_a_seed_that_diverged_leaves_no_mean_of_the_others(frame: pd.DataFrame) 
         frame = not_run(frame, "failed", DIVERGED, round=0, network="cnn", experiment=experiment)
     row = rows(seed_accuracy_table(frame, "candidates"), network="cnn").iloc[1]
     assert row[["accuracy", "validation", "balanced", "auc", "train", "gap", "run_low"]].isna().all()
-    assert (row["status"], row["seeds"], row["reason"]) == ("ok", 4, f"1 of 5 rounds failed: {DIVERGED}")
+    assert (row["status"], row["seeds"], row["reason"]) == ("ok", 9, f"1 of 10 rounds failed: {DIVERGED}")
     assert choice_table(frame).set_index("network").loc["cnn", "consistent"] == "no candidate was measured"
     assert gain_table(frame)["points"].isna().all()
     pair = one(paired_table(frame), network="cnn", workers=4)
     assert pd.isna(pair["points"]) and not pair["within"] and DIVERGED in pair["reason"]
-    assert one(paired_table(frame), network="convlstm", workers=4)["seeds"] == 5
+    assert one(paired_table(frame), network="convlstm", workers=4)["seeds"] == 10
 
 
 def test_a_seed_of_the_sequential_half_that_diverged_is_told(frame: pd.DataFrame) -> None:
     table = paired_table(not_run(frame, "failed", DIVERGED, experiment="paired", workers=1, round=2))
-    assert set(table["reason"]) == {"1 of 5 seeds diverged: there is no mean difference over all of them"}
+    assert set(table["reason"]) == {"1 of 10 seeds diverged: there is no mean difference over all of them"}
 
 
 def test_ways_are_told_apart_by_what_they_train() -> None:
@@ -372,7 +369,7 @@ def test_ways_are_told_apart_by_what_they_train() -> None:
 def test_what_is_covered_is_counted(frame: pd.DataFrame) -> None:
     table = coverage_table(not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow"))
     row = one(table, experiment="learning", use_case="Pneumonia", network="cnn", framework="torch")
-    assert (row["cells"], row["rounds"], row["rows"], row["ok"]) == (5, 5, 25, 25)
+    assert (row["cells"], row["rounds"], row["rows"], row["ok"]) == (5, 10, 50, 50)
     assert one(table, experiment="speed", network="cnn", framework="tensorflow")["ok"] == 0
 
 
@@ -393,13 +390,23 @@ def test_the_plain_settings_stand_beside_the_quoted_ones(frame: pd.DataFrame) ->
     assert beside_plain(frame.iloc[:0]).empty
 
 
-def test_a_large_batch_is_held_against_its_own_pair(frame: pd.DataFrame) -> None:
-    """The only pair was one of the smallest batch."""
+def test_both_pairs_widen_what_counts_as_a_difference(frame: pd.DataFrame) -> None:
+    """One pair of one worker at the smallest batch, one of two workers at the largest: each is held against its own."""
     table = rows(speed_table(frame), network="cnn", framework="torch", variant="b")
-    assert table["global_batch_size"].tolist() == [32, 128]
+    assert table[["strategy", "global_batch_size"]].to_numpy().tolist() == [["sequential", 32], ["processes", 128]]
+    assert table["speedup"].tolist() == pytest.approx([NOISE, NOISE])
     noisy = scaled(frame, "images_per_second", 3.0, experiment="speed", variant="b", global_batch_size=128)
-    found = rows(speed_table(noisy), network="cnn", framework="torch", strategy="processes")
-    assert found.set_index("global_batch_size")["difference"].to_dict() == {32: True, 128: False}
-    without_own = without(noisy, experiment="speed", variant="b", global_batch_size=32)
-    found = rows(speed_table(without_own), network="cnn", framework="torch", strategy="processes")
-    assert not found["difference"].any(), "the pair of another batch counts where a batch has none"
+    found = rows(speed_table(noisy), network="cnn", framework="torch", strategy="processes", variant="a")
+    assert (
+        not found["difference"].any()
+        and rows(speed_table(frame), strategy="processes", variant="a")["difference"].all()
+    )
+
+
+def test_the_lstm_is_compared_with_the_cnn_seed_by_seed(frame: pd.DataFrame) -> None:
+    table = lstm_table(frame)
+    plain = one(table, use_case="Pneumonia", experiment="learning", way="data parallel", framework="torch",
+                setting="batch 32, 10 epochs")  # fmt: skip
+    assert plain["points"] == pytest.approx(2) and plain["seeds"] == 10
+    assert set(table["experiment"]) == {"learning", "paired", "selected"}
+    assert lstm_table(frame[frame["network"] != "cnn"]).empty

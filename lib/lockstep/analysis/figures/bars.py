@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,11 @@ def bars_with_intervals(
             axis.errorbar(row[value], y, xerr=error, fmt="none", zorder=4, **ERROR)
 
 
+def end_of_axis(values: Iterable[float], least: float) -> float:
+    """Where an axis ends that shows these values: at the largest that is finite, and not before `least`."""
+    return max([least, *(float(value) for value in values if np.isfinite(value))])
+
+
 def side_texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
     """The numbers of each row in a column of their own, where no bar, mark or line can cross them."""
     for y, (value, text) in enumerate(zip(values, texts, strict=True)):
@@ -154,7 +159,7 @@ def draw_stack(axis: Axes, rows: pd.DataFrame, parts: Sequence[str]) -> None:
     for y, step in enumerate(rows["step_seconds"]):
         if np.isfinite(step):
             axis.vlines(step, y - 0.42, y + 0.42, color="0.1", linewidth=2, zorder=5)
-    axis.set_xlim(0, max(float(left.max()), float(rows["step_seconds"].max(skipna=True) or 0), 1e-9) * 1.08)
+    axis.set_xlim(0, end_of_axis([*left, *rows["step_seconds"]], 1e-9) * 1.08)
 
 
 def stack_legend(figure: StoredFigure, parts: Sequence[str], names: Mapping[str, str] | None = None) -> None:

@@ -48,8 +48,8 @@ def traces_of(experiment: str) -> Recipe:
 
 def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "table1", data: str = "") -> StoredFigure:
     """CPU, memory, threads and I/O wait against time, a column per strategy, as the paper's Figures 2 and 3: SimpleBig
-    solid, ComplexSmall dashed, a marker where there is one sample only. The first stored round; `data` names photos
-    and batch (`data_label` of the records)."""
+    solid, ComplexSmall dashed, a marker where there is one sample only. Each cell's first trace, from the start of
+    loading: a dotted line where training begins. `data` names photos and batch (`data_label` of the records)."""
     traced = resources[resources["experiment"] == experiment] if len(resources) else resources
     traced = resources if traced.empty else traced
     if traced.empty:
@@ -59,18 +59,19 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     strategies += sorted(set(traced["strategy"]) - set(names))
     with look():
         figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 8.0)
-        axes = figure.subplots(len(TRACES), len(strategies), squeeze=False, sharey="row", sharex="col")
-        about = f"{data}; round {int(traced['round'].min())}" if data else f"round {int(traced['round'].min())}"
-        figure.suptitle(f"{title}\n({about})")
+        shown = {name: unit for name, unit in TRACES.items() if pd.to_numeric(traced[name], errors="coerce").any()}
+        axes = figure.subplots(len(shown), len(strategies), squeeze=False, sharey="row", sharex=True)
+        figure.suptitle(f"{title}\n({data})" if data else title)
         for column, strategy in enumerate(strategies):
-            own = traced[(traced["strategy"] == strategy) & (traced["round"] == traced["round"].min())]
-            for row, (name, (unit, scale)) in enumerate(TRACES.items()):
+            own = traced[traced["strategy"] == strategy]
+            own = own[own["round"] == own.groupby("use_case")["round"].transform("min")]
+            for row, (name, (unit, scale)) in enumerate(shown.items()):
                 _trace(axes[row][column], own, name, scale, colour(strategy))
                 if column == 0:
                     axes[row][column].set_ylabel(unit)
             axes[0][column].set_title(label(strategy).replace(", ", ",\n"), fontsize=9)
-            axes[-1][column].set_xlabel("seconds")
-        for row in range(len(TRACES)):
+            axes[-1][column].set_xlabel("seconds since loading began")
+        for row in range(len(shown)):
             axes[row][0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
         handles = [
             Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes.flat, line), label=name)
@@ -92,7 +93,10 @@ def _trace(axis: Axes, own: pd.DataFrame, name: str, scale: float, line_colour: 
         ordered = samples.sort_values("seconds")
         values = pd.to_numeric(ordered[name], errors="coerce") / scale
         line = USE_CASE_LINES.get(str(use_case), ":")
-        seconds = ordered["seconds"] - ordered["seconds"].min()
+        seconds = ordered["seconds"]
+        begins = ordered.loc[ordered["phase"] == "train", "seconds"].min()
+        if begins > seconds.min():
+            axis.axvline(begins, color=GREY, linestyle=":", linewidth=1.0)
         # A line of one point is invisible.
         marker = USE_CASE_MARKERS.get(str(use_case), "o") if values.notna().sum() == 1 else "none"
         axis.plot(seconds, values, linestyle=line, marker=marker, color=line_colour, linewidth=1.3)

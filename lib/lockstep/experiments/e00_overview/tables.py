@@ -121,7 +121,7 @@ class Overview:
                 for of, ratio in found.numbers if pd.notna(claim["value"]) else ():
                     known = {name: claim[name] for name in ("place", "statement", "use_case", "unit")}
                     known |= {"claim": claim["id"], "notebook": one.notebook.number, "published": claim["value"]}
-                    known |= {"of": of, "measured": ratio.value, "low": ratio.low, "high": ratio.high}
+                    known |= {"of": of} | dict(zip(("measured", "low", "high"), ratio.columns, strict=True))
                     rows.append(known | {"answer": found.answer, "evidence": found.grade})
         return pd.DataFrame(rows, columns=list(NUMBERS))
 
@@ -174,8 +174,8 @@ def how_to_read() -> str:
     """What the answers mean, with the rules that the code applies."""
     meaning = {
         SUPPORTED: f"our evidence says the same. Of a published number: the whole 95 % interval lies within "
-        f"{TOLERANCE:.0%} of it (accuracies and gains in percent: {MARGIN:g} points). Of a direction: the whole interval "
-        "lies on that side of 1, beyond what two runs of the same cell differ by",
+        f"{TOLERANCE:.0%} of it (accuracies and gains in percent: {MARGIN:g} points). Of a direction: the whole "
+        "interval lies on that side of 1, beyond what two runs of the same cell differ by",
         CONTRADICTED: "our evidence says otherwise, with the whole interval",
         UNDECIDED: f"the interval allows both, or there are fewer than {MIN_ROUNDS} quiet rounds, or the answer does "
         "not survive the correction for the number of all claims (Holm); beside it stands how long deciding takes",

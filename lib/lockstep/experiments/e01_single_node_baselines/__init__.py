@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e01_single_node_baselines.figures import FIGURES
-from lockstep.experiments.e01_single_node_baselines.grid import cells, traced
+from lockstep.experiments.e01_single_node_baselines.grid import cells, comparisons, traced
 from lockstep.experiments.e01_single_node_baselines.tables import TABLES
 from lockstep.experiments.e01_single_node_baselines.targets import TARGETS
 from lockstep.experiments.e01_single_node_baselines.verdicts import RULES
@@ -13,6 +13,7 @@ EXPERIMENT = Experiment(
     name="01_single_node_baselines",
     question="How fast can one machine train before anything is distributed?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     verdicts=RULES,

@@ -14,7 +14,9 @@ from lockstep.experiments.e01_single_node_baselines.tables import ladder_of, ope
 
 
 def ladder_figure(stored: Stored) -> Figure:
-    return ladder_bars(ladder_of(stored), "One ingredient at a time")
+    table = ladder_of(stored)  # without the second of the A/A pair, which stood beside the first alone
+    shown = table[table["variant"] == "a"].reset_index(drop=True) if len(table) else table
+    return ladder_bars(shown, "One ingredient at a time")
 
 
 def step_figure(stored: Stored) -> Figure:

@@ -21,19 +21,24 @@ Threads come second, so that all rungs above share one budget of cores and the w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.engine.job.strategies import RUNGS
 from lockstep.experiments.experiment import Parameters
+from lockstep.measure.comparisons import place_of
+from lockstep.measure.planning import Comparison
 
 EXPERIMENT = "ladder"
 AA_RUNG = "intra_op"
-"""The rung that is measured twice per round: all rungs above it use the same cores."""
+"""The rung that has a twin in the first use case: all rungs above it use the same cores."""
 PROFILED = {"SimpleBig": ("sequential", "channels_last", "copies"), "ComplexSmall": ("channels_last", "copies")}
 """Rungs whose operators are profiled; of other use cases those of ComplexSmall."""
 ROOF, ROOF_1_CORE = "roof", "roof_1_core"
+TRACED = ("sequential", "channels_last")
+"""The rungs whose resources are shown: the baseline, and all that float32 has to offer."""
 
 
 def cells(chosen: Parameters) -> list[Job]:
@@ -42,6 +47,8 @@ def cells(chosen: Parameters) -> list[Job]:
     for use_case in chosen.use_cases:
         batch = chosen.of("batch_size", use_case)
         rungs = ladder(use_case, chosen.cores, batch, steps=chosen.steps, warmup_steps=chosen.warmup_steps)
+        if use_case != chosen.use_cases[0]:  # one pair shows the noise
+            rungs = [job for job in rungs if job.variant == "a"]
         jobs += rungs
         jobs += profiles(rungs)
     jobs += roofs(chosen.cores)
@@ -73,16 +80,19 @@ def ladder(use_case: str, cores: int, batch: int, rungs: Iterable[str] = RUNGS, 
 
 
 def profiles(rungs: Iterable[Job]) -> list[Job]:
-    """The cells of a ladder whose operators are profiled: one step each, after one that is discarded."""
+    """The cells of a ladder whose operators are profiled: one step each, after those that are discarded."""
     return [
-        job.with_(experiment="profile", steps=1, warmup_steps=1)
+        job.with_(experiment="profile", steps=1)
         for job in rungs
         if job.variant == "a" and job.strategy in PROFILED.get(job.use_case, PROFILED["ComplexSmall"])
     ]
 
 
 def roofs(cores: int) -> list[Job]:
-    """The machine's limits: one core and all of them in both precisions, and a GPU in the precision of its rung."""
+    """The machine's limits: one core and all of them in both precisions, and a GPU in the precision of its rung.
+
+    These have no steps to discard: the best of many products counts.
+    """
     one = Job(
         experiment="machine", use_case=NO_USE_CASE, strategy=ROOF_1_CORE, input="none", steps=1, warmup_steps=0,
         global_batch_size=1, per_worker_batch_size=1,
@@ -93,11 +103,51 @@ def roofs(cores: int) -> list[Job]:
 
 
 def decoding(use_case: str) -> Job:
-    """Decoding alone, on one core."""
+    """Decoding alone, on one core; the first photos are decoded twice, and only the second time counts."""
     job = Job.of("sequential", experiment="decode", use_case=use_case, steps=1, warmup_steps=0)
     return job.with_(strategy="decode")
 
 
 def traced(job: Job) -> bool:
-    """The resources of every rung are shown; of the rung that is measured twice, those of its first variant."""
-    return job.experiment == EXPERIMENT and job.variant == "a" and job.precision == "float32"
+    return job.experiment == EXPERIMENT and job.variant == "a" and job.device == "cpu" and job.strategy in TRACED
+
+
+# What stands back to back
+
+
+def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
+    """Every rung beside the baseline and beside the rung below it, profiles beside their roof, decoding beside training
+    on one core. What no pair holds is measured alone. The headlines are the settings of a whole ladder.
+    """
+    places = {job: place for place, job in enumerate(jobs)}
+    found = [
+        Comparison((place_of(above, places), place_of(under, places)), _is_headline(above, under))
+        for above, under in dict.fromkeys(_pairs(jobs))
+    ]
+    paired = {place for each in found for place in each.cells}
+    return [*found, *(Comparison((place,)) for place in range(len(jobs)) if place not in paired)]
+
+
+def _is_headline(above: Job, under: Job) -> bool:
+    """All ingredients, in float32 or in bfloat16, over the baseline."""
+    return above.strategy in ("channels_last", "copies") and under.strategy == "sequential"
+
+
+def _pairs(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job]]:
+    ladders = [job for job in jobs if job.experiment == EXPERIMENT]
+    for use_case in dict.fromkeys(job.use_case for job in ladders):
+        own = [job for job in ladders if job.use_case == use_case and job.variant == "a"]
+        base, *rungs = [job for job in own if job.device == "cpu"]
+        yield from ((job, base) for job in rungs)
+        yield from ((job, below) for below, job in pairwise(rungs))
+        # Which setting of the CPU is the best is not known beforehand.
+        yield from ((job, other) for job in own if job.device != "cpu" for other in [*rungs, base])
+    for job in ladders:
+        if job.variant == "b":
+            yield job.with_(variant="a"), job
+    roofs_of = {job.precision: job for job in jobs if job.strategy == ROOF and job.device == "cpu"}
+    for job in jobs:
+        if job.experiment == "profile" and job.device == "cpu" and job.threads_per_worker > 1:
+            yield job, roofs_of[job.precision]
+        if job.experiment == "decode":
+            yield job, next(each for each in ladders if each.use_case == job.use_case)

@@ -41,20 +41,19 @@ def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
     Columns: use_case, strategy, label, variant, images_per_second (1/s), step_seconds and PARTS (s), epoch_seconds (s,
     derived), speedup, low, high, gain, gain_low, gain_high (dimensionless, 95 % intervals), difference (bool: may the
     gain be called one), of_peak (share of the measured matrix peak), ceiling (dimensionless), train_loss, rounds,
-    status, reason, and what a figure needs to name the data.
+    status, reason, and what a figure needs to name the data. Of a rung that was measured twice, the gain of the second
+    (variant b) is over the first.
     """
     table: list[dict[str, Any]] = []
     noise = aa_noise(records)
     before: dict[str, dict[str, Any]] = {}
-    for cell, rows in cells(records, EXPERIMENT):
+    for cell, rows in _rungs(records):
         status, reason = outcome(rows)
         base = {"experiment": EXPERIMENT, "use_case": cell["use_case"], **BASELINE}
         row = {name: cell[name] for name in _NAMED_BY} | {"label": RUNGS[cell["strategy"]].label}
         row |= {name: median_of(rows, name) for name in _MEDIAN_COLUMNS}
         speedup = _ratio(records, cell, base)
-        # A GPU is no ingredient: it replaces the CPU, so it is not compared with the rung below it.
-        below = before.get(cell["use_case"]) if cell["variant"] == "a" and cell["device"] == "cpu" else None
-        gain = _ratio(records, cell, below) if below else None
+        gain = _gain(records, cell, before.get(cell["use_case"]), base)
         row |= _columns(speedup, "speedup", "low", "high") | _columns(gain, "gain", "gain_low", "gain_high")
         row |= {"difference": gain is not None and is_difference(gain, noise)}
         row |= _against_peak(records, cell, base)
@@ -63,6 +62,31 @@ def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
         if status == "ok" and cell["variant"] == "a" and cell["device"] == "cpu":
             before[cell["use_case"]] = cell
     return pd.DataFrame(table)
+
+
+def _gain(
+    records: pd.DataFrame, cell: dict[str, Any], below: dict[str, Any] | None, base: dict[str, Any]
+) -> Estimate | None:
+    """Over the rung below, which stood beside it; if that one did not run, over the one below it by their speedups."""
+    if cell["variant"] == "b":
+        return _ratio(records, cell, {**cell, "variant": "a"})
+    # A GPU is no ingredient: it replaces the CPU, so it is not compared with the rung below it.
+    if below is None or cell["device"] != "cpu":
+        return None
+    direct = _ratio(records, cell, below)
+    speedups = [_ratio(records, each, base) for each in (cell, below)]
+    return direct or (speedups[0].over(speedups[1]) if speedups[0] and speedups[1] else None)
+
+
+def _rungs(records: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+    """The cells of all ladders from the bottom up; records have them in the order in which they were measured."""
+    found = cells(records, EXPERIMENT)
+    names, use_cases = list(RUNGS), list(dict.fromkeys(cell["use_case"] for cell, _ in found))
+
+    def place(cell: dict[str, Any]) -> tuple[int, int, str]:
+        return use_cases.index(cell["use_case"]), names.index(cell["strategy"]), cell["variant"]
+
+    return sorted(found, key=lambda each: place(each[0]))
 
 
 _NAMED_BY = (
@@ -80,22 +104,25 @@ def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) 
 
 
 def _columns(ratio: Estimate | None, *names: str) -> dict[str, float]:
-    values = (ratio.value, ratio.low, ratio.high) if ratio else (np.nan,) * 3
+    values = ratio.columns if ratio else (np.nan,) * 3
     return dict(zip(names, values, strict=True))
 
 
 def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
-    """Share of the matrix peak of the cell's own cores and precision, and the ceiling that this peak sets."""
-    nothing = {"of_peak": np.nan, "ceiling": np.nan}
+    """Share of the matrix peak of the cell's own cores and precision, and the ceiling that this peak sets: of the means
+    over each one's own rounds."""
     flops = flops_of_use_case(records, cell["use_case"])
-    try:
-        peaks = per_round(records, _roof(cell), "flops_per_second")
-        ours, theirs = (per_round(records, side, "images_per_second") for side in (cell, base))
-    except AnalysisError:
-        return nothing
-    if flops is None or peaks.empty or ours.empty or theirs.empty:
-        return nothing
-    return {"of_peak": float((ours * flops / peaks).median()), "ceiling": float((peaks / (flops * theirs)).median())}
+    peak = _mean(records, _roof(cell), "flops_per_second")
+    ours, theirs = (_mean(records, side, "images_per_second") for side in (cell, base))
+    if flops is None:
+        return {"of_peak": np.nan, "ceiling": np.nan}
+    return {"of_peak": ours * flops / peak, "ceiling": peak / (flops * theirs)}
+
+
+def _mean(records: pd.DataFrame, conditions: dict[str, Any], measure: str) -> float:
+    """The geometric mean over rounds; NaN where there are none."""
+    found = per_round(records, conditions, measure)
+    return interval_of(found).value if len(found) else np.nan
 
 
 def _roof(cell: dict[str, Any]) -> dict[str, Any]:
@@ -111,9 +138,13 @@ def flops_of_use_case(records: pd.DataFrame, use_case: str) -> float | None:
 
 def roof_table(records: pd.DataFrame) -> pd.DataFrame:
     """The machine's measured roofs: strategy, precision, device, cores, flops_per_second (1/s) and
-    bandwidth_bytes_per_second (B/s), each the median with its interval, ridge (FLOP per byte), status, reason."""
+    bandwidth_bytes_per_second (B/s), each the mean over rounds with its interval, ridge (FLOP per byte), status,
+    reason.
+    """
     table = []
-    for cell, rows in cells(records, "machine"):
+    found = cells(records, "machine")
+    for cell, rows in sorted(found, key=lambda each: (each[0]["device"], each[0]["precision"] != "float32",
+                                                      each[0]["threads_per_worker"])):  # fmt: skip
         status, reason = outcome(rows)
         row = {name: cell[name] for name in ("strategy", "precision", "device")}
         row |= {"cores": cell["threads_per_worker"]}
@@ -133,9 +164,9 @@ def operators_against_roofs(records: pd.DataFrame, operators: pd.DataFrame) -> p
     intensity (FLOP per byte). Bytes are counted as if no operator found anything in the cache.
     """
     table = []
-    for cell, _ in cells(records, "profile"):
+    for cell, _ in cells(records, "profile") if len(operators) else ():
         same = (operators["use_case"] == cell["use_case"]) & (operators["strategy"] == cell["strategy"])
-        peak, bandwidth = (_roof_median(records, cell, name) for name in _ROOFS)
+        peak, bandwidth = (_mean(records, _roof(cell), name) for name in _ROOFS)
         for kind, rows in operators[same].groupby("operators", sort=False):
             seconds, flops, moved = (median_or_nan(rows[name]) for name in ("seconds", "flops", "bytes"))
             row = {name: cell[name] for name in ("use_case", "strategy", "precision", "data_source")}
@@ -151,11 +182,6 @@ def operators_against_roofs(records: pd.DataFrame, operators: pd.DataFrame) -> p
 _ROOFS = ("flops_per_second", "bandwidth_bytes_per_second")
 
 
-def _roof_median(records: pd.DataFrame, cell: dict[str, Any], name: str) -> float:
-    found = per_round(records, _roof(cell), name)
-    return float(found.median()) if len(found) else np.nan
-
-
 def decode_table(records: pd.DataFrame) -> pd.DataFrame:
     """Photos that one core decodes per second, with its interval, and how many cores' training that feeds."""
     table = []
@@ -165,8 +191,8 @@ def decode_table(records: pd.DataFrame) -> pd.DataFrame:
         row = {"use_case": cell["use_case"], "data_source": cell["data_source"]}
         row |= _columns(interval_of(found) if len(found) else None, "photos_per_second", "low", "high")
         base = {"experiment": EXPERIMENT, "use_case": cell["use_case"], **BASELINE}
-        trained = per_round(records, base, "images_per_second")
-        row |= {"cores_fed": float((found / trained).median()) if len(trained) else np.nan}
+        fed = _ratio(records, cell, base)
+        row |= {"cores_fed": fed.value if fed else np.nan}
         table.append(row | {"status": status, "reason": reason})
     return pd.DataFrame(table)
 

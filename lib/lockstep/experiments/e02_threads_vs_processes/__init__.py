@@ -5,7 +5,7 @@ from __future__ import annotations
 from lockstep.experiments.e02_threads_vs_processes import gpu_verdicts, trace_verdicts, verdicts
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
 from lockstep.experiments.e02_threads_vs_processes.findings import FINDINGS
-from lockstep.experiments.e02_threads_vs_processes.grid import cells, traced
+from lockstep.experiments.e02_threads_vs_processes.grid import cells, comparisons, traced
 from lockstep.experiments.e02_threads_vs_processes.tables import TABLES
 from lockstep.experiments.e02_threads_vs_processes.targets import TARGETS
 from lockstep.experiments.experiment import Experiment
@@ -14,6 +14,7 @@ EXPERIMENT = Experiment(
     name="02_threads_vs_processes",
     question="Threads or processes: which trains faster on one machine?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     findings=FINDINGS,

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from lockstep.analysis.figures.bars import bars_with_intervals, by_use_case, side_texts
+from lockstep.analysis.figures.bars import bars_with_intervals, by_use_case, end_of_axis, side_texts
 from lockstep.analysis.figures.style import (
     GIB,
     MEASURED,
@@ -43,7 +43,7 @@ def memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             texts = [f"{value:.2f}" + (f"  ({one:.2f} per worker)" if several else "")
                      for value, one, several in zip(gib["value"], worker, many, strict=True)]  # fmt: skip
             side_texts(axis, gib["value"], texts)
-            axis.set_xlim(0, max(float(gib["value"].max(skipna=True) or 0), 0.1) * 1.05)
+            axis.set_xlim(0, end_of_axis(gib["value"], 0.1) * 1.05)
             axis.set_xlabel("peak memory of all workers together (PSS, GiB)")
     return figure
 
@@ -101,8 +101,7 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for bound in bounds[bounds["use_case"] == own["use_case"].iloc[0]]["seconds"].dropna():
                 axis.axvline(bound * 1e3, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
             axis.set_title(str(own["use_case"].iloc[0]) + " (parameters only, no photos)", loc="left")
-            top = max(float(shown["hi"].max(skipna=True) or 0), 1e-6)
-            axis.set_xlim(0, top * 1.05)
+            axis.set_xlim(0, end_of_axis(shown["hi"], 1e-6) * 1.05)
             axis.set_xlabel("reduce + update (ms; 95 % interval)")
         if bounds["seconds"].notna().any():
             line = Line2D([], [], color="0.1", linestyle="--", label="yardstick: measured copy bandwidth")
@@ -147,7 +146,7 @@ def _scaling_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D]) -
     axis.set_xscale("log", base=2)
     axis.set_xticks(workers, [str(value) for value in workers])
     axis.set_xlim(workers[0] / 1.2, workers[-1] * 1.2)
-    axis.set_ylim(0, max(float(rows["high"].max()), float((ideal["cores"] / ideal["base_cores"]).max())) * 1.12)
+    axis.set_ylim(0, end_of_axis([*rows["high"], *(ideal["cores"] / ideal["base_cores"])], 1.0) * 1.12)
     axis.set_xlabel("workers")
 
 

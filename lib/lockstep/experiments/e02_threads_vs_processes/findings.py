@@ -73,18 +73,24 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
 
 @finding
 def scaling(stored: Stored) -> str:
-    """Processes against threads where one budget of cores is split over the most workers."""
+    """Processes against threads where one budget of cores is split over the most workers, at few images per step and
+    at many."""
     table = gil_table(stored.records)
     known = table[table["processes_over_threads"].notna() & (table["workers"] > 1)] if len(table) else table
     if known.empty:
         return "No cell with several workers was measured with both threads and processes."
-    most = known.loc[known["workers"].idxmax()]
-    ratio = Estimate(most["processes_over_threads"], most["low"], most["high"], int(most["rounds"]))
-    split = f"with one budget of cores split over {counted(int(most['workers']), 'worker')}"
-    slower = is_difference(ratio) and ratio.value > 1
-    cost = "costs at most that" if slower else "costs nothing that shows here"
-    compared = faster(ratio, 0.0, "processes", "threads")
-    return sentence(f"{split}, {compared}: what the threads of one process share, the interpreter among it, {cost}")
+    most = known[known["workers"] == known["workers"].max()].sort_values("global_batch_size")
+    noise = aa_noise(stored.records)
+    workers = counted(int(most["workers"].iloc[0]), "worker")
+    parts = []
+    for row in most.to_dict("records"):
+        ratio = Estimate(row["processes_over_threads"], row["low"], row["high"], int(row["rounds"]))
+        split = f"with one budget of cores split over {workers} and {row['global_batch_size']} images per step"
+        slower = is_difference(ratio, noise) and ratio.value > 1
+        cost = "costs at most that" if slower else "costs nothing that shows here"
+        compared = faster(ratio, noise, "processes", "threads")
+        parts.append(sentence(f"{split}, {compared}: what threads share, the interpreter among it, {cost}"))
+    return " ".join(parts)
 
 
 @finding

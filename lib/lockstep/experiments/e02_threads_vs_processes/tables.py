@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -21,6 +22,27 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import PHASES, SHOWN, ratio_columns, summary_table
+from lockstep.engine.job.strategies import STRATEGIES
+
+
+def in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of cells as their strategies are listed, what ran on the CPU in float32 first: records have
+    them in the order in which they were measured."""
+    if table.empty:
+        return table
+    places = {name: place for place, name in enumerate(STRATEGIES)}
+    keys = pd.DataFrame({
+        "use_case": table["use_case"].map({name: place for place, name in enumerate(table["use_case"].unique())}),
+        "device": table["device"] != "cpu", "precision": table["precision"] != "float32",
+        "strategy": table["strategy"].map(places).fillna(len(places)), "cores": table["cores_per_worker"],
+        "workers": table["workers"], "batch": table["global_batch_size"], "variant": table["variant"],
+    })  # fmt: skip
+    return table.loc[keys.sort_values(list(keys)).index].reset_index(drop=True)
+
+
+def speedup_table(records: pd.DataFrame) -> pd.DataFrame:
+    """`summary_table` of Table 1's cells."""
+    return in_order(summary_table(records))
 
 
 def scaling_table(records: pd.DataFrame, experiment: str = "scaling", most_cores: int | None = None) -> pd.DataFrame:
@@ -42,6 +64,7 @@ def scaling_table(records: pd.DataFrame, experiment: str = "scaling", most_cores
         table = pd.concat(parts, ignore_index=True)
     if table.empty:
         return table
+    table = in_order(table)
     return table.assign(cores=(table["workers"] * table["cores_per_worker"]).clip(upper=most_cores))
 
 
@@ -67,7 +90,7 @@ def memory_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFr
         row = {name: cell[name] for name in SHOWN}
         row |= {"peak_pss_bytes": total, "pss_per_worker_bytes": total / cell["workers"]}
         table.append(row | {"status": status, "reason": reason})
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def phase_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFrame:
@@ -78,7 +101,7 @@ def phase_table(records: pd.DataFrame, experiment: str = "table1") -> pd.DataFra
         status, reason = outcome(rows)
         row = {name: cell[name] for name in SHOWN} | {name: median_of(rows, name) for name in (*PHASES, "step_seconds")}
         table.append(row | {"status": status, "reason": reason})
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFrame:
@@ -107,7 +130,7 @@ def input_table(records: pd.DataFrame, experiment: str = "input") -> pd.DataFram
         row |= {"of_bound_low": bound.low if bound else np.nan, "of_bound_high": bound.high if bound else np.nan}
         row |= {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason}
         table.append(row)
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
 def _of_bound(records: pd.DataFrame, jpeg: Conditions, memory: Conditions) -> Estimate:
@@ -130,7 +153,7 @@ def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: st
         if status == "ok":
             values = per_round(timed, cell, "seconds")
             all_rounds = interval_of(values)
-            seconds = (all_rounds.value, all_rounds.low, all_rounds.high)
+            seconds = all_rounds.columns
             others = {"experiment": experiment, "strategy": base, "status": "ok"}
             others |= {name: cell[name] for name in ("use_case", "workers", "precision", "environment")}
             try:
@@ -141,17 +164,19 @@ def exchange_table(records: pd.DataFrame, experiment: str = "exchange", base: st
         row |= dict(zip(("seconds", "seconds_low", "seconds_high"), seconds, strict=True))
         row |= ratio_columns(ratio, "times_base") | {"base": base, "status": status, "reason": reason}
         table.append(row)
-    return pd.DataFrame(table)
+    return in_order(pd.DataFrame(table))
 
 
-def gil_table(records: pd.DataFrame, experiment: str = "scaling") -> pd.DataFrame:
-    """What one process costs: images/s of `processes` / `threads` with the same workers, threads and cores.
+def gil_table(records: pd.DataFrame) -> pd.DataFrame:
+    """What one process costs: images/s of `processes` / `threads` with the same workers, threads, cores and images per
+    step; with the 50 x 50 network at few images per step (`scaling`) and at many (`kernels`).
 
     Both use the same sync and kernels, so what is left is what the threads of one process share: the interpreter's
     lock first, but also the allocator and page tables. An upper bound of the GIL's cost, not the lock alone.
     """
-    table = []
-    for cell, rows in cells(records, experiment):
+    table, noise = [], aa_noise(records)
+    found = [each for experiment in OF_ONE_BUDGET for each in cells(records, experiment)]
+    for cell, rows in sorted(found, key=lambda each: (each[0]["workers"], each[0]["global_batch_size"])):
         if cell["strategy"] != "threads":
             continue
         other = {**cell, "strategy": "processes", "launcher": "processes"}
@@ -164,9 +189,13 @@ def gil_table(records: pd.DataFrame, experiment: str = "scaling") -> pd.DataFram
         row = {name: cell[name] for name in SHOWN if name != "strategy"} | ratio_columns(
             ratio, "processes_over_threads"
         )
-        row |= {"rounds": ratio.rounds if ratio else 0, "difference": ratio is not None and is_difference(ratio)}
+        row |= {"rounds": ratio.rounds if ratio else 0, "difference": ratio is not None and is_difference(ratio, noise)}
         table.append(row | {"status": status, "reason": reason})
     return pd.DataFrame(table)
+
+
+OF_ONE_BUDGET = ("scaling", "kernels")
+"""The experiments with threads and processes on one budget of cores."""
 
 
 # What the notebook shows of them
@@ -175,7 +204,7 @@ def gil_table(records: pd.DataFrame, experiment: str = "scaling") -> pd.DataFram
 def _speedup(stored: Stored) -> pd.DataFrame:
     cell = ["use_case", "strategy", "variant", "device", "precision", "workers", "global_batch_size"]
     measured = ["speedup", "low", "high", "images_per_second", "step_seconds", "rounds", "status", "reason"]
-    return summary_table(stored.records).reindex(columns=[*cell, *measured]).round(3)
+    return speedup_table(stored.records).reindex(columns=[*cell, *measured]).round(3)
 
 
 def _phases(stored: Stored) -> pd.DataFrame:
@@ -185,7 +214,7 @@ def _phases(stored: Stored) -> pd.DataFrame:
 
 
 def _interpreter(stored: Stored) -> pd.DataFrame:
-    columns = ["workers", "threads_per_worker", "processes_over_threads", "low", "high"]
+    columns = ["workers", "threads_per_worker", "global_batch_size", "processes_over_threads", "low", "high"]
     return gil_table(stored.records).reindex(columns=[*columns, "rounds", "difference", "status"]).round(3)
 
 

@@ -97,19 +97,18 @@ def _points(axis: Axes, own: pd.DataFrame, columns: tuple[str, str, str], aside:
 
 
 def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:
-    """The last measured step of each cell of `actions.csv`, in the first stored round: a row per rank, a box per action
+    """The last measured step of each cell of `actions.csv`, in its first stored round: a row per rank, a box per action
     with its micro-batch. Boxes of a rank's second stage are paler; where nothing is drawn, the rank waits."""
     shown = actions[actions["action"].isin(ACTION_COLOURS)] if len(actions) else actions
     if shown.empty:
         return empty(title, "no actions of a pipeline are stored")
-    shown = shown[shown["round"] == shown["round"].min()]
     groups = table_cells(shown)
     with look():
         rows = sum(own["rank"].nunique() for _, own in groups)
         figure = new_figure(11.0, 1.5 + 0.36 * rows + 0.62 * len(groups))
         heights = [own["rank"].nunique() + 0.4 for _, own in groups]
         axes = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=heights)
-        figure.suptitle(f"{title}\n(round {int(shown['round'].iloc[0])}; numbers are micro-batches; blank: waiting)")
+        figure.suptitle(f"{title}\n(a step of each; numbers are micro-batches; blank: waiting)")
         longest = float((shown["start_seconds"] + shown["seconds"]).max())
         for (axis,), (cell, own) in zip(axes, groups, strict=True):
             _diagram_panel(axis, own, longest)

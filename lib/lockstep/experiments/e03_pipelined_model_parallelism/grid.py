@@ -1,8 +1,9 @@
 """Notebook 03's cells: models that are cut into stages, and what each stage costs by itself.
 
-speedup        one core, two cores inside every operator, naive and pipelined stages      (Table 2 of the paper)
+speedup        one core, two cores spent in several ways, naive and pipelined stages      (Table 2 of the paper)
+decode         photos that one core decodes: beside what it trains, for Figure 4a
 schedules      naive, and each schedule with several numbers of micro-batches; photos decoded beforehand
-stages         1F1B over more and more ranks
+stages         1F1B over more ranks
 partition      1F1B with the model cut by each rule, and with activations recomputed
 stage_memory   some of these again with every tensor counted, which takes time
 stage_times    each stage by itself, all ranks busy and none waiting: a step's time is predicted from these
@@ -11,13 +12,18 @@ layers         each layer by itself: the cuts between stages are judged by these
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.engine.job import Job
 from lockstep.experiments.experiment import Parameters
+from lockstep.measure.comparisons import place_of
+from lockstep.measure.planning import Comparison
 
 PARTITIONS = ("balanced", "equal_layers", "equal_parameters")
+TWO_CORES = ("intra_op", "processes")
+"""What two cores can be spent on instead of two stages."""
 
 
 def cells(chosen: Parameters) -> list[Job]:
@@ -34,19 +40,17 @@ def cells(chosen: Parameters) -> list[Job]:
 
 
 def _speedup(chosen: Parameters, use_case: str) -> list[Job]:
-    whole = {
-        "use_case": use_case,
-        "global_batch_size": chosen.of("global_batch_size", use_case),
-        "warmup_steps": chosen.of("long_warmup_steps", use_case),
-    }
+    whole = {"use_case": use_case, "global_batch_size": chosen.of("global_batch_size", use_case)}
     in_pieces = whole | {"micro_batches": chosen.of("micro_batches", use_case)}
-    jobs = []
-    for variant in ("a", "b"):  # an A/A pair
-        jobs.append(_cell(chosen, "speedup", "sequential", variant=variant, **whole))
-    for strategy in ("intra_op", "naive_pipeline"):
-        jobs.append(_cell(chosen, "speedup", strategy, **whole))
-    for schedule in chosen.of("pipelined", use_case):
+    jobs = [_cell(chosen, "speedup", "sequential", **whole)]
+    for strategy in (*chosen.of("two_cores", use_case), "naive_pipeline"):
+        shared = {} if strategy != "processes" else {"per_worker_batch_size": whole["global_batch_size"] // 2}
+        jobs.append(_cell(chosen, "speedup", strategy, **whole, **shared))
+    for schedule in chosen.pipelined:
         jobs.append(_cell(chosen, "speedup", schedule, **in_pieces))
+    if use_case == chosen.use_cases[0]:  # an A/A pair of two workers; and all use cases have photos of the same kind
+        jobs.append(jobs[-1].with_(variant="b"))
+        jobs.append(Job.of("sequential", experiment="decode", use_case=use_case, steps=1).with_(strategy="decode"))
     for strategy in ("sequential", "naive_pipeline", "processes_allreduce"):
         jobs.append(_cell(chosen, "speedup", strategy, device="cuda", **whole))
     jobs.append(_cell(chosen, "speedup", "gpipe", device="cuda", **in_pieces))
@@ -83,12 +87,12 @@ def _stage_memory(chosen: Parameters, pipelines: Sequence[Job]) -> list[Job]:
     """A cell for each schedule, and those of `pipelines` whose ranks hold something else."""
     counts = sorted(chosen.schedule_micro_batches)
     middle = counts[len(counts) // 2]
-    jobs = [_cell(chosen, "stage_memory", "naive_pipeline", warmup_steps=1)]
+    jobs = [_cell(chosen, "stage_memory", "naive_pipeline")]
     for schedule in chosen.schedules:
-        jobs.append(_cell(chosen, "stage_memory", schedule, micro_batches=middle, warmup_steps=1))
+        jobs.append(_cell(chosen, "stage_memory", schedule, micro_batches=middle))
     for job in pipelines:
         if job.pipeline_ranks > 2 or job.activations == "recomputed":
-            jobs.append(job.with_(experiment="stage_memory", warmup_steps=1))
+            jobs.append(job.with_(experiment="stage_memory"))
     return jobs
 
 
@@ -117,12 +121,64 @@ def _cell(chosen: Parameters, experiment: str, strategy: str, **fields: Any) -> 
     if "use_case" not in fields:
         given |= {"use_case": "SimpleBig", "input": "memory", "global_batch_size": chosen.schedule_batch_size}
     given |= fields
-    given["per_worker_batch_size"] = given["global_batch_size"]  # one replica trains all of it
-    job = Job.of(strategy, **given)
-    # The second micro-batch needs memory for a gradient of its own, which the optimiser takes at its first step.
-    return job.with_(warmup_steps=job.warmup_steps + 1) if job.micro_batches > 1 else job
+    given.setdefault("per_worker_batch_size", given["global_batch_size"])  # one replica trains all of it
+    return Job.of(strategy, **given)
 
 
 def traced(job: Job) -> bool:
-    """The paper's Figure 4a is of the cells of Table 2."""
-    return job.experiment == "speedup" and job.variant == "a" and job.precision == "float32"
+    """The paper's Figure 4a is of pipelines."""
+    return job.experiment == "speedup" and job.variant == "a" and job.micro_batches > 1
+
+
+def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
+    """What stands back to back: the pairs of every verdict, target and table; each other cell is measured alone.
+
+    Headlines are pipelines against one core, and against the same cores spent otherwise, in the first use case.
+    """
+    first = next((job.use_case for job in jobs if job.experiment == "speedup"), "")
+    pairs = [pair for group in _groups(jobs) for pair in _pairs_of_speedup(group, first)]
+    pairs += _beside(jobs, "schedules", lambda job: job.schedule == "naive" and job.variant == "a")
+    pairs += _beside(jobs, "partition", lambda job: job.partition == "balanced" and job.activations == "kept")
+    places = {job: place for place, job in enumerate(jobs)}
+    found = []
+    for above, under in pairs:
+        headline = above.use_case == first and above.variant == "a" and above.micro_batches > 1
+        headline &= under.strategy in ("sequential", *TWO_CORES) and above.device == "cpu"
+        found.append(Comparison((place_of(above, places), place_of(under, places)), headline))
+    paired = {place for each in found for place in each.cells}
+    # Memory and the seconds of a stage or layer are compared with nothing: as many rounds as an interval needs.
+    return [*found, *(Comparison((place,), seeds=MIN_ROUNDS) for place in range(len(jobs)) if place not in paired)]
+
+
+Pair = tuple[Job, Job]
+
+
+def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The cells of `speedup` and `decode` by use case and device."""
+    found: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        if job.experiment in ("speedup", "decode"):
+            found.setdefault((job.use_case, job.device), []).append(job)
+    return list(found.values())
+
+
+def _pairs_of_speedup(group: Sequence[Job], first: str) -> Iterable[Pair]:
+    base = next(job for job in group if job.strategy == "sequential")
+    pipelines = [job for job in group if job.micro_batches > 1 and job.variant == "a"]
+    for job in group:
+        if job.variant == "b":
+            yield job, job.with_(variant="a")
+        elif job is not base:
+            yield job, base
+    for pipeline in pipelines:
+        for other in group:
+            if other.strategy in (*TWO_CORES, "processes_allreduce"):
+                yield pipeline, other
+            elif other.strategy == "naive_pipeline" and other.use_case == first and other.device == "cpu":
+                yield other, pipeline
+
+
+def _beside(jobs: Sequence[Job], experiment: str, is_base: Callable[[Job], bool]) -> list[Pair]:
+    own = [job for job in jobs if job.experiment == experiment]
+    base = next((job for job in own if is_base(job)), None)
+    return [(job, base) for job in own if base is not None and job is not base]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.statistics import Conditions, interval_of, median_or_nan, per_round
+from lockstep.analysis.statistics import SESSION, Conditions, interval_of, median_or_nan, per_round
 from lockstep.analysis.tables import ratio_columns
 from lockstep.engine.job import CHOICES
 from lockstep.predict.pipeline_model import ideal_speedup
@@ -35,6 +35,7 @@ def of_ideal(records: pd.DataFrame, stages: pd.DataFrame, cell: Mapping[str, Any
     `cell`: conditions of one cell with its options. Raises AnalysisError as `per_round` does.
     """
     gain = per_round(records, naive, "step_seconds") / per_round(records, cell, "step_seconds")
+    gain = gain.droplevel(SESSION)  # a folder's rounds are numbered through, whatever their session
     own = stages[_fits(stages, {name: cell[name] for name in TABLE_CELL if name in cell})]
     busy = own.assign(busy=own["forward_seconds"] + own["backward_seconds"])
     busy = busy[busy["replica"] == 0].groupby(["round", "rank"])["busy"].sum().unstack()
@@ -131,10 +132,12 @@ def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown_cells(frame: pd.DataFrame, experiment: str = "schedules") -> pd.DataFrame:
-    """A cell per schedule of a table with TABLE_CELL: naive, and the others with the middle number of micro-batches."""
+    """A cell per schedule of a table with TABLE_CELL: naive, and the others with the middle number of micro-batches;
+    of each its first round."""
     own = frame[frame["experiment"] == experiment] if len(frame) else frame
     counts = sorted(own.loc[own["schedule"] != "naive", "micro_batches"].unique()) if len(own) else []
     if not counts:
         return own
     middle = counts[len(counts) // 2]
-    return own[((own["schedule"] == "naive") | (own["micro_batches"] == middle)) & (own["variant"] == "a")]
+    own = own[((own["schedule"] == "naive") | (own["micro_batches"] == middle)) & (own["variant"] == "a")]
+    return own[own["round"] == own.groupby(list(TABLE_CELL))["round"].transform("min")]

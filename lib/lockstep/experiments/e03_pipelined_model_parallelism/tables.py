@@ -37,8 +37,7 @@ def _actions(stored: Stored) -> pd.DataFrame:
     shown = shown_cells(stored.table("actions"))
     if shown.empty:
         return shown
-    first = shown[shown["round"] == shown["round"].min()]
-    return first.groupby(["strategy", "rank", "action"], sort=False)["seconds"].agg(["count", "sum"]).round(3)
+    return shown.groupby(["strategy", "rank", "action"], sort=False)["seconds"].agg(["count", "sum"]).round(3)
 
 
 def _predicted(stored: Stored) -> pd.DataFrame:

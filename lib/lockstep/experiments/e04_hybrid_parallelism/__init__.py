@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e04_hybrid_parallelism.figures import FIGURES
-from lockstep.experiments.e04_hybrid_parallelism.grid import cells, traced
+from lockstep.experiments.e04_hybrid_parallelism.grid import cells, comparisons, traced
 from lockstep.experiments.e04_hybrid_parallelism.tables import TABLES
 from lockstep.experiments.e04_hybrid_parallelism.verdicts import RULES
 from lockstep.experiments.experiment import Experiment
@@ -12,6 +12,7 @@ EXPERIMENT = Experiment(
     name="04_hybrid_parallelism",
     question="When does combining data and model parallelism pay?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     verdicts=RULES,

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from lockstep.analysis.figures.bars import phase_stack, side_texts
+from lockstep.analysis.figures.bars import end_of_axis, phase_stack, side_texts
 from lockstep.analysis.figures.style import (
     PALETTE,
     ROW_INCHES,
@@ -65,7 +65,7 @@ def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_xticks(sizes, [str(size) for size in sizes])
         axis.xaxis.set_minor_locator(NullLocator())
         axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)
-        axis.set_ylim(0, float(ok["high"].max()) * 1.12)
+        axis.set_ylim(0, end_of_axis([*ok["high"], *ok[_RATE[0]]], 1.0) * 1.12)
         axis.set_xlabel("images that are trained on (log scale)")
         axis.set_ylabel("images/s (mean, 95 % interval)")
         about = f"{', '.join(dict.fromkeys(ok['use_case']))}, {data_label(ok)}, {_counts(ok['workers'])}"
@@ -88,7 +88,7 @@ def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         side_texts(axis, rows["median"], [_start_text(row) for row in rows.to_dict("records")])
         axis.set_yticks(range(len(rows)), names)
         axis.set_ylim(len(rows) - 0.4, -0.6)
-        axis.set_xlim(0, max(float(rows["median"].max()), 1e-9) * 1.05)
+        axis.set_xlim(0, end_of_axis(rows["median"], 1e-9) * 1.05)
         axis.grid(False, axis="y")
         axis.set_xlabel("seconds until all ranks were ready (median over starts)")
         axis.set_title(title, loc="left")

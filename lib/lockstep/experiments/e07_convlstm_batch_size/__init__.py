@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lockstep.experiments.e07_convlstm_batch_size import time_verdicts, verdicts
+from lockstep.experiments.e07_convlstm_batch_size.comparisons import comparisons
 from lockstep.experiments.e07_convlstm_batch_size.figures import FIGURES
+from lockstep.experiments.e07_convlstm_batch_size.findings import FINDINGS
 from lockstep.experiments.e07_convlstm_batch_size.grid import cells
 from lockstep.experiments.e07_convlstm_batch_size.tables import TABLES
 from lockstep.experiments.e07_convlstm_batch_size.targets import TARGETS
@@ -13,8 +15,10 @@ EXPERIMENT = Experiment(
     name="07_convlstm_batch_size",
     question="What does a larger batch cost in accuracy, and what does it save in time?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    findings=FINDINGS,
     verdicts={**time_verdicts.RULES, **verdicts.RULES},
     targets=TARGETS,
     headlines=(

@@ -29,6 +29,9 @@ FRAMEWORKS = ("torch", "tensorflow")
 Setting = Mapping[str, Any]
 _OWN_PROCESSES = ("processes", "processes_allreduce", "ddp")
 """Strategies that are about processes which nobody but this library starts."""
+SAME: tuple[str, ...] = ("experiment", "use_case", "framework", "network", "global_batch_size", "pooling", "dropout")
+SAME += ("weight_decay", "batch_norm", "standardise", "device", "precision", "input")
+"""What a timed cell shares with the sequential one that it is held against."""
 
 
 def cells(chosen: Parameters) -> list[Job]:
@@ -188,24 +191,27 @@ def speed_cells(
 ) -> list[Job]:
     """Timed steps of sequential training and of `strategies`, and of `tensorflow`'s if there are any.
 
-    At the smallest and at the largest batch the sequential cell of each framework stands twice, as an A/A pair.
+    With torch two cells stand twice, as A/A pairs: at the smallest batch the sequential one, at the largest that of the
+    first strategy with several workers.
     """
     jobs = []
     sizes = sorted(batch_sizes)
     by_framework = {"torch": list(strategies), "tensorflow": list(tensorflow)}
     for size in sizes:
         shared = _timed_steps(use_case, network, size, images)
-        variants = ("a", "b") if size in (sizes[0], sizes[-1]) else ("a",)
         for framework, names in by_framework.items():
             if framework == "tensorflow" and not names:
                 continue
-            for variant in variants:
-                jobs.append(trained("sequential", "speed", workers=1, framework=framework, variant=variant, **shared))
-            for name in names:
-                if name != "sequential":
-                    own = shared | _launched(name) | _whole_spans(name, shared["steps"])
-                    jobs.append(trained(name, "speed", framework=framework, **own))
+            own = [_timed_cell("sequential", framework, shared, workers=1)]
+            own += [_timed_cell(name, framework, shared) for name in names if name != "sequential"]
+            twice = [*own[:1][: size == sizes[0]], *own[1:2][: size == sizes[-1]]] if framework == "torch" else []
+            jobs += [*own, *(job.with_(variant="b") for job in twice)]
     return jobs
+
+
+def _timed_cell(strategy: str, framework: str, shared: Mapping[str, Any], **fields: Any) -> Job:
+    own = {**shared, **_launched(strategy), **_whole_spans(strategy, shared["steps"]), **fields}
+    return trained(strategy, "speed", framework=framework, **own)
 
 
 def _timed_steps(use_case: str, network: str, batch_size: int, images: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e08_convlstm_scaling.figures import FIGURES
-from lockstep.experiments.e08_convlstm_scaling.grid import cells
+from lockstep.experiments.e08_convlstm_scaling.grid import cells, comparisons
 from lockstep.experiments.e08_convlstm_scaling.tables import TABLES
 from lockstep.experiments.e08_convlstm_scaling.targets import TARGETS
 from lockstep.experiments.e08_convlstm_scaling.verdicts import RULES
@@ -13,6 +13,7 @@ EXPERIMENT = Experiment(
     name="08_convlstm_scaling",
     question="What do more nodes gain for a small network, and what would exascale take?",
     grid=cells,
+    comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
     verdicts=RULES,

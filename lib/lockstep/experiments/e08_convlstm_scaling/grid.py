@@ -11,12 +11,13 @@ learning         accuracy after ten epochs by one worker and by several         
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from lockstep.engine.job import Job
+from lockstep.engine.job import LEARNING, Job
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import in_memory_format, trained
+from lockstep.measure.planning import Comparison
 
 USE_CASE = "Pneumonia"
 DATA_PARALLEL = ("engines_shared_memory", "allreduce", "parameter_server")
@@ -28,6 +29,9 @@ SMALL_BATCH = 32
 """Of Table 2: a further batch of one worker that the cost model is checked on."""
 PINGS = 10
 """Measured steps of a ping-pong."""
+SEEDS = 8
+"""With how many a cell learns: one takes half a minute, and what Table 3 claims is far off."""
+_SCALING = ("strong", "weak")
 
 
 def cells(chosen: Parameters) -> list[Job]:
@@ -44,13 +48,14 @@ def cells(chosen: Parameters) -> list[Job]:
 
 
 def _measured(chosen: Parameters, network: str) -> list[Job]:
-    """Strong and weak scaling; the sequential cell of either stands twice, as an A/A pair."""
+    """Strong and weak scaling; of strong scaling one worker's cell and one of several stand twice, as A/A pairs."""
     strong = {"network": network, "global_batch_size": chosen.batch_size}
     alone = {"network": network, "global_batch_size": chosen.per_worker_batch_size}
     jobs = []
     for experiment, fields in (("strong", strong), ("weak", alone)):
-        for variant in ("a", "b"):
-            jobs += _timed(chosen, experiment, ["sequential"], variant=variant, **fields)
+        jobs += _timed(chosen, experiment, ["sequential"], **fields)
+    jobs += _timed(chosen, "strong", ["sequential"], variant="b", **strong)
+    jobs += _timed(chosen, "strong", DATA_PARALLEL[:1], min(chosen.worker_counts), variant="b", **strong)
     jobs += _timed(chosen, "strong", MODEL_PARALLEL, 2, **strong)
     for workers in chosen.worker_counts:
         together = {"network": network, "global_batch_size": chosen.per_worker_batch_size * workers}
@@ -116,3 +121,31 @@ def _timed(
     if workers > 1 and "hosts" not in fields:
         given["launcher"] = "engines"
     return [trained(name, experiment, **given | fields) for name in strategies]
+
+
+def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
+    """Strong and weak scaling beside one worker's training of the same network: in strong scaling of the same batch, in
+    weak scaling of one worker's; and A/A pairs. Everything else is measured alone. Headlines: two workers of strong
+    scaling, for nothing that more workers could say is measured here."""
+    places = {job: place for place, job in enumerate(jobs)}
+    found = []
+    for job, place in places.items():
+        rivals = [places[other] for other in _rivals(job, jobs)]
+        headline = job.experiment == "strong" and job.workers == 2 and job.model_parallel == "none"
+        found += [Comparison((place, other), headline and job.variant == "a") for other in rivals]
+    paired = {place for one in found for place in one.cells}
+    alone = [place for place in places.values() if place not in paired]
+    return [*found, *(Comparison((place,), seeds=SEEDS * (jobs[place].experiment in LEARNING)) for place in alone)]
+
+
+def _rivals(job: Job, jobs: Sequence[Job]) -> Iterator[Job]:
+    if job.variant != "a":
+        yield from (other for other in jobs if other == job.with_(variant="a"))
+    elif job.experiment in _SCALING and job.strategy != "sequential":
+        batch = job.global_batch_size if job.experiment == "strong" else job.per_worker_batch_size
+        wanted = (job.experiment, job.network, "sequential", "a", batch)
+        yield from (each for each in jobs if _named(each) == wanted)
+
+
+def _named(job: Job) -> tuple[Any, ...]:
+    return job.experiment, job.network, job.strategy, job.variant, job.global_batch_size

@@ -31,11 +31,13 @@ def published_times(table3: pd.DataFrame) -> pd.DataFrame:
     """Table 3 and what its numbers say of each other; one of the nodes is the parameter server (section 4).
 
     Columns: nodes, published_seconds, published_accuracy (%), published_times (seconds on the fewest nodes / seconds),
-    nodes_times and workers_times (how many times as many nodes, and workers, that is). The paper states neither images
-    nor epochs for this table, so there is no rate.
+    nodes_times and workers_times (how many times as many nodes, and workers, that is), over_ideal (the gain over the
+    row before / what its further workers would give without any exchange: above 1 no link explains it). The paper
+    states neither images nor epochs for this table, so there is no rate.
     """
     table = table3.sort_values("nodes")
-    first = table.iloc[0]
+    first, workers = table.iloc[0], table["nodes"] - 1
+    gain = table["time_seconds"].shift() / table["time_seconds"]
     return pd.DataFrame(
         {
             "nodes": table["nodes"].astype(int),
@@ -43,7 +45,8 @@ def published_times(table3: pd.DataFrame) -> pd.DataFrame:
             "published_accuracy": table["accuracy_percent"],
             "published_times": first["time_seconds"] / table["time_seconds"],
             "nodes_times": table["nodes"] / first["nodes"],
-            "workers_times": (table["nodes"] - 1) / (first["nodes"] - 1),
+            "workers_times": workers / (first["nodes"] - 1),
+            "over_ideal": gain / (workers / workers.shift()),
         }
     ).reset_index(drop=True)
 

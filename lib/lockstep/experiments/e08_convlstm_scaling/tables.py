@@ -16,6 +16,7 @@ from lockstep.analysis.seeds import mean_columns, mean_or_none, paired_points, s
 from lockstep.analysis.statistics import AnalysisError, amdahl, amdahl_fit
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import SHARED_CORES, cores_of_machine, summary_table
+from lockstep.experiments.e08_convlstm_scaling.bounds import bounds_table
 from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
 from lockstep.experiments.e08_convlstm_scaling.flops import (
     beside_table2,
@@ -36,7 +37,7 @@ from lockstep.experiments.e08_convlstm_scaling.table3 import (
     table3,
 )
 from lockstep.predict.cost_check import check_table, error_table
-from lockstep.predict.cost_model import parameter_table
+from lockstep.predict.cost_model import calibrated, parameter_table, recalibrated
 
 SCALING = ("strong", "weak")
 LEARNING = "learning"
@@ -195,6 +196,24 @@ def _busy(stored: Stored) -> pd.DataFrame:
     return busy_table(stored.records, cluster.nodes, cluster.link, cluster.epoch_images).round(3)
 
 
+def _link_bounds(stored: Stored) -> pd.DataFrame:
+    """Of the paper's network: Table 3 relative to its fewest nodes, and the speedup on five nodes, at their kindest."""
+    table = published_times(table3()).iloc[1:].to_dict("records")
+    wanted = [(f"{FIVE_NODES} to {row['nodes']} nodes", row["published_times"], FIVE_NODES - 1, row["nodes"] - 1)
+              for row in table]  # fmt: skip
+    wanted.append((f"1 to {FIVE_NODES} nodes, all of which train", speedup_on_five_nodes(), 1, FIVE_NODES))
+    try:
+        sides = (stored.records, "Pneumonia", "convlstm")
+        costs, draws = calibrated(*sides), recalibrated(*sides)
+    except AnalysisError:
+        return pd.DataFrame()
+    found = bounds_table(costs, draws, wanted, cluster_of(stored).epoch_images)
+    rates = [name for name in found if name.endswith("_bits_per_second")]
+    for name in rates:
+        found[name.replace("_bits", "_gigabits")] = (found.pop(name).astype(float) / 1e9).round(3)
+    return found.round(3)
+
+
 def _measured_times(stored: Stored) -> pd.DataFrame:
     return measured_times(strong_scaling(stored)).round(3)
 
@@ -221,6 +240,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "held_out": _held_out,
     "cluster": _cluster,
     "busy": _busy,
+    "link_bounds": _link_bounds,
     "measured_times": _measured_times,
     "modelled_times": _modelled_times,
     "accuracy": _accuracy,

@@ -20,7 +20,7 @@ def _model_error(stored: Stored) -> Reading:
         rows = [modelled(stored.records, experiments) for experiments in (CALIBRATION, HELD_OUT)]
         return lacking(rows, str(error)) if all(len(each) for each in rows) else lacking(rows, MISSING)
     without = f"; without others: {', '.join(left_out)}" if left_out else ""
-    return Reading(found, reason=f"over {cells} cells of a round, then over rounds{without}")
+    return Reading(found, reason=f"over {cells} cells{without}")
 
 
 def _two_workers(network: str) -> Read:
@@ -31,7 +31,7 @@ def _two_workers(network: str) -> Read:
 
 
 TARGETS: tuple[Target, ...] = (
-    Target("median error of the cost model on held-out cells", 0.10, _model_error, AT_MOST),
+    Target("mean error of the cost model on held-out cells", 0.10, _model_error, AT_MOST),
     Target(f"2 engines over sequential training, CNN, batch {LARGE_BATCH}", 1.70, _two_workers("cnn")),
     Target(f"2 engines over sequential training, ConvLSTM, batch {LARGE_BATCH}", 1.70, _two_workers("convlstm")),
 )

@@ -1,7 +1,7 @@
 """What notebook 07 shows as tables, from its records and the traced tables `confusion` and `operators` alone.
 
 A round of an accuracy cell is a seed: means are over seeds, and two cells are compared seed by seed. Speed cells are
-timed as everywhere else: rounds of interleaved cells, an A/A pair.
+timed as everywhere else: rounds of two cells back to back, and A/A pairs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
     coverage_table,
     gain_table,
+    lstm_table,
     paired_table,
     seed_accuracy_table,
     setting_text,
@@ -43,6 +44,7 @@ choices = once(lambda stored: choice_table(stored.records, stored.table("confusi
 timed_ways = once(lambda stored: speed_table(stored.records))
 timed_frameworks = once(lambda stored: framework_table(stored.records))
 timed_prices = once(lambda stored: price_table(stored.records))
+lstm_difference = once(lambda stored: lstm_table(stored.records, (LEARNING,)))
 paired_accuracy = once(lambda stored: paired_table(stored.records))
 quoted_confusion = once(lambda stored: quoted(stored.records, stored.table("confusion")))
 
@@ -54,6 +56,10 @@ def _coverage(stored: Stored) -> pd.DataFrame:
 def _accuracy(stored: Stored) -> pd.DataFrame:
     columns = [*_CELL, *_SCORES, "updates_done", "training_seconds", "seeds", "status", "reason"]
     return learning_accuracy(stored).reindex(columns=columns).round(2)
+
+
+def _lstm(stored: Stored) -> pd.DataFrame:
+    return lstm_table(stored.records).round(2)
 
 
 def _gap(stored: Stored) -> pd.DataFrame:
@@ -126,6 +132,7 @@ def _ablation(stored: Stored) -> pd.DataFrame:
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "coverage": _coverage,
     "accuracy": _accuracy,
+    "lstm": _lstm,
     "gap": _gap,
     "time": _time,
     "frameworks": _frameworks,

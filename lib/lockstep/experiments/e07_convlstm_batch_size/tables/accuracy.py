@@ -12,8 +12,10 @@ import pandas as pd
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.seeds import (
     ABLATION,
+    LEARNING,
     MARGIN,
     PAIRED,
+    SELECTED,
     SETTING,
     mean_columns,
     mean_or_none,
@@ -187,3 +189,25 @@ def gain_table(records: pd.DataFrame, experiment: str = ABLATION, **base: Any) -
             points = None
         found.append(mean_columns(points, "points"))
     return table.join(pd.DataFrame(found, index=table.index)) if len(table) else table
+
+
+def lstm_table(records: pd.DataFrame, experiments: tuple[str, ...] = (LEARNING, PAIRED, SELECTED)) -> pd.DataFrame:
+    """The ConvLSTM minus the CNN with the same setting, way and seed, in percentage points of test accuracy.
+
+    Columns: use_case, experiment, framework, way, workers, setting, points, points_low, points_high, seeds. Cells of
+    which no seed was trained with both are left out.
+    """
+    table = []
+    for experiment in experiments:
+        for cell, _ in cells(records, experiment):
+            if cell["network"] != "convlstm":
+                continue
+            try:
+                points = paired_points(records, cell, same_but(cell, network="cnn"))
+            except AnalysisError:
+                continue
+            row: dict[str, Any] = {"use_case": cell["use_case"], "experiment": experiment}
+            row |= {"framework": cell["framework"], "way": way(cell), "workers": cell["workers"]}
+            row |= {"setting": setting_text(cell)} | mean_columns(points, "points")
+            table.append(row | {"seeds": points.rounds})
+    return pd.DataFrame(table)

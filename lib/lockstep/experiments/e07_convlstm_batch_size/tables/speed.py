@@ -18,13 +18,11 @@ from lockstep.analysis.statistics import (
     select,
 )
 from lockstep.analysis.tables import PHASES, ratio_columns
+from lockstep.experiments.e07_convlstm_batch_size.grid import SAME
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import extras
 
 EPOCHS = 10
 """Of Table 2: what a training time is of."""
-SAME: tuple[str, ...] = ("experiment", "use_case", "framework", "network", "global_batch_size", "pooling", "dropout")
-SAME += ("weight_decay", "batch_norm", "standardise", "device", "precision", "input")
-"""What a timed cell shares with the sequential one that it is held against."""
 _SHOWN: tuple[str, ...] = ("use_case", "data_source", "network", "framework", "strategy", "variant")
 _SHOWN += ("launcher", "workers", "servers", "global_batch_size", "dropout", "weight_decay")
 
@@ -38,15 +36,17 @@ def speed_table(records: pd.DataFrame) -> pd.DataFrame:
     """One row per timed cell: speedup over sequential training with the same network, framework and global batch, and
     `training_seconds`: EPOCHS epochs at that speed, on as many images as the row was measured on.
 
-    speedup, low, high: images/s, paired per round. `difference`: may it be called one. Phases are the slowest rank's.
+    speedup, low, high: images/s, paired per round; of the second of an A/A pair over the first. `difference`: may it be
+    called one. Phases are the slowest rank's.
     """
     table, noise = [], aa_noise(records)
     for cell, rows in cells(records, SPEED):
         status, reason = outcome(rows)
         ratio = None
         if status == "ok":
+            base = sequential_of(cell) if cell["variant"] == "a" else same_but(cell, variant="a")
             try:
-                ratio = ratio_with_interval(records, cell, sequential_of(cell), "images_per_second")
+                ratio = ratio_with_interval(records, cell, base, "images_per_second")
             except AnalysisError as error:
                 reason = reason or str(error)
         row: dict[str, Any] = {name: cell[name] for name in _SHOWN} | {"way": way(cell)} | ratio_columns(ratio)
@@ -121,11 +121,11 @@ def _timed(records: pd.DataFrame, cell: Conditions) -> float:
 
 def price_table(records: pd.DataFrame) -> pd.DataFrame:
     """What dropout, L2 and another network cost: a sequential step of the plain CNN over a step with it, paired per
-    round. `ratio` above 1: with it, training is shorter at as many epochs."""
+    round, with torch. `ratio` above 1: with it, training is shorter at as many epochs."""
     table = []
     for cell, rows in cells(records, SPEED):
         plain = same_but(cell, network="cnn", dropout=0.0, weight_decay=0.0, pooling="default")
-        if cell["strategy"] != "sequential" or cell["variant"] != "a" or cell == plain:
+        if cell["strategy"] != "sequential" or cell["variant"] != "a" or cell == plain or cell["framework"] != "torch":
             continue
         status, reason = outcome(rows)
         ratio = None
