@@ -48,6 +48,7 @@ CHAIN = {"ping_pong": (1, 1.0), "mpi_allreduce": (2, 1.0), "sharded_server": (2,
 """Messages and bytes over the message, one after the other."""
 WIRE_ERROR = {"mpi_allreduce": 1.04, "sharded_server": 1.02}  # measured over predicted seconds
 ALPHA, BETA = 1e-4, 8e-9  # seconds; seconds per byte
+SIZES = (4096, 4194304)  # bytes of the messages
 START = 6.0  # seconds, and half a second more or less
 ACCURACY = {"allreduce": 0.80, "terngrad": 0.79, 0.01: 0.795, 0.001: 0.74}
 

@@ -16,6 +16,7 @@ from lockstep.engine.job import Job
 from lockstep.experiments.e06_spark_distribution.grid import cells, comparisons
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.parameters import read_parameters
+from lockstep.measure.planning import Comparison
 from lockstep.records import COLUMNS, Row, make_row
 from lockstep.records.places import repository_root
 
@@ -45,7 +46,7 @@ DATA = {
 INPUT, COMPUTE, UPDATE, EXCHANGE = 0.1, 0.3, 0.05, 0.55  # shares of a step
 READ, BROADCAST, FETCH = 0.04, 0.15, 0.1  # of it, as the table `spark` tells: of input, of exchange, of exchange
 SECONDS = {"spark_schedule": 0.02, "spark_broadcast": 0.8, "spark_aggregate": 2.0}
-PREPARED = {"parquet_write": 330.0, "parquet_read": 310.0}  # images/s
+PREPARED = {"parquet_write": 340.0, "parquet_read": 330.0}  # images/s
 STARTS = {"threads": 1.0, "mpiexec": 2.0, "spark": 8.0, "spark_driver": 7.0}
 
 
@@ -67,6 +68,11 @@ def _jobs() -> tuple[Job, ...]:
 
 
 @cache
+def _asked() -> tuple[Comparison, ...]:
+    return tuple(comparisons(_jobs()))
+
+
+@cache
 def _records(rounds: int) -> pd.DataFrame:
     random, rows = np.random.default_rng(6), []
     for job in jobs(rounds):
@@ -79,7 +85,7 @@ def _records(rounds: int) -> pd.DataFrame:
 
 def jobs(rounds: int) -> list[Job]:
     """What is measured, round after round."""
-    own, asked = _jobs(), comparisons(_jobs())
+    own, asked = _jobs(), _asked()
     found = []
     for repetition in range(rounds):
         for place, comparison in enumerate(asked):
@@ -89,7 +95,7 @@ def jobs(rounds: int) -> list[Job]:
 
 
 def pace(number: int) -> float:
-    return 1 / (1 + 0.005 * (number // len(comparisons(_jobs()))))
+    return 1 / (1 + 0.005 * (number // len(_asked())))
 
 
 def gain(job: Job) -> float:
@@ -124,11 +130,12 @@ def spark(rounds: int = 8) -> pd.DataFrame:
     """The table `spark`: of each window two partitions, of which the second takes longer; the first one's parts are
     too large by far, so that a test sees whose were taken."""
     rows = []
-    timed = _records(rounds).set_index(["round", "experiment", "strategy", "workers", "images"])["step_seconds"]
+    key = ["round", "strategy", "workers", "images"]
+    timed = {tuple(row[:4]): row[4] for row in _records(rounds)[[*key, "step_seconds"]].itertuples(index=False)}
     for job in jobs(rounds):
         if job.sync != "sparknet":
             continue
-        step = float(timed.loc[job.round, job.experiment, job.strategy, job.workers, job.images])
+        step = timed[job.round, job.strategy, job.workers, job.images]
         seconds = step * job.exchange_every
         own: dict[str, Any] = {name: getattr(job, name) for name in (
             "experiment", "use_case", "strategy", "round", "workers", "device", "variant", "executor_data",

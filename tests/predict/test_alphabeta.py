@@ -85,7 +85,8 @@ def test_messages_that_libraries_count_differently_are_not_predicted() -> None:
 
 def test_the_link_is_that_of_the_ping_pong_rows() -> None:
     link = alphabeta.link_of(records())
-    assert (link.alpha_seconds, link.beta_seconds_per_byte) == (pytest.approx(ALPHA), pytest.approx(BETA))
+    assert link.alpha_seconds == pytest.approx(ALPHA, rel=0.05)
+    assert link.beta_seconds_per_byte == pytest.approx(BETA, rel=0.05)
     with pytest.raises(AnalysisError, match="no ping-pong"):
         alphabeta.link_of(without(records(), strategy="ping_pong"))
 
@@ -94,7 +95,7 @@ def test_measured_over_predicted_is_told_per_strategy_and_size() -> None:
     table = alphabeta.wire_table(records())
     for name, error in WIRE_ERROR.items():
         own = table[table["strategy"] == name]
-        assert len(own) and own["ratio"].tolist() == pytest.approx([error] * len(own)), name
+        assert len(own) and own["ratio"].tolist() == pytest.approx([error] * len(own), rel=0.05), name
     sizes = table[(table["experiment"] == "wire") & (table["strategy"] == "ping_pong")]["bytes"]
     assert sorted(sizes) == sorted(SIZES)
 
@@ -114,5 +115,5 @@ def test_the_optimisers_time_is_not_the_links() -> None:
 
 def test_each_strategy_has_a_bandwidth_of_its_own() -> None:
     fits = alphabeta.fit_table(alphabeta.message_table(records(), "wire")).set_index("strategy")
-    assert fits.loc["ping_pong", "message_bytes_per_second"] == pytest.approx(1 / BETA)
-    assert fits["worst_relative_error"].max() < 1e-6
+    assert fits.loc["ping_pong", "message_bytes_per_second"] == pytest.approx(1 / BETA, rel=0.05)
+    assert fits["worst_relative_error"].max() < 0.05

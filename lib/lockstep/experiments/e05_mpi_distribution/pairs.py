@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockstep.engine.job import Job
-from lockstep.experiments.beside import Pair, beside
+from lockstep.experiments.back_to_back import Pair, back_to_back
 from lockstep.measure.planning import Comparison
 
 PAIRS: tuple[Pair, ...] = (
@@ -33,4 +33,4 @@ HEADLINES = (("bars", "mpi_shared_memory"), ("batches", "sequential"), ("headlin
 
 def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
     """Every pair of PAIRS and GROWING, each A/A pair, and alone what is left: cells that learn, seed after seed."""
-    return beside(jobs, PAIRS, GROWING, lambda job: (job.experiment, job.strategy) in HEADLINES)
+    return back_to_back(jobs, PAIRS, GROWING, lambda job: (job.experiment, job.strategy) in HEADLINES)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.engine.job import NO_USE_CASE, Job
-from lockstep.experiments.beside import Pair, beside
+from lockstep.experiments.back_to_back import Pair, back_to_back
 from lockstep.experiments.e06_spark_distribution.tables import BESIDE, PAIRED
 from lockstep.experiments.e06_spark_distribution.without_training import (
     DATA,
@@ -52,13 +52,12 @@ GROWING = {DATA: "images"}
 
 def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
     """Every pair of PAIRS and GROWING, the A/A pair, and alone what is compared with no other cell."""
-    return beside(jobs, PAIRS, GROWING, _is_headline)
+    return back_to_back(jobs, PAIRS, GROWING, _is_headline)
 
 
 def _is_headline(job: Job) -> bool:
-    return (
-        job.experiment == SPEEDUP and job.use_case == "SimpleBig" and job.strategy in (PAPER_STYLE, "mpi_shared_memory")
-    )
+    big = job.experiment == SPEEDUP and job.use_case == "SimpleBig" and job.workers > 1
+    return big and job.strategy in (PAPER_STYLE, "mpi_shared_memory")
 
 
 def cells(chosen: Parameters) -> list[Job]:

@@ -16,7 +16,7 @@ _SAME = ("experiment", "use_case", "device", "precision", "message_bytes")
 _SAME_WHERE = ("workers", "link_bits_per_second", "global_batch_size", "images")
 
 
-def beside(
+def back_to_back(
     jobs: Sequence[Job], pairs: Iterable[Pair], growing: Mapping[str, str], is_headline: Callable[[Job], bool]
 ) -> list[Comparison]:
     """The cells of `pairs` beside each other, on equal workers and batches unless the other one is sequential; those
