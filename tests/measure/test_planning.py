@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.measure.planning import Comparison, State, choose, fewest_minutes, outlook
+from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, outlook
 
 
-def state(rounds: int = 0, noise: float = 0.02, seconds: float = 10.0, headline: bool = False) -> State:
+def state(rounds: int = 0, noise: float = 0.02, seconds: float = 10.0, headline: bool = False) -> Progress:
     logs = list(noise * np.resize([-1.0, 1.0], rounds))
-    return State(Comparison((0, 1), headline), logs, [seconds] * rounds)
+    return Progress(Comparison((0, 1), headline), logs, [seconds] * rounds)
 
 
 def test_a_pair_is_measured_back_to_back_and_mirrored() -> None:
@@ -74,7 +74,7 @@ def test_a_cell_that_fails_twice_is_given_up() -> None:
 
 
 def test_seeds_are_counted() -> None:
-    learning = State(Comparison((0,), seeds=20), [0.0] * 19, [30.0] * 19)
+    learning = Progress(Comparison((0,), seeds=20), [0.0] * 19, [30.0] * 19)
     assert learning.rounds_left == 1 and not learning.settled
     learning.logs.append(0.0)
     assert learning.settled
@@ -90,7 +90,7 @@ def test_a_run_keeps_to_its_time_and_settles_what_it_can(minutes: float) -> None
     """Three quiet pairs, a noisy one, one that never settles; rounds of 5 to 12 seconds."""
     rng = np.random.default_rng(0)
     noises, costs = [0.02, 0.03, 0.02, 0.15, 3.0], [5.0, 8.0, 12.0, 6.0, 5.0]
-    states = [State(Comparison((0, 1), headline=index == 1)) for index in range(5)]
+    states = [Progress(Comparison((0, 1), headline=index == 1)) for index in range(5)]
     left, last = 60 * minutes, None
     while (chosen := choose(states, left, last)) is not None:
         assert math.isnan(states[chosen].round_seconds) or costs[chosen] <= left

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.rules import enough, within
 from lockstep.analysis.statistics import interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
-from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, cores_given, each, enough, within
+from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, cores_given, each
 
 Choose = Callable[[pd.DataFrame, str], dict[str, Any]]
 """Records and a use case -> the conditions of the cell whose trace is meant."""

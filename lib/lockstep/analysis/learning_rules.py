@@ -6,8 +6,9 @@ import math
 from dataclasses import replace
 
 from lockstep.analysis.confidence import Estimate
+from lockstep.analysis.rules import between, enough, undecided
 from lockstep.analysis.seeds import MARGIN
-from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, Verdict, between, enough, undecided
+from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, Verdict
 
 BY_DESIGN = "synchronous SGD trains the parameters of one worker, up to rounding"
 

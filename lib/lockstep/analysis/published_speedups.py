@@ -14,20 +14,9 @@ from dataclasses import replace
 import pandas as pd
 
 from lockstep.analysis.published import PublishedError, read_table
+from lockstep.analysis.rules import enough, graded, undecided, within
 from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Estimate, ratio_with_interval, select
-from lockstep.analysis.verdicts import (
-    CONTRADICTED,
-    MODEL,
-    NEEDS_HARDWARE,
-    SUPPORTED,
-    TOLERANCE,
-    Claim,
-    Verdict,
-    enough,
-    graded,
-    undecided,
-    within,
-)
+from lockstep.analysis.verdicts import CONTRADICTED, MODEL, NEEDS_HARDWARE, SUPPORTED, TOLERANCE, Claim, Verdict
 from lockstep.engine.job.strategies import STRATEGIES
 
 Reading = Callable[[float], float]

@@ -10,7 +10,7 @@ import pandas as pd
 from lockstep.analysis.cells import CELL, SAME_RUN
 from lockstep.analysis.statistics import BASELINE
 from lockstep.engine.job import LEARNING, Job
-from lockstep.measure.planning import Comparison, State, log_ratio
+from lockstep.measure.planning import Comparison, Progress, log_ratio
 from lockstep.records import CONTENDED, RunFolder, read_records, read_traced_table
 
 SEEDS = 20
@@ -58,9 +58,9 @@ def _fits(job: Job, conditions: Mapping[str, Any]) -> bool:
     return all(getattr(job, name) == value for name, value in conditions.items())
 
 
-def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFolder) -> list[State]:
+def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFolder) -> list[Progress]:
     """Each comparison with what is stored of it: the rounds of this session that nobody disturbed, and their time."""
-    states = [State(comparison) for comparison in comparisons]
+    states = [Progress(comparison) for comparison in comparisons]
     if not run.rounds_done:
         return states
     records = read_records(run.path)

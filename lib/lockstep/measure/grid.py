@@ -22,7 +22,7 @@ from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.cell import depends_on_framework, why_impossible
 from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
-from lockstep.measure.planning import Comparison, State, choose, fewest_minutes, outlook
+from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, outlook
 from lockstep.measure.progress import say
 from lockstep.measure.round import Measured, Traced, measure_round, measure_trace
 from lockstep.measure.teams import Teams
@@ -144,7 +144,7 @@ class _Grid:
             self._measure_next(states[chosen])
         say(f"{self.run.path.name}: {outlook(states)}")
 
-    def _measure_next(self, state: State) -> None:
+    def _measure_next(self, state: Progress) -> None:
         number = max(self.run.rounds_done, default=-1) + 1
         began = time.monotonic()
         if state.comparison.trace:

@@ -57,7 +57,7 @@ class Comparison:
 
 
 @dataclass
-class State:
+class Progress:
     """What has been measured of a comparison: a log ratio and a duration for each round that counts."""
 
     comparison: Comparison
@@ -106,7 +106,7 @@ class State:
         return not (self.settled or self.hopeless or self.failures >= _FAILURES_ALLOWED)
 
 
-def choose(states: Sequence[State], seconds: float, last: int | None = None) -> int | None:
+def choose(states: Sequence[Progress], seconds: float, last: int | None = None) -> int | None:
     """The place in `states` of the comparison to measure next in the `seconds` that are left; None if no round fits.
 
     `last`: the one measured just before. A round that takes longer than what is left is never begun; how long the
@@ -134,7 +134,7 @@ def choose(states: Sequence[State], seconds: float, last: int | None = None) -> 
     return alike[0] if first == last and alike else first
 
 
-def _trace_due(states: Sequence[State], fits: Sequence[int], seconds: float) -> list[int]:
+def _trace_due(states: Sequence[Progress], fits: Sequence[int], seconds: float) -> list[int]:
     """The traces among `fits` if it is their turn: they have had less than their share of the time that was spent, and
     one fits into what is left."""
     traces = [index for index in fits if states[index].comparison.trace]
@@ -144,19 +144,19 @@ def _trace_due(states: Sequence[State], fits: Sequence[int], seconds: float) -> 
     return traces if turn and seconds > 2 * TRACE_SECONDS else []
 
 
-def _rank(state: State, seconds: float, usual: float) -> tuple[bool, bool, bool, float]:
+def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, float]:
     """The least comes first: within reach, a headline, without an interval; then the quickest."""
     left = state.seconds_left(usual)
     return left > seconds, not state.comparison.headline, state.rounds >= MIN_ROUNDS, left
 
 
-def fewest_minutes(states: Iterable[State]) -> float:
+def fewest_minutes(states: Iterable[Progress]) -> float:
     """What the shortest round takes, where that is known; 0 where any is unknown."""
     known = [state.round_seconds for state in states if state.open]
     return min(known) / 60 if known and not any(math.isnan(each) for each in known) else 0.0
 
 
-def outlook(states: Sequence[State]) -> str:
+def outlook(states: Sequence[Progress]) -> str:
     """One line: how many comparisons are settled, how many minutes the others would take, and what is hopeless."""
     settled = sum(state.settled for state in states)
     parts = [f"{settled} of {len(states)} comparisons settled"]

@@ -16,6 +16,7 @@ import numpy as np
 
 from lockstep.analysis.confidence import MISS, Estimate
 from lockstep.analysis.published_speedups import printed
+from lockstep.analysis.rules import enough
 from lockstep.analysis.verdicts import (
     BOUND,
     CONTRADICTED,
@@ -29,7 +30,6 @@ from lockstep.analysis.verdicts import (
     USE_CASES,
     Claim,
     Verdict,
-    enough,
     settle,
     use_cases,
 )

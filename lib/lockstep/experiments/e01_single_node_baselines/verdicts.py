@@ -6,19 +6,10 @@ from functools import partial
 
 import pandas as pd
 
+from lockstep.analysis.rules import has_more
 from lockstep.analysis.statistics import Conditions, best_strategy, interval_of, per_round, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import (
-    NEEDS_HARDWARE,
-    NOT_YET,
-    Claim,
-    NotNow,
-    Verdict,
-    Verdicts,
-    compared,
-    cores_given,
-    each,
-)
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, Claim, NotNow, Verdict, Verdicts, cores_given, each
 from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT
 from lockstep.predict.gpu_answers import ONE_GPU, gpu_over_cpu, measured_or
 
@@ -53,7 +44,7 @@ def _measured(records: pd.DataFrame, use_case: str) -> Verdict:
         raise NotNow(NOT_YET, f"no records of {use_case} on a GPU")
     if not (rows["status"] == "ok").any():
         raise NotNow(NEEDS_HARDWARE, "; ".join(dict.fromkeys(rows["reason"].astype(str))))
-    return compared(records, on_gpu, best, "times the best CPU setting in images/s")
+    return has_more(records, on_gpu, best, "times the best CPU setting in images/s")
 
 
 def _modelled(records: pd.DataFrame, use_case: str) -> Verdict:

@@ -9,6 +9,7 @@ from functools import partial
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.rules import above, above_one, not_below, compare, enough, undecided, with_seconds
 from lockstep.analysis.statistics import interval_of, mean_of, per_round, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import WINDOW_SECONDS, trace_table
@@ -23,19 +24,12 @@ from lockstep.analysis.verdicts import (
     NotNow,
     Verdict,
     Verdicts,
-    above,
-    above_one,
-    at_least,
-    compare,
     cores_given,
     each,
-    enough,
     join,
     settle,
     table1,
-    undecided,
     use_cases,
-    with_seconds,
 )
 
 RULES = Verdicts()
@@ -192,8 +186,8 @@ def _full(stored: Stored, use_case: str, strategy: str) -> Verdict:
     use = interval_of(_traces(stored, use_case, (strategy,), "cpu_percent_mean")[strategy] / cores)
     waiting = float((rows["wait_seconds"] / rows["step_seconds"]).median())
     of = f"of {cores} cores, waiting included ({100 * waiting:.2g} % of a step)"
-    whole = at_least(use, FULL_CPU_PERCENT, "%", of)
-    working = at_least(use.times(1 - waiting), FULL_CPU_PERCENT, "%", f"of {cores} cores without waiting")
+    whole = not_below(use, FULL_CPU_PERCENT, "%", of)
+    working = not_below(use.times(1 - waiting), FULL_CPU_PERCENT, "%", f"of {cores} cores without waiting")
     if whole.answer == SUPPORTED and working.answer != SUPPORTED:
         why = f"at least {FULL_CPU_PERCENT:g} % only if waiting counts as use"
         whole = undecided(whole.measured, why, working.rounds_more)

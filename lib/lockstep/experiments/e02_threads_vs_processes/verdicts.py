@@ -18,6 +18,8 @@ from lockstep.analysis.published_speedups import (
     same_on_any_cores,
     serial_loss,
 )
+from lockstep.analysis.rules import above_one, alike, compare, enough, graded, undecided, with_seconds
+from lockstep.analysis.verdicts import opposite
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -38,19 +40,11 @@ from lockstep.analysis.verdicts import (
     NotNow,
     Verdict,
     Verdicts,
-    above_one,
-    alike,
     cell,
-    compare,
     cores_given,
-    enough,
-    graded,
     join,
-    opposite,
     sequential,
     table1,
-    undecided,
-    with_seconds,
 )
 
 RULES = Verdicts()

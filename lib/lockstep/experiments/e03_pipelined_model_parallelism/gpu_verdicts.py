@@ -13,9 +13,10 @@ import pandas as pd
 
 from lockstep.analysis.gpu_traces import column_of_trace, mean_cpu_use, mean_threads, rows_of_trace
 from lockstep.analysis.published_speedups import beside
+from lockstep.analysis.rules import not_below, has_more, graded
 from lockstep.analysis.statistics import Estimate, interval_of, ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import PAPER, Claim, Verdict, Verdicts, at_least, cell, compared, each, graded
+from lockstep.analysis.verdicts import PAPER, Claim, Verdict, Verdicts, cell, each
 from lockstep.experiments.e03_pipelined_model_parallelism.verdicts import pipelined, speedup_cell
 from lockstep.predict.gpu_answers import (
     TWO_GPUS,
@@ -57,7 +58,7 @@ def model_beats_data(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         ours, name = pipelined(stored.records, use_case, device="cuda")
         data = speedup_cell(stored.records, use_case, strategy="processes_allreduce", device="cuda")
-        return compared(stored.records, ours, data, f"times data parallelism in images/s on GPUs ({name})")
+        return has_more(stored.records, ours, data, f"times data parallelism in images/s on GPUs ({name})")
 
     def tables() -> Verdict:
         found = faster_than(claim, [(("model", "table2"), ("GPU single-process", "table1"))])
@@ -102,6 +103,6 @@ def gpu_trace_cpu_varies(claim: Claim, stored: Stored) -> Verdict:
         column_of_trace(stored, use_case, ours, "cpu_percent_mean")  # raises where there is too little
         use = rows_of_trace(stored, use_case, ours).groupby("round")["cpu_percent"]
         spread = interval_of((use.std() / use.mean()).dropna())
-        return at_least(spread, VARIES, "", "(standard deviation / mean of CPU use)")
+        return not_below(spread, VARIES, "", "(standard deviation / mean of CPU use)")
 
     return only_measured(partial(each, claim, one), A_TRACE)

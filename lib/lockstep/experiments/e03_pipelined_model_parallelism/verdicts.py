@@ -15,6 +15,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.rules import above, has_more, enough, undecided, with_seconds
+from lockstep.analysis.verdicts import opposite
 from lockstep.analysis.statistics import AnalysisError, Estimate, best_strategy, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
@@ -27,16 +29,10 @@ from lockstep.analysis.verdicts import (
     NotNow,
     Verdict,
     Verdicts,
-    above,
     cell,
-    compared,
     cores_given,
-    enough,
     join,
-    opposite,
     settle,
-    undecided,
-    with_seconds,
 )
 from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.experiments.e03_pipelined_model_parallelism.grid import TWO_CORES
@@ -83,7 +79,7 @@ def naive_slower_than_one(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         naive = speedup_cell(stored.records, use_case, strategy="naive_pipeline")
         alone = speedup_cell(stored.records, use_case, strategy="sequential")
-        return compared(
+        return has_more(
             stored.records, alone, naive, "times the images/s on one core, over two stages without pipelining"
         )
 
@@ -106,7 +102,7 @@ def pipelining_pays(claim: Claim, stored: Stored) -> Verdict:
         batch, pieces = int(rows["global_batch_size"].iloc[0]), int(rows["micro_batches"].iloc[0])
         cores = cores_given(rows)
         text = f"times the images/s of one core, by {cores} cores at batch {batch} in {pieces} micro-batches ({name})"
-        return compared(records, ours, alone, text)
+        return has_more(records, ours, alone, text)
 
     parts = _measured(stored, one)
     found = _any_supports(parts)

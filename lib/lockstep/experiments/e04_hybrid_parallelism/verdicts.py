@@ -13,23 +13,11 @@ import pandas as pd
 
 from lockstep.analysis.gpu_traces import mean_cpu_use, mean_threads
 from lockstep.analysis.published_speedups import beside
+from lockstep.analysis.rules import above, has_more, enough
+from lockstep.analysis.verdicts import opposite
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import (
-    NOT_YET,
-    TOLERANCE,
-    Claim,
-    NotNow,
-    Verdict,
-    Verdicts,
-    above,
-    cell,
-    compared,
-    each,
-    enough,
-    join,
-    opposite,
-)
+from lockstep.analysis.verdicts import NOT_YET, TOLERANCE, Claim, NotNow, Verdict, Verdicts, cell, each, join
 from lockstep.predict.gpu_answers import (
     FOUR_GPUS,
     TWO_GPUS,
@@ -77,7 +65,7 @@ def hybrid_between(claim: Claim, stored: Stored) -> Verdict:
         data, model, hybrid = (hybrid_of(stored.records, use_case, way) for way in ("data", "model", "hybrid"))
         pairs = (("hybrid over data", hybrid, data), ("model over hybrid", model, hybrid))
         text = "times the images/s on GPUs"
-        return join([(name, compared(stored.records, high, low, text)) for name, high, low in pairs])
+        return join([(name, has_more(stored.records, high, low, text)) for name, high, low in pairs])
 
     tables = partial(faster_than, claim, [(_HYBRID, _DATA), (_MODEL, _HYBRID)])
     return measured_or(partial(each, claim, one), tables, FOUR_GPUS)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.published import read_claims
+from lockstep.analysis.rules import not_below, enough, graded, undecided, with_seconds, within
 from lockstep.analysis.seeds import MARGIN, PAIRED, paired_points
 from lockstep.analysis.statistics import interval_of, per_round, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
@@ -24,14 +25,8 @@ from lockstep.analysis.verdicts import (
     Claim,
     Verdict,
     Verdicts,
-    at_least,
     cell,
-    enough,
-    graded,
     settle,
-    undecided,
-    with_seconds,
-    within,
 )
 from lockstep.experiments.e05_mpi_distribution import regimes
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
@@ -196,7 +191,7 @@ def terngrad_accuracy(claim: Claim, stored: Stored) -> Verdict:
     """TernGrad loses no more than the published number of points."""
     points, sides = _points(stored.records, strategy="terngrad")
     text = f"of TernGrad against whole gradients over {points.rounds} seeds"
-    return with_seconds(at_least(points, float(claim["value"]), "points", text), stored.records, sides)
+    return with_seconds(not_below(points, float(claim["value"]), "points", text), stored.records, sides)
 
 
 @RULES.add

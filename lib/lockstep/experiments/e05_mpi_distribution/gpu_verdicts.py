@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from lockstep.analysis.published_speedups import beside
+from lockstep.analysis.rules import graded
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_YET, PAPER, Claim, NotNow, Verdict, Verdicts, cell, graded
+from lockstep.analysis.verdicts import NOT_YET, PAPER, Claim, NotNow, Verdict, Verdicts, cell
 from lockstep.experiments.e05_mpi_distribution.choosing import OVER_MPI, fastest
 from lockstep.predict.gpu_answers import GPU_NODES, in_tables, measured_or, mpi_speedup, of_table
 

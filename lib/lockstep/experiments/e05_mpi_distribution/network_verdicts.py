@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lockstep.analysis.rules import enough, graded, within
 from lockstep.analysis.statistics import interval_of, per_round, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import BOUND, Claim, Verdict, Verdicts, cell, each, enough, graded, within
+from lockstep.analysis.verdicts import BOUND, Claim, Verdict, Verdicts, cell, each
 from lockstep.experiments.e05_mpi_distribution import regimes
 
 RULES = Verdicts()

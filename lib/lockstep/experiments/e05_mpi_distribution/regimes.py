@@ -15,17 +15,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from lockstep.analysis.rules import enough
 from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, median_or_nan, per_round, select
-from lockstep.analysis.verdicts import (
-    CONTRADICTED,
-    MODEL,
-    SUPPORTED,
-    UNDECIDED,
-    NotNow,
-    Verdict,
-    cell,
-    enough,
-)
+from lockstep.analysis.verdicts import CONTRADICTED, MODEL, SUPPORTED, UNDECIDED, NotNow, Verdict, cell
 
 BATCHES = (1, 256)
 """Images per worker from the fewest to the most that the paper may have used: it does not say."""

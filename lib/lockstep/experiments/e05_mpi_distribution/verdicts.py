@@ -10,21 +10,10 @@ import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import core_free_ratio, implied_cores, printed, same_on_any_cores
+from lockstep.analysis.rules import has_more, graded, with_seconds
 from lockstep.analysis.statistics import AnalysisError, Estimate, is_difference, ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import (
-    PAPER,
-    UNDECIDED,
-    Claim,
-    NotNow,
-    Verdict,
-    Verdicts,
-    cell,
-    compared,
-    each,
-    graded,
-    with_seconds,
-)
+from lockstep.analysis.verdicts import PAPER, UNDECIDED, Claim, NotNow, Verdict, Verdicts, cell, each
 from lockstep.experiments.e05_mpi_distribution.factors import cluster_table
 from lockstep.experiments.e05_mpi_distribution.tables import HEADLINE, LOCAL, RANKING_BASE
 
@@ -80,7 +69,7 @@ def mpi_cpu_best(claim: Claim, stored: Stored) -> Verdict:
 
     def one(use_case: str) -> Verdict:
         ours, base = _without_mpi(stored.records, use_case)
-        return compared(stored.records, ours, base, "times the images/s of processes without MPI, on the same cores")
+        return has_more(stored.records, ours, base, "times the images/s of processes without MPI, on the same cores")
 
     return each(claim, one)
 

@@ -11,24 +11,10 @@ import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import core_free_ratio, printed, same_on_any_cores, serial_loss
+from lockstep.analysis.rules import above_one, has_more, enough, graded, with_seconds
 from lockstep.analysis.statistics import BASELINE, Conditions, Estimate, interval_of, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import (
-    NOT_YET,
-    Claim,
-    NotNow,
-    Verdict,
-    Verdicts,
-    above_one,
-    cell,
-    compared,
-    each,
-    enough,
-    graded,
-    join,
-    settle,
-    with_seconds,
-)
+from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, Verdicts, cell, each, join, settle
 from lockstep.experiments.e06_spark_distribution.tables import size_rates
 from lockstep.experiments.e06_spark_distribution.without_training import DATA, FEW, PAPER_STYLE, SPEEDUP
 
@@ -206,14 +192,14 @@ def _gain(records: pd.DataFrame, use_case: str) -> Verdict:
     ours = _few(records, use_case, EVERY_TAU)
     tau = int(select(records, ours)["exchange_every"].iloc[0])
     text = f"times sequential training, parameters every {tau} steps, {_workers(ours['workers'])}"
-    return compared(records, ours, _sequential(records, use_case, FEW), text)
+    return has_more(records, ours, _sequential(records, use_case, FEW), text)
 
 
 def _loss(records: pd.DataFrame, use_case: str) -> Verdict:
     seldom, often = (_few(records, use_case, name) for name in (EVERY_TAU, EVERY_STEP))
     if seldom["workers"] != often["workers"]:
         raise NotNow(NOT_YET, f"{EVERY_TAU} and {EVERY_STEP} had different numbers of workers")
-    return compared(
+    return has_more(
         records, seldom, often, f"times the images/s of exchanging in every step, {_workers(seldom['workers'])}"
     )
 

@@ -10,6 +10,7 @@ import pandas as pd
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.learning_rules import near
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.rules import above_one, alike, enough, with_seconds, within
 from lockstep.analysis.seeds import SPEED, same_but
 from lockstep.analysis.statistics import Estimate, ratio_with_interval
 from lockstep.analysis.stored import Stored
@@ -22,12 +23,7 @@ from lockstep.analysis.verdicts import (
     NotNow,
     Verdict,
     Verdicts,
-    above_one,
-    alike,
     any_of,
-    enough,
-    with_seconds,
-    within,
 )
 from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import sequential_of

@@ -12,6 +12,7 @@ import pandas as pd
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.learning_rules import BY_DESIGN, gained, near
+from lockstep.analysis.rules import above, enough, graded, with_seconds
 from lockstep.analysis.seeds import (
     ABLATION,
     LEARNING,
@@ -33,14 +34,10 @@ from lockstep.analysis.verdicts import (
     NotNow,
     Verdict,
     Verdicts,
-    above,
     any_of,
-    enough,
-    graded,
     join,
     ran,
     settle,
-    with_seconds,
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import PARALLEL, setting_text
 from lockstep.experiments.e07_convlstm_batch_size.tables.choice import choice_table

@@ -13,6 +13,7 @@ import pandas as pd
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.learning_rules import BY_DESIGN, gained, near
+from lockstep.analysis.rules import enough, graded, with_seconds, within
 from lockstep.analysis.seeds import diverged, paired_points
 from lockstep.analysis.statistics import MIN_ROUNDS, AnalysisError, mean_of, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
@@ -34,13 +35,9 @@ from lockstep.analysis.verdicts import (
     Verdicts,
     any_of,
     cell,
-    enough,
-    graded,
     join,
     ran,
     settle,
-    with_seconds,
-    within,
 )
 from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.experiments.e08_convlstm_scaling.bounds import Bound, bound, least_batch, least_rate, readings, times
