@@ -9,10 +9,20 @@ from __future__ import annotations
 from functools import partial
 
 from lockstep.analysis.rules import above_one
-from lockstep.analysis.verdicts import opposite
 from lockstep.analysis.statistics import BASELINE, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, Verdicts, each, join, table1, use_cases
+from lockstep.analysis.verdicts import (
+    NOT_YET,
+    Claim,
+    NotNow,
+    Verdict,
+    Verdicts,
+    each,
+    join,
+    opposite,
+    table1,
+    use_cases,
+)
 from lockstep.experiments.e02_threads_vs_processes.verdicts import published_speedup
 from lockstep.predict.gpu_answers import (
     ONE_GPU,

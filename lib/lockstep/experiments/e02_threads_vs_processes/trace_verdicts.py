@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, above_one, not_below, compare, enough, undecided, with_seconds
+from lockstep.analysis.rules import above, above_one, compare, enough, not_below, undecided, with_seconds
 from lockstep.analysis.statistics import interval_of, mean_of, per_round, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import WINDOW_SECONDS, trace_table

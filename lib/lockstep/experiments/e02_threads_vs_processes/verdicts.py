@@ -19,7 +19,6 @@ from lockstep.analysis.published_speedups import (
     serial_loss,
 )
 from lockstep.analysis.rules import above_one, alike, compare, enough, graded, undecided, with_seconds
-from lockstep.analysis.verdicts import opposite
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -43,6 +42,7 @@ from lockstep.analysis.verdicts import (
     cell,
     cores_given,
     join,
+    opposite,
     sequential,
     table1,
 )

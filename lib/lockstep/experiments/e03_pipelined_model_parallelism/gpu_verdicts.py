@@ -13,7 +13,7 @@ import pandas as pd
 
 from lockstep.analysis.gpu_traces import column_of_trace, mean_cpu_use, mean_threads, rows_of_trace
 from lockstep.analysis.published_speedups import beside
-from lockstep.analysis.rules import not_below, has_more, graded
+from lockstep.analysis.rules import graded, has_more, not_below
 from lockstep.analysis.statistics import Estimate, interval_of, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import PAPER, Claim, Verdict, Verdicts, cell, each

@@ -15,8 +15,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, has_more, enough, undecided, with_seconds
-from lockstep.analysis.verdicts import opposite
+from lockstep.analysis.rules import above, enough, has_more, undecided, with_seconds
 from lockstep.analysis.statistics import AnalysisError, Estimate, best_strategy, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
@@ -32,6 +31,7 @@ from lockstep.analysis.verdicts import (
     cell,
     cores_given,
     join,
+    opposite,
     settle,
 )
 from lockstep.engine.job.strategies import STRATEGIES

@@ -13,11 +13,10 @@ import pandas as pd
 
 from lockstep.analysis.gpu_traces import mean_cpu_use, mean_threads
 from lockstep.analysis.published_speedups import beside
-from lockstep.analysis.rules import above, has_more, enough
-from lockstep.analysis.verdicts import opposite
+from lockstep.analysis.rules import above, enough, has_more
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_YET, TOLERANCE, Claim, NotNow, Verdict, Verdicts, cell, each, join
+from lockstep.analysis.verdicts import NOT_YET, TOLERANCE, Claim, NotNow, Verdict, Verdicts, cell, each, join, opposite
 from lockstep.predict.gpu_answers import (
     FOUR_GPUS,
     TWO_GPUS,

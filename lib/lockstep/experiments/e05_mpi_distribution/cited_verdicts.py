@@ -11,7 +11,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.rules import not_below, enough, graded, undecided, with_seconds, within
+from lockstep.analysis.rules import enough, graded, not_below, undecided, with_seconds, within
 from lockstep.analysis.seeds import MARGIN, PAIRED, paired_points
 from lockstep.analysis.statistics import interval_of, per_round, ratio_with_interval, select
 from lockstep.analysis.stored import Stored

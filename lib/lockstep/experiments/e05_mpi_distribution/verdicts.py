@@ -10,7 +10,7 @@ import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import core_free_ratio, implied_cores, printed, same_on_any_cores
-from lockstep.analysis.rules import has_more, graded, with_seconds
+from lockstep.analysis.rules import graded, has_more, with_seconds
 from lockstep.analysis.statistics import AnalysisError, Estimate, is_difference, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import PAPER, UNDECIDED, Claim, NotNow, Verdict, Verdicts, cell, each
