@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockstep.analysis.confidence import Estimate
-from lockstep.analysis.learning_rules import gained, near
+from lockstep.analysis.learning_rules import gained, within_points
 from lockstep.analysis.verdicts import CONTRADICTED, NOT_YET, SUPPORTED, UNDECIDED, NotNow, Verdict, any_of
 
 
@@ -19,7 +19,7 @@ def points(low: float, high: float, rounds: int = 10) -> Estimate:
 )
 def test_a_wide_interval_is_near_nothing(low: float, high: float, answer: str) -> None:
     """It was near whatever it held, widened by the margin: a noisier run reproduced more."""
-    found = near(90.0, points(low, high), "")
+    found = within_points(90.0, points(low, high), "")
     assert found.answer == answer and found.numbers[0][1].low == low
     assert (found.rounds_more >= 1) == (answer == UNDECIDED)
 
@@ -35,7 +35,7 @@ def test_no_gain_is_shown_by_an_interval_within_two_points(low: float, high: flo
 
 def test_few_seeds_are_undecided() -> None:
     with pytest.raises(NotNow) as stop:
-        near(90.0, points(89, 91, rounds=4), "")
+        within_points(90.0, points(89, 91, rounds=4), "")
     assert stop.value.verdict.answer == UNDECIDED
 
 

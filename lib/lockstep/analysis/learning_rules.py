@@ -13,7 +13,7 @@ from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, Verdi
 BY_DESIGN = "synchronous SGD trains the parameters of one worker, up to rounding"
 
 
-def near(published: float, mean: Estimate, measured: str) -> Verdict:
+def within_points(published: float, mean: Estimate, measured: str) -> Verdict:
     """Supported if the whole interval lies within MARGIN points of a published number, contradicted if it lies outside:
     a share of an accuracy would be lenient towards high ones."""
     around = f"{published:g} ± {MARGIN:g} points"

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import highest
-from lockstep.analysis.learning_rules import near
+from lockstep.analysis.learning_rules import within_points
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.rules import above_one, alike, enough, with_seconds, within
 from lockstep.analysis.seeds import SPEED, same_but
@@ -70,7 +70,7 @@ def _gain(claim: Claim, records: pd.DataFrame, way_of: str) -> Verdict:
     value = float(claim["value"])
     mean, low, high = (100 * (end - 1) for end in (ratio.value, ratio.low, ratio.high))
     more = Estimate(mean, low, high, ratio.rounds, logarithmic=False)
-    percent = near(value, more, f"{more} % more images/s than sequential training {text}")
+    percent = within_points(value, more, f"{more} % more images/s than sequential training {text}")
     times = within(value, ratio, f"{ratio} times")
     verdict = any_of([(f"read as {value:g} %", percent), (f"read as {value:g} times", times)])
     return _rounds_of(replace(verdict, numbers=percent.numbers), records, found)

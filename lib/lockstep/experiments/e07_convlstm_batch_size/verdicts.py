@@ -11,7 +11,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import highest
-from lockstep.analysis.learning_rules import BY_DESIGN, gained, near
+from lockstep.analysis.learning_rules import BY_DESIGN, gained, within_points
 from lockstep.analysis.rules import above, enough, graded, with_seconds
 from lockstep.analysis.seeds import (
     ABLATION,
@@ -154,7 +154,7 @@ def _at_table2s_batch(records: pd.DataFrame, found: list[Cell], published: float
     if not stated:
         raise NotNow(NOT_YET, f"not trained with Table 2's batch of {BATCH}")
     mean = _seeds(records, stated[0])
-    found_here = near(published, mean, f"{mean} % {_what_was_trained(BATCH, mean)}")
+    found_here = within_points(published, mean, f"{mean} % {_what_was_trained(BATCH, mean)}")
     return with_seconds(found_here, records, stated[:1])
 
 
@@ -164,7 +164,7 @@ def model_parallel_accuracy(claim: Claim, stored: Stored) -> Verdict:
     found = _plain(stored.records, str(claim["use_case"]), "model parallel")
     best, mean, among = _highest(stored.records, found)
     text = f"{mean} % {_what_was_trained(best['global_batch_size'], mean)}"
-    verdict = with_seconds(near(float(claim["value"]), mean, text), stored.records, found)
+    verdict = with_seconds(within_points(float(claim["value"]), mean, text), stored.records, found)
     several = f"the highest mean of {among} batch sizes; the interval pays for the choice"
     return replace(verdict, reason=f"{verdict.reason}; {several if len(found) > 1 else 'the only batch'}")
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import highest
-from lockstep.analysis.learning_rules import BY_DESIGN, gained, near
+from lockstep.analysis.learning_rules import BY_DESIGN, gained, within_points
 from lockstep.analysis.rules import enough, graded, with_seconds, within
 from lockstep.analysis.seeds import diverged, paired_points
 from lockstep.analysis.statistics import MIN_ROUNDS, AnalysisError, mean_of, ratio_with_interval, select
@@ -223,7 +223,7 @@ def table3_accuracy(claim: Claim, stored: Stored) -> Verdict:
         if known:
             mean = highest([mean_of(100 * values) for values in known])
             text = f"{mean} %, {PAPER_NETWORK}, {workers} workers, batch {batches}"
-            parts.append((name, settle(partial(near, float(claim["value"]), mean, text))))
+            parts.append((name, settle(partial(within_points, float(claim["value"]), mean, text))))
     verdict = with_seconds(any_of(parts), stored.records, [one for one, _ in own])
     return graded(verdict, MEASURED, "Table 3 does not say on which images")
 
