@@ -81,13 +81,13 @@ def test_every_claim_has_a_verdict_function_and_every_function_a_claim() -> None
     for found in every():
         used = set(claims.loc[claims["notebook"] == found.name, "verdict"])
         assert used - set(COMMON) == set(found.verdicts), found.name
-    assert set(COMMON) - set(claims["verdict"]) <= {"pending"}, "there may be no claim of a notebook to come"
+    assert set(COMMON) - set(claims["verdict"]) <= {"pending", "survey"}, "there may be no claim of a notebook to come"
     assert set(COMMON) == {"pending", "survey", "documentary"}, "contradictions and what is left unsaid are not judged"
 
 
 def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another() -> None:
     claims = read_claims()
-    open_ones = {"pending", "survey"}
+    open_ones = {"pending", "survey", "documentary"}
     judged = claims[~claims["verdict"].isin(open_ones)]
     built = {found.name for found in every()} - {"00_overview"}
     assert set(judged["notebook"]) == built and len(judged) >= 20

@@ -92,7 +92,7 @@ def test_it_is_a_row_of_a_grid_and_older_records_are_read_as_before(library: Pat
         from lockstep.records import RunFolder, read_records
 
         job = Job.of("toy", workers=2, experiment="collective", input="none", message_bytes=4096, launcher="threads")
-        with Teams() as teams, RunFolder({str(tmp_path / "run")!r}, {{}}) as folder:
+        with Teams() as teams, RunFolder({str(tmp_path / "run")!r}, {{}}, {{}}) as folder:
             row = measure_job(job, None, teams)[0]
             folder.write_round([row])
         stored = read_records({str(tmp_path / "run")!r}).iloc[0]

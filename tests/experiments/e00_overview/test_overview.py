@@ -14,15 +14,15 @@ from matplotlib.text import Text
 
 from fake_records import records, resources
 from lockstep.analysis.figures.style import PUBLISHED
-from lockstep.analysis.published import CONTRADICTION, UNSAID, read_claims, read_ledger
+from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
-from lockstep.analysis.verdicts import ANSWERS, NEEDS_HARDWARE, NOT_YET, TOLERANCE
+from lockstep.analysis.verdicts import ANSWERS, GRADES, MEASURED, NEEDS_HARDWARE, NOT_YET, TOLERANCE
 from lockstep.experiments import catalogue as catalogue_module
 from lockstep.experiments import report
 from lockstep.experiments.catalogue import Notebook, catalogue
 from lockstep.experiments.e00_overview import EXPERIMENT
 from lockstep.experiments.e00_overview import tables as overview
-from lockstep.experiments.e00_overview.drawings import VERDICT_COLOURS, published_beside_measured, verdict_bars
+from lockstep.experiments.e00_overview.drawings import ANSWER_COLOURS, answer_bars, published_beside_measured
 from lockstep.experiments.e00_overview.tables import NUMBERS, Overview, how_to_read, read_overview
 from lockstep.experiments.opening import Run, open_experiment
 from lockstep.experiments.registry import every
@@ -32,10 +32,13 @@ NOTEBOOK = "02_threads_vs_processes"
 UNBUILT = "06_spark_distribution"
 RUN: dict[str, Any] = {
     "schema_version": SCHEMA_VERSION,
-    "git": {"commit": "0123456789abcdef", "dirty": True},
-    "machine": {"cpu": "A CPU", "cores": 2, "cores_total": 64, "memory_bytes": 24 * 2**30, "gpu": [], "os": "Linux",
-                "bfloat16": "amx", "kernel": "6.1"},
-    "versions": {"python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6", "glibc": "2.36"},
+    "sessions": [{
+        "day": "2026-11-22",
+        "git": {"commit": "0123456789abcdef", "dirty": True},
+        "machine": {"cpu": "A CPU", "cores": 2, "cores_total": 64, "memory_bytes": 24 * 2**30, "gpu": [],
+                    "os": "Linux", "bfloat16": "amx", "kernel": "6.1"},
+        "versions": {"python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.6", "glibc": "2.36"},
+    }],
 }  # fmt: skip
 
 
@@ -116,7 +119,7 @@ def test_the_machine_is_that_of_run_json(seen: Overview, nothing: Overview) -> N
     found = row(seen.machines(), "A CPU")
     versions = "python 3.11.7, torch 2.13.0, numpy 2.4.6"
     assert found.strip("| ").split(" | ") == [
-        f"[02]({NOTEBOOK}.ipynb)", "A CPU", "2 of 64", "24 GiB", "amx", "none", "Linux 6.1", versions,
+        f"[02]({NOTEBOOK}.ipynb)", "2026-11-22", "A CPU", "2 of 64", "24 GiB", "amx", "none", "Linux 6.1", versions,
         "01234567 and uncommitted changes",
     ]  # fmt: skip
     assert nothing.machines() == "No records are stored in this run folder."
@@ -128,9 +131,6 @@ def test_counts_add_up_to_the_ledger(seen: Overview, nothing: Overview) -> None:
         assert list(counts.columns) == [*ANSWERS, "claims"]
         assert (counts[list(ANSWERS)].sum(axis=1) == counts["claims"]).all()
         assert counts.loc["all", "claims"] == len(read_claims()) == counts.drop(index="all")["claims"].sum()
-    # Sums that the paper prints with all their terms need no records.
-    counts, summed = nothing.counts(), read_claims()["verdict"].isin(["flops_equation", "flops_total"]).sum()
-    assert counts.loc["all", list(ANSWERS[:2])].sum() == counts.loc["08", list(ANSWERS[:2])].sum() <= summed
     assert seen.counts().loc["02", ANSWERS[0]] > 0
 
 
@@ -150,24 +150,24 @@ def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> No
 
 def test_what_is_not_judged_is_listed_and_not_counted(seen: Overview, opened: Run) -> None:
     ledger = read_ledger()
-    for kind, name in ((CONTRADICTION, "contradictions"), (UNSAID, "unsaid")):
+    for kind, name in ((CONTRADICTION, "contradictions"), (UNSAID, "unsaid"), (AUDIT, "audits")):
         own, text = ledger[ledger["kind"] == kind], opened.text(name).data
         for row in own.to_dict("records"):
             assert f"| {row['place']} | {row['statement']} |" in text, row["id"]
             assert f"| {row['place']} | {row['statement']} |" not in seen.claims(), row["id"]
         assert sum(int(found) for found in re.findall(r"\*, (\d+) rows:", text)) == len(own)
-    assert seen.counts().loc["all", "claims"] == len(ledger) - ledger["kind"].isin([CONTRADICTION, UNSAID]).sum()
+    assert seen.counts().loc["all", "claims"] == len(ledger) - (ledger["kind"] != CLAIM).sum()
 
 
 def test_notebooks_to_come_have_their_bar(seen: Overview) -> None:
     counts = seen.counts()
     assert (counts.loc[["10", "11"], NOT_YET] > 0).all() and counts.loc["11", NOT_YET] == counts.loc["11", "claims"]
-    assert {"notebook 10", "notebook 11"} <= set(texts(verdict_bars(counts, "title")))
+    assert {"notebook 10", "notebook 11"} <= set(texts(answer_bars(counts, "title")))
 
 
 def test_without_records_nothing_is_measured(nothing: Overview) -> None:
-    words = {found.answer for part in nothing.answered for row, found in part.judged if "flops" not in row["verdict"]}
-    assert words == {NOT_YET, NEEDS_HARDWARE}
+    words = {found.answer for part in nothing.answered for _, found in part.judged if found.grade == MEASURED}
+    assert words == {NOT_YET, NEEDS_HARDWARE}, "only the paper, bounds and models can say more"
     assert nothing.numbers().empty and list(nothing.numbers().columns) == list(NUMBERS)
     aims = [line for line in nothing.targets().splitlines() if "| ≥ " in line]
     assert aims and all(line.endswith(f"|  | {NOT_YET} |") for line in aims)
@@ -211,14 +211,14 @@ def test_a_relative_folder_is_that_of_the_repository(
 
 def test_the_words_are_explained_with_the_rules_of_the_code() -> None:
     lines = how_to_read().splitlines()
-    assert [line.partition("**: ")[0] for line in lines] == [f"- **{word}" for word in ANSWERS]
-    assert "twice" in lines[0] and "ratios of traces" in lines[0], "not every comparison has an A/A pair"
-    assert f"{TOLERANCE:.0%}" in lines[0] and f"fewer than {MIN_ROUNDS} paired rounds" in lines[-1]
+    assert [line.partition("**: ")[0] for line in lines[: len(ANSWERS)]] == [f"- **{word}" for word in ANSWERS]
+    assert f"{TOLERANCE:.0%}" in lines[0] and f"fewer than {MIN_ROUNDS} quiet rounds" in lines[2]
+    assert [line.partition("*: ")[0] for line in lines[-len(GRADES) :]] == [f"- *{grade}" for grade in GRADES]
 
 
 def test_the_bars_show_each_count(seen: Overview) -> None:
     counts = seen.counts()
-    figure = verdict_bars(counts, "title")
+    figure = answer_bars(counts, "title")
     axis = figure.axes[0]
     parts = counts.drop(index="all")[list(ANSWERS)].to_numpy().ravel()
     widths = sorted(bar.get_width() for bar in axis.patches)
@@ -226,7 +226,7 @@ def test_the_bars_show_each_count(seen: Overview) -> None:
     shown = sorted(int(text.get_text()) for text in axis.texts)
     assert shown == sorted(part for part in parts if part), "with its number, unless there is none"
     assert set(ANSWERS) <= set(texts(figure)) and "notebook 02" in texts(figure) and "no notebook" in texts(figure)
-    assert len({str(colour) for colour in VERDICT_COLOURS.values()}) == len(ANSWERS)
+    assert len({str(colour) for colour in ANSWER_COLOURS.values()}) == len(ANSWERS)
 
 
 def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
@@ -247,7 +247,7 @@ def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
 def test_a_negative_figure_needs_no_logarithm() -> None:
     one = dict.fromkeys(NUMBERS, "") | {"claim": "x", "unit": "times", "published": 2.0, "measured": -1.0, "low": -1.5}
     figure = published_beside_measured(
-        pd.DataFrame([one | {"high": -0.5, "verdict": ANSWERS[0], "statement": "s"}]), "title"
+        pd.DataFrame([one | {"high": -0.5, "answer": ANSWERS[0], "statement": "s"}]), "title"
     )
     assert figure.axes[0].get_xscale() == "linear" and figure.axes[0].get_xlim()[0] < -1.5
 
@@ -256,7 +256,7 @@ def test_without_numbers_a_figure_says_so(nothing: Overview) -> None:
     assert "no claim has both a published and a measured number yet" in texts(
         published_beside_measured(nothing.numbers(), "title")
     )
-    assert "the ledger holds no claims" in texts(verdict_bars(nothing.counts().iloc[:0], "title"))
+    assert "the ledger holds no claims" in texts(answer_bars(nothing.counts().iloc[:0], "title"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Over all notebooks: how many claims each verdict has, and published numbers beside measured ones."""
+"""Over all notebooks: how many claims each answer has, and published numbers beside measured ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from lockstep.analysis.figures.style import GREY, PALETTE, PUBLISHED, StoredFigure, empty, look, new_figure
-from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED
+from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, UNDECIDED
 
-VERDICT_COLOURS: dict[str, Any] = {
+ANSWER_COLOURS: dict[str, Any] = {
     SUPPORTED: PALETTE[2],
     CONTRADICTED: PALETTE[3],
+    UNDECIDED: PALETTE[1],
     NEEDS_HARDWARE: PALETTE[7],
     NOT_YET: "white",
 }
@@ -25,8 +26,8 @@ UNITS = {"times": "times (log scale)", "percent": "%"}
 _LABEL_LETTERS = 62
 
 
-def verdict_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
-    """A bar per notebook, a part per verdict (`Overview.counts`; its row `all` is left out)."""
+def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
+    """A bar per notebook, a part per answer (`Overview.counts`; its row `all` is left out)."""
     rows = counts.drop(index="all", errors="ignore")
     if rows.empty:
         return empty(title, "the ledger holds no claims")
@@ -37,7 +38,7 @@ def verdict_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
         left = np.zeros(len(rows))
         for word in ANSWERS:
             width = rows[word].to_numpy(dtype=float)
-            axis.barh(range(len(rows)), width, left=left, height=0.66, color=VERDICT_COLOURS[word],
+            axis.barh(range(len(rows)), width, left=left, height=0.66, color=ANSWER_COLOURS[word],
                       edgecolor=GREY, linewidth=0.8, zorder=2)  # fmt: skip
             for y, (start, value) in enumerate(zip(left, width, strict=True)):
                 if value:
@@ -50,14 +51,14 @@ def verdict_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
         axis.grid(False, axis="y")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_xlabel("claims")
-        handles = [Patch(facecolor=VERDICT_COLOURS[word], edgecolor=GREY, label=word) for word in ANSWERS]
+        handles = [Patch(facecolor=ANSWER_COLOURS[word], edgecolor=GREY, label=word) for word in ANSWERS]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(ANSWERS), frameon=False)
     return figure
 
 
 def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
     """A row per claim that has both numbers, a panel per unit (`Overview.numbers`): the published one a hollow diamond,
-    ours filled, coloured by verdict, with its interval."""
+    ours filled, coloured by answer, with its interval."""
     if numbers.empty:
         return empty(title, "no claim has both a published and a measured number yet")
     groups = [(str(unit), rows) for unit, rows in numbers.groupby("unit", sort=False)]
@@ -68,7 +69,7 @@ def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure
         axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
         for axis, (unit, rows) in zip(axes[:, 0], groups, strict=True):
             _unit_panel(axis, rows, unit)
-        words = [word for word in ANSWERS if word in set(numbers["verdict"])]
+        words = [word for word in ANSWERS if word in set(numbers["answer"])]
         handles: list[Any] = [Line2D([], [], **PUBLISHED, label="published")]
         handles += [_measured_mark(word, f"measured: {word}") for word in words]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
@@ -76,7 +77,7 @@ def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure
 
 
 def _measured_mark(word: str, label: str) -> Line2D:
-    return Line2D([], [], marker="o", linestyle="-", color=VERDICT_COLOURS[word], markeredgecolor="0.2", label=label)
+    return Line2D([], [], marker="o", linestyle="-", color=ANSWER_COLOURS[word], markeredgecolor="0.2", label=label)
 
 
 def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
@@ -91,7 +92,7 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
         apart = np.linspace(-0.33, 0.33, len(claim)) if len(claim) > 1 else [0.0]
         for offset, (_, row) in zip(apart, claim.iterrows(), strict=True):
             error = [[row["measured"] - row["low"]], [row["high"] - row["measured"]]]
-            axis.errorbar(row["measured"], y + offset, xerr=error, marker="o", color=VERDICT_COLOURS[row["verdict"]],
+            axis.errorbar(row["measured"], y + offset, xerr=error, marker="o", color=ANSWER_COLOURS[row["answer"]],
                           markeredgecolor="0.2", ecolor="0.2", elinewidth=1.2, capsize=2.5, zorder=4)  # fmt: skip
             text = f"{row['measured']:.3g}" + (f"  ({row['of']})" if row["of"] else "")
             axis.text(1.01, y + offset, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)

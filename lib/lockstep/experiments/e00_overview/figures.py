@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e00_overview.drawings import published_beside_measured, verdict_bars
+from lockstep.experiments.e00_overview.drawings import answer_bars, published_beside_measured
 from lockstep.experiments.e00_overview.tables import overview
 
 
 def verdicts(stored: Stored) -> Figure:
-    return verdict_bars(overview(stored).counts(), "Verdicts on the papers' claims")
+    return answer_bars(overview(stored).counts(), "Answers to the papers' claims")
 
 
 def numbers(stored: Stored) -> Figure:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.published import CONTRADICTION, UNSAID
+from lockstep.analysis.published import AUDIT, CONTRADICTION, UNSAID
 from lockstep.analysis.seeds import MARGIN
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored, once
@@ -245,6 +245,7 @@ TEXTS: Mapping[str, Callable[[Stored], str]] = {
     "claims": lambda stored: overview(stored).claims(),
     "contradictions": lambda stored: unjudged_list(overview(stored).answered, CONTRADICTION),
     "unsaid": lambda stored: unjudged_list(overview(stored).answered, UNSAID),
+    "audits": lambda stored: unjudged_list(overview(stored).answered, AUDIT),
     "targets": lambda stored: overview(stored).targets(),
 }
 """Markdown, since its tables hold links to the notebooks."""
