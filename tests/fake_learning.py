@@ -54,7 +54,7 @@ ALGORITHM_1 = {"algorithm_1": -0.01, "algorithm_1_best": -0.02, "algorithm_1_epo
 
 
 def chosen() -> Parameters:
-    """Of the accuracy cells: as the notebook's profile `full` has them, but for some batch sizes."""
+    """Of the accuracy cells: Table 2's batch sizes and some others."""
     return Parameters(
         use_cases=list(USE_CASES),
         further=[],
