@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
-from lockstep.records import MEASUREMENTS, Row
+from lockstep.records import CONTENDED, Row
 
 ACCURACIES = ("train_accuracy", "validation_accuracy", "test_accuracy")
 _SECONDS_OF_THE_SLOWEST = (
@@ -56,33 +55,23 @@ def _link_bytes(job: Job, means: pd.DataFrame) -> dict[str, float]:
     return {"link_bytes_sent": float(total), "link_bytes_busiest": float(max(sent.max(), received.max()))}
 
 
-_RATES = ("images_per_second", "flops_per_second", "bandwidth_bytes_per_second")
 _SUMS = ("other_cpu_seconds", "steal_seconds", "measuring_seconds")
-_PEAKS = ("peak_pss_bytes",)
 
 
 def merged(rows: Sequence[Row]) -> Row:
-    """One row for a cell that was visited several times in a round: means over its visits, of rates the harmonic one;
-    what others took of the machine and what measuring took is summed. The first visit that failed speaks for all."""
+    """One row for a cell that was visited several times in a round: that of its fastest visit which nobody disturbed.
+
+    What else runs on a machine can only make a visit slower, so the faster one is nearer to what the cell takes; the
+    means of both spread three times as much from round to round. Memory is the highest, what others took of the
+    machine and what measuring took is summed. The first visit that failed speaks for all.
+    """
     bad = [row for row in rows if row["status"] != "ok"]
     if bad or len(rows) == 1:
         return (bad or rows)[0]
-    row = dict(rows[0])
-    for name in MEASUREMENTS:
+    quiet = [row for row in rows if CONTENDED not in str(row["reason"])] or rows
+    row = dict(min(quiet, key=lambda each: each["step_seconds"] or 0.0))
+    for name in _SUMS:
         values = [each[name] for each in rows if each[name] is not None]
-        row[name] = _merged(name, values) if len(values) == len(rows) else None
-    notes = dict.fromkeys(note for each in rows for note in str(each["reason"]).split("; ") if note)
-    row["reason"] = "; ".join(notes)
+        row[name] = math.fsum(values) if values else None
+    row["peak_pss_bytes"] = max((each["peak_pss_bytes"] for each in rows if each["peak_pss_bytes"]), default=None)
     return row
-
-
-def _merged(name: str, values: Sequence[Any]) -> Any:
-    if MEASUREMENTS[name].kind == "integer":
-        return max(values)
-    if name in _SUMS:
-        return math.fsum(values)
-    if name in _PEAKS:
-        return max(values)
-    if name in _RATES and all(values):
-        return len(values) / math.fsum(1 / value for value in values)
-    return math.fsum(values) / len(values)
