@@ -21,7 +21,7 @@ from lockstep.measure.planning import TRACE_SECONDS, log_ratio
 from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
-from lockstep.records import Row
+from lockstep.records import CONTENDED, Row
 
 Traced = Callable[[Job], bool]
 """Which cells' CPU, memory and threads are sampled."""
@@ -29,11 +29,15 @@ Traced = Callable[[Job], bool]
 
 @dataclass
 class Measured:
-    """A round: its rows in the order of the grid, its traced tables, and whether it counts."""
+    """A round: a row for each cell, and its traced tables."""
 
     rows: list[Row] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    disturbed: bool = False
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others used the machine during every visit to one of the cells."""
+        return any(CONTENDED in str(row["reason"]) for row in self.rows)
 
     @property
     def failed(self) -> bool:
@@ -69,9 +73,8 @@ def measure_round(
         learns = jobs[place].experiment in LEARNING
         job = jobs[place].with_(round=number, **({"seed": seed} if learns else {}))
         began = time.monotonic()
-        row, tables, disturbed = measure_job(job, sources.get(job.use_case), teams, traced(job))
+        row, tables, _ = measure_job(job, sources.get(job.use_case), teams, traced(job))
         row |= {"session": session, "measuring_seconds": time.monotonic() - began}
-        found.disturbed |= disturbed
         again = place in rows_of
         rows_of.setdefault(place, []).append(row)
         for name, frame in tables.items():
@@ -93,11 +96,11 @@ def measure_trace(job: Job, *, number: int, session: int, sources: Mapping[str, 
     """
     job, source = job.with_(round=number), sources.get(job.use_case)
     began = time.monotonic()
-    row, tables, disturbed = measure_job(job, source, teams)
+    row, tables, _ = measure_job(job, source, teams)
     if row["status"] == "ok":
         teams.team(job).close()
         steps = math.ceil(TRACE_SECONDS / row["step_seconds"])
-        row, tables, disturbed = measure_job(job.with_(steps=steps), source, teams, traced=True)
+        row, tables, _ = measure_job(job.with_(steps=steps), source, teams, traced=True)
     row |= {"session": session, "measuring_seconds": time.monotonic() - began}
     say(f"round {number}: {job.experiment} {job.label}: a trace of {TRACE_SECONDS:g} s: {one_line(row)}")
-    return Measured([row], {name: frame for name, frame in tables.items() if name == "resources"}, disturbed)
+    return Measured([row], {name: frame for name, frame in tables.items() if name == "resources"})
