@@ -1,7 +1,7 @@
 """Measuring one round: its cells in the order of their visits, a row for each cell, and every step that it took.
 
 visits    sequential  processes  processes  sequential
-rows      sequential: the mean of its two visits; processes: the mean of its two
+rows      sequential: the faster of its two visits; processes: the faster of its two
 steps     every measured step of all four
 """
 
