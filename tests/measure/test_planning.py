@@ -36,7 +36,7 @@ def test_headlines_come_first_then_what_has_no_interval_then_the_quickest() -> N
 
 def test_what_was_begun_is_finished_before_the_next_is_begun() -> None:
     """Ten minutes for thirty comparisons settle some of them, and do not measure each of them once."""
-    states = [state(2, seconds=10.0), state(1, seconds=12.0), *[state(0) for _ in range(28)]]
+    states = [state(2, seconds=10.0), state(1, seconds=10.0), *[state(0) for _ in range(28)]]
     assert choose(states, 600.0, last=None) == 0 and choose(states, 600.0, last=0) == 1
 
 
@@ -85,7 +85,7 @@ def test_the_shortest_round_tells_whether_the_minutes_are_too_few() -> None:
     assert fewest_minutes([state(2, seconds=90.0), state(0)]) == 0.0
 
 
-@pytest.mark.parametrize("minutes", [2.0, 10.0])
+@pytest.mark.parametrize("minutes", [5.0, 20.0])
 def test_a_run_keeps_to_its_time_and_settles_what_it_can(minutes: float) -> None:
     """Three quiet pairs, a noisy one, one that never settles; rounds of 5 to 12 seconds."""
     rng = np.random.default_rng(0)
@@ -98,5 +98,5 @@ def test_a_run_keeps_to_its_time_and_settles_what_it_can(minutes: float) -> None
         states[chosen].seconds.append(costs[chosen])
         left, last = left - costs[chosen], chosen
     assert states[1].settled, "the headline, whatever the minutes"
-    assert not states[4].settled and (minutes < 10 or all(each.settled for each in states[:4]))
+    assert not states[4].settled and (minutes < 20 or all(each.settled for each in states[:4]))
     assert left < max(costs) or all(not state.open for state in states)

@@ -76,9 +76,11 @@ class Estimate:
 
     def chance(self, against: float) -> float:
         """The anytime-valid p-value of the hypothesis that the true value is `against`: 1 / E_n, at most 1."""
-        deviation = self.deviation
-        if math.isnan(deviation):
+        unit = half_width(1.0, self.rounds)
+        side = self.low if against < self.value else self.high  # of the highest of several the two halves differ
+        if not math.isfinite(unit) or not math.isfinite(side) or (self.logarithmic and side <= 0):
             return 1.0
+        deviation = abs(self._scaled(self.value) - self._scaled(side)) / unit
         distance = self._scaled(self.value) - self._scaled(against)
         if deviation == 0:
             return 1.0 if distance == 0 else 0.0

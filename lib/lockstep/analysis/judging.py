@@ -9,8 +9,10 @@ from dataclasses import replace
 from lockstep.analysis.confidence import MISS
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
+    BOUND,
     COMMON,
     DECIDED,
+    PAPER,
     UNDECIDED,
     Claim,
     Verdict,
@@ -39,23 +41,30 @@ def judge(claim: Claim, stored: Stored, rules: Mapping[str, VerdictFunction]) ->
 
 
 def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Holm's correction over all decided verdicts together: with a chance of 95 % none of those that remain is wrong.
+    """Holm's correction over all verdicts that chance had a part in: with 95 % none of those that remain is wrong.
 
-    Of m decided verdicts in the order of their chances, the k-th stays if all before it do and its chance is at most
-    0.05 / (m - k + 1). The others become undecided (Holm 1979, "A simple sequentially rejective multiple test
-    procedure").
+    Of m tested claims, undecided ones included, in the order of their chances, the k-th decided one stays if all before
+    it do and its chance is at most 0.05 / (m - k + 1). The others become undecided (Holm 1979, "A simple sequentially
+    rejective multiple test procedure"). What arithmetic or the paper itself decides (chance 0) is no test.
     """
-    decided = [index for index, found in enumerate(verdicts) if found.answer in DECIDED]
-    kept, left = set(), len(decided)
+    tested = [index for index, found in enumerate(verdicts) if _is_test(found)]
+    decided = [index for index in tested if verdicts[index].answer in DECIDED]
+    kept, left = {index for index, found in enumerate(verdicts) if not _is_test(found)}, len(tested)
     for index in sorted(decided, key=lambda index: verdicts[index].chance):
         if verdicts[index].chance > MISS / left:
             break
         kept.add(index)
         left -= 1
     return [
-        found if index in kept or found.answer not in DECIDED else _not_enough(found, len(decided))
+        found if index in kept or found.answer not in DECIDED else _not_enough(found, len(tested))
         for index, found in enumerate(verdicts)
     ]
+
+
+def _is_test(found: Verdict) -> bool:
+    if found.answer == UNDECIDED:
+        return found.grade not in (PAPER, BOUND)
+    return found.answer in DECIDED and found.chance > 0
 
 
 def _not_enough(found: Verdict, claims: int) -> Verdict:

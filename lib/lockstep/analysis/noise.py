@@ -12,6 +12,8 @@ from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.statistics import interval_of, per_round
 
 IMAGES_PER_SECOND = "images_per_second"
+NOISE_OF_A_QUOTIENT = math.sqrt(2)
+"""A quotient of two ratios has the noise of both."""
 
 
 def aa_pairs(records: pd.DataFrame, measure: str = IMAGES_PER_SECOND) -> list[Estimate]:

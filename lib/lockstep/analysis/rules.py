@@ -50,9 +50,9 @@ def above(value: Estimate, high: float, low: float, text: str, limit: str) -> Ve
         return Verdict(SUPPORTED, measured, f"the interval is above {limit}", chance=value.chance(high))
     if value.high < low:
         return Verdict(CONTRADICTED, measured, f"the interval is below {limit}", chance=value.chance(low))
-    nearer = high if value.value > high else low if value.value < low else None
-    if nearer is None:  # a difference as small as noise: more rounds would not show it
-        return undecided(measured, f"the mean lies within {limit}", math.inf)
+    if low <= value.low and value.high <= high:  # a difference as small as noise: more rounds would not show it
+        return undecided(measured, f"the interval lies within {limit}", math.inf)
+    nearer = high if value.value >= (low + high) / 2 else low
     return undecided(measured, f"the interval holds {limit}", value.rounds_until(nearer) - value.rounds)
 
 

@@ -38,7 +38,7 @@ class Stored:
             name: table[~table["round"].isin(rounds)] if "round" in table else table
             for name, table in self.tables.items()
         }
-        return Stored(self.records[~self.records["round"].isin(rounds)], tables, self.assumptions)
+        return Stored(self.records[learnt | ~self.records["round"].isin(rounds)], tables, self.assumptions)
 
     def table(self, name: str) -> pd.DataFrame:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""

@@ -86,23 +86,21 @@ def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Condi
     return pd.DataFrame(table)
 
 
-WINDOW_SECONDS = 10.0
-"""A trace of a minute is cut into windows of this length; each counts as a round."""
+TRACE_SECONDS = 60.0
+"""How long a cell trains while its resources are sampled."""
 
 
 def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
-    """Per experiment, use case, strategy and window of training (`round`, counted through the cell's traces): mean CPU
-    (%), mean and peak PSS (bytes), mean and peak threads, mean I/O wait (%), and `roughness` of PSS and of threads
-    (dimensionless). What was sampled while the cell loaded is left out."""
+    """Per experiment, use case, strategy and trace (`round`: the first, second ... of the cell): mean CPU (%), mean and
+    peak PSS (bytes), mean and peak threads, mean I/O wait (%), and `roughness` of PSS and of threads (dimensionless).
+    A trace is one value, however many samples it has. What was sampled while the cell loaded is left out."""
     training = resources[resources["phase"] == "train"] if len(resources) else resources
     if training.empty:
         return pd.DataFrame()
     keys = ["experiment", "use_case", "strategy"]
-    began = training.groupby([*keys, "round"])["seconds"].transform("min")
-    windows = training.assign(window=((training["seconds"] - began) // WINDOW_SECONDS).astype(int))
     table = []
-    for key, own in windows.groupby(keys, sort=False):
-        for number, (_, trace) in enumerate(own.groupby(["round", "window"])):
+    for key, own in training.groupby(keys, sort=False):
+        for number, (_, trace) in enumerate(own.groupby("round")):
             # I/O wait is missing where the system does not report it.
             means = trace[list(TRACED)].apply(pd.to_numeric, errors="coerce")
             row = {**dict(zip(keys, key, strict=True)), "round": number}

@@ -61,7 +61,7 @@ class Target:
 
 def target_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     """One row per target of a notebook: what is aimed at, the measured number with its 95 % interval, and whether the
-    median reaches it: yes, no, or TOO_FEW.
+    whole interval reaches it: yes, no, UNDECIDED, or TOO_FEW.
 
     A target whose cells were skipped is NEEDS_HARDWARE, one whose cells failed or are missing NOT_YET; both say why
     instead of a number.

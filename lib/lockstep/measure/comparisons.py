@@ -10,6 +10,7 @@ import pandas as pd
 from lockstep.analysis.cells import CELL, SAME_RUN
 from lockstep.analysis.statistics import BASELINE
 from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.training.scores import DIVERGED
 from lockstep.measure.planning import Comparison, Progress, log_ratio
 from lockstep.records import CONTENDED, RunFolder, read_records, read_traced_table
 
@@ -33,7 +34,12 @@ def pairs_of(
     bases = {_run_of(job): place for place, job in enumerate(jobs) if _fits(job, BASELINE)}
     for place, job in enumerate(jobs):
         base = bases.get(_run_of(job))
-        if job.experiment not in LEARNING and base is not None and base != place and (place, base) not in pairs:
+        if (
+            job.experiment not in LEARNING
+            and base is not None
+            and base != place
+            and not {(place, base), (base, place)} & {*pairs}
+        ):
             pairs.append((place, base))
     paired = {place for pair in pairs for place in pair}
     alone = [
@@ -65,8 +71,9 @@ def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFo
         return states
     records = read_records(run.path)
     # What is learnt does not depend on the machine, so its seeds go on from session to session.
-    counts = (records["session"] == run.number) | records["experiment"].isin(LEARNING)
-    records = records[counts & (records["status"] == "ok")]
+    learns = records["experiment"].isin(LEARNING)
+    done = (records["status"] == "ok") | (learns & records["reason"].str.startswith(DIVERGED))
+    records = records[done & (learns | (records["session"] == run.number))]
     cell_of = _places(records, jobs)
     resources = read_traced_table(run.path, "resources")
     traced = set() if resources is None else set(resources["round"])
@@ -76,7 +83,8 @@ def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFo
         if state is None:
             continue
         state.seconds.append(float(rows["measuring_seconds"].sum()))
-        if state.comparison.seeds or not rows["reason"].str.contains(CONTENDED).any():
+        learnt = rows["experiment"].isin(LEARNING).all()
+        if learnt or not rows["reason"].str.contains(CONTENDED).any():
             ordered = rows.set_index("cell").loc[list(state.comparison.cells)]
             state.logs.append(log_ratio(ordered.to_dict("records")))
     return states

@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from lockstep.engine.job import NO_USE_CASE, Job, JobError
+from lockstep.engine.job import LEARNING, NO_USE_CASE, Job, JobError
 from lockstep.engine.launch.environment import PROFILES
 from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.cell import depends_on_framework, why_impossible
@@ -152,9 +152,12 @@ class _Grid:
         else:
             found = self._measure(number, state.comparison.visits, state.rounds)
         state.seconds.append(time.monotonic() - began)
-        if found.failed:
+        learns = self.jobs[state.comparison.cells[0]].experiment in LEARNING
+        if learns and found.diverged:
+            state.logs.append(0.0)  # that seed is done
+        elif found.failed:
             state.failures += 1
-        elif state.comparison.seeds or not found.disturbed:
+        elif learns or not found.disturbed:
             state.logs.append(found.log_ratio)
 
     def _possible(self, comparisons: Sequence[Comparison]) -> list[Comparison]:

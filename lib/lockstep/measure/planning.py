@@ -19,17 +19,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lockstep.analysis.confidence import MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.tables import TRACE_SECONDS
 
 HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
 """How narrow a ratio's interval is measured: ± 5 % for a notebook's headlines, ± 10 % for its other comparisons."""
 SPEEDS = ("images_per_second", "flops_per_second", "bandwidth_bytes_per_second", "step_seconds", "launch_seconds")
 """What two cells are compared by: the first of these that both have."""
 DAY_SECONDS = 86_400.0
-TRACES = 2
-"""How many traces of a cell are enough."""
-TRACE_SECONDS = 60.0
+TRACES = MIN_ROUNDS
+"""How many traces of a cell are enough: each counts as a round."""
 _SHARE_OF_TRACES = 0.25  # of the time that is spent
+PLANNED_MISS = 0.001
+"""An interval that misses so rarely is what has to be narrow: its verdict then stands among some fifty claims, too."""
 _FAILURES_ALLOWED = 2
+_DISTURBED_ALLOWED = 8  # rounds of which none was quiet
 _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown it
 
 
@@ -84,9 +87,9 @@ class Progress:
         if self.comparison.seeds or self.comparison.trace:
             return max(0, (self.comparison.seeds or TRACES) - self.rounds)
         goal = self.comparison.goal
-        if self.rounds >= MIN_ROUNDS and half_width(self.deviation, self.rounds) <= goal:
+        if half_width(self.deviation, self.rounds, PLANNED_MISS) <= goal:
             return 0
-        return max(1.0, rounds_needed(self.deviation, goal) - self.rounds)
+        return max(1.0, rounds_needed(self.deviation, goal, PLANNED_MISS) - self.rounds)
 
     def seconds_left(self, usual: float = 0.0) -> float:
         """How long settling it takes; `usual`: what a round takes where none was measured."""
@@ -102,8 +105,13 @@ class Progress:
         return not self.comparison.trace and self.rounds >= MIN_ROUNDS and self.seconds_left() > DAY_SECONDS
 
     @property
+    def disturbed(self) -> bool:
+        """Others used the machine in every round so far: there is no use in going on now."""
+        return not self.rounds and len(self.seconds) >= _DISTURBED_ALLOWED
+
+    @property
     def open(self) -> bool:
-        return not (self.settled or self.hopeless or self.failures >= _FAILURES_ALLOWED)
+        return not (self.settled or self.hopeless or self.disturbed or self.failures >= _FAILURES_ALLOWED)
 
 
 def choose(states: Sequence[Progress], seconds: float, last: int | None = None) -> int | None:
@@ -163,6 +171,8 @@ def outlook(states: Sequence[Progress]) -> str:
     left = [state.seconds_left() for state in states if state.open and state.seconds]
     if left:
         parts.append(f"about {math.ceil(sum(left) / 60)} more minutes for those that were measured")
+    if disturbed := sum(state.disturbed for state in states):
+        parts.append(f"{disturbed} given up, since others used the machine in every round")
     if hopeless := sum(state.hopeless for state in states):
         parts.append(f"{hopeless} would take more than a day each and are left as they are")
     return ", ".join(parts)

@@ -1,7 +1,7 @@
 """Measuring one round: its cells in the order of their visits, a row for each cell, and every step that it took.
 
 visits    sequential  processes  processes  sequential
-rows      sequential: the faster of its two visits; processes: the faster of its two
+rows      sequential: the mean of its two visits; processes: the mean of its two
 steps     every measured step of all four
 """
 
@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from lockstep.analysis.tables import TRACE_SECONDS
 from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.training.scores import DIVERGED
 from lockstep.engine.usecases import Source
 from lockstep.measure.cell import measure_job
-from lockstep.measure.planning import TRACE_SECONDS, log_ratio
+from lockstep.measure.planning import log_ratio
 from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
@@ -36,12 +38,16 @@ class Measured:
 
     @property
     def disturbed(self) -> bool:
-        """Whether others used the machine during every visit to one of the cells."""
+        """Whether others used the machine during a visit."""
         return any(CONTENDED in str(row["reason"]) for row in self.rows)
 
     @property
     def failed(self) -> bool:
         return any(row["status"] != "ok" for row in self.rows)
+
+    @property
+    def diverged(self) -> bool:
+        return any(str(row["reason"]).startswith(DIVERGED) for row in self.rows)
 
     @property
     def log_ratio(self) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
-from lockstep.records import CONTENDED, Row
+from lockstep.records import MEASUREMENTS, Row
 
 ACCURACIES = ("train_accuracy", "validation_accuracy", "test_accuracy")
 _SECONDS_OF_THE_SLOWEST = (
@@ -20,7 +21,8 @@ _LARGEST = ("wait_seconds", "decode_seconds", "bytes_sent")
 
 
 def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
-    """The measurements of a row from the traces of all ranks: means over the steps, then the slowest rank's mean."""
+    """The measurements of a row from the traces of all ranks: means over the steps, then the slowest rank's mean; of a
+    whole step the lower quartile."""
     if not any(trace.steps for trace in traces):  # as of a profile, whose table holds what was measured
         return dict(traces[0].scores)
     # Everything is per step of the workers. A server that is asked less often has fewer rows.
@@ -32,6 +34,8 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     if job.model_parallel == "pipeline":
         measured["idle_seconds"] = float(means["idle_seconds"].mean())
     measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
+    if (typical := _typical_step(job, traces)) is not None:
+        measured["step_seconds"] = typical
     if means["images"].sum():
         # Losses are sums over a rank's share, weighted by 1 / global batch.
         measured["train_loss"] = float(means["train_loss"].sum())
@@ -39,6 +43,22 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
         if job.images and job.scored_on != "validation":  # then a fifth of the images is not trained on
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
     return measured | traces[0].scores
+
+
+def slowest_steps(traces: Sequence[Trace]) -> pd.Series:
+    """Seconds of every measured step, of the slowest rank that has one: a server may have fewer steps than workers."""
+    return pd.DataFrame([[step["step_seconds"] for step in trace.steps] for trace in traces]).max().astype(float)
+
+
+def _typical_step(job: Job, traces: Sequence[Trace]) -> float | None:
+    """The lower quartile of a visit's steps, of the slowest worker; None where steps differ by design, as those with
+    and without an exchange do: then the mean counts.
+
+    What else runs on a machine can only make a step slower, and single steps are slower by half now and then.
+    """
+    if traces[0].summed or job.exchange_every > 1:
+        return None
+    return float(slowest_steps(traces[: job.workers]).quantile(0.25))
 
 
 def _link_bytes(job: Job, means: pd.DataFrame) -> dict[str, float]:
@@ -55,23 +75,33 @@ def _link_bytes(job: Job, means: pd.DataFrame) -> dict[str, float]:
     return {"link_bytes_sent": float(total), "link_bytes_busiest": float(max(sent.max(), received.max()))}
 
 
+_RATES = ("images_per_second", "flops_per_second", "bandwidth_bytes_per_second")
 _SUMS = ("other_cpu_seconds", "steal_seconds", "measuring_seconds")
+_PEAKS = ("peak_pss_bytes",)
 
 
 def merged(rows: Sequence[Row]) -> Row:
-    """One row for a cell that was visited several times in a round: that of its fastest visit which nobody disturbed.
-
-    What else runs on a machine can only make a visit slower, so the faster one is nearer to what the cell takes; the
-    means of both spread three times as much from round to round. Memory is the highest, what others took of the
-    machine and what measuring took is summed. The first visit that failed speaks for all.
-    """
+    """One row for a cell that was visited several times in a round: means over its visits, of rates the harmonic one;
+    what others took of the machine and what measuring took is summed. The first visit that failed speaks for all."""
     bad = [row for row in rows if row["status"] != "ok"]
     if bad or len(rows) == 1:
         return (bad or rows)[0]
-    quiet = [row for row in rows if CONTENDED not in str(row["reason"])] or rows
-    row = dict(min(quiet, key=lambda each: each["step_seconds"] or 0.0))
-    for name in _SUMS:
+    row = dict(rows[0])
+    for name in MEASUREMENTS:
         values = [each[name] for each in rows if each[name] is not None]
-        row[name] = math.fsum(values) if values else None
-    row["peak_pss_bytes"] = max((each["peak_pss_bytes"] for each in rows if each["peak_pss_bytes"]), default=None)
+        row[name] = _merged(name, values) if len(values) == len(rows) else None
+    notes = dict.fromkeys(note for each in rows for note in str(each["reason"]).split("; ") if note)
+    row["reason"] = "; ".join(notes)
     return row
+
+
+def _merged(name: str, values: Sequence[Any]) -> Any:
+    if MEASUREMENTS[name].kind == "integer":
+        return max(values)
+    if name in _SUMS:
+        return math.fsum(values)
+    if name in _PEAKS:
+        return max(values)
+    if name in _RATES and all(values):
+        return len(values) / math.fsum(1 / value for value in values)
+    return math.fsum(values) / len(values)

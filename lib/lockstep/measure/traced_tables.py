@@ -16,6 +16,7 @@ from lockstep.engine.training.loop import STEP_COLUMNS, Trace
 from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.probe import OF_PIPELINES
 from lockstep.measure.resources import ResourceSampler
+from lockstep.measure.summary import slowest_steps
 
 _OF_EVERY_TABLE = ("device", "workers", "round", "strategy", "use_case", "experiment")
 _OF_LEARNING = (
@@ -54,14 +55,9 @@ def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | 
         _insert_first(frame, job, columns_of.get(name, ()))
         _insert_first(frame, job, _OF_EVERY_TABLE)
     if job.experiment not in LEARNING and any(trace.steps for trace in traces):
-        found["steps"] = slowest_steps(traces)
+        seconds = slowest_steps(traces)
+        found["steps"] = pd.DataFrame({"step": range(len(seconds)), "seconds": seconds})
     return found
-
-
-def slowest_steps(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Every measured step, in seconds of its slowest rank: the raw times behind a row, which `steps.csv` keeps."""
-    seconds = pd.DataFrame([[step["step_seconds"] for step in trace.steps] for trace in traces]).max()
-    return pd.DataFrame({"step": range(len(seconds)), "seconds": seconds})
 
 
 def _insert_first(frame: pd.DataFrame, job: Job, names: Sequence[str]) -> None:

@@ -110,15 +110,14 @@ def over_one_gpu(claim: Claim, what: str) -> Verdict:
 
 
 def within_range(published: float, found: gpus.Range, text: str) -> Verdict:
-    """As `lockstep.analysis.verdicts.within`, by what 95 % of all draws hold."""
+    """As `lockstep.analysis.rules.within`, by what 95 % of all draws hold: a range of assumptions and of no sample, so
+    that no chance is involved."""
     low, high = published * (1 - TOLERANCE), published * (1 + TOLERANCE)
     measured = f"{found} {text}"
     if low <= found.low and found.high <= high:
-        return Verdict(SUPPORTED, measured, f"all of it lies within {published:g} ± {TOLERANCE:.0%}", (), MODEL, MISS)
+        return Verdict(SUPPORTED, measured, f"all of it lies within {published:g} ± {TOLERANCE:.0%}", (), MODEL)
     if found.high < low or found.low > high:
-        return Verdict(
-            CONTRADICTED, measured, f"all of it lies outside {published:g} ± {TOLERANCE:.0%}", (), MODEL, MISS
-        )
+        return Verdict(CONTRADICTED, measured, f"all of it lies outside {published:g} ± {TOLERANCE:.0%}", (), MODEL)
     why = f"{published:g} is possible: what the paper leaves unsaid decides"
     return Verdict(UNDECIDED, measured, why, grade=MODEL, rounds_more=_NEVER)
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.records.reading import read_records, read_run, read_traced_table
-from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, RecordError, Row, check_row
+from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
 
 _HEADER = ",".join(COLUMNS) + "\n"
 _SAME_SESSION = ("machine", "versions", "git", "day")
@@ -48,6 +48,7 @@ class RunFolder:
             ) from None
         try:
             self._check_resumable()
+            self._drop_lost_rounds()
             self._enter_session()
         except BaseException:
             self.__exit__()
@@ -71,6 +72,14 @@ class RunFolder:
                     f"{self.path} holds a run with another {name} ({stored.get(name)} there, {self.info.get(name)} "
                     f"now): resuming would mix two experiments; give another folder with --out or remove this one"
                 )
+
+    def _drop_lost_rounds(self) -> None:
+        """What was traced of a round that was never written whole goes: its number will be another round's."""
+        done = self.rounds_done
+        for name in TABLES:
+            table = read_traced_table(self.path, name)
+            if table is not None and not table["round"].isin(done).all():
+                write_atomically(self.path / f"{name}.csv", table[table["round"].isin(done)].to_csv(index=False))
 
     def _enter_session(self) -> None:
         """Go on with the stored session under the same circumstances, or begin a new one."""

@@ -42,7 +42,11 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 
 MEASUREMENTS: dict[str, Column] = {
     "images_per_second": Column("number", "1/s", meaning="global batch / step_seconds"),
-    "step_seconds": Column("number", "s", meaning="wall time of an optimiser step, slowest rank, mean of the measured"),
+    "step_seconds": Column(
+        "number",
+        "s",
+        meaning="wall time of an optimiser step, slowest rank: lower quartile of a visit's, mean of both visits",
+    ),
     "input_seconds": Column("number", "s", meaning="per step: waiting for decoded images, slowest rank"),
     "compute_seconds": Column("number", "s", meaning="per step: forward and backward pass, slowest rank"),
     "wait_seconds": Column("number", "s", meaning="per step: waiting for the other ranks, most patient rank"),

@@ -12,7 +12,7 @@ from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.rules import above, above_one, compare, enough, not_below, undecided, with_seconds
 from lockstep.analysis.statistics import interval_of, mean_of, per_round, select
 from lockstep.analysis.stored import Stored, once
-from lockstep.analysis.tables import WINDOW_SECONDS, trace_table
+from lockstep.analysis.tables import TRACE_SECONDS, trace_table
 from lockstep.analysis.verdicts import (
     BOUND,
     CONTRADICTED,
@@ -68,7 +68,7 @@ _all_traces = once(lambda stored: trace_table(stored.table("resources")))
 
 
 def _traces(stored: Stored, use_case: str, strategies: tuple[str, ...], column: str) -> pd.DataFrame:
-    """A column of `trace_table` as windows x strategies. Raises NotNow where a strategy has no trace."""
+    """A column of `trace_table` as traces x strategies. Raises NotNow where a strategy has no trace."""
     if stored.table("resources").empty:
         raise NotNow(NOT_YET, "no resource traces were stored")
     table = _all_traces(stored)
@@ -94,14 +94,14 @@ def _more_of(claim: Claim, stored: Stored, column: str, text: str, still: str) -
         measured = f"{more} {text}"
         if not (table > 0).to_numpy().any():
             return undecided(measured, still, math.inf)
-        return _in_windows(above(more, 0.0, 0.0, text, "0"))
+        return _in_traces(above(more, 0.0, 0.0, text, "0"))
 
     return each(claim, one)
 
 
-def _in_windows(found: Verdict) -> Verdict:
-    """Rounds of traces are windows of one trace: so many seconds each, of both strategies."""
-    return replace(found, round_seconds=2 * WINDOW_SECONDS)
+def _in_traces(found: Verdict) -> Verdict:
+    """A round is a trace of each strategy."""
+    return replace(found, round_seconds=2 * TRACE_SECONDS)
 
 
 @RULES.add
@@ -191,4 +191,4 @@ def _full(stored: Stored, use_case: str, strategy: str) -> Verdict:
     if whole.answer == SUPPORTED and working.answer != SUPPORTED:
         why = f"at least {FULL_CPU_PERCENT:g} % only if waiting counts as use"
         whole = undecided(whole.measured, why, working.rounds_more)
-    return _in_windows(replace(whole, numbers=(("", use),)))
+    return _in_traces(replace(whole, numbers=(("", use),)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.noise import NOISE_OF_A_QUOTIENT, aa_noise
 from lockstep.analysis.published_speedups import (
     core_free_ratio,
     implied_cores,
@@ -34,16 +35,17 @@ from lockstep.analysis.verdicts import (
     NEEDS_HARDWARE,
     NOT_YET,
     SUPPORTED,
-    UNDECIDED,
     Claim,
     NotNow,
     Verdict,
     Verdicts,
+    any_of,
     cell,
     cores_given,
     join,
     opposite,
     sequential,
+    settle,
     table1,
 )
 
@@ -187,14 +189,8 @@ def processes_best_local(claim: Claim, stored: Stored) -> Verdict:
 @RULES.add
 def gain_depends_on_use_case(claim: Claim, stored: Stored) -> Verdict:
     """The speedups of the two use cases differ with either strategy, whichever is larger."""
-    parts = [_depends(stored.records, strategy) for strategy in MODES]
-    differs = [found for found in parts if found.answer == SUPPORTED]
-    together = join(list(zip(MODES, parts, strict=True)))
-    if differs:  # one strategy whose gain depends on the use case is enough
-        chance = min(1.0, len(parts) * min(found.chance for found in differs))
-        together = replace(together, answer=SUPPORTED, chance=chance, rounds_more=math.nan)
-    elif any(found.answer == UNDECIDED for found in parts):
-        together = replace(together, answer=UNDECIDED, chance=0.0)
+    parts = [(strategy, settle(partial(_depends, stored.records, strategy))) for strategy in MODES]
+    together = any_of(parts)  # one strategy whose gain depends on the use case is enough
     return graded(together, together.grade, str(claim["note"]))
 
 
@@ -203,7 +199,7 @@ def _depends(records: pd.DataFrame, strategy: str) -> Verdict:
     ratio, sides = _use_case_ratio(records, strategy)
     enough(ratio.rounds)
     text = f"{ratio} (SimpleBig's speedup over ComplexSmall's)"
-    noise = aa_noise(records)
+    noise = NOISE_OF_A_QUOTIENT * aa_noise(records)
     if is_difference(ratio, noise):
         edge = math.exp(noise if ratio.value > 1 else -noise)
         return Verdict(SUPPORTED, text, "the interval excludes 1 and the A/A noise", chance=ratio.chance(edge))
@@ -230,7 +226,9 @@ def larger_gain_simple_big(claim: Claim, stored: Stored) -> Verdict:
     parts = []
     for strategy in MODES:
         ratio, sides = _use_case_ratio(stored.records, strategy)
-        found = above_one(ratio, aa_noise(stored.records), "(SimpleBig's speedup over ComplexSmall's)")
+        found = above_one(
+            ratio, NOISE_OF_A_QUOTIENT * aa_noise(stored.records), "(SimpleBig's speedup over ComplexSmall's)"
+        )
         parts.append((strategy, with_seconds(found, stored.records, sides)))
     found = join(parts)
     return graded(found, found.grade, str(claim["note"]))

@@ -61,10 +61,10 @@ def das_2_nodes(claim: Claim, stored: Stored) -> Verdict:
         f"{regimes.BATCHES[0]} to {regimes.BATCHES[1]} images per worker"
     )
     why = f"within ± {TOLERANCE:.0%} of {published:g} from {batches[0]} to {batches[1]} images per worker"
-    answers = {within(published, end, "").answer for end in ends}
+    found_at = [within(published, end, "") for end in ends]
+    answers = {each.answer for each in found_at}
     if len(answers) == 1 and (answer := answers.pop()) in DECIDED and not _between(published, ends):
-        chance = max(end.chance(published) for end in ends)
-        return Verdict(answer, measured, why, grade=MODEL, chance=chance if answer == CONTRADICTED else 0.0)
+        return Verdict(answer, measured, why, grade=MODEL, chance=max(each.chance for each in found_at))
     why = f"{why}; the batch is not stated{_emulated(stored.records)}"
     return Verdict(UNDECIDED, measured, why, grade=MODEL, rounds_more=math.inf)
 

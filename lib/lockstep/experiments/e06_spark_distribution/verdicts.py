@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.noise import NOISE_OF_A_QUOTIENT, aa_noise
 from lockstep.analysis.published_speedups import core_free_ratio, printed, same_on_any_cores, serial_loss
 from lockstep.analysis.rules import above_one, enough, graded, has_more, with_seconds
 from lockstep.analysis.statistics import BASELINE, Conditions, Estimate, interval_of, ratio_with_interval, select
@@ -132,7 +132,8 @@ def spark_slower_than_node(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         ratio, _, sides = _over_node(stored.records, use_case)
         text = f"times SparkNet's images/s by {NODE}, {_workers(int(sides[1]['workers']))} each"
-        return with_seconds(above_one(ratio, aa_noise(stored.records), text), stored.records, sides)
+        noise = NOISE_OF_A_QUOTIENT * aa_noise(stored.records)
+        return with_seconds(above_one(ratio, noise, text), stored.records, sides)
 
     found = each(claim, one)
     return replace(found, reason=f"{found.reason}; {ONE_MACHINE}") if found.measured else found
