@@ -28,6 +28,8 @@ import pandas as pd
 
 MISS = 0.05
 """The chance that an interval misses: these are 95 % intervals."""
+AMONG_MANY = 0.001
+"""What is measured for a verdict among some fifty shall miss as rarely as this, to stand after Holm's correction."""
 MIN_ROUNDS = 5
 """The fewest rounds that have an interval: of fewer, no finite one holds with this chance."""
 _MOST_ROUNDS = 1_000_000
@@ -90,9 +92,9 @@ class Estimate:
         return min(1.0, math.exp(-log_evidence))
 
     def rounds_until(self, against: float) -> float:
-        """How many rounds in all would tell this value from `against`, if the next ones are as those before; NaN where
-        the interval is open."""
-        return rounds_needed(self.deviation, abs(self._scaled(self.value) - self._scaled(against)))
+        """How many rounds in all would tell this value from `against` among many claims (AMONG_MANY), if the next ones
+        are as those before; NaN where the interval is open."""
+        return rounds_needed(self.deviation, abs(self._scaled(self.value) - self._scaled(against)), AMONG_MANY)
 
     def times(self, factor: float) -> Estimate:
         """The same in another unit."""

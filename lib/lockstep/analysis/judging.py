@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -69,4 +68,4 @@ def _is_test(found: Verdict) -> bool:
 
 def _not_enough(found: Verdict, claims: int) -> Verdict:
     why = f"{found.answer} by itself ({found.reason}), but not among {claims} claims (Holm's correction)"
-    return replace(found, answer=UNDECIDED, reason=why, rounds_more=math.nan)
+    return replace(found, answer=UNDECIDED, reason=why)

@@ -8,7 +8,7 @@ against a number n               outside n ± 10 %: contradicted; inside: suppor
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -47,9 +47,9 @@ def above(value: Estimate, high: float, low: float, text: str, limit: str) -> Ve
     """Supported if the interval lies above `high`, contradicted if it lies below `low`: the two sides of a limit."""
     measured = f"{value} {text}".strip()
     if value.low > high:
-        return Verdict(SUPPORTED, measured, f"the interval is above {limit}", chance=value.chance(high))
+        return _decided(SUPPORTED, measured, f"the interval is above {limit}", value, [high])
     if value.high < low:
-        return Verdict(CONTRADICTED, measured, f"the interval is below {limit}", chance=value.chance(low))
+        return _decided(CONTRADICTED, measured, f"the interval is below {limit}", value, [low])
     if low <= value.low and value.high <= high:  # a difference as small as noise: more rounds would not show it
         return undecided(measured, f"the interval lies within {limit}", math.inf)
     nearer = high if value.value >= (low + high) / 2 else low
@@ -83,11 +83,10 @@ def between(low: float, high: float, value: Estimate, measured: str, around: str
     """
     enough(value.rounds)
     if low <= value.low and value.high <= high:
-        chance = max(value.chance(low), value.chance(high))
-        return Verdict(SUPPORTED, measured, f"the interval lies within {around}", chance=chance)
+        return _decided(SUPPORTED, measured, f"the interval lies within {around}", value, [low, high])
     if value.high < low or value.low > high:
-        chance = value.chance(low if value.high < low else high)
-        return Verdict(CONTRADICTED, measured, f"the interval lies outside {around}", chance=chance)
+        nearer = low if value.high < low else high
+        return _decided(CONTRADICTED, measured, f"the interval lies outside {around}", value, [nearer])
     more = max(value.rounds_until(edge) for edge in (low, high)) if low < value.value < high else 0.0
     more = more or value.rounds_until(low if value.value <= low else high)
     return undecided(measured, f"the interval crosses an end of {around}", more - value.rounds)
@@ -96,6 +95,12 @@ def between(low: float, high: float, value: Estimate, measured: str, around: str
 def alike(ratio: Estimate, measured: str, tolerance: float = TOLERANCE) -> Verdict:
     """Whether two quantities are alike: their ratio's whole interval within 1 ± `tolerance`."""
     return replace(within(1.0, ratio, measured), numbers=())
+
+
+def _decided(answer: str, measured: str, reason: str, value: Estimate, limits: Sequence[float]) -> Verdict:
+    """With the chance that it is wrong, and the rounds that it would take to stand among many claims."""
+    more = max(1.0, max(value.rounds_until(limit) for limit in limits) - value.rounds)
+    return Verdict(answer, measured, reason, chance=max(map(value.chance, limits)), rounds_more=more)
 
 
 def undecided(

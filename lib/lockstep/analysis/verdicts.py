@@ -56,9 +56,10 @@ class Verdict:
     """What there is to say about a claim: the answer, the measured value with its interval (or ""), and why.
 
     `grade`: on what a decided or undecided answer rests (one of GRADES). `chance`: the anytime-valid p-value of a
-    decided answer; 0 where no chance is involved. `rounds_more`: of an undecided one, how many more rounds would decide
-    it; NaN where that is unknown, infinite if none would. `round_seconds`: what one such round takes. `numbers` are the
-    values in the unit of the claim's own figure, each with what it is of ("" if there is only one).
+    decided answer; 0 where no chance is involved. `rounds_more`: how many more rounds would decide an undecided one, or
+    let a decided one stand among all claims; NaN where that is unknown, infinite if none would. `round_seconds`: what
+    one such round takes. `numbers` are the values in the unit of the claim's own figure, each with what it is of ("" if
+    there is only one).
     """
 
     answer: str

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lockstep.analysis.confidence import MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.confidence import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
 from lockstep.analysis.tables import TRACE_SECONDS
 
 HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
@@ -29,8 +29,6 @@ DAY_SECONDS = 86_400.0
 TRACES = MIN_ROUNDS
 """How many traces of a cell are enough: each counts as a round."""
 _SHARE_OF_TRACES = 0.25  # of the time that is spent
-PLANNED_MISS = 0.001
-"""An interval that misses so rarely is what has to be narrow: its verdict then stands among some fifty claims, too."""
 _FAILURES_ALLOWED = 2
 _DISTURBED_ALLOWED = 8  # rounds of which none was quiet
 _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown it
@@ -87,9 +85,9 @@ class Progress:
         if self.comparison.seeds or self.comparison.trace:
             return max(0, (self.comparison.seeds or TRACES) - self.rounds)
         goal = self.comparison.goal
-        if half_width(self.deviation, self.rounds, PLANNED_MISS) <= goal:
+        if half_width(self.deviation, self.rounds, AMONG_MANY) <= goal:
             return 0
-        return max(1.0, rounds_needed(self.deviation, goal, PLANNED_MISS) - self.rounds)
+        return max(1.0, rounds_needed(self.deviation, goal, AMONG_MANY) - self.rounds)
 
     def seconds_left(self, usual: float = 0.0) -> float:
         """How long settling it takes; `usual`: what a round takes where none was measured."""
