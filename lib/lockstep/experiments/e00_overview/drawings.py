@@ -91,7 +91,9 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
                       fontsize=8, bbox=box)  # fmt: skip
         apart = np.linspace(-0.33, 0.33, len(claim)) if len(claim) > 1 else [0.0]
         for offset, (_, row) in zip(apart, claim.iterrows(), strict=True):
-            error = [[row["measured"] - row["low"]], [row["high"] - row["measured"]]]
+            error = None
+            if np.isfinite(row["low"]):
+                error = [[row["measured"] - row["low"]], [row["high"] - row["measured"]]]
             axis.errorbar(row["measured"], y + offset, xerr=error, marker="o", color=ANSWER_COLOURS[row["answer"]],
                           markeredgecolor="0.2", ecolor="0.2", elinewidth=1.2, capsize=2.5, zorder=4)  # fmt: skip
             text = f"{row['measured']:.3g}" + (f"  ({row['of']})" if row["of"] else "")
@@ -103,7 +105,8 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
 
 
 def _scale(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
-    drawn = rows[["published", "low", "high"]].to_numpy(dtype=float)
+    drawn = rows[["published", "measured", "low", "high"]].to_numpy(dtype=float)
+    drawn = drawn[np.isfinite(drawn)]  # too few rounds have no interval
     if unit != "times" or drawn.min() <= 0:
         axis.set_xlim(min(0.0, float(drawn.min()) * 1.1), float(drawn.max()) * 1.2)
         return
