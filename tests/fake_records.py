@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ from lockstep.records import COLUMNS, MEASUREMENTS
 
 CHOSEN = Parameters(
     use_cases=["SimpleBig", "ComplexSmall"], per_worker_batch_size={"SimpleBig": 8, "ComplexSmall": 1}, workers=2,
-    steps=2, warmup_steps=3, scaling_workers=[1, 2], scaling_batch_size=16, kernels_batch_size=256, small_steps=10,
+    steps=3, warmup_steps=3, scaling_workers=[1, 2], scaling_batch_size=16, kernels_batch_size=256, small_steps=10,
 )  # fmt: skip
 # strategy -> speedup over sequential, peak PSS in GiB (ComplexSmall, SimpleBig)
 TABLE1: dict[str, tuple[float, tuple[float, float]]] = {
@@ -114,9 +115,9 @@ def skipped(job: Job, reason: str, status: str = "skipped") -> dict[str, Any]:
     return {**row, "session": 0, "source": "measured", "status": status, "reason": reason}
 
 
-def resources(windows: int = 8, jitter: float = 0.06) -> pd.DataFrame:
-    """A trace of so many windows, 5 samples a second: threads vary more than processes, with `jitter` of relative noise
-    on their PSS."""
+def resources(traces: int = 8, jitter: float = 0.06) -> pd.DataFrame:
+    """So many traces of each cell, 5 samples a second: threads vary more than processes, with `jitter` of relative
+    noise on their PSS."""
     rng = np.random.default_rng(2)
     rows = []
     for place, (use_case, strategy) in enumerate(
@@ -124,10 +125,10 @@ def resources(windows: int = 8, jitter: float = 0.06) -> pd.DataFrame:
     ):
         pss = TABLE1[strategy][1][use_case == "SimpleBig"]
         noise = jitter if strategy == "threads" else jitter / 4
-        for second in np.arange(0, 2 + 10 * windows, 0.2):
+        for trace, second in itertools.product(range(traces), np.arange(0, 12, 0.2)):
             rows.append({
                 "device": "cpu", "workers": 2, "experiment": "table1", "use_case": use_case, "strategy": strategy,
-                "round": 1000 + place, "seconds": second, "phase": "load" if second < 2 else "train",
+                "round": 1000 + 100 * place + trace, "seconds": second, "phase": "load" if second < 2 else "train",
                 "cpu_percent": 97.0 * 2 + rng.normal(0, 1), "pss_bytes": pss * 2**30 * rng.normal(1, noise),
                 "threads": 12 + (rng.integers(0, 3) if strategy == "threads" else 0),
                 "io_wait_percent": abs(rng.normal(0.4, 0.3)),

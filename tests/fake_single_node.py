@@ -29,7 +29,7 @@ KINDS = {
 NO_UNITS = "this CPU has no bfloat16 matrix or vector units"
 
 
-CHOSEN = Parameters(use_cases=list(BATCH), batch_size=BATCH, cores=2, steps=2, warmup_steps=3)
+CHOSEN = Parameters(use_cases=list(BATCH), batch_size=BATCH, cores=2, steps=3, warmup_steps=3)
 
 
 ROUNDS, SLOWER = 8, 0.1

@@ -92,12 +92,12 @@ def test_the_pair_that_shows_the_noise_is_one_and_the_same_cell() -> None:
 
 
 def test_profiles_are_of_rungs_that_are_measured_too() -> None:
-    rungs = ladder("ComplexSmall", 2, 8, steps=2, warmup_steps=3)
+    rungs = ladder("ComplexSmall", 2, 8, steps=3, warmup_steps=3)
     found = profiles(rungs)
     assert [job.strategy for job in found] == list(PROFILED["ComplexSmall"])
     for job in found:
         assert (job.experiment, job.steps, job.variant) == ("profile", 1, "a") and job.warmup_steps >= 3
-        assert job.with_(experiment=EXPERIMENT, steps=2) in rungs
+        assert job.with_(experiment=EXPERIMENT, steps=3) in rungs
 
 
 def test_every_rung_has_the_roof_that_it_is_compared_with() -> None:

@@ -43,7 +43,7 @@ def test_what_varies_less_turns_with_the_traces(name: str, column: str) -> None:
     still = judge(claim(name), records(), traces.assign(**{column: 12.0}))
     assert still.answer == UNDECIDED and still.rounds_more == math.inf, "nothing varies that could be compared"
     assert judge(claim(name), records(), None).answer == NOT_YET
-    assert judge(claim(name), records(), resources(windows=4)).answer == UNDECIDED
+    assert judge(claim(name), records(), resources(traces=4)).answer == UNDECIDED
 
 
 def test_a_trace_of_loading_alone_decides_nothing() -> None:

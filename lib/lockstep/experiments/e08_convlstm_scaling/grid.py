@@ -92,10 +92,9 @@ def _ping_pong(chosen: Parameters) -> list[Job]:
 def _learning(chosen: Parameters) -> list[Job]:
     """At the first batch size by all numbers of workers, at larger ones by some."""
     shared = {"network": chosen.learning_network, "epochs": chosen.learning_epochs, "scored_on": "test"}
-    jobs = []
-    for size in chosen.learning_batch_sizes:
-        is_first = size == chosen.learning_batch_sizes[0]
-        for workers in chosen.learning_workers if is_first else chosen.larger_batch_workers:
+    jobs, numbers = [], (chosen.learning_workers, chosen.larger_batch_workers)
+    for place, size in enumerate(chosen.learning_batch_sizes):
+        for workers in numbers[min(place, 1)]:
             name = "sequential" if workers == 1 else "engines_shared_memory"
             fields = {"workers": workers, "global_batch_size": size, **shared}
             jobs.append(trained(name, "learning", use_case=USE_CASE, **fields))
