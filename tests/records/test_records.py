@@ -393,6 +393,25 @@ def test_other_circumstances_are_a_session_of_their_own(tmp_path: Path, name: st
     assert read_records(tmp_path)["session"].tolist() == [0, 0, 1, 1]
 
 
+def test_records_without_their_description_are_refused(tmp_path: Path) -> None:
+    stored(tmp_path)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(RecordError, match=r"records\.csv has no run\.json beside it"):
+        opened(tmp_path).__enter__()
+
+
+def test_what_was_traced_of_a_lost_round_is_dropped_when_the_run_goes_on(tmp_path: Path) -> None:
+    """Killed between the tables and the records: the number is given to another round, which may trace nothing."""
+    with opened(tmp_path) as run:
+        run.write_round(rows(0), {"resources": samples(0)})
+    lost = tmp_path / "resources.csv"
+    lost.write_text(lost.read_text() + samples(1).to_csv(index=False, header=False))
+    with opened(tmp_path) as run:
+        run.write_round(rows(1))
+    table = read_traced_table(tmp_path, "resources")
+    assert table is not None and set(table["round"]) == {0}
+
+
 def test_a_run_without_sessions_is_refused(tmp_path: Path) -> None:
     stored(tmp_path)
     path = tmp_path / "run.json"

@@ -223,7 +223,7 @@ def report_json(results_root: str | Path) -> str:
             "evidence": found.grade if found.answer in (*DECIDED, UNDECIDED) else None,
             "measured": found.measured,
             "numbers": [
-                {"of": of, "value": number.value, "low": _finite(number.low), "high": _finite(number.high),
+                {"of": of, "value": _finite(number.value), "low": _finite(number.low), "high": _finite(number.high),
                  "rounds": number.rounds}
                 for of, number in found.numbers
             ],

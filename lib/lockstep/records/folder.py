@@ -64,6 +64,8 @@ class RunFolder:
         if path.is_file() and not path.read_text().startswith(_HEADER):
             raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
         if not (self.path / "run.json").is_file():
+            if path.is_file():
+                raise RecordError(f"{path} has no run.json beside it that says of what; give another folder with --out")
             return
         stored = read_run(self.path)
         for name in ("parameters", "data"):
