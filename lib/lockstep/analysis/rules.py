@@ -15,7 +15,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.statistics import Conditions, ratio_with_interval, select
+from lockstep.analysis.statistics import Conditions, median_or_nan, ratio_with_interval, select
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
     NOT_YET,
@@ -117,7 +117,7 @@ def graded(found: Verdict, grade: str, *more: str) -> Verdict:
 
 def with_seconds(found: Verdict, records: pd.DataFrame, sides: Iterable[Conditions]) -> Verdict:
     """With what a round of the compared cells takes: the median over their rows, summed over the sides."""
-    medians = [select(records, side)["measuring_seconds"].median() for side in sides]
+    medians = [median_or_nan(select(records, side)["measuring_seconds"]) for side in sides]
     return replace(found, round_seconds=float(sum(medians)))
 
 

@@ -28,7 +28,7 @@ from lockstep.analysis.figures.style import (
 def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = None) -> StoredFigure:
     """Measured step times as bars and the predicted ones as dotted lines across them (`prediction_table`,
     `cost_table`). `names`: the label of each row; None: schedule, ranks and micro-batches."""
-    if not len(table) or table["step_seconds"].isna().all():
+    if not len(table) or not (table["step_seconds"].notna() & (table["variant"] == "a")).any():
         return empty(title, "no records of this experiment")
     table = table.assign(text=names if names is not None else [cell_name(row) for row in table.to_dict("records")])
     shown = table[table["step_seconds"].notna() & (table["variant"] == "a")]

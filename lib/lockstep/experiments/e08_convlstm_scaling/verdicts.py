@@ -135,6 +135,8 @@ def speedup_five_nodes(claim: Claim, stored: Stored) -> Verdict:
     which no batch and no link exceeds."""
     rows = _own_core(stored.records, claim)
     rows = rows[rows["workers"] <= FIVE_NODES]
+    if rows.empty:
+        raise NotNow(NOT_YET, f"no records of at most {FIVE_NODES} workers with a core each")
     batch, workers = int(rows["global_batch_size"].max()), int(rows["workers"].max())
     beside = _measured_speedup(stored, claim, rows, batch, workers) if workers > 1 else None
     if beside is not None and workers >= FIVE_NODES - 1:
