@@ -81,14 +81,7 @@ def test_every_table_has_rows_where_there_are_records_and_none_where_there_are_n
 def test_memory_is_that_of_all_processes_in_gib(root: Path) -> None:
     reference = read_stored(root / "results" / "reference" / EXPERIMENT.name)
     table = EXPERIMENT.tables["speedup"](Stored(reference.records))
-    row = table[(table["strategy"] == "sparknet") & (table["use_case"] == "SimpleBig") & (table["workers"] == 2)].iloc[
-        0
-    ]
-    own = reference.of("speedup")
-    own = own[
-        (own["strategy"] == "sparknet")
-        & (own["use_case"] == "SimpleBig")
-        & (own["workers"] == 2)
-        & (own["status"] == "ok")
-    ]
+    row = table.query("strategy == 'sparknet' and use_case == 'SimpleBig' and workers == 2").iloc[0]
+    own = reference.of("speedup").query("strategy == 'sparknet' and use_case == 'SimpleBig' and workers == 2")
+    own = own[own["status"] == "ok"]
     assert row["peak_GiB"] == pytest.approx(own["peak_pss_bytes"].median() / 2**30, abs=1e-3)
