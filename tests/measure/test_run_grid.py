@@ -124,9 +124,7 @@ def test_whole_rounds_hold_every_cell_once(recorder: Recorder, photos: Path) -> 
     frame = read_records(folder)
     assert list(zip(frame["round"], frame["strategy"], frame["variant"], strict=True)) == stored
     assert set(frame["data_source"]) == {"real"} and set(frame["images"]) == {12} and set(frame["session"]) == {0}
-    table = read_traced_table(folder, "resources")
-    assert table is not None
-    assert table["round"].tolist() == [0] * 4 + [1] * 4, "two samples of each cell that is traced, and of no other"
+    assert read_traced_table(folder, "resources") is None, "some steps are no trace, which lasts a minute"
     described = read_run(folder)
     assert described["parameters"] == {"seeds": [1, 2]} and described["data"]["SimpleBig"]["source"] == "real"
     (session,) = described["sessions"]

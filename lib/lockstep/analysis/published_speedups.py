@@ -121,11 +121,6 @@ def near(published: float, ratio: Estimate, cores: int | None, batch: int, base_
     return within(published, ratio, measured)
 
 
-def cores_of_ranks(rows: pd.DataFrame) -> int:
-    """The most cores that a cell could use: one for each rank, servers included."""
-    return int(((rows["workers"] + rows["servers"]) * rows["cores_per_worker"]).max())
-
-
 def beside(
     claim: Claim, records: pd.DataFrame, ours: Conditions, base: Conditions, cores: int | None, chosen: str = ""
 ) -> Verdict:

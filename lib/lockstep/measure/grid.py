@@ -24,7 +24,7 @@ from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, outlook
 from lockstep.measure.progress import say
-from lockstep.measure.round import Measured, Traced, measure_round, measure_trace
+from lockstep.measure.round import Measured, measure_round, measure_trace
 from lockstep.measure.teams import Teams
 from lockstep.records import RunFolder
 from lockstep.records.places import repository_root
@@ -117,7 +117,7 @@ class _Grid:
     jobs: Sequence[Job]
     sources: Mapping[str, Source]
     teams: Teams
-    traced: Traced
+    traced: Callable[[Job], bool]
 
     def measure_rounds(self, rounds: int) -> None:
         """Every cell once in each of so many rounds, those that are stored included."""
@@ -126,7 +126,7 @@ class _Grid:
             if number in done:
                 say(f"round {number + 1} of {rounds}: is in {self.run.path.name} already")
                 continue
-            self._measure(number, self.teams.in_a_row(self.jobs, range(len(self.jobs))), number, self.traced)
+            self._measure(number, self.teams.in_a_row(self.jobs, range(len(self.jobs))), number)
 
     def measure_for(self, seconds: float, comparisons: Sequence[Comparison]) -> None:
         """Round after round until the time is over, or everything is settled."""
@@ -167,10 +167,10 @@ class _Grid:
             self._measure(0, impossible, 0)
         return [each for each in comparisons if not set(each.cells) & set(impossible)]
 
-    def _measure(self, number: int, visits: Sequence[int], seed: int, traced: Traced = lambda job: False) -> Measured:
+    def _measure(self, number: int, visits: Sequence[int], seed: int) -> Measured:
         found = measure_round(
             self.jobs, visits, number=number, seed=seed, session=self.run.number,
-            sources=self.sources, teams=self.teams, traced=traced,
+            sources=self.sources, teams=self.teams,
         )  # fmt: skip
         self.run.write_round(found.rows, found.tables)
         return found

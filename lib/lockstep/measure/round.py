@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -24,9 +24,6 @@ from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
 from lockstep.records import CONTENDED, Row
-
-Traced = Callable[[Job], bool]
-"""Which cells' CPU, memory and threads are sampled."""
 
 
 @dataclass
@@ -64,12 +61,10 @@ def measure_round(
     session: int,
     sources: Mapping[str, Source],
     teams: Teams,
-    traced: Traced = lambda job: False,
 ) -> Measured:
     """Measure the cells at these places of the grid, in this order, as round `number`.
 
     `seed` is that of cells that train until they have learnt: what is learnt varies by its seed, a time by itself.
-    Of the cells that are `traced` the samples of their resources during these few steps are kept, too.
     """
     found = Measured()
     rows_of: dict[int, list[Row]] = {}
@@ -79,7 +74,7 @@ def measure_round(
         learns = jobs[place].experiment in LEARNING
         job = jobs[place].with_(round=number, **({"seed": seed} if learns else {}))
         began = time.monotonic()
-        row, tables, _ = measure_job(job, sources.get(job.use_case), teams, traced(job))
+        row, tables, _ = measure_job(job, sources.get(job.use_case), teams)
         row |= {"session": session, "measuring_seconds": time.monotonic() - began}
         again = place in rows_of
         rows_of.setdefault(place, []).append(row)

@@ -28,10 +28,10 @@ from lockstep.analysis.verdicts import (
     NotNow,
     Verdict,
     Verdicts,
+    any_of,
     cell,
     cores_given,
     join,
-    opposite,
     settle,
 )
 from lockstep.engine.job.strategies import STRATEGIES
@@ -105,13 +105,8 @@ def pipelining_pays(claim: Claim, stored: Stored) -> Verdict:
         return has_more(records, ours, alone, text)
 
     parts = _measured(stored, one)
-    found = _any_supports(parts)
+    found = any_of(parts)
     return _with_reason(found, A_CORE, _on_gpus(), _equal_cores(stored, [name for name, _ in parts]))
-
-
-def _any_supports(parts: list[tuple[str, Verdict]]) -> Verdict:
-    """The verdict on a claim that one part may support; only all together contradict it."""
-    return opposite(join([(name, opposite(part)) for name, part in parts]))
 
 
 def _on_gpus() -> str:
@@ -158,7 +153,7 @@ def cpu_model_parallel_overhead(claim: Claim, stored: Stored) -> Verdict:
                 parts.append((f"over {STRATEGIES[rival].label}", settle(partial(_no_gain, stored, use_case, rival))))
         if not parts:
             raise NotNow(NOT_YET, "no rows that spend the same cores otherwise")
-        return _any_supports(parts)
+        return any_of(parts)
 
     return join(_measured(stored, one))
 
