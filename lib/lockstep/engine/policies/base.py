@@ -1,52 +1,279 @@
-"""A policy says whose contributions make up the next update, and who may go on.
+"""A policy says whose contributions make up the next update, what each worker computes next, and who is called off.
 
-It receives events and answers with decisions. It sends nothing, computes nothing and never reads a clock: the caller
-passes the time. So the same object can decide for a real server and in a simulation.
+It receives events and answers with decisions. It sends nothing, computes no gradient and never reads a clock: the caller
+passes the time. So the same object decides for a real server and in a simulation.
 
-    worker 0 ---- arrived(0, version 3, now) ---->          Decision()                     wait
-    worker 2 ---- arrived(2, version 3, now) ---->  policy  Decision()                     wait
-    worker 1 ---- arrived(1, version 3, now) ---->          Decision(apply=(0, 1, 2),      one update of all three
-                                                                     release=(0, 1, 2))    all get new parameters
+    server or simulator                                   policy
+       | -- begin(now) ---------------------------------->  |
+       | <- Decision(release=((0, work), (1, work), ...)) - |   everybody gets parameters, and places of the sample sequence
+       | -- on(Arrived(worker 1, 32 samples), now) ------>  |
+       | <- Decision() ------------------------------------ |   wait
+       | -- on(Arrived(worker 0, 32 samples), now) ------>  |
+       | <- Decision(apply=..., recall=(2,), release=...) - |   one update of two; worker 2 is called off
+       | -- woke(now), when wake_at() has come ---------->  |
+
+**Work** are places of the sample sequence. The sequence is a function of (seed, epoch, global batch) alone
+(`lockstep.engine.data.sampling`): a policy decides who takes how much of it, never what it holds.
+
+**Weights.** A contribution is the *mean* gradient over its samples. `Use.weight` multiplies it, and the weights of an
+update are samples / samples of the update, so that every sample of an update counts the same, unless the policy's source
+weighs otherwise (a late gradient, a decoding vector).
+
+**Recall.** A worker that is called off stops after the micro-batch that it computes, or at once while a delay holds it.
+Nothing of that task counts, and all of its samples go back to the pool. A contribution that has crossed the recall on
+its way is discarded.
+
+What travels here is a named tuple: a simulation makes a hundred thousand of them in a second.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from lockstep.engine.declared import DeclaredPolicy
+from lockstep.engine.options import JobError, options_of
+
+
+Ranges = tuple[tuple[int, int], ...]
+"""Places of the sample sequence, as (first, samples) each."""
+
+
+class Work(NamedTuple):
+    """What a worker does until it contributes again.
+
+    `deadline_seconds` counts from the moment at which the worker has received it: afterwards it begins no further
+    micro-batch and contributes what it has. With `micro_batch_seconds`, a forecast, it begins none either that would
+    end too late.
+    """
+
+    ranges: Ranges  # places of the sample sequence
+    samples: int  # of all ranges
+    micro_batch: int  # samples that are computed at once; between two of them a worker listens
+    deadline_seconds: float | None = None
+    micro_batch_seconds: float = 0.0
+    parts: tuple[tuple[int, float], ...] = ()
+    """Coded work: (part, coefficient). The ranges are then those of the whole batch, which is divided into as many parts as
+    workers train, and the worker sends the sum of coefficient x mean gradient of the part."""
+
+
+class Contribution(NamedTuple):
+    """What a worker has sent, beside the numbers themselves. `began` and `ended` are of the worker's own clock."""
+
+    worker: int
+    task: int  # of this worker: 0, 1, 2 ...
+    version: int  # updates that its parameters had seen
+    samples: int  # that it holds; at most those of the work
+    began: float
+    ended: float
+    loss: float = float("nan")
+    square_norm: float = float("nan")  # of the mean gradient
+
+
+class Arrived(NamedTuple):
+    """A contribution is there."""
+
+    contribution: Contribution
+
+
+class Measured(NamedTuple):
+    """A worker has computed `samples` of its task in `seconds` so far, and goes on."""
+
+    worker: int
+    task: int
+    samples: int
+    seconds: float
+
+
+class Left(NamedTuple):
+    """A worker won't come back."""
+
+    worker: int
+
+
+Event = Arrived | Measured | Left
+
+
+class Use(NamedTuple):
+    """A waiting contribution of an update, and the factor of its mean gradient."""
+
+    worker: int
+    task: int
+    weight: float
+
+
+class StandIn(NamedTuple):
+    """A gradient made up for a worker that is missing: `kind` says how, see `lockstep.engine.policies.stand_ins`."""
+
+    worker: int
+    kind: str
+    weight: float
+
+
+class Decision(NamedTuple):
+    """What the server does now, in this order: drop, one update of apply and stand_in, recall, release, stop."""
+
+    drop: tuple[tuple[int, int], ...] = ()  # (worker, task) whose waiting contribution is discarded
+    apply: tuple[Use, ...] = ()
+    stand_in: tuple[StandIn, ...] = ()
+    release: tuple[tuple[int, Work], ...] = ()  # workers that get the present parameters, and what they do with them
+    recall: tuple[int, ...] = ()  # workers that are called off; most are released in the same decision
+    stop: bool = False
+
+
+NOTHING = Decision()
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What the server does now, in this order: `drop`, then one update of `apply`, then `release`."""
+class Needs:
+    """What a server or a simulator must be able to do for a policy; one that can't refuses the policy by name."""
 
-    drop: tuple[int, ...] = ()  # workers whose waiting contribution is discarded
-    apply: tuple[int, ...] = ()  # workers whose contributions are summed, in this order, into one update
-    release: tuple[int, ...] = ()  # workers that get the present parameters and continue
+    partial: bool = False  # contributions of fewer samples than the work had
+    recall: bool = False
+    progress: bool = False  # Measured events
+    single_gradients: bool = False  # the gradients of single workers, where a sum alone would not do
+    one_decider: bool = True  # False: several owners of a shard each may decide on their own, and decide the same
+    square_norm: bool = False
+    coded: bool = False  # sums over parts with coefficients
+    local_steps: bool = False  # workers step on parameters of their own and send those
+    round_by_round: bool = False  # all work of an update is given out at once, when the update before it has been made
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a policy is told of the training. Samples are places of the sequence; epochs follow each other in it."""
+
+    workers: int
+    samples: int  # of an epoch
+    global_batch: int
+    micro_batch: int = 0  # 0: a worker's whole share
+    standby: int = 0  # of the workers, the last ones: they compute for others only
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "samples", "global_batch"):
+            if (value := getattr(self, name)) < 1 or value != int(value):
+                raise JobError(f"{name}={value!r} is not possible; give a whole number of at least 1")
+        if not 0 <= self.standby < self.workers:
+            raise JobError(f"standby={self.standby} of {self.workers} workers leaves nobody to train; give fewer")
+        if self.micro_batch > self.global_batch:
+            raise JobError(
+                f"micro_batch={self.micro_batch} is more than the global batch of {self.global_batch} images; give less"
+            )
+
+    @property
+    def training(self) -> int:
+        """Workers that train, without those that stand by."""
+        return self.workers - self.standby
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A policy without options."""
 
 
 class Policy(DeclaredPolicy, ABC):
-    """Decides for a server of `workers` workers. A worker has one contribution waiting at most.
+    """Decides for a server. A worker has one task at a time; of each task it contributes once, or is recalled.
 
-    Each worker that has contributed must eventually be released, and each contribution is applied or dropped once.
-    The options that a policy declares are arguments of its constructor, by their names.
+    No torch, no clock, and no randomness but of `setting.seed`. Each contribution is applied or dropped once; each
+    worker that contributed or was recalled is released again, at once or by a later decision, until `stop`.
     """
 
-    def __init__(self, workers: int) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise ValueError(f"workers={workers!r} is not possible; give a whole number of at least 1")
-        self.workers = workers
+    Options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass, its fields declared with `options.option`
+    needs: ClassVar[Needs] = Needs()
+
+    def __init__(self, setting: Setting, options: Any = None) -> None:
+        self.setting = setting
+        self.options = self.Options() if options is None else options
+        for name, one in options_of(self.Options).items():
+            one.check(getattr(self.options, name))
+        self.check_setting()
+
+    def check_setting(self) -> None:
+        """Raises JobError, with the numbers, for options that this number of workers or batch does not allow."""
+
+    @property
+    def workers(self) -> int:
+        return self.setting.workers
 
     @abstractmethod
-    def arrived(self, worker: int, version: int, now: float) -> Decision:
-        """`worker` has contributed, computed on parameters that had seen `version` updates; `now` in seconds."""
+    def begin(self, now: float) -> Decision:
+        """Training starts, or goes on after `load`: everybody waits for work. `now` in seconds of a monotonic clock."""
+
+    @abstractmethod
+    def on(self, event: Event, now: float) -> Decision:
+        """Something has happened. Raises ValueError for a contribution to a task that was never given."""
 
     def wake_at(self) -> float | None:
-        """When to call `woke` if no worker arrives before, in seconds of the same clock; None: never."""
+        """When to call `woke`, in seconds of the same clock; None: never. It comes before a message of that moment."""
         return None
 
     def woke(self, now: float) -> Decision:
         """The time of `wake_at` has come."""
         del now
-        return Decision()
+        return NOTHING
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint between two updates must keep: numbers, texts, lists and dicts of them."""
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from `state`; `begin` follows."""
+
+
+@dataclass
+class Tasks:
+    """Numbers each worker's tasks and remembers which one is under way, so that nothing strange is ever applied."""
+
+    workers: int
+    given: list[int] = field(init=False)  # tasks that each worker has been given
+    under_way: list[Work | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = [0] * self.workers
+        self.under_way = [None] * self.workers
+
+    def give(self, worker: int, work: Work) -> tuple[int, Work]:
+        """An entry of `Decision.release`."""
+        self.given[worker] += 1
+        self.under_way[worker] = work
+        return worker, work
+
+    def finish(self, contribution: Contribution) -> Work:
+        """The work of a contribution. Raises ValueError for a task that is not under way or too many samples."""
+        worker, task = contribution.worker, contribution.task
+        if not 0 <= worker < self.workers:
+            raise ValueError(f"worker {worker} does not exist; there are 0 to {self.workers - 1}")
+        work = self.under_way[worker]
+        if work is None or task != self.given[worker] - 1:
+            raise ValueError(
+                f"worker {worker} contributes to task {task}, which it was never given or which is over; "
+                f"it has been given {self.given[worker]} tasks"
+            )
+        if not 0 <= contribution.samples <= work.samples:
+            raise ValueError(
+                f"worker {worker} contributes {contribution.samples} samples to task {task}, which has {work.samples}"
+            )
+        self.under_way[worker] = None
+        return work
+
+    def recall(self, worker: int) -> Work:
+        """The work that a worker is called off. Raises ValueError if it has none."""
+        work = self.under_way[worker]
+        if work is None:
+            raise ValueError(f"worker {worker} has no task to be recalled from")
+        self.under_way[worker] = None
+        return work
+
+    def is_free(self, worker: int) -> bool:
+        return self.under_way[worker] is None
+
+    def state(self) -> dict[str, Any]:
+        """For checkpoints between two updates; whoever computes then starts anew."""
+        return {"given": list(self.given)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.given = [int(number) for number in state["given"]]
+        self.under_way = [None] * self.workers
+

@@ -1,0 +1,1 @@
+"""The policies of the straggler engine in virtual time: the same objects, another clock."""

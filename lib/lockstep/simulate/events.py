@@ -1,0 +1,200 @@
+"""Event by event: any policy, in virtual time, with real gradients if a learner computes them.
+
+    heap of messages on their way          server                               policy
+    (ready, worker, course)  ------------> takes one after the other ---------> on(Arrived), woke
+                                           update, recall, release <----------- Decision
+            ^------------------------------ a course for every released worker (`worker.course_of`)
+
+The server does one thing at a time: it receives a message, or makes an update, or sends parameters. A timer of the policy
+that is due before the next message would begin to be received comes first.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import pandas as pd
+
+from lockstep.analysis.statistics import AnalysisError
+from lockstep.engine.delays import Delays
+from lockstep.engine.policies.base import Arrived, Contribution, Decision, Measured, Policy, Work
+from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
+from lockstep.simulate.cluster import Cluster
+from lockstep.simulate.ending import Until
+from lockstep.simulate.learner import Learner
+from lockstep.simulate.tasks import Run, TaskLog
+from lockstep.simulate.worker import Course, course_of
+
+_MESSAGE, _PROGRESS = 0, 1
+
+
+class Events:
+    """One run of a policy. `keep_tasks`: make the table of tasks, a row each."""
+
+    def __init__(
+        self, policy: Policy, cluster: Cluster, delays: Delays, until: Until, learner: Learner | None = None,
+        keep_tasks: bool = True,
+    ) -> None:  # fmt: skip
+        if policy.workers != cluster.workers:
+            raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
+        self.policy, self.cluster, self.delays = policy, cluster, delays
+        self.until, self.learner = until, learner
+        self.log = TaskLog() if keep_tasks else None
+        self.now = 0  # the server is busy until then, in nanoseconds
+        self.version = 0
+        self.events = 0
+        self._queue: list[tuple[int, int, int, int, Course]] = []  # ready, worker, task, kind, course
+        self._under_way: dict[int, Course] = {}
+        self._free = [0] * cluster.workers  # when a recalled worker can begin its next task
+        self._given = [0] * cluster.workers
+        self._waiting: dict[int, Course] = {}  # contributions that are here
+        self._updates: list[tuple[float, int, int, float]] = []
+        self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
+        self._stopped = False
+
+    def run(self) -> Run:
+        """Until `until` is reached, the policy stops, or nothing can happen any more."""
+        self._act(self.policy.begin(0.0))
+        while not self._over():
+            if not self._next():
+                break
+        return self._result()
+
+    def _next(self) -> bool:
+        """The next thing that the server does; False when it would wait for ever."""
+        due = self.policy.wake_at()
+        wake = NEVER if due is None else nanoseconds(due)
+        starts = max(self.now, self._queue[0][0]) if self._queue else NEVER
+        if min(wake, starts) >= NEVER:
+            return False
+        self.events += 1
+        if wake <= starts:
+            self.now = max(self.now, wake)
+            self._act(self.policy.woke(self.now / NANOSECONDS))
+            return True
+        _, worker, _, kind, course = heapq.heappop(self._queue)
+        if kind == _PROGRESS:
+            self._progress(course, starts)
+        else:
+            self._receive(course, starts)
+        return True
+
+    def _receive(self, course: Course, starts: int) -> None:
+        link = self.cluster
+        self.now = nanoseconds(
+            self.delays.message_end(course.worker, course.task, starts / NANOSECONDS, link.message_seconds)
+        )
+        if self._under_way.get(course.worker) is not course:
+            self._note(course, "recalled")  # it crossed the recall
+            return
+        del self._under_way[course.worker]
+        self._waiting[course.worker] = course
+        self._act(self.policy.on(Arrived(self._contribution(course)), self.now / NANOSECONDS))
+
+    def _contribution(self, course: Course) -> Contribution:
+        began, ended = course.began / NANOSECONDS, course.ended / NANOSECONDS
+        if self.learner is None:
+            return Contribution(course.worker, course.task, course.version, course.samples, began, ended)
+        loss, norm = self.learner.gradient(course)
+        return Contribution(course.worker, course.task, course.version, course.samples, began, ended, loss, norm)
+
+    def _progress(self, course: Course, starts: int) -> None:
+        """A worker says how far it is; the message is so short that it takes the server no time."""
+        if self._under_way.get(course.worker) is not course:
+            return
+        at = starts - self.cluster.latency
+        done = sum(piece.samples for piece in course.pieces if piece.ended <= at)
+        seen = Measured(course.worker, course.task, done, (at - course.began) / NANOSECONDS)
+        self.now = max(self.now, starts)
+        self._act(self.policy.on(seen, self.now / NANOSECONDS))
+
+    def _act(self, decision: Decision) -> None:
+        for worker, _ in decision.drop:
+            self._note(self._waiting.pop(worker), "dropped")
+        for worker in decision.recall:
+            self._recall(worker, self.now + self.cluster.latency)
+        if decision.apply or decision.stand_in:
+            self._apply(decision)
+        if decision.stop:
+            self._stopped = True
+        if self._over():
+            return
+        for worker, work in decision.release:
+            self.now += self.cluster.message
+            self._release(worker, work, max(self.now + self.cluster.latency, self._free[worker]))
+
+    def _recall(self, worker: int, heard: int) -> None:
+        course = self._under_way.pop(worker)
+        if course.ended <= heard:
+            self._free[worker] = course.ended  # its message is on its way, and will be discarded
+            return
+        self._free[worker] = course.listens(heard)
+        self._note(course, "recalled", ended=self._free[worker])
+
+    def _apply(self, decision: Decision) -> None:
+        samples = 0
+        used = []
+        for worker, _, weight in decision.apply:
+            course = self._waiting.pop(worker)
+            samples += course.samples
+            used.append((course, weight))
+        self.now += self.cluster.update
+        loss = math.nan if self.learner is None else self.learner.update(used, decision.stand_in)
+        for course, _ in used:
+            self._note(course, "applied" if course.version == self.version else "late", update=self.version)
+        self.version += 1
+        self._updates.append((self.now / NANOSECONDS, samples, len(used), loss))
+
+    def _release(self, worker: int, work: Work, began: int) -> None:
+        task = self._given[worker]
+        self._given[worker] += 1
+        course = course_of(
+            worker, task, self.version, work, began, self.cluster.costs, self.delays, self.cluster.workers
+        )
+        self._under_way[worker] = course
+        if self.learner is not None:
+            self.learner.released(worker, self.version)
+        if self.policy.needs.progress:
+            for piece in course.pieces[:-1]:
+                if piece.ended < NEVER:
+                    ready = piece.ended + self.cluster.latency
+                    heapq.heappush(self._queue, (ready, worker, task, _PROGRESS, course))
+        if course.ended < NEVER:
+            heapq.heappush(self._queue, (course.ended + self.cluster.latency, worker, task, _MESSAGE, course))
+
+    def _note(self, course: Course, fate: str, ended: int | None = None, update: int = -1) -> None:
+        ended = course.ended if ended is None else ended
+        compute = course.compute if ended == course.ended else course.computed(ended)
+        sums = self._sums
+        sums["compute_seconds"] += compute / NANOSECONDS
+        sums["delay_seconds"] += (ended - course.began - compute) / NANOSECONDS
+        if fate != "unfinished":
+            sums[fate] += course.samples if update >= 0 or fate == "dropped" else course.work.samples
+        if self.log is None:
+            return
+        samples = course.samples if update >= 0 or fate == "dropped" else course.work.samples
+        staleness = update - course.version if update >= 0 else -1
+        self.log.rows.append(
+            (
+                course.worker, course.task, course.version, samples, course.began, ended, compute,
+                ended - course.began - compute, course.work.micro_batch_seconds or math.nan, fate, update, staleness,
+            )  # fmt: skip
+        )
+
+    def _over(self) -> bool:
+        if self._stopped:
+            return True
+        if not self._updates:
+            return False
+        ended, _, _, loss = self._updates[-1]
+        return self.until.reached(self.version, self._sums["applied"] + self._sums["late"], ended, loss)
+
+    def _result(self) -> Run:
+        for course in (*self._under_way.values(), *self._waiting.values()):
+            self._note(course, "unfinished", ended=max(min(course.ended, self.now), course.began))
+        updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions", "loss"])
+        table = None if self.log is None else self.log.table()
+        return Run(type(self.policy).__name__, self.cluster.workers, updates, table, self._sums | {"events": self.events})
+
+

@@ -1,0 +1,135 @@
+"""Real gradients in virtual time: parameters by version, kept as long as a worker computes with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.engine.data.sampling import epoch_order
+from lockstep.engine.policies.base import Ranges, StandIn
+from lockstep.engine.policies.stand_ins import StandIns
+from lockstep.simulate.worker import Course
+
+Floats = NDArray[np.float64]
+
+
+class Learner(Protocol):
+    """What a simulated server asks. Gradients are means over samples."""
+
+    def released(self, worker: int, version: int) -> None:
+        """`worker` begins a task with the parameters of `version`, the present ones."""
+
+    def gradient(self, course: Course) -> tuple[float, float]:
+        """Computes and keeps the gradient of a task; its loss and its squared norm."""
+
+    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[StandIn]) -> float:
+        """One step with the weighted sum of kept gradients; the loss of the new parameters."""
+
+
+class Problem(Protocol):
+    """A function to be minimised, by samples."""
+
+    samples: int
+    start: Floats
+
+    def gradient(self, parameters: Floats, ids: NDArray[np.int64]) -> tuple[Floats, float]:
+        """The mean gradient over these samples, float64 [parameters], and their mean loss."""
+
+    def loss(self, parameters: Floats) -> float:
+        """Over all samples."""
+
+
+class SgdLearner:
+    """Plain SGD on a problem. `versions` holds the parameters that a worker may still compute with."""
+
+    def __init__(self, problem: Problem, learning_rate: float, workers: int, seed: int = 0) -> None:
+        self.problem, self.learning_rate, self.seed, self.workers = problem, learning_rate, seed, workers
+        self.versions: dict[int, Floats] = {0: problem.start.copy()}
+        self._version = 0
+        self._held: dict[int, int] = {}  # version by worker
+        self._uses: Counter[int] = Counter()
+        self._kept: dict[int, Floats] = {}  # by worker, who has one contribution waiting at most
+        self._stand_ins = StandIns(len(problem.start))
+
+    @property
+    def parameters(self) -> Floats:
+        """The present ones."""
+        return self.versions[self._version]
+
+    def released(self, worker: int, version: int) -> None:
+        before = self._held.get(worker)
+        self._held[worker] = version
+        self._uses[version] += 1
+        if before is not None:
+            self._uses[before] -= 1
+            self._forget(before)
+
+    def gradient(self, course: Course) -> tuple[float, float]:
+        parameters, work = self.versions[course.version], course.work
+        if work.parts:
+            total, loss = np.zeros_like(parameters), 0.0
+            for part, coefficient in work.parts:
+                own, own_loss = self._mean(parameters, part_of(work.ranges, work.samples, part, self.workers))
+                total += coefficient * own
+                loss += own_loss / len(work.parts)
+        else:
+            total, loss = self._mean(parameters, between(work.ranges, 0, course.samples))
+        self._kept[course.worker] = total
+        return loss, float(total @ total)
+
+    def _mean(self, parameters: Floats, ranges: Ranges) -> tuple[Floats, float]:
+        if not ranges:
+            return np.zeros_like(parameters), 0.0
+        return self.problem.gradient(parameters, ids_of(ranges, self.problem.samples, self.seed))
+
+    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[StandIn]) -> float:
+        total = np.zeros_like(self.parameters)
+        for course, weight in used:
+            own = self._kept.pop(course.worker)
+            self._stand_ins.seen(course.worker, own)
+            total += weight * own
+        for one in stand_in:
+            total += one.weight * self._stand_ins.made(one.worker, one.kind)
+        new, old = self.parameters - self.learning_rate * total, self._version
+        self._version += 1
+        self.versions[self._version] = new
+        self._forget(old)
+        return self.problem.loss(new)
+
+    def _forget(self, version: int) -> None:
+        if version != self._version and not self._uses[version]:
+            self.versions.pop(version, None)
+
+
+def ids_of(ranges: Ranges, count: int, seed: int) -> NDArray[np.int64]:
+    """The sample ids at these places of the sequence over `count` samples, int64; epochs follow each other."""
+    pieces = []
+    for first, samples in ranges:
+        while samples:
+            epoch, place = divmod(first, count)
+            here = min(samples, count - place)
+            pieces.append(epoch_order(seed, epoch, count)[place : place + here])
+            first, samples = first + here, samples - here
+    return np.concatenate(pieces)
+
+
+def between(ranges: Ranges, start: int, stop: int) -> Ranges:
+    """The places of `ranges` from their `start`th to before their `stop`th."""
+    found, before = [], 0
+    for first, samples in ranges:
+        low, high = max(start - before, 0), min(stop - before, samples)
+        if low < high:
+            found.append((first + low, high - low))
+        before += samples
+    return tuple(found)
+
+
+def part_of(ranges: Ranges, samples: int, part: int, parts: int) -> Ranges:
+    """The places of a part of coded work: cut as `sampling.share_of` cuts."""
+    size, larger = divmod(samples, parts)
+    start = part * size + min(part, larger)
+    return between(ranges, start, start + size + (part < larger))

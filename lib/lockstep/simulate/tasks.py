@@ -1,0 +1,80 @@
+"""What a run did, task by task: the table `tasks.csv`, written by the server of real ranks and by the simulator alike.
+
+| column | |
+| --- | --- |
+| worker, task | who, and its how manyth task |
+| version | updates that the parameters had seen |
+| samples | computed and sent, or given out where the task was recalled |
+| began_seconds, ended_seconds | on the run's clock: the worker has the parameters; its contribution is complete, or it stopped |
+| compute_seconds, delay_seconds | of these: at work, and held up |
+| forecast_seconds | what the policy expected, if it forecasts |
+| fate | applied, late (applied to a later version than the next), dropped, recalled, unfinished (when the run ended) |
+| update | the update that it went into; -1: none |
+| staleness | updates between its parameters and the update; -1: none |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = (
+    "worker",
+    "task",
+    "version",
+    "samples",
+    "began_seconds",
+    "ended_seconds",
+    "compute_seconds",
+    "delay_seconds",
+    "forecast_seconds",
+    "fate",
+    "update",
+    "staleness",
+)
+FATES = ("applied", "late", "dropped", "recalled", "unfinished")
+
+
+@dataclass
+class Run:
+    """`updates` has a row per update: ended_seconds, samples, contributions, loss. `tasks` is None where nobody asked
+    for it. Sums count all tasks, also where no table was kept."""
+
+    policy: str
+    workers: int
+    updates: pd.DataFrame
+    tasks: pd.DataFrame | None = None
+    sums: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total_seconds(self) -> float:
+        """Until the last update ended."""
+        return float(self.updates["ended_seconds"].iloc[-1]) if len(self.updates) else 0.0
+
+    @property
+    def step_seconds(self) -> float:
+        """The mean of all updates."""
+        return self.total_seconds / len(self.updates) if len(self.updates) else float("nan")
+
+    @property
+    def samples(self) -> int:
+        """Samples of all updates."""
+        return int(self.updates["samples"].sum())
+
+
+class TaskLog:
+    """Collects rows of `tasks.csv`; a row is a tuple in the order of COLUMNS, times in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def table(self) -> pd.DataFrame:
+        """Sorted by the time at which tasks began, then by worker."""
+        table = pd.DataFrame(self.rows, columns=list(COLUMNS))
+        for name in COLUMNS:
+            if name.endswith("_seconds") and name != "forecast_seconds":
+                table[name] = table[name].to_numpy(dtype=np.float64) / 1e9
+        return table.sort_values(["began_seconds", "worker"], kind="stable", ignore_index=True)
