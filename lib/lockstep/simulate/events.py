@@ -46,6 +46,7 @@ class Events:
         self.events = 0
         self._queue: list[tuple[int, int, int, int, Course]] = []  # ready, worker, task, kind, course
         self._under_way: dict[int, Course] = {}
+        self._never_sent: set[tuple[int, int, int]] = set()  # (worker, task, kind) in the queue, recalled in time
         self._free = [0] * cluster.workers  # when a recalled worker can begin its next task
         self._given = [0] * cluster.workers
         self._waiting: dict[int, Course] = {}  # contributions that are here
@@ -63,6 +64,8 @@ class Events:
 
     def _next(self) -> bool:
         """The next thing that the server does; False when it would wait for ever."""
+        while self._queue and self._queue[0][1:4] in self._never_sent:
+            self._never_sent.discard(heapq.heappop(self._queue)[1:4])
         due = self.policy.wake_at()
         wake = NEVER if due is None else nanoseconds(due)
         starts = max(self.now, self._queue[0][0]) if self._queue else NEVER
@@ -130,6 +133,8 @@ class Events:
             self._free[worker] = course.ended  # its message is on its way, and will be discarded
             return
         self._free[worker] = course.listens(heard)
+        if course.ended < NEVER:
+            self._never_sent.add((worker, course.task, _MESSAGE))
         self._note(course, "recalled", ended=self._free[worker])
 
     def _apply(self, decision: Decision) -> None:

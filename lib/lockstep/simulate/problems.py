@@ -1,0 +1,37 @@
+"""A small problem with real gradients: logistic regression on two classes that overlap."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Logistic:
+    """`samples` points of two normal distributions in `features` dimensions, whose means lie `distance` apart, and an
+    L2 penalty of `decay` / 2 |w|^2, so that there is one minimum. Deterministic for a seed."""
+
+    def __init__(
+        self, samples: int = 4096, features: int = 32, distance: float = 2.0, decay: float = 1e-3, seed: int = 0
+    ) -> None:
+        random = np.random.default_rng([seed, samples, features])
+        self.samples, self.decay = samples, decay
+        self._labels = random.integers(0, 2, samples) * 2.0 - 1.0
+        direction = random.standard_normal(features)
+        direction *= distance / 2 / np.linalg.norm(direction)
+        self._points = random.standard_normal((samples, features)) + self._labels[:, None] * direction
+        self.start = np.zeros(features)
+
+    def gradient(self, parameters: Floats, ids: NDArray[np.int64]) -> tuple[Floats, float]:
+        """Of the mean loss over these samples, float64 [features], and the loss itself."""
+        points, labels = self._points[ids], self._labels[ids]
+        margins = labels * (points @ parameters)
+        factors = -labels / (1 + np.exp(margins)) / len(ids)
+        loss = float(np.logaddexp(0, -margins).mean()) + self.decay / 2 * float(parameters @ parameters)
+        return points.T @ factors + self.decay * parameters, loss
+
+    def loss(self, parameters: Floats) -> float:
+        """Over all samples."""
+        margins = self._labels * (self._points @ parameters)
+        return float(np.logaddexp(0, -margins).mean()) + self.decay / 2 * float(parameters @ parameters)
