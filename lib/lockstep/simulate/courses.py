@@ -53,7 +53,7 @@ def courses_of(
 ) -> Courses:
     """How the tasks go that `workers` begin at `began`, with `sizes` samples."""
     size = policy.setting.micro_batch
-    micro = np.minimum(size, sizes) if size else sizes
+    micro = np.maximum(np.minimum(size, sizes) if size else sizes, 1)
     counts = -(-sizes // micro)
     deadline, margin = policy.deadline_seconds(), 0.0
     start = now = began / NANOSECONDS

@@ -95,7 +95,7 @@ class Rounds:
         opened = self._decided
         batch = self._batches.next()
         sizes = np.asarray(policy.sizes(batch, self.workers))
-        working = self.workers[sizes > 0]
+        working = self.workers if policy.everyone else self.workers[sizes > 0]
         sizes = sizes[working]
         sent = self.now + cluster.message * np.arange(1, len(working) + 1)
         began = np.maximum(sent + cluster.latency, self._free[working])

@@ -82,5 +82,5 @@ def _micro_batches(work: Work, workers: int) -> list[int]:
     if work.parts:
         size, larger = divmod(work.samples, workers)
         return [size + (part < larger) for part, _ in work.parts]
-    full, rest = divmod(work.samples, work.micro_batch)
+    full, rest = divmod(work.samples, max(work.micro_batch, 1))
     return [work.micro_batch] * full + ([rest] if rest else [])

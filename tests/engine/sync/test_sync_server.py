@@ -13,7 +13,18 @@ import tiny
 from lockstep.engine.groups import ANY, Group, GroupError
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
-from lockstep.engine.policies import Decision, Policy, WaitForAll
+from lockstep.engine.policies import (
+    NOTHING,
+    Arrived,
+    Contribution,
+    Decision,
+    Event,
+    Policy,
+    Setting,
+    Use,
+    WaitForAll,
+    Work,
+)
 from lockstep.engine.sync import StepCost, make_sync
 from lockstep.engine.sync.allreduce import AllreduceSync
 from lockstep.engine.sync.owner import HEAD, PULLED, PUSH, PUSHED, STOP, Owner, head
@@ -116,7 +127,7 @@ def test_weights_are_received_in_rank_order_whoever_comes_first() -> None:
     for worker in (2, 0, 1):
         groups[worker].send(head(PUSH, 1, 0.5), 3, HEAD)
         groups[worker].send(torch.full((2,), float(worker)), 3, PUSHED)
-    owner = Owner(server, WeightShard(torch.zeros(2), "mean"), WaitForAll(3))
+    owner = Owner(server, WeightShard(torch.zeros(2), "mean"), WaitForAll(Setting(3, 12, 3)))
     assert owner.update() is not None
     assert asked == [0, 1, 2, 0, 1, 2], "heads, then weights"
     assert groups[1].receive(3, PULLED)[1].tolist() == [1.0, 1.0]
@@ -172,41 +183,61 @@ def test_a_shard_on_every_worker_has_no_bottleneck() -> None:
 class FirstTwo(Policy):
     """A backup worker: an update takes the first two of three; the third's contribution is dropped."""
 
-    def __init__(self, workers: int) -> None:
-        super().__init__(workers)
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         self.updates = 0
-        self.waiting: list[int] = []
+        self.waiting: list[Contribution] = []
         self.versions: list[tuple[int, int]] = []
 
-    def arrived(self, worker: int, version: int, now: float) -> Decision:
-        self.versions.append((worker, version))
-        if version < self.updates:
-            return Decision(drop=(worker,), release=(worker,))
-        self.waiting.append(worker)
+    def begin(self, now: float) -> Decision:
+        return Decision(release=tuple((worker, WORK) for worker in range(self.workers)))
+
+    def on(self, event: Event, now: float) -> Decision:
+        assert isinstance(event, Arrived)
+        one = event.contribution
+        self.versions.append((one.worker, one.version))
+        if one.version < self.updates:
+            return Decision(drop=((one.worker, one.task),), release=((one.worker, WORK),))
+        self.waiting.append(one)
         if len(self.waiting) < 2:
-            return Decision()
-        chosen, self.waiting = tuple(self.waiting), []
+            return NOTHING
+        chosen, self.waiting = self.waiting, []
         self.updates += 1
-        return Decision(apply=chosen, release=chosen)
+        return everything(chosen)
 
 
 class Impatient(Policy):
     """Goes on with whoever is there when the clock says so."""
 
-    def __init__(self, workers: int) -> None:
-        super().__init__(workers)
-        self.since, self.here = 0.0, ()
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.since, self.here = 0.0, list[Contribution]()
 
-    def arrived(self, worker: int, version: int, now: float) -> Decision:
-        self.since, self.here = now, (*self.here, worker)  # type: ignore[assignment]
-        return Decision()
+    def begin(self, now: float) -> Decision:
+        return NOTHING
+
+    def on(self, event: Event, now: float) -> Decision:
+        assert isinstance(event, Arrived)
+        self.since = now
+        self.here.append(event.contribution)
+        return NOTHING
 
     def wake_at(self) -> float | None:
         return self.since + 0.05 if self.here else None
 
     def woke(self, now: float) -> Decision:
         assert now >= self.since + 0.05
-        return Decision(apply=self.here, release=self.here)
+        return everything(self.here)
+
+
+WORK = Work(((0, 1),), 1, 1)
+
+
+def everything(here: list[Contribution]) -> Decision:
+    """One update of all of these, who then go on."""
+    return Decision(
+        apply=tuple(Use(one.worker, one.task, 1.0) for one in here), release=tuple((one.worker, WORK) for one in here)
+    )
 
 
 def served_by(policy: Policy, pushes: list[int], updates: int) -> tuple[list[ThreadGroup], Owner, list[float]]:
@@ -226,7 +257,7 @@ def served_by(policy: Policy, pushes: list[int], updates: int) -> tuple[list[Thr
 
 def test_a_policy_that_drops() -> None:
     """The same server runs policies that are still to come: contributions are applied or dropped as it says."""
-    policy = FirstTwo(3)
+    policy = FirstTwo(Setting(3, 12, 3))
     groups, owner, seen = served_by(policy, pushes=[2, 0, 1, 2, 0], updates=2)
     assert seen == [-101.0, -202.0], "worker 1's was dropped"
     assert policy.versions == [(2, 0), (0, 0), (1, 0), (2, 1), (0, 1)]
@@ -235,7 +266,7 @@ def test_a_policy_that_drops() -> None:
 
 
 def test_a_policy_that_has_a_clock() -> None:
-    _, _, seen = served_by(Impatient(3), pushes=[1, 0], updates=1)
+    _, _, seen = served_by(Impatient(Setting(3, 12, 3)), pushes=[1, 0], updates=1)
     assert seen == [-11.0]
 
 

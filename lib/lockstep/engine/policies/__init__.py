@@ -5,12 +5,25 @@ A new policy is a file here and a line in `lockstep.engine.registry.POLICIES`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from lockstep.engine import registry
-from lockstep.engine.policies.base import Decision, Policy
+from lockstep.engine.policies.base import (
+    NOTHING,
+    Arrived,
+    Contribution,
+    Decision,
+    Event,
+    Left,
+    Measured,
+    Needs,
+    Policy,
+    Setting,
+    StandIn,
+    Use,
+    Work,
+)
 from lockstep.engine.policies.wait_for_all import WaitForAll
 
 if TYPE_CHECKING:
@@ -19,15 +32,30 @@ if TYPE_CHECKING:
 POLICIES = cast("dict[str, type[Policy]]", registry.policies())
 """By the name in `Job.policy`."""
 
-MakePolicy = Callable[[int], Policy]
-"""The policy of a server of so many workers."""
+MakePolicy = Callable[[Setting], Policy]
 
 
 def make_policy(job: Job) -> MakePolicy:
-    """The policy that `job.policy` names, with the options that it declares."""
-    policy = POLICIES[job.policy]
-    options = {option.name: getattr(job, option.name) for option in policy.options}
-    return functools.partial(policy, **options) if options else policy
+    """The policy that `job.policy` names."""
+    return POLICIES[job.policy]
 
 
-__all__ = ["POLICIES", "Decision", "MakePolicy", "Policy", "WaitForAll", "make_policy"]
+__all__ = [
+    "NOTHING",
+    "POLICIES",
+    "Arrived",
+    "Contribution",
+    "Decision",
+    "Event",
+    "Left",
+    "MakePolicy",
+    "Measured",
+    "Needs",
+    "Policy",
+    "Setting",
+    "StandIn",
+    "Use",
+    "WaitForAll",
+    "Work",
+    "make_policy",
+]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class RoundPolicy(Policy, ABC):
     """The questions have answers here: even shares, wait for all of them, no limit, every sample weighs the same."""
 
     needs = Needs(round_by_round=True)
+    everyone: ClassVar[bool] = False  # who gets no sample comes along all the same
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
@@ -157,14 +158,15 @@ class RoundPolicy(Policy, ABC):
         return tuple(self.tasks.give(worker, work) for worker, work in works)
 
     def works(self) -> list[tuple[int, Work]]:
-        """What each worker does in the round that opens. Whoever would get no sample gets no work."""
+        """What each worker does in the round that opens. Whoever would get no sample gets no work, unless
+        everyone comes along."""
         present = [worker for worker in range(self.setting.training) if worker not in self._gone]
         sizes = self.sizes(self.pool.batch_size(), np.array(present)).tolist()
         deadline = self.deadline_seconds()
         return [
             (worker, Work(self.pool.take(samples), samples, self.micro_batch(samples), deadline))
             for worker, samples in zip(present, sizes, strict=True)
-            if samples
+            if samples or self.everyone
         ]
 
     def micro_batch(self, samples: int) -> int:

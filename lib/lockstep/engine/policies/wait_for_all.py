@@ -16,4 +16,5 @@ class WaitForAll(RoundPolicy):
     does = "a server waits until every worker has contributed, then makes one update of all contributions"
     label = "wait for all"
     takes_all = True
+    everyone = True
     needs = Needs(round_by_round=True, one_decider=False)

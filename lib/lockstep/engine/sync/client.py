@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from lockstep.engine.groups import Group, GroupError, allgather_object
-from lockstep.engine.policies import MakePolicy
+from lockstep.engine.policies import Policy
 from lockstep.engine.sync.base import StepCost, cut
 from lockstep.engine.sync.owner import (
     ASK,
@@ -37,6 +37,8 @@ from lockstep.engine.sync.owner import (
 from lockstep.engine.sync.shard import Shard
 
 MakeShard = Callable[[Tensor], Shard]
+PolicyFor = Callable[[int], Policy]
+"""The policy of a server of so many workers."""
 
 
 class Client:
@@ -54,7 +56,7 @@ class Client:
         self.owners = list(range(first, group.size)) if servers else list(range(shards))
         self.owner: Owner | None = None  # if this worker owns a shard itself
 
-    def start(self, parameters: Tensor, make_shard: MakeShard, policy: MakePolicy) -> None:
+    def start(self, parameters: Tensor, make_shard: MakeShard, policy: PolicyFor) -> None:
         """Assign the slices of `parameters`, float32 [length], which are the same on all workers, to their owners."""
         self.parameters = parameters
         self.slices = dict(zip(self.owners, cut(parameters.numel(), len(self.owners)), strict=True))
@@ -138,7 +140,7 @@ class Client:
                     self.group.send(head(STOP), rank, HEAD)
 
 
-def serve_from(group: Group, make_shard: MakeShard, policy: MakePolicy, servers: int) -> tuple[Group, Owner]:
+def serve_from(group: Group, make_shard: MakeShard, policy: PolicyFor, servers: int) -> tuple[Group, Owner]:
     """A server's counterpart to `Client`: the group of the servers, and this server's owner."""
     among = group.split(1)
     parameters = group.receive(0, START)[1].clone()

@@ -1,10 +1,13 @@
 """The owner of a shard of the parameters: what it receives, and when it answers whom.
 
 worker                                    owner: a server, or a worker as well
-  | -- head: push, step, loss -----------> |   policy.arrived(...)
+  | -- head: push, step, loss -----------> |   policy.on(Arrived(...))
   | -- gradient or weights --------------> |   received when the policy says that it is applied
   | <------------------ new parameters --- |   sent when the policy says that the worker is released
   | -- head: ask / load / stop ----------> |   from worker 0, between steps
+
+Here every worker takes its shares of the plan, whose weights its gradient carries already: of a policy's decisions this
+server follows who is dropped, applied and released, and neither the work nor the weights.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lockstep.engine.groups import ANY, Group, GroupTimeout
-from lockstep.engine.policies import Decision, Policy
+from lockstep.engine.policies import Arrived, Contribution, Decision, Policy, Work
 from lockstep.engine.sync.base import StepCost
 from lockstep.engine.sync.shard import Shard
 
@@ -52,6 +55,8 @@ class Owner:
         self._seen = [0] * policy.workers  # for each worker, how many updates its parameters include
         self._losses: dict[int, float] = {}
         self._turn = 0
+        self._tasks = [0] * policy.workers
+        self._work: dict[int, Work] = dict(policy.begin(time.monotonic()).release)
 
     def update(self, own: Tensor | None = None) -> StepCost | None:
         """Serve until one update has been made; None when worker 0 says that training has ended.
@@ -86,8 +91,15 @@ class Owner:
             if kind == PUSH:
                 self.done, self._losses[worker] = int(done), loss
                 self._turn = (worker + 1) % self.policy.workers
-                return self.policy.arrived(worker, self._seen[worker], time.monotonic())
+                return self._arrived(worker)
             self._command(int(kind))
+
+    def _arrived(self, worker: int) -> Decision:
+        task, now = self._tasks[worker], time.monotonic()
+        self._tasks[worker] += 1
+        samples = self._work[worker].samples if worker in self._work else 0
+        contribution = Contribution(worker, task, self._seen[worker], samples, now, now, self._losses[worker])
+        return self.policy.on(Arrived(contribution), now)
 
     def _act(self, decision: Decision, own: Tensor | None, cost: StepCost) -> None:
         def fetch(worker: int) -> Tensor:
@@ -95,18 +107,19 @@ class Owner:
 
         self.group.enter("exchange")
         start = time.perf_counter()
-        for worker in decision.drop:
+        for worker, _ in decision.drop:
             fetch(worker)
         updating = 0.0
         if decision.apply:
-            update = self.shard.take(decision.apply, fetch, self._losses)
+            update = self.shard.take(tuple(use.worker for use in decision.apply), fetch, self._losses)
             self.group.enter("update")
             before = time.perf_counter()
             update()
             self._updates += 1
             updating = time.perf_counter() - before
             self.group.enter("exchange")
-        for worker in decision.release:
+        for worker, work in decision.release:
+            self._work[worker] = work
             self._seen[worker] = self._updates
             if worker != self.group.rank:
                 self.group.send(self.shard.parameters, worker, PULLED)

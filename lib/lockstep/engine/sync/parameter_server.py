@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.engine import registry
 from lockstep.engine.declared import Chain, Equality, Values
 from lockstep.engine.options import JobError, Option
-from lockstep.engine.policies import MakePolicy, WaitForAll, make_policy
+from lockstep.engine.policies import MakePolicy, Policy, WaitForAll, make_policy
 from lockstep.engine.sync.base import StepCost, Sync
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
 from lockstep.engine.sync.private import EXCHANGE_EVERY, equality_of_averages
@@ -155,12 +155,15 @@ class ParameterServerSync(Sync):
         replica.clear_gradients()
         if self.codec is not None:
             self.codec.attach(replica.length, self.group.rank)
-        self.client.start(replica.parameters, self._shard, self.policy)
+        self.client.start(replica.parameters, self._shard, self._policy_for)
 
     def attach_server(self, group: Group) -> None:
         from lockstep.engine.sync.client import serve_from
 
-        self.group, self.owner = serve_from(group, self._shard, self.policy, self.servers)
+        self.group, self.owner = serve_from(group, self._shard, self._policy_for, self.servers)
+
+    def _policy_for(self, workers: int) -> Policy:
+        return self.policy(self.plan.setting(workers))
 
     def _shard(self, parameters: Tensor) -> GradientShard:
         from lockstep.engine.sync.shard import GradientShard
@@ -190,3 +193,4 @@ class ParameterServerSync(Sync):
     def close(self) -> None:
         if hasattr(self, "client"):
             self.client.close()
+

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lockstep.engine.data.sampling import global_batch, share_of, steps_per_epoch
+from lockstep.engine.policies import Setting
 
 OptimiserFactory = Callable[[Iterable[Tensor]], Optimizer]
 
@@ -47,6 +48,10 @@ class Plan:
     def lasting(self, steps: int) -> Plan:
         """The same plan for another number of steps."""
         return replace(self, steps=steps)
+
+    def setting(self, workers: int) -> Setting:
+        """What a policy is told of this plan."""
+        return Setting(workers, self.samples, self.global_batch_size, seed=self.seed)
 
     @property
     def steps_per_epoch(self) -> int:

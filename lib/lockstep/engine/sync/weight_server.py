@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from lockstep.engine.groups import Group, allgather_object
-from lockstep.engine.policies import MakePolicy, WaitForAll
+from lockstep.engine.policies import MakePolicy, Policy, WaitForAll
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync.base import StepCost, of_worker
 from lockstep.engine.sync.client import Client, serve_from
@@ -48,10 +48,13 @@ class WeightServerSync(PrivateSync):
     def attach(self, replica: Replica, group: Group) -> None:
         self.client = Client(group, self.servers, self.shards)
         super().attach(replica, self.client.workers)
-        self.client.start(replica.parameters, self._shard, self.policy)
+        self.client.start(replica.parameters, self._shard, self._policy_for)
 
     def attach_server(self, group: Group) -> None:
-        self.group, self.owner = serve_from(group, self._shard, self.policy, self.servers)
+        self.group, self.owner = serve_from(group, self._shard, self._policy_for, self.servers)
+
+    def _policy_for(self, workers: int) -> Policy:
+        return self.policy(self.plan.setting(workers))
 
     def _shard(self, parameters: Tensor) -> WeightShard:
         return WeightShard(parameters, self.opt_weight)
