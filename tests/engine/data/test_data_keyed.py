@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.engine.data.keyed import (
-    GOLDEN,
-    MULTIPLIER_1,
-    MULTIPLIER_2,
-    keyed_uniform,
-    keyed_words,
-    mix64,
-    stream_key,
-)
+from lockstep.engine.data.keyed import keyed_uniform, keyed_words
+from lockstep.engine.mixing import GOLDEN, MULTIPLIER_1, MULTIPLIER_2, mix64, stream_key
 
 WORDS = st.integers(0, 2**64 - 1)
 

@@ -5,29 +5,22 @@ the number of workers or on which thread asks. So every strategy sees the same a
 
 The rule, on unsigned 64-bit integers that wrap around:
 
-    fold(key, value) = mix64(key + GOLDEN * (value + 1))
+    fold(key, value) = mix64(key + GOLDEN * (value + 1))           # lockstep.engine.mixing
     word             = fold(fold(fold(fold(fold(0, seed), epoch), stream), sample id), position)
     uniform          = (word >> 40) * 2**-24                       # 24 bits: exact in float32, in [0, 1)
 
 `stream_key` folds the first three, which are the same for a whole batch. An implementation in a framework that has
 only *signed* 64-bit integers gets the same bits: addition, multiplication, xor and conversion wrap alike, and a
 logical shift right by s is `(x >> s) & ((1 << (64 - s)) - 1)`.
-
-mix64 is the finaliser of splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", with
-Stafford's variant 13 constants).
 """
 
 from __future__ import annotations
 
-from typing import overload
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-GOLDEN = 0x9E3779B97F4A7C15
-MULTIPLIER_1 = 0xBF58476D1CE4E5B9
-MULTIPLIER_2 = 0x94D049BB133111EB
-SHIFTS = (30, 27, 31)
+from lockstep.engine.mixing import GOLDEN, mix64, stream_key
+
 UNIFORM_SHIFT = 40
 UNIFORM_SCALE = 2.0**-24
 
@@ -36,40 +29,6 @@ STREAM_FLIP = 0
 STREAM_SHIFT = 1
 STREAM_AFFINE = 2
 STREAM_DROPOUT = 1_000
-
-_MASK = (1 << 64) - 1
-
-
-@overload
-def mix64(value: int) -> int: ...
-@overload
-def mix64(value: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
-def mix64(value: int | NDArray[np.uint64]) -> int | NDArray[np.uint64]:
-    """splitmix64's finaliser, a bijection of 64-bit integers: of a Python integer, or of a uint64 array (a new one)."""
-    if isinstance(value, int):
-        word = value & _MASK
-        word = ((word ^ (word >> SHIFTS[0])) * MULTIPLIER_1) & _MASK
-        word = ((word ^ (word >> SHIFTS[1])) * MULTIPLIER_2) & _MASK
-        return word ^ (word >> SHIFTS[2])
-    words = value ^ (value >> np.uint64(SHIFTS[0]))
-    words *= np.uint64(MULTIPLIER_1)
-    words ^= words >> np.uint64(SHIFTS[1])
-    words *= np.uint64(MULTIPLIER_2)
-    words ^= words >> np.uint64(SHIFTS[2])
-    return words
-
-
-def stream_key(seed: int, epoch: int, stream: int) -> int:
-    """The 64-bit key of all draws of one seed, epoch and stream.
-
-    Raises ValueError unless all three are whole numbers of at least 0.
-    """
-    key = 0
-    for name, value in (("seed", seed), ("epoch", epoch), ("stream", stream)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise ValueError(f"{name}={value!r} can't key a draw; give a whole number of at least 0")
-        key = mix64(key + GOLDEN * (int(value) + 1))
-    return key
 
 
 def keyed_words(key: int, sample_ids: ArrayLike, length: int, first: int = 0) -> NDArray[np.uint64]:
