@@ -18,7 +18,7 @@ import pandas as pd
 
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import Delays
-from lockstep.engine.policies.base import Arrived, Contribution, Decision, Measured, Policy, Work
+from lockstep.engine.policies.base import Arrived, Contribution, Decision, Measured, Policy, Updated, Work
 from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.ending import Until
@@ -49,7 +49,7 @@ class Events:
         self._never_sent: set[tuple[int, int, int]] = set()  # (worker, task, kind) in the queue, recalled in time
         self._free = [0] * cluster.workers  # when a recalled worker can begin its next task
         self._given = [0] * cluster.workers
-        self._waiting: dict[int, Course] = {}  # contributions that are here
+        self._waiting: dict[tuple[int, int], Course] = {}  # contributions that are here, by worker and task
         self._updates: list[tuple[float, int, int, float]] = []
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
         self._stopped = False
@@ -92,7 +92,7 @@ class Events:
             self._note(course, "recalled")  # it crossed the recall
             return
         del self._under_way[course.worker]
-        self._waiting[course.worker] = course
+        self._waiting[course.worker, course.task] = course
         self._act(self.policy.on(Arrived(self._contribution(course)), self.now / NANOSECONDS))
 
     def _contribution(self, course: Course) -> Contribution:
@@ -113,8 +113,10 @@ class Events:
         self._act(self.policy.on(seen, self.now / NANOSECONDS))
 
     def _act(self, decision: Decision) -> None:
-        for worker, _ in decision.drop:
-            self._note(self._waiting.pop(worker), "dropped")
+        for which in decision.drop:
+            self._note(self._waiting.pop(which), "dropped")
+            if self.learner is not None:
+                self.learner.dropped(*which)
         for worker in decision.recall:
             self._recall(worker, self.now + self.cluster.latency)
         if decision.apply or decision.stand_in:
@@ -140,8 +142,8 @@ class Events:
     def _apply(self, decision: Decision) -> None:
         samples = 0
         used = []
-        for worker, _, weight in decision.apply:
-            course = self._waiting.pop(worker)
+        for worker, task, weight in decision.apply:
+            course = self._waiting.pop((worker, task))
             samples += course.samples
             used.append((course, weight))
         self.now += self.cluster.update
@@ -150,6 +152,8 @@ class Events:
             self._note(course, "applied" if course.version == self.version else "late", update=self.version)
         self.version += 1
         self._updates.append((self.now / NANOSECONDS, samples, len(used), loss))
+        if self.learner is not None and self.policy.needs.square_norm:
+            self.policy.on(Updated(samples, self.learner.square_norm), self.now / NANOSECONDS)
 
     def _release(self, worker: int, work: Work, began: int) -> None:
         task = self._given[worker]

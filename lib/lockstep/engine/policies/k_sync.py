@@ -7,7 +7,7 @@ late worker is recalled, and its samples go back to the pool: a "task" of MapRed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lockstep.engine.options import JobError, option
@@ -37,6 +37,10 @@ class KSync(RoundPolicy):
     def k(self) -> int:
         return self.options.k or max(1, self.setting.training - 1)
 
-    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
-        needed = min(self.k, expected)
+    @property
+    def survives_loss(self) -> int:
+        return self.setting.training - self.k
+
+    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
+        needed = min(self.k, len(working))
         return needed if len(order) >= needed else None
