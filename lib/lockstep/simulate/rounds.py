@@ -150,7 +150,7 @@ class Rounds:
         if after is not None and 1 <= after <= len(fresh):
             began = opened / NANOSECONDS
             arrivals = queue.received[fresh[:after]] / NANOSECONDS - began
-            wake = nanoseconds(began + policy.limit_seconds(arrivals))
+            wake = nanoseconds(began + policy.limit_seconds(arrivals, len(working)))
             known = int(fresh[after - 1]) + 1
             received = known + int(np.searchsorted(queue.starts[known:], wake, side="left"))
             if by_count is None or received < by_count:

@@ -28,6 +28,7 @@ from lockstep.engine.policies.base import (
     Left,
     Needs,
     Policy,
+    Ranges,
     Setting,
     StandIn,
     Tasks,
@@ -96,9 +97,9 @@ class RoundPolicy(Policy, ABC):
         del working
         return None
 
-    def limit_seconds(self, arrivals: Floats) -> float:
+    def limit_seconds(self, arrivals: Floats, working: int) -> float:
         """The round closes so many seconds after it began, given its first `limit_after` arrivals in seconds since
-        then."""
+        then, of so many workers that can come."""
         raise NotImplementedError(f"{type(self).__name__} has a limit_after and no limit_seconds")
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
@@ -136,7 +137,7 @@ class RoundPolicy(Policy, ABC):
     def _wait(self) -> Decision:
         after = self.limit_after(len(self._working)) if self._limit is None else None
         if after is not None and len(self._since) >= max(after, 1):
-            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]))
+            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]), len(self._working))
         return NOTHING
 
     def _left(self, worker: int, now: float) -> Decision:
@@ -214,10 +215,14 @@ class RoundPolicy(Policy, ABC):
 
     def state(self) -> dict[str, Any]:
         """The round under way is given out anew."""
-        places = [work.ranges for work in self._given.values()]
         started = 1 if self._given else 0
+        places = self.places() if started else []
         tasks = self.tasks.state(list(self._here))
         return {"round": self.round - started, "pool": self.pool.state(places), "tasks": tasks}
+
+    def places(self) -> list[Ranges]:
+        """Of the round under way."""
+        return [work.ranges for work in self._given.values()]
 
     def load(self, state: dict[str, Any]) -> None:
         self.round = int(state["round"])
