@@ -145,6 +145,8 @@ def test_a_worker_that_is_gone_never_ends_anything() -> None:
     assert delays.message_end(2, 0, 19.5, 0.1) == 19.6 and delays.message_end(2, 0, 19.5, 1.0) == np.inf
     assert delays.end(2, 0, 25.0, 0.0) == 25.0, "no work is done at once"
     np.testing.assert_array_equal(delays.ends(np.arange(4), 3, 21.0, 1.0), [22.0, 22.0, np.inf, 22.0])
+    np.testing.assert_array_equal(delays.ends(np.arange(4), 4, np.inf, 1.0), np.inf)
+    assert delays.end(0, 4, np.inf, 1.0) == delays.end(2, 4, np.inf, 1.0) == np.inf
 
 
 def test_credits_run_out_and_leave_the_baseline() -> None:
