@@ -31,6 +31,7 @@ PEERS = {
 }
 POLICIES = {
     "wait_for_all": "lockstep.engine.policies.wait_for_all:WaitForAll",
+    "k_sync": "lockstep.engine.policies.k_sync:KSync",
 }
 LAUNCHERS = {
     "threads": "lockstep.engine.launch.threads:Threads",

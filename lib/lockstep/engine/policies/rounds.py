@@ -51,6 +51,7 @@ class RoundPolicy(Policy, ABC):
         self.pool, self.tasks = Pool(setting), Tasks(setting.workers)
         self.round = -1
         self._here: dict[int, Contribution] = {}  # by worker, in the order of arrival
+        self._order: list[int] = []
         self._since: list[float] = []  # seconds after the round began
         self._began = 0.0
         self._gone: set[int] = set()
@@ -110,6 +111,7 @@ class RoundPolicy(Policy, ABC):
         work = self.tasks.finish(contribution)
         self.pool.give_back(work.ranges, contribution.samples)
         self._here[contribution.worker] = contribution
+        self._order.append(contribution.worker)
         self._since.append(now - self._began)
         return self._close(now) if self._enough() else NOTHING
 
@@ -123,7 +125,7 @@ class RoundPolicy(Policy, ABC):
         return self._close(now) if self._here and self._enough() else NOTHING
 
     def _enough(self) -> bool:
-        return self.closes_at(list(self._here), len(self._working)) is not None
+        return self.closes_at(self._order, len(self._working)) is not None
 
     def wake_at(self) -> float | None:
         after = self.limit_after()
@@ -152,7 +154,7 @@ class RoundPolicy(Policy, ABC):
 
     def _open(self, now: float) -> tuple[tuple[int, Work], ...]:
         self.round += 1
-        self._began, self._since, self._here = now, [], {}
+        self._began, self._since, self._here, self._order = now, [], {}, []
         works = self.works()
         self._working = {worker for worker, _ in works}
         return tuple(self.tasks.give(worker, work) for worker, work in works)
