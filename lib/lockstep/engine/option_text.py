@@ -16,13 +16,19 @@ help stand there once:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lockstep.engine.options import JobError, Option, options_of
 
 AnyOptions = TypeVar("AnyOptions")
 _TRUTH = {"true": True, "false": False}
+_READERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": lambda text: _TRUTH[text.lower()],
+}
 
 
 def parse_options(text: str, kind: type[AnyOptions], place: str) -> AnyOptions:
@@ -81,7 +87,7 @@ def _check_key(key: str, given: str, item: str, declared: Mapping[str, Option], 
 def _value(option: Option, raw: str) -> Any:
     """The value of the type of the option's default, checked."""
     try:
-        value = {"int": int, "float": float, "bool": lambda text: _TRUTH[text.lower()], "str": str}[option.kind](raw)
+        value = _READERS[option.kind](raw)
     except (ValueError, KeyError):
         raise JobError(f"{option.name}={raw!r} is not possible; give {option.allowed}") from None
     option.check(value)

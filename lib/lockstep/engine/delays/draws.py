@@ -78,5 +78,5 @@ class Draws:
             raise ValueError(f"worker {row}, task {task} has no delay; there are workers 0 … {len(self._keys) - 1}")
         first = task - task % BLOCK
         numbers = self._of(uniforms(self._keys[row], np.arange(first, first + BLOCK, dtype=np.uint64)))
-        self._blocks[row] = block = (first, memoryview(numbers))
+        self._blocks[row] = block = (first, numbers.data)
         return block

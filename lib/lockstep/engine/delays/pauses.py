@@ -49,11 +49,13 @@ class Pauses(Delays):
         pieces: ArrayLike = 1,
     ) -> Floats:
         who, what = self._who(workers), self._what(tasks)
-        begun, work = np.asarray(starts, dtype=np.float64), np.asarray(work_seconds, dtype=np.float64)
-        pauses = self._multiples.many(who, what) * (self._unit_seconds or work * pieces)
-        if np.any(np.not_equal(pieces, 1)):
-            pauses = np.where((self._places.many(who, what) * pieces).astype(np.int64) == piece, pauses, 0.0)
-        return begun + work + pauses
+        begun, work = np.asarray(starts, np.float64), np.asarray(work_seconds, np.float64)
+        parts = np.asarray(pieces, np.int64)
+        pauses = self._multiples.many(who, what) * (self._unit_seconds or work * parts)
+        if np.any(parts != 1):
+            pauses = np.where((self._places.many(who, what) * parts).astype(np.int64) == piece, pauses, 0.0)
+        ends: Floats = begun + work + pauses
+        return ends
 
 
 class Exponential(Pauses):

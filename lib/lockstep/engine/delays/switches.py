@@ -53,7 +53,8 @@ class Switch(Delays):
         who, begun, work = self._who(workers), np.asarray(starts, np.float64), np.asarray(work_seconds, np.float64)
         usual = super().message_ends(who, tasks, begun, work)
         begin = np.maximum(begun, self._at[who])
-        late = np.asarray(work - (begin - begun))
+        with np.errstate(invalid="ignore"):  # work that would begin where what never comes has ended
+            late = np.asarray(work - (begin - begun))
         stretched = np.zeros(late.shape)
         np.multiply(late, self._after[who], where=late > 0.0, out=stretched)
         return np.where(late > 0.0, begin + stretched, usual)

@@ -32,7 +32,7 @@ MOST_BYTES = 32 * 2**20
 _DONE = -1.0  # work that is left of work that has ended
 
 
-class Window:
+class ClockWindow:
     """The edges [rows, WIDTH + 1] and factors [rows, WIDTH] of one window.
 
     Where a row was found last is remembered, as clocks mostly move on by little; no answer depends on it.
@@ -49,7 +49,7 @@ class Window:
         """Edges and factors of one row. Raises ValueError for a row that does not exist."""
         if not 0 <= row < len(self.edges):
             raise ValueError(f"worker or group {row} has no delay; there are 0 … {len(self.edges) - 1}")
-        self.views[row] = found = (memoryview(self.edges[row]), memoryview(self.factors[row]))
+        self.views[row] = found = (self.edges[row].data, self.factors[row].data)
         return found
 
     def through(self, rows: Rows, start: Floats, work: Floats) -> tuple[Floats, Rows, Floats]:
@@ -111,7 +111,7 @@ class Timeline(ABC):
         self.rows = rows
         self.window_seconds = window_seconds
         self._carried = [carried]  # at the start of each window
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, ClockWindow] = {}
         self._kept = max(4, MOST_BYTES // (rows * (2 * WIDTH + 1) * 8 * 2))
 
     @abstractmethod
@@ -161,7 +161,7 @@ class Timeline(ABC):
             now = now[indices[now] > index]
         return ends
 
-    def _window(self, index: int) -> Window:
+    def _window(self, index: int) -> ClockWindow:
         found = self._windows.get(index)
         if found is None:
             if index < 0:
@@ -173,5 +173,5 @@ class Timeline(ABC):
                 self._carried.append(carried)
             while len(self._windows) >= self._kept:
                 del self._windows[next(iter(self._windows))]
-            self._windows[index] = found = Window(edges, factors)
+            self._windows[index] = found = ClockWindow(edges, factors)
         return found
