@@ -31,6 +31,8 @@ PEERS = {
 }
 POLICIES = {
     "wait_for_all": "lockstep.engine.policies.wait_for_all:WaitForAll",
+    "k_sync": "lockstep.engine.policies.k_sync:KSync",
+    "choosing": "lockstep.engine.policies.choosing:Choosing",
 }
 LAUNCHERS = {
     "threads": "lockstep.engine.launch.threads:Threads",

@@ -55,31 +55,34 @@ def courses_of(
     size = policy.setting.micro_batch
     micro = np.maximum(np.minimum(size, sizes) if size else sizes, 1)
     counts = -(-sizes // micro)
-    deadline, margin = policy.deadline_seconds(), 0.0
+    deadline = policy.deadline_seconds()
     start = now = began / NANOSECONDS
     at, samples, compute = began, np.zeros(len(workers), np.int64), np.zeros(len(workers), np.int64)
-    active, pieces = np.ones(len(workers), np.bool_), []
+    goes_on, pieces = np.ones(len(workers), np.bool_), []
     for place in range(int(counts.max(initial=1))):
-        active = active & (place < counts)
+        goes_on &= (place < counts) & (at < NEVER)
         if place and deadline is not None:
-            active = active & (now - start < deadline) & (now - start + margin <= deadline)
-        if not active.any():
+            goes_on &= now - start < deadline
+        who = np.flatnonzero(goes_on)
+        if not len(who):
             break
-        own = np.minimum(micro, sizes - place * micro)
+        own = np.minimum(micro, sizes - place * micro)[who]
         seconds = _compute_seconds(costs, own)
-        ends = delays.ends(workers, tasks, now, seconds, place, counts)
-        now = np.where(active, ends, now)
-        computed = np.where(active, at + nanoseconds_of(seconds), at)
-        ended = np.where(active, nanoseconds_of(ends), at)
+        now = now.copy()
+        now[who] = delays.ends(workers[who], tasks[who], now[who], seconds, place, counts[who])
+        computed, ended = at.copy(), at.copy()
+        computed[who] += nanoseconds_of(seconds)
+        ended[who] = nanoseconds_of(now[who])
         pieces.append((at, computed, ended))
         compute += computed - at
-        samples += np.where(active, own, 0)
+        samples[who] += own
         at = ended
-        active = active & (ended < NEVER)
     return Courses(workers, tasks, sizes, samples, began, at, compute, tuple(pieces))
 
 
 def _compute_seconds(costs: Costs, images: Whole) -> NDArray[np.float64]:
     """`Costs.compute_seconds` of each; workers have few different shares."""
+    if (images == images[0]).all():
+        return np.full(len(images), costs.compute_seconds(int(images[0])))
     distinct, place = np.unique(images, return_inverse=True)
     return np.array([costs.compute_seconds(int(one)) for one in distinct])[place]

@@ -24,7 +24,7 @@ from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.ending import Until
 from lockstep.simulate.learner import Learner
 from lockstep.simulate.tasks import Run, TaskLog
-from lockstep.simulate.worker import Course, course_of
+from lockstep.simulate.worker import Course, Times, course_of
 
 _MESSAGE, _PROGRESS = 0, 1
 
@@ -43,7 +43,7 @@ class Events:
         self.log = TaskLog() if keep_tasks else None
         self.now = 0  # the server is busy until then, in nanoseconds
         self.version = 0
-        self.events = 0
+        self._received = 0
         self._queue: list[tuple[int, int, int, int, Course]] = []  # ready, worker, task, kind, course
         self._under_way: dict[int, Course] = {}
         self._never_sent: set[tuple[int, int, int]] = set()  # (worker, task, kind) in the queue, recalled in time
@@ -53,6 +53,8 @@ class Events:
         self._updates: list[tuple[float, int, int, float]] = []
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
         self._stopped = False
+        self._latency, self._message = cluster.latency, cluster.message
+        self._times = Times(cluster.costs, delays, cluster.workers)
 
     def run(self) -> Run:
         """Until `until` is reached, the policy stops, or nothing can happen any more."""
@@ -71,7 +73,6 @@ class Events:
         starts = max(self.now, self._queue[0][0]) if self._queue else NEVER
         if min(wake, starts) >= NEVER:
             return False
-        self.events += 1
         if wake <= starts:
             self.now = max(self.now, wake)
             self._act(self.policy.woke(self.now / NANOSECONDS))
@@ -84,10 +85,12 @@ class Events:
         return True
 
     def _receive(self, course: Course, starts: int) -> None:
-        link = self.cluster
-        self.now = nanoseconds(
-            self.delays.message_end(course.worker, course.task, starts / NANOSECONDS, link.message_seconds)
-        )
+        seconds = self.cluster.message_seconds
+        received = nanoseconds(self.delays.message_end(course.worker, course.task, starts / NANOSECONDS, seconds))
+        if received >= NEVER:
+            return  # its worker was lost while it sent
+        self.now = received
+        self._received += 1
         if self._under_way.get(course.worker) is not course:
             self._note(course, "recalled")  # it crossed the recall
             return
@@ -106,7 +109,7 @@ class Events:
         """A worker says how far it is; the message is so short that it takes the server no time."""
         if self._under_way.get(course.worker) is not course:
             return
-        at = starts - self.cluster.latency
+        at = starts - self._latency
         done = sum(piece.samples for piece in course.pieces if piece.ended <= at)
         seen = Measured(course.worker, course.task, done, (at - course.began) / NANOSECONDS)
         self.now = max(self.now, starts)
@@ -118,7 +121,7 @@ class Events:
             if self.learner is not None:
                 self.learner.dropped(*which)
         for worker in decision.recall:
-            self._recall(worker, self.now + self.cluster.latency)
+            self._recall(worker, self.now + self._latency)
         if decision.apply or decision.stand_in:
             self._apply(decision)
         if decision.stop:
@@ -126,8 +129,8 @@ class Events:
         if self._over():
             return
         for worker, work in decision.release:
-            self.now += self.cluster.message
-            self._release(worker, work, max(self.now + self.cluster.latency, self._free[worker]))
+            self.now += self._message
+            self._release(worker, work, max(self.now + self._latency, self._free[worker]))
 
     def _recall(self, worker: int, heard: int) -> None:
         course = self._under_way.pop(worker)
@@ -158,19 +161,17 @@ class Events:
     def _release(self, worker: int, work: Work, began: int) -> None:
         task = self._given[worker]
         self._given[worker] += 1
-        course = course_of(
-            worker, task, self.version, work, began, self.cluster.costs, self.delays, self.cluster.workers
-        )
+        course = course_of(worker, task, self.version, work, began, self._times)
         self._under_way[worker] = course
         if self.learner is not None:
             self.learner.released(worker, self.version)
         if self.policy.needs.progress:
             for piece in course.pieces[:-1]:
                 if piece.ended < NEVER:
-                    ready = piece.ended + self.cluster.latency
+                    ready = piece.ended + self._latency
                     heapq.heappush(self._queue, (ready, worker, task, _PROGRESS, course))
         if course.ended < NEVER:
-            heapq.heappush(self._queue, (course.ended + self.cluster.latency, worker, task, _MESSAGE, course))
+            heapq.heappush(self._queue, (course.ended + self._latency, worker, task, _MESSAGE, course))
 
     def _note(self, course: Course, fate: str, ended: int | None = None, update: int = -1) -> None:
         ended = course.ended if ended is None else ended
@@ -204,6 +205,8 @@ class Events:
             self._note(course, "unfinished", ended=max(min(course.ended, self.now), course.began))
         updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions", "loss"])
         table = None if self.log is None else self.log.table()
-        return Run(type(self.policy).__name__, self.cluster.workers, updates, table, self._sums | {"events": self.events})
+        # An event: a task begins, or a message is received.
+        events = sum(self._given) + self._received
+        return Run(type(self.policy).__name__, self.cluster.workers, updates, table, self._sums | {"events": events})
 
 

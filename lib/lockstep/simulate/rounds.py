@@ -110,26 +110,25 @@ class Rounds:
         return True
 
     def _queue(self, courses: Courses) -> Queue:
-        """Sorted by ready time, then worker, then task: what crossed a recall belongs to an earlier task."""
-        comes = courses.ended < NEVER
-        fresh = courses.workers[comes]
-        ready = np.concatenate([self._crossed.ready, courses.ended[comes] + self.cluster.latency])
+        """Sorted by ready time, then worker. What crossed a recall was ready before anything of this round is."""
+        fresh, ended = courses.workers, courses.ended
+        if ended.max(initial=0) >= NEVER:
+            fresh, ended = fresh[ended < NEVER], ended[ended < NEVER]
+        crossed = len(self._crossed.ready)
+        ready = np.concatenate([self._crossed.ready, ended + self.cluster.latency])
         workers = np.concatenate([self._crossed.workers, fresh])
-        is_fresh = np.arange(len(ready)) >= len(self._crossed.ready)
-        if len(self._crossed.ready):
-            order = np.lexsort((is_fresh, workers, ready))
-        else:
-            order = np.argsort(ready, kind="stable")
-        workers, is_fresh, ready = workers[order], is_fresh[order], ready[order]
+        order = in_order(ready)
+        workers, is_fresh, ready = workers[order], order >= crossed, ready[order]
         message = self.cluster.message
-        if getattr(self.delays, "slows_messages", False):
+        if type(self.delays).message_end is not Delays.message_end:
             return self._one_by_one(workers, is_fresh, ready, courses)
         before = message * np.arange(len(ready))
         received = np.maximum.accumulate(np.maximum(ready, self.now) - before) + before + message
         return Queue(workers, is_fresh, ready, received - message, received)
 
     def _one_by_one(self, workers: Whole, fresh: NDArray[np.bool_], ready: Times, courses: Courses) -> Queue:
-        """Messages that take longer or shorter, each according to when it begins to be received."""
+        """Messages that take longer or shorter, each according to when it begins to be received. Those that never end,
+        for their worker was lost while it sent, are left out."""
         now, starts, received = self.now, np.empty_like(ready), np.empty_like(ready)
         tasks = np.zeros(len(self.workers), np.int64)
         tasks[courses.workers] = courses.tasks
@@ -137,9 +136,10 @@ class Rounds:
             starts[place] = max(now, int(ready[place]))
             task = int(tasks[worker]) - (not is_fresh)
             seconds = int(starts[place]) / NANOSECONDS
-            now = nanoseconds(self.delays.message_end(worker, task, seconds, self.cluster.message_seconds))
-            received[place] = now
-        return Queue(workers, fresh, ready, starts, received)
+            received[place] = nanoseconds(self.delays.message_end(worker, task, seconds, self.cluster.message_seconds))
+            now = int(received[place]) if received[place] < NEVER else now
+        come = received < NEVER
+        return Queue(workers[come], fresh[come], ready[come], starts[come], received[come])
 
     def _close(self, queue: Queue, opened: int, working: Whole) -> tuple[int, int] | None:
         """(messages received, time) when the round closes; None if it never does."""
@@ -190,14 +190,26 @@ class Rounds:
         stopped[late] = np.where(crossing, courses.ended, courses.listens(heard))[late]
         self._free[courses.workers] = stopped
         stale = ~queue.fresh[received:]
-        self._crossed = Crossed(
-            np.concatenate([queue.ready[received:][stale], courses.ended[crossing] + self.cluster.latency]),
-            np.concatenate([queue.workers[received:][stale], courses.workers[crossing]]),
-        )
+        ready = np.concatenate([queue.ready[received:][stale], courses.ended[crossing] + self.cluster.latency])
+        workers = np.concatenate([queue.workers[received:][stale], courses.workers[crossing]])
+        order = np.lexsort((workers, ready))
+        self._crossed = Crossed(ready[order], workers[order])
         compute = float(courses.computed(stopped).sum()) / NANOSECONDS
         self._sums["compute_seconds"] += compute
         self._sums["delay_seconds"] += float((stopped - courses.began).sum()) / NANOSECONDS - compute
         self._sums["recalled"] += float(courses.sizes[late].sum())
+
+
+def in_order(times: Times) -> Whole:
+    """`np.argsort(times, kind="stable")`, several times as fast: time and place are sorted as one number, where they
+    fit."""
+    low, high = int(times.min(initial=NEVER)), int(times.max(initial=0))
+    bits = len(times).bit_length()
+    if high - low >= 1 << (62 - bits):
+        return np.argsort(times, kind="stable")
+    keys = ((times - low) << bits) | np.arange(len(times))
+    keys.sort()
+    return keys & ((1 << bits) - 1)
 
 
 class _Batches:

@@ -53,24 +53,38 @@ class Course(NamedTuple):
         return sum(min(piece.computed, until) - piece.began for piece in self.pieces if piece.began < until)
 
 
-def course_of(
-    worker: int, task: int, version: int, work: Work, began: int, costs: Costs, delays: Delays, workers: int
-) -> Course:
+class Times:
+    """How long micro-batches take: `Costs.compute_seconds`, asked once for each size, and delays."""
+
+    def __init__(self, costs: Costs, delays: Delays, workers: int) -> None:
+        self.delays, self.workers = delays, workers
+        self._costs = costs
+        self._known: dict[int, tuple[float, int]] = {}
+
+    def of(self, images: int) -> tuple[float, int]:
+        """Seconds of computing a micro-batch, and the same in nanoseconds."""
+        known = self._known.get(images)
+        if known is None:
+            seconds = self._costs.compute_seconds(images)
+            known = self._known[images] = (seconds, nanoseconds(seconds))
+        return known
+
+
+def course_of(worker: int, task: int, version: int, work: Work, began: int, times: Times) -> Course:
     """How the task goes that `worker` begins at `began`."""
-    sizes = _micro_batches(work, workers)
+    sizes = _micro_batches(work, times.workers)
     start = now = began / NANOSECONDS
-    count, done, compute, pieces = len(sizes), 0, 0, []
-    deadline, margin = work.deadline_seconds, work.micro_batch_seconds
-    at = began
+    count, done, compute, at = len(sizes), 0, 0, began
+    deadline, margin, pieces = work.deadline_seconds, work.micro_batch_seconds, []
     for place, size in enumerate(sizes):
         if place and deadline is not None and (now - start >= deadline or now - start + margin > deadline):
             break
-        seconds = costs.compute_seconds(size)
-        now = delays.end(worker, task, now, seconds, place, count)
-        computed, ended = at + nanoseconds(seconds), nanoseconds(now)
-        compute += computed - at
+        seconds, computing = times.of(size)
+        now = times.delays.end(worker, task, now, seconds, place, count)
+        ended = nanoseconds(now)
+        compute += computing
         done += size
-        pieces.append(Piece(at, computed, ended, size))
+        pieces.append(Piece(at, at + computing, ended, size))
         at = ended
         if ended >= NEVER:
             break
@@ -82,5 +96,7 @@ def _micro_batches(work: Work, workers: int) -> list[int]:
     if work.parts:
         size, larger = divmod(work.samples, workers)
         return [size + (part < larger) for part, _ in work.parts]
+    if work.micro_batch == work.samples:
+        return [work.samples]
     full, rest = divmod(work.samples, max(work.micro_batch, 1))
     return [work.micro_batch] * full + ([rest] if rest else [])

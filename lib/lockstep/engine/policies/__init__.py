@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from lockstep.engine import registry
+from lockstep.engine.option_text import parse_options
+from lockstep.engine.options import JobError
 from lockstep.engine.policies.base import (
     NOTHING,
     Arrived,
@@ -35,6 +37,14 @@ POLICIES = cast("dict[str, type[Policy]]", registry.policies())
 MakePolicy = Callable[[Setting], Policy]
 
 
+def policy_of(name: str, options: str, setting: Setting) -> Policy:
+    """The policy of this name with options such as `k=6`. Raises JobError for a name or options that do not exist."""
+    if name not in POLICIES:
+        raise JobError(f"policy={name!r} does not exist; there are: {', '.join(POLICIES)}")
+    kind = POLICIES[name]
+    return kind(setting, parse_options(options, kind.Options, f"policy {name!r}"))
+
+
 def make_policy(job: Job) -> MakePolicy:
     """The policy that `job.policy` names."""
     return POLICIES[job.policy]
@@ -58,4 +68,5 @@ __all__ = [
     "WaitForAll",
     "Work",
     "make_policy",
+    "policy_of",
 ]

@@ -64,6 +64,7 @@ class RoundPolicy(Policy, ABC):
         self.pool, self.tasks = Pool(setting), Tasks(setting.workers)
         self.round = -1
         self._here: dict[int, Contribution] = {}  # by worker, in the order of arrival
+        self._order: list[int] = []
         self._since: list[float] = []  # seconds after the round began
         self._began = 0.0
         self._limit: float | None = None  # when the round closes, on the clock
@@ -131,6 +132,7 @@ class RoundPolicy(Policy, ABC):
         work = self.tasks.finish(contribution)
         self.unused(work, contribution.samples)
         self._here[contribution.worker] = contribution
+        self._order.append(contribution.worker)
         self._since.append(now - self._began)
         return self._close(now) if self._enough() else self._wait()
 
@@ -154,7 +156,7 @@ class RoundPolicy(Policy, ABC):
         return self._wait() if self._here else NOTHING
 
     def _enough(self) -> bool:
-        return self.closes_at(list(self._here), self._working) is not None
+        return self.closes_at(self._order, self._working) is not None
 
     def wake_at(self) -> float | None:
         return self._limit

@@ -1,0 +1,163 @@
+"""`lockstep simulate`: straggler policies in virtual time, under delays that can be repeated, or those of a trace."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lockstep.commands.ending import checking_arguments, clear_ends
+from lockstep.commands.runner.errors import RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lockstep.engine.policies import Policy, Setting
+    from lockstep.simulate.comparison import Trial
+
+ALL = "all"
+_COLUMNS = {
+    "step_seconds": "step (s)",
+    "seconds": "in all (s)",
+    "mitigation": "mitigation",
+    "of_the_bound": "of the bound",
+    "regret": "regret",
+    "wasted_share": "wasted",
+}
+_LEGEND = (
+    "mitigation    of the time that the delays cost wait-for-all per image, the share that the policy saves",
+    "of the bound  the same of what could be saved at all: nobody waits, messages and updates are free",
+    "regret        how much longer it takes than the quickest policy",
+    "wasted        share of the images given out that no update used",
+)
+_PERCENT = ("mitigation", "of_the_bound", "regret", "wasted_share")
+
+
+@clear_ends()
+def simulate(
+    policy: Annotated[str, typer.Option(help="A policy's name, several with commas, or all.")] = ALL,
+    options: Annotated[str, typer.Option(help="Options of the one policy, such as k=6.")] = "",
+    delays: Annotated[
+        str, typer.Option(help="Kind of delays, such as markov:slow=3,enter=0.01; several with ';', or all.")
+    ] = ALL,
+    workers: Annotated[int, typer.Option(min=1)] = 8,
+    standby: Annotated[int, typer.Option(min=0, help="Of these, nodes that stand by.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="Updates of all workers' samples.")] = 200,
+    loss: Annotated[float | None, typer.Option(help="Compare the time to this loss of a small problem.")] = None,
+    share: Annotated[int, typer.Option(min=1, help="Images per worker and update.")] = 32,
+    micro_batch: Annotated[int, typer.Option(min=0, help="Images computed at once; 0: the whole share.")] = 0,
+    step_seconds: Annotated[float, typer.Option(help="A worker's computing time of an update.")] = 0.1,
+    message_seconds: Annotated[float, typer.Option(help="A gradient's, or the parameters', on the server's link.")] = 0.0,
+    latency_seconds: Annotated[float, typer.Option(help="Of a message.")] = 0.0,
+    update_seconds: Annotated[float, typer.Option(help="Of the server.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    trace: Annotated[Path | None, typer.Option(help="Recorded times, CSV or Parquet, in place of --delays.")] = None,
+    what_if: Annotated[bool, typer.Option("--what-if", help="What each policy would have gained in the trace.")] = False,
+) -> None:
+    """Run straggler policies in virtual time: mean step, what was gained, and what could be gained at all."""
+    with checking_arguments():
+        if what_if and trace is None:
+            raise RunError("--what-if asks about a trace; name one with --trace")
+        if trace is not None and delays != ALL:
+            raise RunError(f"--trace {trace} and --delays {delays} ask for two different things; give one of them")
+        for name, value, least in (
+            ("--step-seconds", step_seconds, 1e-9),
+            ("--message-seconds", message_seconds, 0.0),
+            ("--latency-seconds", latency_seconds, 0.0),
+            ("--update-seconds", update_seconds, 0.0),
+        ):
+            if not least <= value < float("inf"):
+                raise RunError(f"{name} {value} is not possible; give a number of at least {least:g}")
+        made = _policies(policy, options)
+        kinds = _kinds(delays, trace)
+        if trace is not None:
+            workers = _recorded_workers(trace) + standby
+        trials = _trials(
+            kinds, workers, standby, steps, loss, share, micro_batch, seed,
+            costs=(step_seconds / share, message_seconds, latency_seconds, update_seconds),
+        )  # fmt: skip
+        for make in made.values() if policy != ALL else ():
+            make(trials[0].setting)
+    from lockstep.simulate.comparison import compare
+
+    began = time.perf_counter()
+    table = compare(made, trials)
+    for kind, rows in table.groupby("delays", sort=False):
+        typer.echo("\n".join(_text(str(kind), rows, trials[0])))
+    typer.echo("\n".join(("", *_LEGEND)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    typer.echo(f"simulated in {time.perf_counter() - began:.1f} s, {peak:.0f} MiB of memory at the most")
+
+
+def _policies(names: str, options: str) -> Mapping[str, Callable[[Setting], Policy]]:
+    """The policies by the name that the table shows. Raises JobError or RunError for one that does not exist."""
+    import functools
+
+    from lockstep.engine.policies import POLICIES, policy_of
+
+    chosen = list(POLICIES) if names == ALL else [name.strip() for name in names.split(",")]
+    if options and len(chosen) != 1:
+        raise RunError(f"--options {options!r} are those of one policy; name one with --policy")
+    return {name: functools.partial(policy_of, name, options) for name in chosen}
+
+
+def _kinds(delays: str, trace: Path | None) -> list[str]:
+    from lockstep.engine.delays import KINDS, canonical
+
+    if trace is not None:
+        return [canonical(f"trace:file={trace}")]
+    if delays == ALL:
+        return [name for name in KINDS if name not in ("trace", "gone")]
+    return [canonical(text) for text in delays.split(";")]
+
+
+def _recorded_workers(trace: Path) -> int:
+    from lockstep.engine.delays.traces import read_trace
+
+    table = read_trace(trace).table
+    return len(table[["stage", "worker"]].drop_duplicates())
+
+
+def _trials(
+    kinds: list[str], workers: int, standby: int, steps: int, loss: float | None, share: int, micro_batch: int,
+    seed: int, costs: tuple[float, float, float, float],
+) -> list[Trial]:  # fmt: skip
+    from lockstep.engine.policies import Setting
+    from lockstep.predict.cost_model import Costs
+    from lockstep.predict.link_model import AlphaBeta
+    from lockstep.simulate.cluster import Cluster
+    from lockstep.simulate.comparison import Trial
+
+    image_seconds, message_seconds, latency_seconds, update_seconds = costs
+    batch = share * (workers - standby) if standby < workers else share
+    setting = Setting(workers, 100 * batch, batch, micro_batch, standby, seed)
+    # A gradient of one byte, so that a second per byte is a second per message.
+    cluster = Cluster(
+        workers, Costs(0.0, image_seconds, 0.0, gradient_bytes=1.0), AlphaBeta(latency_seconds, message_seconds),
+        update_seconds, standby,
+    )  # fmt: skip
+    return [Trial(setting, cluster, kind, steps, loss) for kind in kinds]
+
+
+def _text(kind: str, rows: pd.DataFrame, trial: Trial) -> list[str]:
+    """A table of one kind of delays, the quickest policy first, and a line for each that has no number."""
+    counted = f"{trial.setting.training} workers, {trial.updates} updates of {trial.setting.global_batch} images"
+    lines = ["", f"delays {kind}, {counted}" + (f", until the loss is {trial.loss:g}" if trial.loss else "")]
+    good = rows[rows["reason"] == ""].sort_values("seconds")
+    if len(good):
+        shown = good[["policy", *_COLUMNS]].rename(columns=_COLUMNS)
+        formats: dict[str, Any] = {
+            title: _percent if name in _PERCENT else "{:.4g}".format for name, title in _COLUMNS.items()
+        }
+        lines += shown.to_string(index=False, formatters=formats).splitlines()
+    for _, row in rows[rows["reason"] != ""].iterrows():
+        lines.append(f"{row['policy']}: {row['reason']}")
+    return lines
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{100 * value:.1f} %"

@@ -1,0 +1,132 @@
+"""Chooses among round-by-round rules by replaying the last rounds under each of them.
+
+    round      0 ............ 24 | 25 ........... 49 | 50 ...
+    rule       wait for all      | k = 6             | k = 7
+    at its end  every candidate is asked when it would have closed each of the last rounds: the cheapest goes on
+
+A round is worth the samples that it brings: the cost of a rule is the seconds of its rounds over their samples. Of a worker
+that was recalled only the least that it would have taken is known. It is taken to have needed what it needed in one of
+the rounds in which all came, if that was more, or else one of the others then. So that there are such rounds, once in
+`explore` choices everybody is waited for in one round. No round lasts longer than ten times what half of the workers need:
+one that never comes must not stop all.
+
+The replay knows no link and no update, which cost all candidates the same. `lockstep.simulate` has both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.engine.options import option
+from lockstep.engine.policies.base import Needs, Setting
+from lockstep.engine.policies.k_sync import KSync, KSyncOptions
+from lockstep.engine.policies.rounds import Floats, RoundPolicy, Whole
+from lockstep.engine.policies.wait_for_all import WaitForAll
+
+LONGER = 1.5
+"""What a recalled worker would have taken where nothing else is known, as a multiple of the round that it missed."""
+PATIENCE = 10.0
+"""The longest round, as a multiple of the time that half of the workers need."""
+COMPLETE = 25
+"""Rounds in which all came that are remembered."""
+
+
+@dataclass(frozen=True)
+class ChoosingOptions:
+    every: int = option(25, "rounds between two choices", least=1)
+    window: int = option(50, "rounds that are replayed", least=1)
+    explore: int = option(2, "choices after which one round waits for everybody", least=1)
+
+
+class Choosing(RoundPolicy):
+    """Among waiting for all and for the first k, for up to nine k between half of the workers and all but one."""
+
+    does = "a server replays the last rounds under several rules, and goes on with the cheapest"
+    label = "chosen by replay"
+    Options = ChoosingOptions
+    needs = Needs(round_by_round=True, recall=True)
+
+    def __init__(self, setting: Setting, options: Any = None) -> None:
+        super().__init__(setting, options)
+        self.candidates = candidates(setting)
+        self.chosen = 0
+        self._choices = 0
+        self._exploring = False
+        self._rounds: deque[Floats] = deque(maxlen=self.options.window)
+        self._complete: deque[Floats] = deque(maxlen=COMPLETE)
+
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        if self._exploring:
+            return super().closes_at(order, expected)
+        return self.candidates[self.chosen].closes_at(order, expected)
+
+    def limit_after(self) -> int | None:
+        return max(1, self.setting.training // 2)
+
+    def limit_seconds(self, arrivals: Floats) -> float:
+        return PATIENCE * float(arrivals[-1])
+
+    def closed(self, seconds: Floats, samples: Whole) -> None:
+        own = seconds[: self.setting.training]
+        if not np.isnan(own).any():
+            self._complete.append(own)
+        self._rounds.append(self._completed(own))
+        self._exploring = False
+        if (self.round + 1) % self.options.every == 0:
+            self._choices += 1
+            self._exploring = self._choices % self.options.explore == 0
+            self.chosen = int(np.argmin([replayed_cost(rule, self._rounds) for rule in self.candidates]))
+
+    def _completed(self, seconds: Floats) -> Floats:
+        """With what those would have needed who did not come."""
+        least, filled = 0.999 * float(np.nanmax(seconds)), seconds.copy()  # it may have been about to come
+        seen = np.array(self._complete).reshape(-1, len(seconds))
+        for worker in np.flatnonzero(np.isnan(seconds)).tolist():
+            longer = seen[:, worker][seen[:, worker] >= least]
+            if not len(longer):
+                longer = seen[seen >= least]
+            filled[worker] = longer[(self.round + worker) % len(longer)] if len(longer) else LONGER * least
+        return filled
+
+    def state(self) -> dict[str, Any]:
+        own = {"chosen": self.chosen, "choices": self._choices, "exploring": self._exploring}
+        seen = {name: [one.tolist() for one in getattr(self, f"_{name}")] for name in ("rounds", "complete")}
+        return super().state() | own | seen
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        self.chosen, self._choices = int(state["chosen"]), int(state["choices"])
+        self._exploring = bool(state["exploring"])
+        self._rounds.extend(np.array(one, dtype=np.float64) for one in state["rounds"])
+        self._complete.extend(np.array(one, dtype=np.float64) for one in state["complete"])
+
+
+def candidates(setting: Setting) -> list[RoundPolicy]:
+    """Wait for all first, then k-sync with the largest k first."""
+    workers = setting.training
+    ks = np.unique(np.linspace(max(1, workers // 2), workers - 1, 9).round().astype(int))[::-1] if workers > 1 else []
+    return [WaitForAll(setting), *(KSync(setting, KSyncOptions(k=int(k))) for k in ks)]
+
+
+def replayed_cost(rule: RoundPolicy, rounds: Sequence[Floats] | deque[Floats]) -> float:
+    """Seconds per contribution that `rule` would have needed in these rounds, float64 [workers] each: seconds until each
+    worker would have come. Infinite where it would have closed none."""
+    total = came = 0.0
+    for seconds in rounds:
+        order = np.argsort(seconds, kind="stable")
+        enough = rule.closes_at(order, len(order))
+        after = rule.limit_after()
+        if after is not None and after <= len(order):
+            limit = rule.limit_seconds(seconds[order[:after]])
+            within = max(after, int(np.searchsorted(seconds[order], limit)))
+            if enough is None or within < enough:
+                total, came = total + max(limit, float(seconds[order[within - 1]])), came + within
+                continue
+        if enough is not None:
+            total, came = total + float(seconds[order[enough - 1]]), came + enough
+    return total / came if came else float("inf")

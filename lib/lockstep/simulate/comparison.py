@@ -1,0 +1,160 @@
+"""Policies side by side under the same delays: what each gains, and how much of what could be gained at all.
+
+    seconds        of the policy, for the same number of samples as wait-for-all
+    mitigation     (wait-for-all - policy) / (wait-for-all - no delays): 1 is as if nothing was ever delayed
+    of the bound   (wait-for-all - policy) / (wait-for-all - bound): 1 is the best that these delays leave possible
+    bound          nobody ever waits, and messages and updates are free: each worker computes at its own mean rate
+
+Every policy meets the same delays, worker by worker and task by task (common random numbers). A policy that leaves
+workers out makes updates of fewer samples; so times are compared per sample, and beside them stands the time until a
+problem with real gradients is solved (`problems.Logistic`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analysis.statistics import AnalysisError
+from lockstep.engine.delays import make_delays
+from lockstep.engine.options import JobError
+from lockstep.engine.policies import Policy, Setting, WaitForAll
+from lockstep.simulate.cluster import Cluster
+from lockstep.simulate.ending import Until
+from lockstep.simulate.learner import SgdLearner
+from lockstep.simulate.problems import Logistic
+from lockstep.simulate.running import simulate
+from lockstep.simulate.tasks import Run
+
+MakePolicy = Callable[[Setting], Policy]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The world in which policies are compared: until they have used the samples of `updates` full updates, or, with a
+    `loss`, until they have come to it; then in at most ten times as many samples."""
+
+    setting: Setting
+    cluster: Cluster
+    delays: str
+    updates: int
+    loss: float | None = None
+
+    @property
+    def share(self) -> int:
+        """Images that a worker gets of an update, if all get as many."""
+        return math.ceil(self.setting.global_batch / self.setting.training)
+
+    @property
+    def until(self) -> Until:
+        samples = self.updates * self.setting.global_batch
+        return Until(samples=samples) if self.loss is None else Until(samples=10 * samples, loss=self.loss)
+
+    def run(self, make: MakePolicy) -> Run:
+        """One policy."""
+        setting, learner = self.setting, None
+        if self.loss is not None:
+            problem = Logistic(samples=setting.samples, seed=setting.seed)
+            learner = SgdLearner(problem, LEARNING_RATE, setting.workers, setting.seed)
+        made = make_delays(self.delays, setting.workers, setting.seed)
+        return simulate(make(setting), self.cluster, made, self.until, learner=learner)
+
+
+LEARNING_RATE = 0.5
+BASE = "wait_for_all"
+
+
+def seconds_per_sample(run: Run) -> float:
+    """NaN if no update was made."""
+    return run.total_seconds / run.samples if run.samples else math.nan
+
+
+def ideal_seconds_per_sample(trial: Trial) -> float:
+    """Of wait-for-all without delays, where every update of a whole batch takes as long."""
+    delays = make_delays("none", trial.setting.workers, 0)
+    return seconds_per_sample(simulate(WaitForAll(trial.setting), trial.cluster, delays, Until(updates=1)))
+
+
+def bound_seconds_per_sample(trial: Trial, tasks: int = 200) -> float:
+    """The least that the delays leave possible: the workers' mean rates over `tasks` tasks that follow each other
+    without a pause between them, added up. A worker that never comes adds nothing."""
+    setting = trial.setting
+    delays, training = make_delays(trial.delays, setting.workers, setting.seed), setting.training
+    workers, now = np.arange(training), np.zeros(training)
+    work = np.full(training, trial.cluster.costs.compute_seconds(trial.share))
+    done = np.zeros(training)
+    for task in range(tasks):
+        ended = delays.ends(workers, np.full(training, task), now, work)
+        comes = np.isfinite(ended)
+        now, done = np.where(comes, ended, now), done + comes
+    rates = np.divide(done * trial.share, now, out=np.zeros(training), where=(now > 0) & (done == tasks))
+    return 1 / float(rates.sum()) if rates.sum() else math.inf
+
+
+def compare(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]) -> pd.DataFrame:
+    """A row per policy and kind of delays.
+
+    Columns: delays, policy, updates, step_seconds, seconds_per_sample, mitigation, of_the_bound, seconds (until the end
+    of the run), regret (of these, above the quickest policy's), wasted_share (of the computing time, in samples that no
+    update used), reason (why there is no number).
+    """
+    rows = []
+    for trial in trials:
+        own = [_row(name, make, trial) for name, make in policies.items()]
+        known = [row for row in own if row["policy"] == BASE]
+        waiting = (known[0] if known else _row(BASE, WaitForAll, trial))["seconds_per_sample"]
+        ideal = ideal_seconds_per_sample(trial)
+        bound = bound_seconds_per_sample(trial)
+        quickest = min((row["seconds"] for row in own if row["seconds"] == row["seconds"]), default=math.nan)
+        for row in own:
+            row["mitigation"] = _share(waiting, row["seconds_per_sample"], ideal)
+            row["of_the_bound"] = _share(waiting, row["seconds_per_sample"], bound)
+            row["regret"] = row["seconds"] / quickest - 1
+        rows += own
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+COLUMNS = (
+    "delays", "policy", "updates", "step_seconds", "seconds_per_sample", "mitigation", "of_the_bound", "seconds",
+    "regret", "wasted_share", "reason",
+)  # fmt: skip
+
+
+def _row(name: str, make: MakePolicy, trial: Trial) -> dict[str, object]:
+    row: dict[str, object] = dict.fromkeys(COLUMNS, math.nan) | {"delays": trial.delays, "policy": name, "reason": ""}
+    try:
+        run = trial.run(make)
+    except (JobError, AnalysisError) as error:
+        return row | {"reason": str(error)}
+    row |= {"updates": len(run.updates), "step_seconds": run.step_seconds, "wasted_share": wasted_share(run)}
+    row["seconds_per_sample"] = seconds_per_sample(run)
+    why = unfinished(run, trial)
+    return row | ({"reason": why} if why else {"seconds": run.total_seconds})
+
+
+def unfinished(run: Run, trial: Trial) -> str:
+    """Why a run did not end as it should; empty if it did."""
+    if run.samples < trial.until.samples or not len(run.updates):  # type: ignore[operator]
+        if trial.loss is not None and len(run.updates) and run.updates["loss"].iloc[-1] <= trial.loss:
+            return ""
+        return f"waits for ever after {len(run.updates)} updates"
+    return "" if trial.loss is None else f"did not come to a loss of {trial.loss:g}"
+
+
+def wasted_share(run: Run) -> float:
+    """Samples that were computed or given out and that no update used, as a share of all."""
+    used = run.sums["applied"] + run.sums.get("late", 0.0)
+    lost = run.sums["recalled"] + run.sums.get("dropped", 0.0)
+    return lost / (used + lost) if used + lost else math.nan
+
+
+def _share(waiting: object, own: object, best: float) -> float:
+    """How much of the way from `waiting` to `best` was gone; NaN where there is none."""
+    assert isinstance(waiting, float) and isinstance(own, float)
+    way = waiting - best
+    return (waiting - own) / way if way > 1e-9 * waiting else math.nan
+
