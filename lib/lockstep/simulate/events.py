@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -38,6 +39,8 @@ class Events:
     ) -> None:  # fmt: skip
         if policy.workers != cluster.workers:
             raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
+        if policy.needs.loss and learner is None:
+            raise AnalysisError(f"{type(policy).__name__} decides by the loss, which nobody computes: give a learner")
         self.policy, self.cluster, self.delays = policy, cluster, delays
         self.until, self.learner = until, learner
         self.log = TaskLog() if keep_tasks else None
@@ -52,6 +55,7 @@ class Events:
         self._waiting: dict[tuple[int, int], Course] = {}  # contributions that are here, by worker and task
         self._updates: list[tuple[float, int, int, float]] = []
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
+        self._samples = 0  # of all updates
         self._stopped = False
         self._latency, self._message = cluster.latency, cluster.message
         self._times = Times(cluster.costs, delays, cluster.workers)
@@ -143,12 +147,12 @@ class Events:
         self._note(course, "recalled", ended=self._free[worker])
 
     def _apply(self, decision: Decision) -> None:
-        samples = 0
         used = []
         for worker, task, weight in decision.apply:
             course = self._waiting.pop((worker, task))
-            samples += course.samples
             used.append((course, weight))
+        samples = _distinct(course for course, _ in used)
+        self._samples += samples
         self.now += self.cluster.update
         loss = math.nan if self.learner is None else self.learner.update(used, decision.stand_in)
         for course, _ in used:
@@ -198,7 +202,7 @@ class Events:
         if not self._updates:
             return False
         ended, _, _, loss = self._updates[-1]
-        return self.until.reached(self.version, self._sums["applied"] + self._sums["late"], ended, loss)
+        return self.until.reached(self.version, self._samples, ended, loss)
 
     def _result(self) -> Run:
         for course in (*self._under_way.values(), *self._waiting.values()):
@@ -210,3 +214,12 @@ class Events:
         return Run(type(self.policy).__name__, self.cluster.workers, updates, table, self._sums | {"events": events})
 
 
+def _distinct(used: Iterable[Course]) -> int:
+    """Samples of an update; a part of coded work that several workers have computed counts once."""
+    samples, parts = 0, {}
+    for course in used:
+        if course.work.parts:
+            parts.update((part, piece.samples) for (part, _), piece in zip(course.work.parts, course.pieces, strict=False))
+        else:
+            samples += course.samples
+    return samples + sum(parts.values())

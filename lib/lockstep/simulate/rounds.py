@@ -21,7 +21,7 @@ from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import Delays
 from lockstep.engine.policies.base import Policy, Setting
 from lockstep.engine.policies.rounds import Closed, RoundPolicy
-from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds, nanoseconds_of
+from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.courses import Courses, courses_of
 from lockstep.simulate.ending import Until
@@ -69,7 +69,7 @@ class Rounds:
         if policy.workers != cluster.workers:
             raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
         self.policy, self.cluster, self.delays, self.until = policy, cluster, delays, until
-        self.workers = np.arange(policy.candidates)
+        self.workers = np.arange(policy.eligible)
         self.now = self._decided = 0  # the policy counts a round from its decision, before the update is made
         self._free = np.zeros(len(self.workers), np.int64)
         self._tasks = np.zeros(len(self.workers), np.int64)
@@ -144,13 +144,13 @@ class Rounds:
     def _close(self, queue: Queue, opened: int, working: Whole) -> tuple[int, int] | None:
         """(messages received, time) when the round closes; None if it never does."""
         policy, fresh = self.policy, np.flatnonzero(queue.fresh)
-        enough = policy.closes_at(queue.workers[fresh], working)
+        enough = policy.closes_at(queue.workers[fresh], len(working))
         by_count = int(fresh[enough - 1]) + 1 if enough else None
-        after = policy.limit_after(len(working))
+        after = policy.limit_after()
         if after is not None and 1 <= after <= len(fresh):
             began = opened / NANOSECONDS
             arrivals = queue.received[fresh[:after]] / NANOSECONDS - began
-            wake = nanoseconds(began + policy.limit_seconds(arrivals, len(working)))
+            wake = nanoseconds(began + policy.limit_seconds(arrivals))
             known = int(fresh[after - 1]) + 1
             received = known + int(np.searchsorted(queue.starts[known:], wake, side="left"))
             if by_count is None or received < by_count:
@@ -165,15 +165,17 @@ class Rounds:
         here = queue.workers[arrived]
         place = np.empty(len(self.workers), np.int64)
         place[courses.workers] = np.arange(len(courses.workers))
-        seconds, (samples, given, tasks) = np.full(self.policy.workers, np.nan), np.zeros((3, self.policy.workers), np.int64)
+        arrivals, seconds = np.full((2, self.policy.workers), np.nan)
+        samples, given, tasks = np.zeros((3, self.policy.workers), np.int64)
         own = place[here]
+        arrivals[here] = queue.received[arrived] / NANOSECONDS - opened / NANOSECONDS
         seconds[here] = courses.ended[own] / NANOSECONDS - courses.began[own] / NANOSECONDS
         samples[here] = courses.samples[own]
         given[courses.workers] = courses.sizes
         tasks[self.workers] = self._tasks - 1
         lasted = self._decided / NANOSECONDS - opened / NANOSECONDS
-        self.policy.closed(Closed(seconds, samples, given, tasks, lasted))
-        late = np.flatnonzero(np.isnan(seconds[courses.workers]))
+        self.policy.closed(Closed(arrivals, seconds, samples, given, tasks, lasted))
+        late = np.flatnonzero(np.isnan(arrivals[courses.workers]))
         self._recall(courses, late, queue, received)
         left = courses.sizes.sum() - samples.sum()
         self._batches.give_back(int(left))

@@ -7,7 +7,7 @@ gradients. Xiong et al. 2021, "dynamic backup workers" (reference 23), vary the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,8 @@ class AdaptiveK(RoundPolicy):
         """As long as k has not grown so far."""
         return self.setting.training - self.k
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        needed = min(self.k, len(working))
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        needed = min(self.k, expected)
         return needed if len(order) >= needed else None
 
     def closed(self, over: Closed) -> None:

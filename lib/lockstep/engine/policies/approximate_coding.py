@@ -3,7 +3,7 @@ been seen (batched coupon's collector)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,8 +61,8 @@ class StochasticGradientCoding(Coded):
             code[(parts + offset) % self.workers, parts] = 1 / copies
         return code
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        needed = min(self.k, len(working))
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        needed = min(self.k, expected)
         return needed if len(order) >= needed else None
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
@@ -122,8 +122,8 @@ class CouponCollector(Coded):
             f"out, in {DRAWS} draws of {DRAWS}; collecting all takes {expected:.0f} picks on average: give a larger r"
         )
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        del working
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        del expected
         return covering(order, self._group, self.batches)
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:

@@ -36,7 +36,6 @@ from typing import Any, ClassVar, NamedTuple
 from lockstep.engine.declared import DeclaredPolicy
 from lockstep.engine.options import JobError, options_of
 
-
 Ranges = tuple[tuple[int, int], ...]
 """Places of the sample sequence, as (first, samples) each."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from lockstep.engine.options import option
 from lockstep.engine.policies.base import Needs
 from lockstep.engine.policies.rounds import Floats, RoundPolicy
@@ -37,11 +35,11 @@ class DropAfterDetection(RoundPolicy):
     def survives_loss(self) -> int:
         return (self.setting.training - 1) // 2
 
-    def limit_after(self, working: int) -> int | None:
-        return working // 2 + 1
+    def limit_after(self) -> int | None:
+        return self.alive // 2 + 1
 
-    def limit_seconds(self, arrivals: Floats, working: int) -> float:
-        return self.options.factor * median_of_all(arrivals, working)
+    def limit_seconds(self, arrivals: Floats) -> float:
+        return self.options.factor * median_of_all(arrivals, self.alive)
 
 
 def median_of_all(arrivals: Floats, workers: int) -> float:

@@ -19,7 +19,7 @@ A standby node ("1 node", Table 2) that does a share itself is `resting.Standby`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,23 +76,27 @@ class DproSm(ForecastPolicy):
 
     def sizes(self, samples: int, present: Whole) -> Whole:
         if self._replaces or not (self._proactive or self._delayed):
-            return super().sizes(samples, present)
-        return shares_by_speed(samples, self.predicted()[present])
+            sizes = super().sizes(samples, present)
+        else:
+            sizes = shares_by_speed(samples, self.predicted()[present])
+        self._given_to = present[sizes > 0]
+        return sizes
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
         if not self._skipped.any():
-            return super().closes_at(order, working)
-        needed = np.count_nonzero(~self._skipped[np.fromiter(working, np.int64, len(working))])
-        if not needed:
-            return super().closes_at(order, working)
+            return super().closes_at(order, expected)
+        skipped = self._given_to[self._skipped[self._given_to]].tolist()
+        needed = expected - sum(worker not in self._gone for worker in skipped)
+        if needed < 1:
+            return super().closes_at(order, expected)
         waited = np.cumsum(~self._skipped[np.asarray(order, np.int64)])
         return int(np.searchsorted(waited, needed)) + 1 if len(waited) and waited[-1] >= needed else None
 
-    def limit_after(self, working: int) -> int | None:
-        return None if self._proactive or not self._replaces else working // 2 + 1
+    def limit_after(self) -> int | None:
+        return None if self._proactive or not self._replaces else self.alive // 2 + 1
 
-    def limit_seconds(self, arrivals: Floats, working: int) -> float:
-        return self.options.factor * median_of_all(arrivals, working)
+    def limit_seconds(self, arrivals: Floats) -> float:
+        return self.options.factor * median_of_all(arrivals, self.alive)
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
         """With a stand-in, whoever is missing has the weight of its share."""

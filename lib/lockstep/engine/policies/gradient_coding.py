@@ -7,7 +7,7 @@ has s + 1 of them and sends one sum. Each step costs s + 1 times the computing, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,8 @@ class FractionalRepetition(GradientCoding):
         self._group: Whole = np.arange(self.workers) // (self.options.s + 1)
         return (self._group[:, None] == self._group[None, :]).astype(np.float64)
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        del working
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        del expected
         return covering(order, self._group, self.workers // (self.options.s + 1))
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
@@ -111,8 +111,8 @@ class Cyclic(GradientCoding):
         tried = [random.permutation(self.workers)[:needed] for _ in range(TRIED)]
         return min(codes, key=lambda code: max(float(np.linalg.cond(code[rows])) for rows in tried))
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        del working
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        del expected
         needed = self.workers - self.options.s
         return needed if len(order) >= needed else None
 

@@ -7,7 +7,7 @@ late worker is recalled, and its samples go back to the pool: a "task" of MapRed
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lockstep.engine.options import JobError, option
@@ -41,6 +41,6 @@ class KSync(RoundPolicy):
     def survives_loss(self) -> int:
         return self.setting.training - self.k
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        needed = min(self.k, len(working))
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        needed = min(self.k, expected)
         return needed if len(order) >= needed else None

@@ -114,7 +114,7 @@ class Standby(Resting, ForecastPolicy):
             raise JobError(f"standby=0 of {self.setting.workers} workers: there is no node to take over; give at least 1")
 
     @property
-    def candidates(self) -> int:
+    def eligible(self) -> int:
         return self.workers
 
     @property

@@ -44,7 +44,8 @@ Whole = NDArray[np.int64]
 class Closed(NamedTuple):
     """A round that is over. Arrays are [workers]."""
 
-    seconds: Floats  # from the beginning to the end of the worker's task, on its own clock; NaN for who did not arrive
+    arrivals: Floats  # seconds from the beginning of the round; NaN for who did not arrive
+    seconds: Floats  # from the beginning to the end of the worker's task, on its own clock; NaN likewise
     samples: Whole  # that it contributed
     given: Whole  # that it had been given; 0: no work
     tasks: Whole  # the number of its latest task
@@ -74,9 +75,14 @@ class RoundPolicy(Policy, ABC):
     # --- the questions -------------------------------------------------------------------------------------------
 
     @property
-    def candidates(self) -> int:
+    def eligible(self) -> int:
         """The first so many workers may be given work."""
         return self.setting.training
+
+    @property
+    def alive(self) -> int:
+        """Workers that train and have not left."""
+        return self.setting.training - sum(worker < self.setting.training for worker in self._gone)
 
     def sizes(self, samples: int, present: Whole) -> Whole:
         """Samples of each of the `present` workers, int64 [present], which sum to `samples`; 0: none this time.
@@ -87,20 +93,18 @@ class RoundPolicy(Policy, ABC):
         """After so long workers begin no further micro-batch; None: they compute all that they were given."""
         return None
 
-    def closes_at(self, order: Sequence[int] | Whole, working: Collection[int] | Whole) -> int | None:
-        """How many of these workers, in the order in which they arrived, are enough, where those `working` can come;
-        None: not even all of them."""
-        return len(working) if len(order) >= len(working) else None
+    def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
+        """How many of these workers, in the order in which they arrived, are enough, where `expected` can come; None:
+        not even all of them."""
+        return expected if len(order) >= expected else None
 
-    def limit_after(self, working: int) -> int | None:
-        """Arrivals that must be known before `limit_seconds` can be asked, at least 1, where so many workers can come;
-        None: there is no limit."""
-        del working
+    def limit_after(self) -> int | None:
+        """Arrivals that must be known before `limit_seconds` can be asked, at least 1; None: there is no limit."""
         return None
 
-    def limit_seconds(self, arrivals: Floats, working: int) -> float:
+    def limit_seconds(self, arrivals: Floats) -> float:
         """The round closes so many seconds after it began, given its first `limit_after` arrivals in seconds since
-        then, of so many workers that can come."""
+        then."""
         raise NotImplementedError(f"{type(self).__name__} has a limit_after and no limit_seconds")
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
@@ -137,9 +141,9 @@ class RoundPolicy(Policy, ABC):
         return self._close(now) if self._enough() else self._wait()
 
     def _wait(self) -> Decision:
-        after = self.limit_after(len(self._working)) if self._limit is None else None
-        if after is not None and len(self._since) >= max(after, 1):
-            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]), len(self._working))
+        after = self.limit_after() if self._limit is None else None
+        if after is not None and 1 <= after <= len(self._since):
+            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]))
         return NOTHING
 
     def _left(self, worker: int, now: float) -> Decision:
@@ -156,7 +160,7 @@ class RoundPolicy(Policy, ABC):
         return self._wait() if self._here else NOTHING
 
     def _enough(self) -> bool:
-        return self.closes_at(self._order, self._working) is not None
+        return self.closes_at(self._order, len(self._working)) is not None
 
     def wake_at(self) -> float | None:
         return self._limit
@@ -180,21 +184,21 @@ class RoundPolicy(Policy, ABC):
         return Decision(apply=uses, stand_in=stand_ins, recall=tuple(late), release=self._open(now))
 
     def _over(self, now: float) -> Closed:
-        seconds, samples = np.full(self.workers, np.nan), np.zeros(self.workers, np.int64)
-        losses, given = np.full(self.workers, np.nan), np.zeros(self.workers, np.int64)
-        for one in self._here.values():
-            seconds[one.worker], samples[one.worker] = one.ended - one.began, one.samples
-            losses[one.worker] = one.loss
+        arrivals, seconds, losses = np.full((3, self.workers), np.nan)
+        samples, given = np.zeros((2, self.workers), np.int64)
+        for one, since in zip(self._here.values(), self._since, strict=True):
+            arrivals[one.worker], seconds[one.worker] = since, one.ended - one.began
+            samples[one.worker], losses[one.worker] = one.samples, one.loss
         for worker, work in self._given.items():
             given[worker] = work.samples
         tasks = np.array(self.tasks.given) - 1
         system = _system(self._here.values(), self.workers)
         computed = None if np.isnan(losses).all() else losses
-        return Closed(seconds, samples, given, tasks, now - self._began, computed, system)
+        return Closed(arrivals, seconds, samples, given, tasks, now - self._began, computed, system)
 
     def _open(self, now: float) -> tuple[tuple[int, Work], ...]:
         self.round += 1
-        self._began, self._since, self._here, self._limit = now, [], {}, None
+        self._began, self._since, self._here, self._order, self._limit = now, [], {}, [], None
         self._given = dict(self.works())
         self._working = set(self._given)
         return tuple(self.tasks.give(worker, work) for worker, work in self._given.items())
@@ -202,7 +206,7 @@ class RoundPolicy(Policy, ABC):
     def works(self) -> list[tuple[int, Work]]:
         """What each worker does in the round that opens. Whoever would get no sample gets no work, unless
         everyone comes along."""
-        present = [worker for worker in range(self.candidates) if worker not in self._gone]
+        present = [worker for worker in range(self.eligible) if worker not in self._gone]
         sizes = self.sizes(self.pool.batch_size(), np.array(present)).tolist()
         deadline = self.deadline_seconds()
         return [

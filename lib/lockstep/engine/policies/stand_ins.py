@@ -30,12 +30,12 @@ WEIGHTS = "lstm_weights"
 KINDS = (*GRADIENTS, WEIGHTS)
 DECAY = 0.5
 """Weight of a new gradient in the average."""
-REMEMBERED = 16
+REMEMBERED = 8
 """Gradients of a worker that the LSTM sees."""
 HIDDEN = 8
 COORDINATES = 256
 """Coordinates that an update of the LSTM learns from, at most."""
-UPDATES = 4
+UPDATES = 2
 """Of the LSTM, for each gradient that it makes up."""
 
 
