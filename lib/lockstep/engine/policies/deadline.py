@@ -141,6 +141,7 @@ class Deadline(Policy):
         if self.deadline == math.inf or not seconds <= left:
             return NOTHING
         self._waited.add(worker)
+        self._free.discard(worker)
         return Decision(release=(self._give(worker, now, left),))
 
     def _left(self, worker: int, now: float) -> Decision:
