@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from lockstep.engine.options import JobError
 from lockstep.engine.policies.rounds import Floats
 
 FADING = 0.95
@@ -14,13 +16,15 @@ FADING = 0.95
 SLACK = 0.05
 """Of the deadline: so much later than forecast a contribution may still come."""
 CANDIDATES = 64
+CHECKED = 10
+"""Updates after which it is known how short a micro-batch can be."""
 
 
 class DeadlineClock:
     """When a round is over, on the server's clock: the deadline, the time that messages take, and some slack."""
 
     def __init__(self) -> None:
-        self.began = 0.0
+        self.began = self._ends = 0.0
         self.limit: float | None = None  # seconds on the clock
         self._transit: float | None = None  # the longest lately: of a task, what is not spent by the worker
         self._overhead: float | None = None  # of a round, what is not its deadline
@@ -32,8 +36,9 @@ class DeadlineClock:
 
     def opened(self, now: float, deadline: float | None) -> None:
         """A round begins, whose workers compute for `deadline` seconds, or without one."""
-        self.began, self.limit = now, None
+        self.began, self.limit, self._ends = now, None, now
         if deadline is not None:
+            self._ends = now + deadline
             allowed = deadline if self._transit is None else self._transit * (1 + SLACK)
             self.limit = now + deadline * (1 + SLACK) + allowed
 
@@ -50,8 +55,8 @@ class DeadlineClock:
         return self.limit is not None and now >= self.limit
 
     def left_seconds(self, now: float) -> float:
-        """For a worker that is released now; its message takes time as well."""
-        return self.limit - now - (self._transit or 0.0) if self.limit is not None else 0.0
+        """Until the deadline, for a worker that is released now; 0 or less after it, or without one."""
+        return self._ends - now
 
     def closed(self, now: float, deadline: float | None) -> None:
         """The round is over."""
@@ -65,6 +70,30 @@ class DeadlineClock:
 
     def load(self, state: dict[str, Any]) -> None:
         self._transit, self._overhead = state["transit"], state["overhead"]
+
+
+class ShortestMicroBatch:
+    """The shortest micro-batch of the first `CHECKED` updates: a deadline that is shorter still can't be meant."""
+
+    def __init__(self) -> None:
+        self._updates = 0
+        self._found = (math.inf, 0, 0)  # seconds, images, worker
+
+    def seen(self, contributions: Iterable[tuple[int, int, float]], micro_batch: int, deadline: float) -> None:
+        """An update of (worker, samples, seconds) each. Raises JobError once that is sure."""
+        if self._updates >= CHECKED:
+            return
+        self._updates += 1
+        for worker, samples, seconds in contributions:
+            if samples:
+                count = -(-samples // micro_batch)
+                self._found = min(self._found, (seconds / count, -(-samples // count), worker))
+        seconds, images, worker = self._found
+        if self._updates == CHECKED and deadline < seconds < math.inf:
+            raise JobError(
+                f"a deadline of {deadline:g} s is shorter than one micro-batch: in {CHECKED} updates {images} images took "
+                f"{seconds:.3g} s at least, on worker {worker}; give a longer one, or smaller micro-batches"
+            )
 
 
 def best_deadline(

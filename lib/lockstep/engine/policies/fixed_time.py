@@ -18,6 +18,7 @@ import numpy as np
 
 from lockstep.engine.options import JobError, option
 from lockstep.engine.policies.base import Needs, Setting
+from lockstep.engine.policies.deadlines import ShortestMicroBatch
 from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, even
 
 
@@ -26,18 +27,16 @@ class FixedTime(RoundPolicy):
 
     needs = Needs(round_by_round=True, partial=True)
 
-    def refuse_too_short(self, over: Closed, deadline: float) -> None:
-        """Raises JobError where not even the fastest worker has finished its first micro-batch in time."""
-        here = ~np.isnan(over.seconds) & (over.samples > 0)
-        if not here.any():
-            return
-        fastest = int(np.nanargmin(np.where(here, over.seconds, np.nan)))
-        first = self.micro_batch(int(over.given[fastest]))
-        if over.samples[fastest] <= first and over.given[fastest] > first and over.seconds[fastest] > deadline:
-            raise JobError(
-                f"a deadline of {deadline:g} s is shorter than one micro-batch: {first} images took worker {fastest}, "
-                f"the fastest one, {over.seconds[fastest]:.3g} s; give a longer one, or smaller micro-batches"
-            )
+    def __init__(self, setting: Setting, options: Any = None) -> None:
+        super().__init__(setting, options)
+        self._shortest = ShortestMicroBatch()
+
+    def closed(self, over: Closed) -> None:
+        """Raises JobError for a fixed time in which nobody has ever finished a micro-batch."""
+        if self.options.seconds:
+            here = np.flatnonzero(~np.isnan(over.seconds)).tolist()
+            seen = [(worker, int(over.samples[worker]), float(over.seconds[worker])) for worker in here]
+            self._shortest.seen(seen, self.micro_batch(int(over.given.max())), self.options.seconds)
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,6 @@ class AnytimeMiniBatches(FixedTime):
     def deadline_seconds(self) -> float:
         return float(self.options.seconds)
 
-    def closed(self, over: Closed) -> None:
-        if self.round == 0:
-            self.refuse_too_short(over, self.options.seconds)
-
 
 @dataclass(frozen=True)
 class DropComputeOptions:
@@ -119,11 +114,8 @@ class DropCompute(FixedTime):
         return self._threshold
 
     def closed(self, over: Closed) -> None:
-        if self.options.seconds:
-            if self.round == 0:
-                self.refuse_too_short(over, self.options.seconds)
-            return
-        if self.round >= self.options.warm_up:
+        super().closed(over)
+        if self.options.seconds or self.round >= self.options.warm_up:
             return
         self._seen.append(over.seconds[~np.isnan(over.seconds)])
         if self.round == self.options.warm_up - 1:

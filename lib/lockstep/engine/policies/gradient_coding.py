@@ -1,12 +1,14 @@
 """Gradient coding: the full gradient from any n - s workers, where each computes s + 1 parts.
 
 Tandon et al. 2017, "Gradient coding: avoiding stragglers in distributed learning" (reference 28 of DPro-SM): fractional
-repetition (section 3.1) and the cyclic code (section 3.2, Algorithms 1 and 2). A "task" of MapReduce is a part; a worker
+repetition (section 3.1) and cyclic codes (section 3.2). A "task" of MapReduce is a part; a worker
 has s + 1 of them and sends one sum. Each step costs s + 1 times the computing, and no more messages.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +20,10 @@ from lockstep.engine.policies.base import Setting
 from lockstep.engine.policies.coded import Coded, covering, shared_evenly
 from lockstep.engine.policies.rounds import Floats, Whole
 
-DRAWS = 8
+DRAWS = 32
 """Random codes of which the best conditioned one is taken."""
-TRIED = 16
-"""Sets of workers that each of them is tried on."""
+TRIED = 100
+"""Sets of workers that each of them is tried on, at most."""
 LARGEST_TRIED = 64
 """Workers up to which codes are compared: a trial costs their number cubed."""
 RESIDUE = 1e-6
@@ -90,8 +92,14 @@ class FractionalRepetition(GradientCoding):
 
 
 class Cyclic(GradientCoding):
-    """Worker i computes the parts i ... i + s, counted round. B is made from a random H, [s, n] with rows that sum to 0:
-    every row of B lies in its null space, so that any n - s rows span it, and with it the vector of ones (Theorem 3)."""
+    """Worker i computes the parts i ... i + s, counted round, and any n - s rows of B span the vector of ones.
+
+    Where n - s is odd, B is the circulant code of Raviv et al. 2018, "Gradient coding from cyclic MDS codes and expander
+    graphs": its first row is the polynomial whose zeros are s neighbouring n-th roots of unity, those opposite of 1, so
+    that it is real. Otherwise no such set of zeros is closed under conjugation, and B is Algorithm 2 of Tandon et al.: made
+    from a random H, [s, n], whose rows sum to 0, so that every row of B lies in its null space (Theorem 3). Random codes
+    are much worse conditioned; the best of some is taken.
+    """
 
     does = "each worker computes s + 1 neighbouring parts, and any n - s workers give the full gradient"
     label = "gradient coding, cyclic"
@@ -101,15 +109,15 @@ class Cyclic(GradientCoding):
         self._decoded: dict[tuple[int, ...], tuple[list[float], float]] = {}
 
     def code(self) -> Floats:
-        """The best conditioned of some random codes, all of `setting.seed`."""
-        random = np.random.default_rng([self.setting.seed, self.workers, self.options.s])
-        draws = DRAWS if self.options.s and self.workers <= LARGEST_TRIED else 1
-        codes = [_cyclic_code(self.workers, self.options.s, random) for _ in range(draws)]
-        if draws == 1:
-            return codes[0]
-        needed = self.workers - self.options.s
-        tried = [random.permutation(self.workers)[:needed] for _ in range(TRIED)]
-        return min(codes, key=lambda code: max(float(np.linalg.cond(code[rows])) for rows in tried))
+        workers, stragglers = self.workers, self.options.s
+        if (workers - stragglers) % 2:
+            return _circulant_code(workers, stragglers)
+        random = np.random.default_rng([self.setting.seed, workers, stragglers])
+        if workers > LARGEST_TRIED:
+            return _random_code(workers, stragglers, random)
+        codes = [_random_code(workers, stragglers, random) for _ in range(DRAWS if stragglers else 1)]
+        tried = _some_sets(workers, workers - stragglers, random)
+        return min(codes, key=lambda code: float(np.linalg.cond(code[tried]).max()))
 
     def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
         del expected
@@ -141,8 +149,17 @@ class Cyclic(GradientCoding):
         return vector.tolist(), condition
 
 
-def _cyclic_code(workers: int, stragglers: int, random: np.random.Generator) -> Floats:
-    """Algorithm 2 of the source."""
+def _circulant_code(workers: int, stragglers: int) -> Floats:
+    """Each row is the one before it, moved on by one place."""
+    exponents = np.arange(stragglers) + (workers - stragglers + 1) // 2
+    row = np.zeros(workers)
+    polynomial = np.poly(np.exp(2j * np.pi * exponents / workers)).real
+    row[: stragglers + 1] = polynomial / np.abs(polynomial).max()
+    return np.stack([np.roll(row, worker) for worker in range(workers)])
+
+
+def _random_code(workers: int, stragglers: int, random: np.random.Generator) -> Floats:
+    """Algorithm 2 of Tandon et al."""
     if not stragglers:
         return np.eye(workers)
     null = random.standard_normal((stragglers, workers))
@@ -153,3 +170,10 @@ def _cyclic_code(workers: int, stragglers: int, random: np.random.Generator) -> 
         code[worker, parts[0]] = 1
         code[worker, parts[1:]] = -np.linalg.solve(null[:, parts[1:]], null[:, parts[0]])
     return code
+
+
+def _some_sets(workers: int, size: int, random: np.random.Generator) -> Whole:
+    """Sets of `size` workers, [sets, size]: all of them if they are few, or else random ones."""
+    if math.comb(workers, size) <= TRIED:
+        return np.array(list(itertools.combinations(range(workers), size)))
+    return np.stack([random.permutation(workers)[:size] for _ in range(TRIED)])
