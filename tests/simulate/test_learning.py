@@ -9,10 +9,11 @@ from lockstep.engine.data.sampling import global_batch
 from lockstep.engine.delays import make_delays
 from lockstep.engine.policies import Setting, WaitForAll
 from lockstep.engine.policies.k_sync import KSync
+from lockstep.engine.policies.places import between, ids_of, part_of
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster, Until, simulate
-from lockstep.simulate.learner import SgdLearner, between, ids_of, part_of
+from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.problems import Logistic
 
 CLUSTER = Cluster(4, Costs(0.0, 0.01, 0.0), AlphaBeta(0.0, 0.0))
