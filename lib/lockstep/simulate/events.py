@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import Delays
-from lockstep.engine.policies.base import Arrived, Contribution, Decision, Measured, Policy, Work
+from lockstep.engine.policies.base import Arrived, Contribution, Decision, Measured, Policy, Updated, Work
 from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.ending import Until
@@ -38,6 +39,8 @@ class Events:
     ) -> None:  # fmt: skip
         if policy.workers != cluster.workers:
             raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
+        if policy.needs.loss and learner is None:
+            raise AnalysisError(f"{type(policy).__name__} decides by the loss, which nobody computes: give a learner")
         self.policy, self.cluster, self.delays = policy, cluster, delays
         self.until, self.learner = until, learner
         self.log = TaskLog() if keep_tasks else None
@@ -49,9 +52,10 @@ class Events:
         self._never_sent: set[tuple[int, int, int]] = set()  # (worker, task, kind) in the queue, recalled in time
         self._free = [0] * cluster.workers  # when a recalled worker can begin its next task
         self._given = [0] * cluster.workers
-        self._waiting: dict[int, Course] = {}  # contributions that are here
+        self._waiting: dict[tuple[int, int], Course] = {}  # contributions that are here, by worker and task
         self._updates: list[tuple[float, int, int, float]] = []
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
+        self._samples = 0  # of all updates
         self._stopped = False
         self._latency, self._message = cluster.latency, cluster.message
         self._times = Times(cluster.costs, delays, cluster.workers)
@@ -95,7 +99,7 @@ class Events:
             self._note(course, "recalled")  # it crossed the recall
             return
         del self._under_way[course.worker]
-        self._waiting[course.worker] = course
+        self._waiting[course.worker, course.task] = course
         self._act(self.policy.on(Arrived(self._contribution(course)), self.now / NANOSECONDS))
 
     def _contribution(self, course: Course) -> Contribution:
@@ -116,8 +120,10 @@ class Events:
         self._act(self.policy.on(seen, self.now / NANOSECONDS))
 
     def _act(self, decision: Decision) -> None:
-        for worker, _ in decision.drop:
-            self._note(self._waiting.pop(worker), "dropped")
+        for which in decision.drop:
+            self._note(self._waiting.pop(which), "dropped")
+            if self.learner is not None:
+                self.learner.dropped(*which)
         for worker in decision.recall:
             self._recall(worker, self.now + self._latency)
         if decision.apply or decision.stand_in:
@@ -141,18 +147,20 @@ class Events:
         self._note(course, "recalled", ended=self._free[worker])
 
     def _apply(self, decision: Decision) -> None:
-        samples = 0
         used = []
-        for worker, _, weight in decision.apply:
-            course = self._waiting.pop(worker)
-            samples += course.samples
+        for worker, task, weight in decision.apply:
+            course = self._waiting.pop((worker, task))
             used.append((course, weight))
+        samples = _distinct(course for course, _ in used)
+        self._samples += samples
         self.now += self.cluster.update
         loss = math.nan if self.learner is None else self.learner.update(used, decision.stand_in)
         for course, _ in used:
             self._note(course, "applied" if course.version == self.version else "late", update=self.version)
         self.version += 1
         self._updates.append((self.now / NANOSECONDS, samples, len(used), loss))
+        if self.learner is not None and self.policy.needs.square_norm:
+            self.policy.on(Updated(samples, self.learner.square_norm), self.now / NANOSECONDS)
 
     def _release(self, worker: int, work: Work, began: int) -> None:
         task = self._given[worker]
@@ -194,7 +202,7 @@ class Events:
         if not self._updates:
             return False
         ended, _, _, loss = self._updates[-1]
-        return self.until.reached(self.version, self._sums["applied"] + self._sums["late"], ended, loss)
+        return self.until.reached(self.version, self._samples, ended, loss)
 
     def _result(self) -> Run:
         for course in (*self._under_way.values(), *self._waiting.values()):
@@ -206,3 +214,12 @@ class Events:
         return Run(type(self.policy).__name__, self.cluster.workers, updates, table, self._sums | {"events": events})
 
 
+def _distinct(used: Iterable[Course]) -> int:
+    """Samples of an update; a part of coded work that several workers have computed counts once."""
+    samples, parts = 0, {}
+    for course in used:
+        if course.work.parts:
+            parts.update((part, piece.samples) for (part, _), piece in zip(course.work.parts, course.pieces, strict=False))
+        else:
+            samples += course.samples
+    return samples + sum(parts.values())

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.engine.policies.base import Ranges, StandIn
-from lockstep.engine.policies.places import between, ids_of, part_of
+from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.simulate.worker import Course
 
@@ -20,11 +20,17 @@ Floats = NDArray[np.float64]
 class Learner(Protocol):
     """What a simulated server asks. Gradients are means over samples."""
 
+    square_norm: float
+    """Of the weighted sum of the last update."""
+
     def released(self, worker: int, version: int) -> None:
         """`worker` begins a task with the parameters of `version`, the present ones."""
 
     def gradient(self, course: Course) -> tuple[float, float]:
         """Computes and keeps the gradient of a task; its loss and its squared norm."""
+
+    def dropped(self, worker: int, task: int) -> None:
+        """The gradient of a task won't be used."""
 
     def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[StandIn]) -> float:
         """One step with the weighted sum of kept gradients; the loss of the new parameters."""
@@ -52,7 +58,8 @@ class SgdLearner:
         self._version = 0
         self._held: dict[int, int] = {}  # version by worker
         self._uses: Counter[int] = Counter()
-        self._kept: dict[int, Floats] = {}  # by worker, who has one contribution waiting at most
+        self._kept: dict[tuple[int, int], Floats] = {}  # by worker and task
+        self.square_norm = float("nan")
         self._stand_ins = StandIns(len(problem.start))
 
     @property
@@ -73,27 +80,44 @@ class SgdLearner:
         if work.parts:
             total, loss = np.zeros_like(parameters), 0.0
             for part, coefficient in work.parts:
-                own, own_loss = self._mean(parameters, part_of(work.ranges, work.samples, part, self.workers))
+                own, own_loss = self._mean(parameters, part_of_batch(work.ranges, work.samples, part, self.workers))
                 total += coefficient * own
                 loss += own_loss / len(work.parts)
+        elif work.local_steps:
+            total, loss = self._stepped(parameters, course)
         else:
-            total, loss = self._mean(parameters, between(work.ranges, 0, course.samples))
-        self._kept[course.worker] = total
+            total, loss = self._mean(parameters, cut_ranges(work.ranges, 0, course.samples))
+        self._kept[course.worker, course.task] = total
         return loss, float(total @ total)
+
+    def _stepped(self, parameters: Floats, course: Course) -> tuple[Floats, float]:
+        """The sum of the gradients of a worker that makes a step with each micro-batch; the loss of the first one."""
+        total, losses = np.zeros_like(parameters), []
+        for start in range(0, course.samples, course.work.micro_batch):
+            places = cut_ranges(course.work.ranges, start, min(start + course.work.micro_batch, course.samples))
+            own, loss = self._mean(parameters - self.learning_rate * total, places)
+            total += own
+            losses.append(loss)
+        return total, losses[0] if losses else 0.0
 
     def _mean(self, parameters: Floats, ranges: Ranges) -> tuple[Floats, float]:
         if not ranges:
             return np.zeros_like(parameters), 0.0
         return self.problem.gradient(parameters, ids_of(ranges, self.problem.samples, self.seed))
 
+    def dropped(self, worker: int, task: int) -> None:
+        del self._kept[worker, task]
+
     def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[StandIn]) -> float:
         total = np.zeros_like(self.parameters)
         for course, weight in used:
-            own = self._kept.pop(course.worker)
+            own = self._kept.pop((course.worker, course.task))
             self._stand_ins.seen(course.worker, own)
             total += weight * own
         for one in stand_in:
             total += one.weight * self._stand_ins.made(one.worker, one.kind)
+        self._stand_ins.moved(total)
+        self.square_norm = float(total @ total)
         new, old = self.parameters - self.learning_rate * total, self._version
         self._version += 1
         self.versions[self._version] = new

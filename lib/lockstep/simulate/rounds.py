@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import Delays
 from lockstep.engine.policies.base import Policy, Setting
-from lockstep.engine.policies.rounds import RoundPolicy
-from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds, nanoseconds_of
+from lockstep.engine.policies.rounds import Closed, RoundPolicy
+from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.courses import Courses, courses_of
 from lockstep.simulate.ending import Until
@@ -30,7 +30,7 @@ from lockstep.simulate.tasks import Run
 Times = NDArray[np.int64]
 Whole = NDArray[np.int64]
 
-ONLY_EVENTS = ("progress", "single_gradients", "square_norm", "coded", "local_steps")
+ONLY_EVENTS = ("progress", "loss", "coded", "local_steps")
 """What a policy may need and only the event-driven path has."""
 
 
@@ -69,7 +69,7 @@ class Rounds:
         if policy.workers != cluster.workers:
             raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
         self.policy, self.cluster, self.delays, self.until = policy, cluster, delays, until
-        self.workers = np.arange(policy.setting.training)
+        self.workers = np.arange(policy.eligible)
         self.now = self._decided = 0  # the policy counts a round from its decision, before the update is made
         self._free = np.zeros(len(self.workers), np.int64)
         self._tasks = np.zeros(len(self.workers), np.int64)
@@ -103,7 +103,7 @@ class Rounds:
         courses = courses_of(policy, working, self._tasks[working], sizes, began, cluster.costs, self.delays)
         self._tasks[working] += 1
         queue = self._queue(courses)
-        found = self._close(queue, opened, len(working))
+        found = self._close(queue, opened, working)
         if found is None:
             return False
         self._finish(queue, found, opened, courses)
@@ -141,10 +141,10 @@ class Rounds:
         come = received < NEVER
         return Queue(workers[come], fresh[come], ready[come], starts[come], received[come])
 
-    def _close(self, queue: Queue, opened: int, expected: int) -> tuple[int, int] | None:
+    def _close(self, queue: Queue, opened: int, working: Whole) -> tuple[int, int] | None:
         """(messages received, time) when the round closes; None if it never does."""
         policy, fresh = self.policy, np.flatnonzero(queue.fresh)
-        enough = policy.closes_at(queue.workers[fresh], expected)
+        enough = policy.closes_at(queue.workers[fresh], len(working))
         by_count = int(fresh[enough - 1]) + 1 if enough else None
         after = policy.limit_after()
         if after is not None and 1 <= after <= len(fresh):
@@ -165,11 +165,17 @@ class Rounds:
         here = queue.workers[arrived]
         place = np.empty(len(self.workers), np.int64)
         place[courses.workers] = np.arange(len(courses.workers))
-        seconds, samples = np.full(self.policy.workers, np.nan), np.zeros(self.policy.workers, np.int64)
-        seconds[here] = queue.received[arrived] / NANOSECONDS - opened / NANOSECONDS
-        samples[here] = courses.samples[place[here]]
-        self.policy.closed(seconds, samples)
-        late = np.flatnonzero(np.isnan(seconds[courses.workers]))
+        arrivals, seconds = np.full((2, self.policy.workers), np.nan)
+        samples, given, tasks = np.zeros((3, self.policy.workers), np.int64)
+        own = place[here]
+        arrivals[here] = queue.received[arrived] / NANOSECONDS - opened / NANOSECONDS
+        seconds[here] = courses.ended[own] / NANOSECONDS - courses.began[own] / NANOSECONDS
+        samples[here] = courses.samples[own]
+        given[courses.workers] = courses.sizes
+        tasks[self.workers] = self._tasks - 1
+        lasted = self._decided / NANOSECONDS - opened / NANOSECONDS
+        self.policy.closed(Closed(arrivals, seconds, samples, given, tasks, lasted))
+        late = np.flatnonzero(np.isnan(arrivals[courses.workers]))
         self._recall(courses, late, queue, received)
         left = courses.sizes.sum() - samples.sum()
         self._batches.give_back(int(left))

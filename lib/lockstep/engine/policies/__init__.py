@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from lockstep.engine import registry
-from lockstep.engine.option_text import parse_options
+from lockstep.engine.option_text import options_text, parse_options
 from lockstep.engine.options import JobError
 from lockstep.engine.policies.base import (
     NOTHING,
@@ -23,9 +23,11 @@ from lockstep.engine.policies.base import (
     Policy,
     Setting,
     StandIn,
+    Updated,
     Use,
     Work,
 )
+from lockstep.engine.policies.not_applicable import NOT_APPLICABLE
 from lockstep.engine.policies.wait_for_all import WaitForAll
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ def policy_of(name: str, options: str, setting: Setting) -> Policy:
     return kind(setting, parse_options(options, kind.Options, f"policy {name!r}"))
 
 
+def canonical_options(name: str, options: str) -> str:
+    """The same options in canonical order, without those that have their defaults. Raises JobError as `policy_of`."""
+    if name not in POLICIES:
+        raise JobError(f"policy={name!r} does not exist; there are: {', '.join(POLICIES)}")
+    return options_text(parse_options(options, POLICIES[name].Options, f"policy {name!r}"))
+
+
 def make_policy(job: Job) -> MakePolicy:
     """The policy that `job.policy` names."""
     return POLICIES[job.policy]
@@ -52,6 +61,7 @@ def make_policy(job: Job) -> MakePolicy:
 
 __all__ = [
     "NOTHING",
+    "NOT_APPLICABLE",
     "POLICIES",
     "Arrived",
     "Contribution",
@@ -64,9 +74,11 @@ __all__ = [
     "Policy",
     "Setting",
     "StandIn",
+    "Updated",
     "Use",
     "WaitForAll",
     "Work",
+    "canonical_options",
     "make_policy",
     "policy_of",
 ]

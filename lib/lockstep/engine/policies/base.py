@@ -29,12 +29,12 @@ What travels here is a named tuple: a simulation makes a hundred thousand of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from lockstep.engine.declared import DeclaredPolicy
 from lockstep.engine.options import JobError, options_of
-
 
 Ranges = tuple[tuple[int, int], ...]
 """Places of the sample sequence, as (first, samples) each."""
@@ -55,7 +55,9 @@ class Work(NamedTuple):
     micro_batch_seconds: float = 0.0
     parts: tuple[tuple[int, float], ...] = ()
     """Coded work: (part, coefficient). The ranges are then those of the whole batch, which is divided into as many parts as
-    workers train, and the worker sends the sum of coefficient x mean gradient of the part."""
+    there are workers, and the worker sends the sum of coefficient x mean gradient of the part."""
+    local_steps: bool = False
+    """Each micro-batch is a step of the worker's own, and it sends (parameters before - after) / learning rate."""
 
 
 class Contribution(NamedTuple):
@@ -69,6 +71,7 @@ class Contribution(NamedTuple):
     ended: float
     loss: float = float("nan")
     square_norm: float = float("nan")  # of the mean gradient
+    system: Mapping[str, float] | None = None  # numbers of the worker's state as the task ended, such as its load
 
 
 class Arrived(NamedTuple):
@@ -92,7 +95,14 @@ class Left(NamedTuple):
     worker: int
 
 
-Event = Arrived | Measured | Left
+class Updated(NamedTuple):
+    """The update of the last decision has been made. Only for policies that need square norms; answered with NOTHING."""
+
+    samples: int
+    square_norm: float  # of the weighted sum that was applied
+
+
+Event = Arrived | Measured | Left | Updated
 
 
 class Use(NamedTuple):
@@ -134,9 +144,10 @@ class Needs:
     progress: bool = False  # Measured events
     single_gradients: bool = False  # the gradients of single workers, where a sum alone would not do
     one_decider: bool = True  # False: several owners of a shard each may decide on their own, and decide the same
-    square_norm: bool = False
+    square_norm: bool = False  # of contributions and updates, wherever gradients are computed
+    loss: bool = False  # of contributions: it can't decide without
     coded: bool = False  # sums over parts with coefficients
-    local_steps: bool = False  # workers step on parameters of their own and send those
+    local_steps: bool = False  # work whose micro-batches are steps on parameters of the worker's own
     round_by_round: bool = False  # all work of an update is given out at once, when the update before it has been made
 
 
@@ -150,6 +161,8 @@ class Setting:
     micro_batch: int = 0  # 0: a worker's whole share
     standby: int = 0  # of the workers, the last ones: they compute for others only
     seed: int = 0
+    truth: Callable[[int, int], float] | None = field(default=None, compare=False)
+    """(worker, task) -> seconds per sample that the task will take: for the forecaster that knows the future."""
 
     def __post_init__(self) -> None:
         for name in ("workers", "samples", "global_batch"):
@@ -197,6 +210,11 @@ class Policy(DeclaredPolicy, ABC):
     def workers(self) -> int:
         return self.setting.workers
 
+    @property
+    def survives_loss(self) -> int:
+        """So many of the workers may never come again, and training goes on without anybody saying that they left."""
+        return 0
+
     @abstractmethod
     def begin(self, now: float) -> Decision:
         """Training starts, or goes on after `load`: everybody waits for work. `now` in seconds of a monotonic clock."""
@@ -213,6 +231,14 @@ class Policy(DeclaredPolicy, ABC):
         """The time of `wake_at` has come."""
         del now
         return NOTHING
+
+    def idle(self, budget_seconds: float) -> None:
+        """The caller waits, and has so much time to spare for forecasters that learn."""
+        del budget_seconds
+
+    def facts(self) -> dict[str, float]:
+        """Numbers that a record of the run should hold beside the usual ones, by name."""
+        return {}
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint between two updates must keep: numbers, texts, lists and dicts of them."""
@@ -269,9 +295,14 @@ class Tasks:
     def is_free(self, worker: int) -> bool:
         return self.under_way[worker] is None
 
-    def state(self) -> dict[str, Any]:
-        """For checkpoints between two updates; whoever computes then starts anew."""
-        return {"given": list(self.given)}
+    def state(self, waiting: Sequence[int] = ()) -> dict[str, Any]:
+        """For a checkpoint. Tasks under way, and those of the workers whose contribution is `waiting`, are given anew,
+        with the same numbers: nobody who was there before comes back with one."""
+        again = [work is not None for work in self.under_way]
+        given = [number - one for number, one in zip(self.given, again, strict=True)]
+        for worker in waiting:
+            given[worker] -= 1
+        return {"given": given}
 
     def load(self, state: dict[str, Any]) -> None:
         self.given = [int(number) for number in state["given"]]

@@ -25,7 +25,7 @@ import numpy as np
 from lockstep.engine.options import option
 from lockstep.engine.policies.base import Needs, Setting
 from lockstep.engine.policies.k_sync import KSync, KSyncOptions
-from lockstep.engine.policies.rounds import Floats, RoundPolicy, Whole
+from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole
 from lockstep.engine.policies.wait_for_all import WaitForAll
 
 LONGER = 1.5
@@ -71,8 +71,8 @@ class Choosing(RoundPolicy):
     def limit_seconds(self, arrivals: Floats) -> float:
         return PATIENCE * float(arrivals[-1])
 
-    def closed(self, seconds: Floats, samples: Whole) -> None:
-        own = seconds[: self.setting.training]
+    def closed(self, over: Closed) -> None:
+        own = over.arrivals[: self.setting.training]
         if not np.isnan(own).any():
             self._complete.append(own)
         self._rounds.append(self._completed(own))

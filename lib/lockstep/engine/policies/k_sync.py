@@ -37,6 +37,10 @@ class KSync(RoundPolicy):
     def k(self) -> int:
         return self.options.k or max(1, self.setting.training - 1)
 
+    @property
+    def survives_loss(self) -> int:
+        return self.setting.training - self.k
+
     def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
         needed = min(self.k, expected)
         return needed if len(order) >= needed else None

@@ -21,7 +21,7 @@ def ids_of(ranges: Ranges, count: int, seed: int) -> NDArray[np.int64]:
     return np.concatenate(pieces)
 
 
-def between(ranges: Ranges, start: int, stop: int) -> Ranges:
+def cut_ranges(ranges: Ranges, start: int, stop: int) -> Ranges:
     """The places of `ranges` from their `start`th to before their `stop`th."""
     found, before = [], 0
     for first, samples in ranges:
@@ -32,8 +32,8 @@ def between(ranges: Ranges, start: int, stop: int) -> Ranges:
     return tuple(found)
 
 
-def part_of(ranges: Ranges, samples: int, part: int, parts: int) -> Ranges:
+def part_of_batch(ranges: Ranges, samples: int, part: int, parts: int) -> Ranges:
     """The places of a part of coded work: cut as `sampling.share_of` cuts."""
     size, larger = divmod(samples, parts)
     start = part * size + min(part, larger)
-    return between(ranges, start, start + size + (part < larger))
+    return cut_ranges(ranges, start, start + size + (part < larger))

@@ -13,8 +13,8 @@ arrival at a time; a simulation that knows when everybody will arrive asks them 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from lockstep.engine.policies.base import (
     Left,
     Needs,
     Policy,
+    Ranges,
     Setting,
     StandIn,
     Tasks,
@@ -38,6 +39,19 @@ from lockstep.engine.policies.pool import Pool
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
+
+
+class Closed(NamedTuple):
+    """A round that is over. Arrays are [workers]."""
+
+    arrivals: Floats  # seconds from the beginning of the round; NaN for who did not arrive
+    seconds: Floats  # from the beginning to the end of the worker's task, on its own clock; NaN likewise
+    samples: Whole  # that it contributed
+    given: Whole  # that it had been given; 0: no work
+    tasks: Whole  # the number of its latest task
+    lasted: float  # seconds of the round, on the server's clock
+    losses: Floats | None = None  # None where nobody computes gradients
+    system: Mapping[str, Floats] | None = None  # numbers of the workers' state, NaN where unknown
 
 
 class RoundPolicy(Policy, ABC):
@@ -54,14 +68,26 @@ class RoundPolicy(Policy, ABC):
         self._order: list[int] = []
         self._since: list[float] = []  # seconds after the round began
         self._began = 0.0
+        self._limit: float | None = None  # when the round closes, on the clock
+        self._given: dict[int, Work] = {}  # the works of this round
         self._gone: set[int] = set()
 
     # --- the questions -------------------------------------------------------------------------------------------
 
+    @property
+    def eligible(self) -> int:
+        """The first so many workers may be given work."""
+        return self.setting.training
+
+    @property
+    def alive(self) -> int:
+        """Workers that train and have not left."""
+        return self.setting.training - sum(worker < self.setting.training for worker in self._gone)
+
     def sizes(self, samples: int, present: Whole) -> Whole:
-        """Samples of each of the `present` workers, int64 [present], which sum to `samples`."""
-        size, larger = divmod(samples, len(present))
-        return size + (np.arange(len(present)) < larger).astype(np.int64)
+        """Samples of each of the `present` workers, int64 [present], which sum to `samples`; 0: none this time.
+        A policy whose workers stop before they have done all of it may give out more."""
+        return even(samples, len(present))
 
     def deadline_seconds(self) -> float | None:
         """After so long workers begin no further micro-batch; None: they compute all that they were given."""
@@ -87,13 +113,12 @@ class RoundPolicy(Policy, ABC):
         return [own / total if total else 0.0 for own in samples]
 
     def stand_ins(self, missing: Sequence[int]) -> tuple[StandIn, ...]:
-        """What replaces the gradients of these workers."""
+        """What replaces the gradients of these workers, which were given work and are not here."""
         del missing
         return ()
 
-    def closed(self, seconds: Floats, samples: Whole) -> None:
-        """A round is over. Seconds from its beginning to each worker's arrival, NaN for who did not arrive, and the
-        samples that it contributed, both [workers]."""
+    def closed(self, over: Closed) -> None:
+        """A round is over; the next one has not begun. Raises JobError for what only shows while workers train."""
 
     # --- the events ----------------------------------------------------------------------------------------------
 
@@ -109,60 +134,79 @@ class RoundPolicy(Policy, ABC):
 
     def _arrived(self, contribution: Contribution, now: float) -> Decision:
         work = self.tasks.finish(contribution)
-        self.pool.give_back(work.ranges, contribution.samples)
+        self.unused(work, contribution.samples)
         self._here[contribution.worker] = contribution
         self._order.append(contribution.worker)
         self._since.append(now - self._began)
-        return self._close(now) if self._enough() else NOTHING
+        return self._close(now) if self._enough() else self._wait()
+
+    def _wait(self) -> Decision:
+        after = self.limit_after() if self._limit is None else None
+        if after is not None and 1 <= after <= len(self._since):
+            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]))
+        return NOTHING
 
     def _left(self, worker: int, now: float) -> Decision:
         self._gone.add(worker)
-        if worker not in self._working:
-            return NOTHING
+        if worker not in self._working or worker in self._here:
+            return NOTHING  # what it has contributed counts
         self._working.discard(worker)
         if not self.tasks.is_free(worker):
-            self.pool.give_back(self.tasks.recall(worker).ranges)
-        return self._close(now) if self._here and self._enough() else NOTHING
+            self.unused(self.tasks.recall(worker), 0)
+        if not self._working:
+            return NOTHING  # nobody is left
+        if self._here and self._enough():
+            return self._close(now)
+        return self._wait() if self._here else NOTHING
 
     def _enough(self) -> bool:
         return self.closes_at(self._order, len(self._working)) is not None
 
     def wake_at(self) -> float | None:
-        after = self.limit_after()
-        if after is None or not 1 <= after <= len(self._since):
-            return None
-        return self._began + self.limit_seconds(np.array(self._since[:after]))
+        return self._limit
 
     def woke(self, now: float) -> Decision:
         return self._close(now)
 
+    def unused(self, work: Work, samples: int) -> None:
+        """Of `work` only the first `samples` were computed for the update."""
+        self.pool.give_back(work.ranges, samples)
+
     def _close(self, now: float) -> Decision:
-        self._learn()
         here = sorted(self._here.values())  # summed in rank order, whoever came first
         late = [worker for worker in sorted(self._working) if worker not in self._here]
         weights = self.weights([one.worker for one in here], [one.samples for one in here])
         uses = tuple(Use(one.worker, one.task, weight) for one, weight in zip(here, weights, strict=True))
+        stand_ins = self.stand_ins(late)
         for worker in late:
-            self.pool.give_back(self.tasks.recall(worker).ranges)
-        return Decision(apply=uses, stand_in=self.stand_ins(late), recall=tuple(late), release=self._open(now))
+            self.unused(self.tasks.recall(worker), 0)
+        self.closed(self._over(now))
+        return Decision(apply=uses, stand_in=stand_ins, recall=tuple(late), release=self._open(now))
 
-    def _learn(self) -> None:
-        seconds, samples = np.full(self.workers, np.nan), np.zeros(self.workers, np.int64)
+    def _over(self, now: float) -> Closed:
+        arrivals, seconds, losses = np.full((3, self.workers), np.nan)
+        samples, given = np.zeros((2, self.workers), np.int64)
         for one, since in zip(self._here.values(), self._since, strict=True):
-            seconds[one.worker], samples[one.worker] = since, one.samples
-        self.closed(seconds, samples)
+            arrivals[one.worker], seconds[one.worker] = since, one.ended - one.began
+            samples[one.worker], losses[one.worker] = one.samples, one.loss
+        for worker, work in self._given.items():
+            given[worker] = work.samples
+        tasks = np.array(self.tasks.given) - 1
+        system = _system(self._here.values(), self.workers)
+        computed = None if np.isnan(losses).all() else losses
+        return Closed(arrivals, seconds, samples, given, tasks, now - self._began, computed, system)
 
     def _open(self, now: float) -> tuple[tuple[int, Work], ...]:
         self.round += 1
-        self._began, self._since, self._here, self._order = now, [], {}, []
-        works = self.works()
-        self._working = {worker for worker, _ in works}
-        return tuple(self.tasks.give(worker, work) for worker, work in works)
+        self._began, self._since, self._here, self._order, self._limit = now, [], {}, [], None
+        self._given = dict(self.works())
+        self._working = set(self._given)
+        return tuple(self.tasks.give(worker, work) for worker, work in self._given.items())
 
     def works(self) -> list[tuple[int, Work]]:
         """What each worker does in the round that opens. Whoever would get no sample gets no work, unless
         everyone comes along."""
-        present = [worker for worker in range(self.setting.training) if worker not in self._gone]
+        present = [worker for worker in range(self.eligible) if worker not in self._gone]
         sizes = self.sizes(self.pool.batch_size(), np.array(present)).tolist()
         deadline = self.deadline_seconds()
         return [
@@ -176,9 +220,34 @@ class RoundPolicy(Policy, ABC):
         return min(self.setting.micro_batch or samples, samples)
 
     def state(self) -> dict[str, Any]:
-        return {"round": self.round, "pool": self.pool.state(), "tasks": self.tasks.state()}
+        """The round under way is given out anew."""
+        started = 1 if self._given else 0
+        places = self.places() if started else []
+        tasks = self.tasks.state(list(self._here))
+        return {"round": self.round - started, "pool": self.pool.state(places), "tasks": tasks}
+
+    def places(self) -> list[Ranges]:
+        """Of the round under way."""
+        return [work.ranges for work in self._given.values()]
 
     def load(self, state: dict[str, Any]) -> None:
         self.round = int(state["round"])
         self.pool.load(state["pool"])
         self.tasks.load(state["tasks"])
+
+
+def even(samples: int, workers: int) -> Whole:
+    """Shares whose sizes differ by at most one, larger ones first: int64 [workers]."""
+    size, larger = divmod(samples, workers)
+    return size + (np.arange(workers) < larger).astype(np.int64)
+
+
+def _system(here: Collection[Contribution], workers: int) -> dict[str, Floats] | None:
+    names = {name for one in here for name in one.system or ()}
+    if not names:
+        return None
+    found = {name: np.full(workers, np.nan) for name in sorted(names)}
+    for one in here:
+        for name, value in (one.system or {}).items():
+            found[name][one.worker] = value
+    return found

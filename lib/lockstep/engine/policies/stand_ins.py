@@ -1,3 +1,118 @@
+"""Gradients made up for workers that are missing, from what was seen of them.
+
+    nothing        a zero: the weights of the others sum to 1 without it
+    last           the worker's last gradient
+    average        the exponential average of its gradients
+    lstm           the next value of every coordinate, forecast by one small LSTM (DPro-SM section 5, "replaced by the
+                   output of the LSTM node")
+    lstm_weights   the same of the worker's parameters ("the LSTM node substitutes the weights"): what it would have had
+                   after a step of its own. The gradient that this amounts to is the way back from there
+
+The LSTM sees every coordinate as a sequence of its own, less the coordinate's mean and divided by the spread of all; so
+it is small, whatever the model.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from lockstep.engine.forecasts.sequence_model import SequenceModel
+
+Floats = NDArray[np.float64]
+
+GRADIENTS = ("nothing", "last", "average", "lstm")
+WEIGHTS = "lstm_weights"
+KINDS = (*GRADIENTS, WEIGHTS)
+DECAY = 0.5
+"""Weight of a new gradient in the average."""
+REMEMBERED = 8
+"""Gradients of a worker that the LSTM sees."""
+HIDDEN = 8
+COORDINATES = 256
+"""Coordinates that an update of the LSTM learns from, at most."""
+UPDATES = 2
+"""Of the LSTM, for each gradient that it makes up."""
+
+
 class StandIns:
-    def __init__(self, n): pass
-    def seen(self, w, g): pass
+    """Remembers the last `REMEMBERED` gradients of each worker, float64 [length], and makes up missing ones.
+
+    Whatever it makes up is zero until something of the worker was seen. torch is imported by the LSTM alone. The same
+    calls with the same seed give the same numbers.
+    """
+
+    def __init__(self, length: int, seed: int = 0) -> None:
+        self.length, self.seed = length, seed
+        self._average: dict[int, Floats] = {}
+        self._gradients: dict[int, deque[Floats]] = {}
+        self._weights: dict[int, deque[Floats]] = {}
+        self._way = np.zeros(length)  # sum of all updates, in units of the learning rate
+        self._models: dict[str, SequenceModel] = {}
+        self._random = np.random.default_rng([seed, length])
+
+    def seen(self, worker: int, gradient: Floats) -> None:
+        """A gradient of `worker`, of the present parameters; `moved` comes after those of one update."""
+        gradient = np.asarray(gradient, np.float64)
+        before = self._average.get(worker)
+        self._average[worker] = gradient if before is None else before + DECAY * (gradient - before)
+        self._gradients.setdefault(worker, deque(maxlen=REMEMBERED)).append(gradient)
+        self._weights.setdefault(worker, deque(maxlen=REMEMBERED)).append(self._way + gradient)
+
+    def moved(self, update: Floats) -> None:
+        """The parameters have moved by -learning rate x `update`."""
+        self._way = self._way + update
+
+    def made(self, worker: int, kind: str) -> Floats:
+        """The gradient of `kind` for `worker`, float64 [length]. Raises ValueError for a kind that does not exist."""
+        if kind not in KINDS:
+            raise ValueError(f"a stand-in of kind {kind!r} does not exist; there are: {', '.join(KINDS)}")
+        if kind == "nothing" or worker not in self._average:
+            return np.zeros(self.length)
+        if kind == "last":
+            return self._gradients[worker][-1].copy()
+        if kind == "average":
+            return self._average[worker].copy()
+        if kind == "lstm":
+            return self._forecast("lstm", self._gradients, worker)
+        return self._forecast(WEIGHTS, self._weights, worker) - self._way
+
+    def _forecast(self, kind: str, histories: dict[int, deque[Floats]], worker: int) -> Floats:
+        """What follows the worker's sequence, after some updates with the sequences of all workers."""
+        own = np.stack(histories[worker])  # [steps, length]
+        centre, spread = own.mean(axis=0), (own - own.mean(axis=0)).std()
+        if not spread:
+            return own[-1].copy()
+        model = self._model(kind)
+        usable = [np.stack(history) for history in histories.values() if len(history) > 2]
+        for _ in range(UPDATES if usable else 0):
+            self._update(model, usable)
+        hidden = (np.zeros((self.length, HIDDEN), np.float32), np.zeros((self.length, HIDDEN), np.float32))
+        mean = np.zeros((self.length, 1))
+        for step in (own - centre) / spread:
+            mean, _, hidden = model.step(step[:, None], hidden)
+        return mean[:, 0] * spread + centre
+
+    def _update(self, model: SequenceModel, sequences: list[Floats]) -> None:
+        """With some coordinates of one worker: what followed the steps before the last one."""
+        steps = sequences[self._random.integers(len(sequences))]
+        places = self._random.choice(self.length, min(COORDINATES, self.length), replace=False)
+        before = steps[:-1]
+        centre, spread = before.mean(axis=0), (before - before.mean(axis=0)).std()
+        if not spread:
+            return
+        scaled = ((steps - centre) / spread)[:, places].T[:, :, None]  # [coordinates, steps, 1]
+        known = np.zeros(scaled[:, 1:].shape, np.bool_)
+        known[:, -1] = True
+        model.train(scaled[:, :-1], scaled[:, 1:], known)
+
+    def _model(self, kind: str) -> SequenceModel:
+        from lockstep.engine.forecasts.sequence_model import SequenceModel, SequenceOptions
+
+        if kind not in self._models:
+            self._models[kind] = SequenceModel(SequenceOptions(inputs=1, hidden=HIDDEN, rate=0.01), self.seed)
+        return self._models[kind]

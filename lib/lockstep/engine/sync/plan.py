@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from lockstep.engine.data.sampling import global_batch, share_of, steps_per_epoch
 from lockstep.engine.policies import Setting, Work
-from lockstep.engine.policies.places import between, ids_of, part_of
+from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 
 OptimiserFactory = Callable[[Iterable[Tensor]], Optimizer]
 
@@ -77,11 +77,11 @@ class Plan:
         The weights make the gradient the mean over the work's samples, or the sum of coefficient x mean of each part.
         """
         if work.parts:
-            cut = [(part_of(work.ranges, work.samples, part, workers), factor) for part, factor in work.parts]
+            cut = [(part_of_batch(work.ranges, work.samples, part, workers), factor) for part, factor in work.parts]
         else:
             size = work.micro_batch
             starts = range(0, work.samples, size)
-            cut = [(between(work.ranges, start, start + size), 1.0) for start in starts]
+            cut = [(cut_ranges(work.ranges, start, start + size), 1.0) for start in starts]
         shares = []
         for place, (ranges, factor) in enumerate(cut):
             ids = ids_of(ranges, self.samples, self.seed)

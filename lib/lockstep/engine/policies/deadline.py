@@ -1,0 +1,302 @@
+"""Our own policy: a deadline travels with the parameters, and nothing that was computed is thrown away.
+
+    update          0                     1                     2
+    worker 0  |-mb-|-mb-|-mb-|   |-mb-|-mb-|-mb-|   |-mb-|       stops before a micro-batch that would end too late
+    worker 1  |--mb--|--mb--|    |--mb--|--mb--|    |--mb--|
+    worker 2  |-mb-|~~~~~~~~~~~~~~delay~~~~~~|-mb-|              late: joins update 2, with its samples' weight
+                             ^ deadline          ^
+
+The deadline is the one for which forecast progress per second is largest. With b samples by the deadline, of a noise
+scale of B samples (`noise_scale`), an update makes b / (b + B) of the progress of one with all samples. Staleness is
+bounded: whoever would be too stale for the next update is recalled, and its samples go back to the pool.
+
+Between two known ends: with `deadline=infinite` it is wait_for_all, with `deadline=none`, where every micro-batch is an
+update of its own, it is asynchronous. A "task" of MapReduce is the micro-batches of one worker from one parameters on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.engine.options import JobError, option
+from lockstep.engine.policies.base import (
+    NOTHING,
+    Arrived,
+    Contribution,
+    Decision,
+    Event,
+    Left,
+    Needs,
+    Policy,
+    Ranges,
+    Setting,
+    Tasks,
+    Updated,
+    Use,
+    Work,
+)
+from lockstep.engine.policies.deadlines import DeadlineClock, best_deadline
+from lockstep.engine.policies.forecasting import forecast_option, forecaster
+from lockstep.engine.policies.noise_scale import NoiseScale
+from lockstep.engine.policies.places import cut_ranges
+from lockstep.engine.policies.pool import Pool
+from lockstep.engine.policies.rounds import even
+
+
+def _parse(text: str) -> float | None:
+    """Seconds; infinite for wait for all, 0 for asynchronous, None for a deadline that is chosen."""
+    known: dict[str, float | None] = {"auto": None, "infinite": math.inf, "none": 0.0}
+    if text in known:
+        return known[text]
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise JobError(f"deadline={text!r} is not possible; give auto, infinite, none, or seconds above 0")
+    return seconds
+
+
+@dataclass(frozen=True)
+class DeadlineOptions:
+    deadline: str = option("auto", "auto | infinite | none | seconds that workers begin micro-batches", parse=_parse)
+    forecast: str = forecast_option("smoothing")
+    quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
+    bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
+    noise: float = option(0.0, "the noise scale in samples; 0: measured, and the global batch until it is known", least=0)
+    most: float = option(4.0, "global batches that an update is planned for at most", above=0)
+
+
+class Deadline(Policy):
+    """See the module. The first update has no deadline, for nothing is forecast yet: it waits for all, at most twice the
+    median arrival."""
+
+    does = "workers compute until a deadline that makes the most progress per second; late work joins the next update"
+    label = "deadline"
+    Options = DeadlineOptions
+    needs = Needs(partial=True, recall=True, square_norm=True)
+
+    def __init__(self, setting: Setting, options: Any = None) -> None:
+        super().__init__(setting, options)
+        self.pool, self.tasks = Pool(setting), Tasks(setting.workers)
+        self.forecast = forecaster(self.options.forecast, setting)
+        self.noise, self.clock = NoiseScale(), DeadlineClock()
+        self.version = 0
+        self.deadline = _parse(self.options.deadline)  # of this round; None: none yet
+        self._chosen = self.deadline is None
+        self._here: dict[tuple[int, int], tuple[Contribution, Ranges]] = {}  # by worker and task, with its places
+        self._free = set(range(setting.training))
+        self._waited: set[int] = set()  # who is expected in this round
+        self._since: dict[int, tuple[int, float]] = {}  # of those under way, version and time of release
+        self._micro_seconds = np.full((setting.workers, 2), np.nan)  # of a micro-batch: forecast, and its quantile
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples of one; a whole share where the setting has none."""
+        setting = self.setting
+        return setting.micro_batch or max(setting.global_batch // setting.training, 1)
+
+    @property
+    def survives_loss(self) -> int:
+        return 0 if self.deadline == math.inf else self.setting.training - 1
+
+    # --- the events ----------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> Decision:
+        return Decision(release=self._open(now))
+
+    def on(self, event: Event, now: float) -> Decision:
+        if isinstance(event, Arrived):
+            return self._arrived(event.contribution, now)
+        if isinstance(event, Updated):
+            self.noise.updated(event.samples, event.square_norm)
+        return self._left(event.worker, now) if isinstance(event, Left) else NOTHING
+
+    def _arrived(self, one: Contribution, now: float) -> Decision:
+        work = self.tasks.finish(one)
+        self.pool.give_back(work.ranges, one.samples)
+        _, released = self._since.pop(one.worker)
+        self._learn(one, now - released)
+        self._here[one.worker, one.task] = (one, cut_ranges(work.ranges, 0, one.samples))
+        self._free.add(one.worker)
+        self._waited.discard(one.worker)
+        if self._complete(now):
+            return self._close(now)
+        if self.deadline is None:  # the first update: twice the median, as soon as more than half are there
+            self.clock.limit_by_median(now, len(self._here), self.setting.training)
+            return NOTHING
+        return self._more(one.worker, now)
+
+    def _complete(self, now: float) -> bool:
+        """Are all here who are expected, or is it too late to wait?"""
+        return not self._waited or self.clock.is_over(now)
+
+    def _more(self, worker: int, now: float) -> Decision:
+        """Work for the rest of the round, if a micro-batch fits in."""
+        left = self.clock.left_seconds(now)
+        seconds = self._micro_seconds[worker, 1]
+        if self.deadline == math.inf or not seconds <= left:
+            return NOTHING
+        self._waited.add(worker)
+        return Decision(release=(self._give(worker, now, left),))
+
+    def _left(self, worker: int, now: float) -> Decision:
+        self._free.discard(worker)
+        self._waited.discard(worker)
+        if worker in self._since:
+            del self._since[worker]
+            self.pool.give_back(self.tasks.recall(worker).ranges)
+        return self._close(now) if self._here and not self._waited else NOTHING
+
+    def wake_at(self) -> float | None:
+        return self.clock.limit if self._here else None
+
+    def woke(self, now: float) -> Decision:
+        return self._close(now) if self._here else NOTHING
+
+    # --- a round -------------------------------------------------------------------------------------------------
+
+    def _close(self, now: float) -> Decision:
+        here = [self._here[which][0] for which in sorted(self._here)]
+        total = sum(one.samples for one in here)
+        uses = tuple(Use(one.worker, one.task, one.samples / total) for one in here)
+        self.noise.contributions([one.samples for one in here], [one.square_norm for one in here])
+        if self.version == 0 and not self._chosen:
+            self._refuse_too_short(here)
+        self.version += 1
+        self.clock.closed(now, self.deadline)
+        self._here = {}
+        recalled = () if self.deadline == 0 else self._recall_stale(now)
+        return Decision(apply=uses, recall=recalled, release=self._open(now))
+
+    def _recall_stale(self, now: float) -> tuple[int, ...]:
+        """Those who would be too stale for the next update. They took at least as long as this for what was planned."""
+        stale = tuple(sorted(w for w, (version, _) in self._since.items() if self.version - version > self.options.bound))
+        predicted = self._predicted()[:, 0] if stale else np.empty(0)
+        for worker in stale:
+            _, released = self._since.pop(worker)
+            work = self.tasks.recall(worker)
+            self.pool.give_back(work.ranges)
+            planned = self._planned(worker, work.deadline_seconds, work.samples)
+            longer = np.fmax((now - released) / planned, predicted[worker])
+            self.forecast.observe(worker, self.tasks.given[worker] - 1, float(longer))
+        self._free.update(stale)
+        return stale
+
+    def _open(self, now: float) -> tuple[tuple[int, Work], ...]:
+        if self.deadline is None or 0 < self.deadline < math.inf:
+            self._micro_seconds = self.micro_batch * self._predicted()
+        if self._chosen and np.isfinite(self._micro_seconds).all():
+            self.deadline = self._best()
+        finite = self.deadline is not None and 0 < self.deadline < math.inf
+        self.clock.opened(now, self.deadline if finite else None)
+        free, self._free = sorted(self._free), set()
+        if not finite and self.deadline != 0:
+            released = self._give_even(free, now)
+        else:
+            released = tuple(self._give(worker, now, self.deadline or None) for worker in free)
+        self._waited = self._expected([worker for worker, _ in released])
+        return released
+
+    def _expected(self, released: list[int]) -> set[int]:
+        """Who is waited for: those whose first micro-batch ends in time, or, if there are none, all who compute."""
+        if self.deadline == 0:
+            return set()
+        late = self._micro_seconds[:, 0] > (math.inf if self.deadline is None else self.deadline)
+        return {worker for worker in released if not late[worker]} or set(self._since)
+
+    def _best(self) -> float:
+        setting, options = self.setting, self.options
+        noise = options.noise or self.noise.samples
+        return best_deadline(
+            self._micro_seconds[: setting.training, 0], self.micro_batch, setting.global_batch if noise is None else noise,
+            self.clock.overhead_seconds, options.bound, options.most * setting.global_batch,
+        )  # fmt: skip
+
+    def _predicted(self) -> Any:
+        """Seconds per sample, [workers, 2]: the forecast, and its quantile."""
+        return np.asarray(self.forecast.predict((0.5, self.options.quantile)))
+
+    def _give_even(self, workers: list[int], now: float) -> tuple[tuple[int, Work], ...]:
+        """The shares of wait_for_all."""
+        sizes = even(self.pool.batch_size(), len(workers)).tolist() if workers else []
+        self._free.update(worker for worker, size in zip(workers, sizes, strict=True) if not size)
+        micro = self.setting.micro_batch
+        return tuple(
+            self._release(worker, Work(self.pool.take(size), size, min(micro or size, size)), now)
+            for worker, size in zip(workers, sizes, strict=True)
+            if size
+        )
+
+    def _give(self, worker: int, now: float, seconds: float | None) -> tuple[int, Work]:
+        """As many micro-batches as may be done in `seconds`; one where there is no deadline."""
+        micro, each = self.micro_batch, float(self._micro_seconds[worker, 1])
+        if seconds is None:
+            return self._release(worker, Work(self.pool.take(micro), micro, micro), now)
+        if math.isfinite(each):
+            samples = micro * (int(1.5 * seconds / each) + 1)
+        else:
+            samples = micro * max(int(self.options.most * self.setting.global_batch / self.setting.training / micro), 1)
+            each = 0.0
+        return self._release(worker, Work(self.pool.take(samples), samples, micro, seconds, each), now)
+
+    def _release(self, worker: int, work: Work, now: float) -> tuple[int, Work]:
+        self._since[worker] = (self.version, now)
+        return self.tasks.give(worker, work)
+
+    def _learn(self, one: Contribution, took: float) -> None:
+        if one.samples and one.ended > one.began:
+            self.clock.arrived(took - (one.ended - one.began))
+            self.forecast.observe(one.worker, one.task, (one.ended - one.began) / one.samples, one.system)
+
+    def _planned(self, worker: int, seconds: float | None, samples: int) -> int:
+        """Samples that a worker was expected to contribute."""
+        each = self._micro_seconds[worker, 0]
+        if seconds is None or not each > 0:
+            return samples
+        return min(self.micro_batch * max(int(seconds / each), 1), samples)
+
+    def _refuse_too_short(self, here: list[Contribution]) -> None:
+        """Raises JobError where not even the fastest worker has finished a micro-batch within a deadline that was set."""
+        fastest = min(here, key=lambda one: (one.ended - one.began) / max(one.samples, 1))
+        seconds = fastest.ended - fastest.began
+        if self.deadline and fastest.samples <= self.micro_batch and seconds > self.deadline:
+            raise JobError(
+                f"a deadline of {self.deadline:g} s is shorter than one micro-batch: {fastest.samples} images took worker "
+                f"{fastest.worker}, the fastest one, {seconds:.3g} s; give a longer one, or smaller micro-batches"
+            )
+
+    # --- the record ----------------------------------------------------------------------------------------------
+
+    def idle(self, budget_seconds: float) -> None:
+        self.forecast.idle(budget_seconds)
+
+    def facts(self) -> dict[str, float]:
+        known = {"deadline_seconds": self.deadline, "noise_scale_samples": self.noise.samples}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def state(self) -> dict[str, Any]:
+        """Whoever computes, or waits with a contribution, starts anew."""
+        places = [work.ranges for work in self.tasks.under_way if work is not None]
+        places += [ranges for _, ranges in self._here.values()]
+        return {
+            "version": self.version,
+            "deadline": self.deadline,
+            "pool": self.pool.state(places),
+            "tasks": self.tasks.state([worker for worker, _ in self._here]),
+            "forecast": self.forecast.state(),
+            "noise": self.noise.state(),
+            "clock": self.clock.state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.version, self.deadline = int(state["version"]), state["deadline"]
+        self.pool.load(state["pool"])
+        self.tasks.load(state["tasks"])
+        self.forecast.load(state["forecast"])
+        self.noise.load(state["noise"])
+        self.clock.load(state["clock"])

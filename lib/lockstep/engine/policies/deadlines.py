@@ -1,0 +1,90 @@
+"""The clock of a round with a deadline, and the deadline that is worth most."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lockstep.engine.policies.rounds import Floats
+
+FADING = 0.95
+"""By which the longest transit, and the overhead, are forgotten from one to the next."""
+SLACK = 0.05
+"""Of the deadline: so much later than forecast a contribution may still come."""
+CANDIDATES = 64
+
+
+class DeadlineClock:
+    """When a round is over, on the server's clock: the deadline, the time that messages take, and some slack."""
+
+    def __init__(self) -> None:
+        self.began = 0.0
+        self.limit: float | None = None  # seconds on the clock
+        self._transit: float | None = None  # the longest lately: of a task, what is not spent by the worker
+        self._overhead: float | None = None  # of a round, what is not its deadline
+
+    @property
+    def overhead_seconds(self) -> float:
+        """Of a round beyond its deadline."""
+        return (self._transit or 0.0) if self._overhead is None else self._overhead
+
+    def opened(self, now: float, deadline: float | None) -> None:
+        """A round begins, whose workers compute for `deadline` seconds, or without one."""
+        self.began, self.limit = now, None
+        if deadline is not None:
+            allowed = deadline if self._transit is None else self._transit * (1 + SLACK)
+            self.limit = now + deadline * (1 + SLACK) + allowed
+
+    def arrived(self, transit: float) -> None:
+        """A contribution, which has spent so long as a message or in a queue."""
+        self._transit = max(transit, FADING * (self._transit or 0.0), 0.0)
+
+    def limit_by_median(self, now: float, here: int, workers: int) -> None:
+        """Without a deadline: twice the time until more than half of the workers are there."""
+        if here == workers // 2 + 1:
+            self.limit = self.began + 2 * (now - self.began)
+
+    def is_over(self, now: float) -> bool:
+        return self.limit is not None and now >= self.limit
+
+    def left_seconds(self, now: float) -> float:
+        """For a worker that is released now; its message takes time as well."""
+        return self.limit - now - (self._transit or 0.0) if self.limit is not None else 0.0
+
+    def closed(self, now: float, deadline: float | None) -> None:
+        """The round is over."""
+        if deadline is None or not 0 < deadline < math.inf:
+            return
+        over = max(now - self.began - deadline, 0.0)
+        self._overhead = over if self._overhead is None else FADING * self._overhead + (1 - FADING) * over
+
+    def state(self) -> dict[str, Any]:
+        return {"transit": self._transit, "overhead": self._overhead}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._transit, self._overhead = state["transit"], state["overhead"]
+
+
+def best_deadline(
+    micro_seconds: Floats, micro_batch: int, noise: float, overhead: float, bound: int, most: float
+) -> float:
+    """The deadline in seconds with the most progress per second, b / (b + noise) / (deadline + overhead).
+
+    micro_seconds: [workers], a micro-batch's seconds. b counts the micro-batches that end by the deadline; a worker whose
+    first one does not contributes it in every second, third ... update, as long as it is at most `bound` updates stale.
+    Candidates are the ends of micro-batches, and b of at most `most` samples, or else the earliest one of all.
+    """
+    first, speed = float(micro_seconds.min()), float((micro_batch / micro_seconds).sum())
+    longest = max(most / speed, first)
+    grid = np.geomspace(first, longest, CANDIDATES)
+    typical = float(np.median(micro_seconds))
+    ends = typical * np.arange(1, CANDIDATES + 1)
+    candidates = np.unique(np.concatenate([grid, ends[(ends >= first) & (ends <= longest)]])) * (1 + 1e-9)
+    each = candidates[:, None] / micro_seconds
+    rounds = np.ceil(micro_seconds / (candidates[:, None] + overhead))  # that the first micro-batch spans
+    late = np.where(rounds <= bound + 1, 1 / rounds, 0.0)
+    samples = micro_batch * np.where(each >= 1, np.floor(each), late).sum(axis=1)
+    progress = samples / (1 + samples / noise) if noise else np.minimum(samples, 1.0)
+    return float(candidates[int(np.argmax(progress / (candidates + overhead)))])

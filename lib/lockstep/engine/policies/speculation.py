@@ -1,0 +1,176 @@
+"""Speculative execution: a worker that is free computes a copy of a share that looks like a straggler's.
+
+                    finished shares                estimated end
+    worker 0  |------------|                     free: computes a copy of worker 2's share
+    worker 1  |--------------|
+    worker 2  |-----mb-----|-----mb-----|........|........|   progress: 2 of 4 micro-batches
+                            ^ slow: less progress per second than most have shown
+
+A "task" of MapReduce is one worker's share of an update; its progress is the micro-batches that are finished. Of the one
+that is under way nothing is known: it is taken to be nearly finished, so that a worker is judged slow when that is sure.
+Standby nodes are free from the start, but nothing is judged before a first share has been finished.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.engine.options import JobError, option
+from lockstep.engine.policies.base import Needs, Setting
+from lockstep.engine.policies.rounds import even
+from lockstep.engine.policies.shares import Share, SharesPolicy
+
+ROUNDING = 1e-9
+"""Seconds by which a timer may come too early."""
+
+
+class Speculating(SharesPolicy):
+    """At most one copy of a share. `slow_seconds` says from when on a share may have one."""
+
+    needs = Needs(recall=True, progress=True)
+
+    def check_setting(self) -> None:
+        share = int(even(self.setting.global_batch, self.setting.training)[0])
+        if not 0 < self.setting.micro_batch < share:
+            raise JobError(
+                f"{self.label} sees a worker's progress after each micro-batch of a share of {share} images, and "
+                f"micro_batch={self.setting.micro_batch} leaves one of them; give fewer images than a share"
+            )
+
+    def cut(self, samples: int) -> list[int]:
+        return list(even(samples, self.setting.training).tolist())
+
+    @property
+    def survives_loss(self) -> int:
+        """Whoever never comes is slow in the end, and its share is copied."""
+        return self.workers - 1
+
+    @abstractmethod
+    def slow_seconds(self, share: Share) -> float:
+        """A share that has been under way for so long, without further progress, gets a copy."""
+
+    def may_copy(self, worker: int) -> bool:
+        """Whether `worker` is fit for copies, and there are not too many."""
+        del worker
+        return True
+
+    def copy_for(self, worker: int, now: float) -> Share | None:
+        """The slow share that would end last."""
+        if not self.done or not self.may_copy(worker):
+            return None
+        slow = [
+            share
+            for share in self._alone()
+            if now - began_of(share) >= self.slow_seconds(share) - ROUNDING
+        ]  # fmt: skip
+        return max(slow, key=lambda share: self.left_seconds(share, now), default=None)
+
+    def wake_at(self) -> float | None:
+        """When the next share becomes slow that somebody could copy."""
+        if not self.done or not any(self.may_copy(worker) for worker in self._idle):
+            return None
+        times = (began_of(share) + self.slow_seconds(share) for share in self._alone())
+        return min((time for time in times if time < math.inf), default=None)
+
+    def _alone(self) -> list[Share]:
+        return [share for share in self.shares if share.done is None and len(share.holders) == 1]
+
+    def left_seconds(self, share: Share, now: float) -> float:
+        """Until the share is done, at the rate of its progress so far."""
+        return (1 - self.finished(share)) * (now - began_of(share)) / self.fraction(share)
+
+    def finished(self, share: Share) -> float:
+        """The part of the share that its worker has reported."""
+        return max(share.computed.values()) / share.samples
+
+    def fraction(self, share: Share) -> float:
+        """The same with the micro-batch that is under way."""
+        return min((max(share.computed.values()) + self.setting.micro_batch) / share.samples, 1.0)
+
+    def seconds_of_done(self) -> list[float]:
+        """How long the shares took that are here."""
+        return [share.seconds for share in self.shares if share.done is not None]
+
+
+def began_of(share: Share) -> float:
+    """When the share was first given out."""
+    return min(share.holders.values())
+
+
+@dataclass(frozen=True)
+class LateOptions:
+    cap: float = option(0.1, "copies that run at the same time, relative to all workers; one always may", above=0, most=1)
+    percentile: float = option(25.0, "of progress rates below which a share, or a worker, is slow", above=0, below=100)
+
+
+class Late(Speculating):
+    """LATE: Zaharia et al. 2008, "Improving MapReduce performance in heterogeneous environments" (reference 26 of DPro-SM):
+    of the tasks whose progress rate is below the 25th percentile, the one with the longest approximate time to end gets a
+    copy, on a node that is not slow itself, as long as few copies run. Shares that are under way when others have finished
+    count as the slowest ones, so nothing is judged before less than a quarter of them is left."""
+
+    does = "free workers compute copies of slow shares, the one with the longest approximate time to end first"
+    label = "LATE"
+    Options: Any = LateOptions
+
+    def __init__(self, setting: Setting, options: Any = None) -> None:
+        super().__init__(setting, options)
+        self._pace = np.full(setting.workers, np.nan)  # seconds per sample of each worker's last share
+
+    def slow_seconds(self, share: Share) -> float:
+        done = sorted(self.seconds_of_done(), reverse=True)  # the slowest first
+        place = math.ceil(self.options.percentile / 100 * (len(self.shares) - 1)) - (len(self.shares) - len(done))
+        return self.fraction(share) * done[place] if place >= 0 else math.inf
+
+    def may_copy(self, worker: int) -> bool:
+        copies = sum(len(share.holders) - 1 for share in self.shares if len(share.holders) > 1)
+        if copies >= max(1, int(self.options.cap * self.workers)):
+            return False
+        known = ~np.isnan(self._pace)
+        if not known[worker]:
+            return True
+        return bool(self._pace[worker] <= np.percentile(self._pace[known], 100 - self.options.percentile))
+
+    def closed(self) -> None:
+        for share in self.shares:
+            if share.done is not None:
+                self._pace[share.done.worker] = share.seconds / share.samples
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"pace": self._pace.tolist()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        self._pace = np.array(state["pace"], np.float64)
+
+
+@dataclass(frozen=True)
+class GrassOptions:
+    epsilon: float = option(0.1, "of the shares that an update may do without", least=0, below=1)
+    switch: float = option(0.5, "of the shares that are needed, from which on copies are greedy", least=0, most=1)
+
+
+class Grass(Speculating):
+    """GRASS: Ananthanarayanan et al. 2014, "GRASS: trimming stragglers in approximation analytics" (reference 44 of
+    DPro-SM), for jobs with a bound on the error: an update needs 1 - epsilon of the shares, and the samples of the others
+    go back to the pool. Early on copies are resource-aware (RAS): only where they save time and work, that is where
+    t_rem > 2 t_new. Near the end they are greedy (GS): where t_rem > t_new. The share that would end last comes first.
+    t_new is the median of the finished shares. The source learns when to switch; here that is an option."""
+
+    does = "an update needs most of the shares; free workers compute copies that save work, then any that save time"
+    label = "GRASS"
+    Options: Any = GrassOptions
+
+    def needed(self) -> int:
+        return max(1, math.ceil((1 - self.options.epsilon) * len(self.shares) - 1e-9))
+
+    def slow_seconds(self, share: Share) -> float:
+        """When t_rem, which grows while nothing is heard, has become long enough."""
+        factor = 1 if self.done >= self.options.switch * self.needed() else 2
+        left = 1 - self.finished(share)
+        return factor * float(np.median(self.seconds_of_done())) * self.fraction(share) / left if left else math.inf
