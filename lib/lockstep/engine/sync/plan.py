@@ -50,9 +50,9 @@ class Plan:
         """The same plan for another number of steps."""
         return replace(self, steps=steps)
 
-    def setting(self, workers: int) -> Setting:
+    def setting(self, workers: int, micro_batch: int = 0, standby: int = 0) -> Setting:
         """What a policy is told of this plan."""
-        return Setting(workers, self.samples, self.global_batch_size, seed=self.seed)
+        return Setting(workers, self.samples, self.global_batch_size, micro_batch, standby, self.seed)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lockstep.engine.groups import ANY, Group, GroupError, GroupTimeout
-from lockstep.engine.policies import Arrived, Decision, Policy, Use, Work
+from lockstep.engine.policies import Arrived, Decision, Measured, Policy, Updated, Work
+from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.base import StepCost
 from lockstep.engine.sync.orders import Note, Order
@@ -47,7 +49,8 @@ class PolicyServer:
         self.tasks: list[Row] = []
         self._given: list[int] = [0] * policy.workers
         self._under_way: dict[int, tuple[int, Work, int]] = {}  # worker -> task, work, version
-        self._here: dict[int, tuple[Note, Tensor]] = {}
+        self._here: dict[tuple[int, int], tuple[Note, Tensor]] = {}  # (worker, task) -> a contribution that waits
+        self._stand_ins = StandIns(parameters.numel()) if policy.needs.single_gradients else None
         self._zero = time.monotonic()
         self._stopped = False
 
@@ -95,9 +98,14 @@ class PolicyServer:
             if note.kind == orders.CONTRIBUTES:
                 gradient = self.group.receive(worker, orders.GRADIENT)[1]
                 if self._expects(worker, note):
-                    self._here[worker] = note, gradient
+                    del self._under_way[worker]
+                    self._here[worker, note.task] = note, gradient
                     return self.policy.on(Arrived(note.contribution(worker)), self.now)
                 self._log(worker, note, "recalled")
+            elif note.kind == orders.PROGRESS:
+                if self._expects(worker, note):
+                    seconds = note.ended - note.began
+                    return self.policy.on(Measured(worker, note.task, note.samples, seconds), self.now)
             elif note.kind == orders.GAVE_UP:
                 self._log(worker, note, "recalled")
             else:
@@ -115,15 +123,15 @@ class PolicyServer:
 
     def _act(self, decision: Decision, cost: StepCost) -> None:
         start, updating = time.perf_counter(), 0.0
-        for worker, _ in decision.drop:
-            self._log(worker, self._taken(worker)[0], "dropped")
+        for which in decision.drop:
+            self._log(which[0], self._here.pop(which)[0], "dropped")
         for worker in decision.recall:
             task, _, _ = self._under_way.pop(worker)
             self.group.send(torch.tensor([task]), worker, orders.RECALL)
-        if decision.apply:
+        if decision.apply or decision.stand_in:
             self.group.enter("update")
             before = time.perf_counter()
-            self._apply(decision.apply)
+            self._apply(decision)
             updating = time.perf_counter() - before
         self.group.enter("exchange")
         if decision.stop or self.version >= self.updates:
@@ -134,19 +142,24 @@ class PolicyServer:
         cost.update_seconds += updating
         cost.exchange_seconds += time.perf_counter() - start - updating
 
-    def _taken(self, worker: int) -> tuple[Note, Tensor]:
-        self._under_way.pop(worker, None)
-        return self._here.pop(worker)
-
-    def _apply(self, uses: tuple[Use, ...]) -> None:
+    def _apply(self, decision: Decision) -> None:
         self._sum.zero_()
-        for worker, _, weight in uses:
-            note, gradient = self._taken(worker)
+        samples = 0
+        for worker, task, weight in decision.apply:
+            note, gradient = self._here.pop((worker, task))
+            if self._stand_ins is not None:
+                self._stand_ins.seen(worker, gradient.double().numpy())
             self._sum.add_(gradient.to(self._sum.device), alpha=weight)
+            samples += note.samples
             fate = "applied" if note.version == self.version else "late"
             self._log(worker, note, fate, self.version, self.version - note.version)
+        for one in decision.stand_in if self._stand_ins is not None else ():
+            self._sum.add_(torch.from_numpy(self._stand_ins.made(one.worker, one.kind)).to(self._sum), alpha=one.weight)
+        norm = float(self._sum.square().sum()) if self.policy.needs.square_norm else 0.0
         self.optimiser.step()
         self.version += 1
+        if self.policy.needs.square_norm:
+            self.policy.on(Updated(samples, norm), self.now)
 
     def _release(self, worker: int, work: Work) -> float:
         task = self._given[worker]
@@ -161,7 +174,7 @@ class PolicyServer:
         """Everybody gets the last parameters; who still computes is called off."""
         self._stopped = True
         for worker in range(self.policy.workers):
-            if worker in self._under_way and worker not in self._here:
+            if worker in self._under_way:
                 self.group.send(torch.tensor([self._under_way[worker][0]]), worker, orders.RECALL)
             self.group.send(Order(self.version, self.now).tensor(), worker, orders.ORDER)
             self.group.send(self.parameters, worker, orders.PARAMETERS)
@@ -194,13 +207,19 @@ class PolicyServer:
 
     def state(self) -> dict[str, Any]:
         """The optimiser's and the policy's state, and the number of updates."""
-        return {"optimiser": self.optimiser.state_dict(), "policy": self.policy.state(), "version": self.version}
+        policy = _converted(self.policy.state(), np.ndarray, torch.from_numpy)
+        # Who computes or waits begins anew, with the same numbers of its tasks, as the policy has it.
+        lost = [*self._under_way, *(worker for worker, _ in self._here)]
+        given = [number - lost.count(worker) for worker, number in enumerate(self._given)]
+        return {
+            "optimiser": self.optimiser.state_dict(), "policy": policy, "version": self.version, "given": given,
+        }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.optimiser.load_state_dict(state["optimiser"])
-        self.policy.load(state["policy"])
-        self.version = int(state["version"])
+        self.policy.load(_converted(state["policy"], Tensor, Tensor.numpy))
+        self.version, self._given = int(state["version"]), [int(number) for number in state["given"]]
 
     def _log(self, worker: int, note: Note, fate: str, update: int = -1, staleness: int = -1) -> None:
         """A row of `tasks.csv`: see `lockstep.simulate.tasks`."""
@@ -220,3 +239,14 @@ class PolicyServer:
                 "staleness": staleness,
             }
         )
+
+
+def _converted(value: Any, kind: type, convert: Callable[[Any], Any]) -> Any:
+    """A copy of nested dicts and lists with every `kind` converted: a checkpoint holds tensors, a policy arrays."""
+    if isinstance(value, kind):
+        return convert(value)
+    if isinstance(value, dict):
+        return {name: _converted(inner, kind, convert) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_converted(inner, kind, convert) for inner in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lockstep.engine.delays import Delays
     from lockstep.engine.groups import Group
-    from lockstep.engine.policies import MakePolicy, Work
+    from lockstep.engine.policies import MakePolicy, Policy, Work
     from lockstep.engine.replica import Replica
     from lockstep.engine.sync.plan import OptimiserFactory, Plan, Share
 
@@ -45,10 +45,32 @@ class PolicySync(Sync):
 
     def __init__(
         self, plan: Plan, optimiser: OptimiserFactory, policy: MakePolicy, delays: Callable[[int], Delays],
-        emulated: ComputeSeconds | None = None,
+        emulated: ComputeSeconds | None = None, standby: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(plan, optimiser)
-        self.policy, self.make_delays, self.emulated = policy, delays, emulated
+        self.policy, self.make_delays, self.emulated, self.standby = policy, delays, emulated, standby
+
+    def _policy_for(self, workers: int) -> Policy:
+        return self.policy(self.plan.setting(workers, self.plan.micro_batch_size, self.standby))
+
+    def attach_server(self, group: Group) -> None:
+        from lockstep.engine.sync.policy_server import PolicyServer
+
+        self.group = group.split(1)
+        parameters = group.receive(0, orders.START)[1].clone()
+        policy = self._policy_for(group.size - 1)
+        self.owner = PolicyServer(group, parameters, self.make_optimiser, policy, self.plan.steps)
+        self._begun = False
+
+    def serve(self) -> tuple[int, StepCost] | None:
+        if not self._begun:
+            self.owner.wait_until_ready()
+            self._begun = True
+        cost = self.owner.update()
+        return None if cost is None else (self.owner.version - 1, cost)
+
+    def tables(self) -> dict[str, list[dict[str, float | str]]]:
+        return {"tasks": self.owner.tasks} if hasattr(self, "owner") else {}
 
     def attach(self, replica: Replica, group: Group) -> None:
         self._check_all_common(replica)
@@ -64,11 +86,13 @@ class PolicySync(Sync):
         replica.rebind(gradients=self.gradients)
         replica.clear_gradients()
         self.delays = self.make_delays(self.group.size)
+        self.tells_progress = self._policy_for(self.group.size).needs.progress
         if self.group.rank == 0:
             self.team.send(replica.parameters, self.server, orders.START)
         self._order: Order | None = None
         self._pieces: list[Share] = []
         self._ready = self.over = False
+        self._zero: float | None = None  # when the server began, on this worker's clock
 
     def next(self) -> Share | None:
         """The next micro-batch. Waits for an order where the last one is done; None when the server ends training."""
@@ -88,7 +112,7 @@ class PolicySync(Sync):
         self.team.enter("wait")
         self._order = Order.of(self.team.receive(self.server, orders.ORDER)[1])
         self.replica.parameters.copy_(self.team.receive(self.server, orders.PARAMETERS)[1])
-        self.version = self._order.version
+        self.version = self._position = self._order.version
 
     def _begin(self) -> None:
         order, self._order = self._order, None
@@ -97,7 +121,7 @@ class PolicySync(Sync):
             self.over = True
             return
         self._work, self._task = order.work, order.task
-        self._zero = time.monotonic() - order.now if self._task == 0 else self._zero
+        self._zero = time.monotonic() - order.now if self._zero is None else self._zero
         self._began = time.monotonic()
         self._done, self._place, self._loss = 0, 0, 0.0
         self._compute_seconds = self._delay_seconds = 0.0
@@ -115,6 +139,7 @@ class PolicySync(Sync):
         if self.emulated is not None:
             own = max(own, self.emulated(len(share.sample_ids)))
             _sleep_until(self._at + own)
+        assert self._zero is not None
         start = self._at - self._zero
         ends = self.delays.end(self.group.rank, self._task, start, own, self._place, self._count)
         self._compute_seconds += own
@@ -127,6 +152,8 @@ class PolicySync(Sync):
         if recalled:
             self._give_up()
             return False
+        if self.tells_progress and self._pieces:
+            self.team.send(self._note(orders.PROGRESS, self._done).tensor(), self.server, orders.NOTE)
         return not self._pieces or self._too_late(now)
 
     def _too_late(self, now: float) -> bool:
@@ -158,6 +185,7 @@ class PolicySync(Sync):
         self.team.send(self._note(orders.GAVE_UP, 0).tensor(), self.server, orders.NOTE)
 
     def _note(self, kind: int, samples: int, square_norm: float = math.nan) -> Note:
+        assert self._zero is not None
         began, ended = self._began - self._zero, self._at - self._zero
         loss = self._loss * self._work.samples / samples if samples else math.nan
         return Note(
