@@ -170,6 +170,8 @@ class Setting:
                 raise JobError(f"{name}={value!r} is not possible; give a whole number of at least 1")
         if not 0 <= self.standby < self.workers:
             raise JobError(f"standby={self.standby} of {self.workers} workers leaves nobody to train; give fewer")
+        if self.micro_batch < 0:
+            raise JobError(f"micro_batch={self.micro_batch} is not possible; give 0 for a whole share, or more")
         if self.micro_batch > self.global_batch:
             raise JobError(
                 f"micro_batch={self.micro_batch} is more than the global batch of {self.global_batch} images; give less"
@@ -261,7 +263,9 @@ class Tasks:
         self.under_way = [None] * self.workers
 
     def give(self, worker: int, work: Work) -> tuple[int, Work]:
-        """An entry of `Decision.release`."""
+        """An entry of `Decision.release`. Raises ValueError for a worker that has a task already."""
+        if self.under_way[worker] is not None:
+            raise ValueError(f"worker {worker} can't be given a task while its task {self.given[worker] - 1} is under way")
         self.given[worker] += 1
         self.under_way[worker] = work
         return worker, work

@@ -60,6 +60,10 @@ class Choosing(RoundPolicy):
         self._rounds: deque[Floats] = deque(maxlen=self.options.window)
         self._complete: deque[Floats] = deque(maxlen=COMPLETE)
 
+    @property
+    def survives_loss(self) -> int:
+        return self.setting.training - max(1, self.setting.training // 2)
+
     def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
         if self._exploring:
             return super().closes_at(order, expected)

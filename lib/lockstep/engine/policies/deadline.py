@@ -64,7 +64,7 @@ def _parse(text: str) -> float | None:
 @dataclass(frozen=True)
 class DeadlineOptions:
     deadline: str = option("auto", "auto | infinite | none | seconds that workers begin micro-batches", parse=_parse)
-    forecast: str = forecast_option("smoothing")
+    forecast: str = forecast_option("best")
     quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
     bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
     noise: float = option(0.0, "the noise scale in samples; 0: measured, and the global batch until it is known", least=0)
@@ -142,6 +142,7 @@ class Deadline(Policy):
         if self.deadline == math.inf or not seconds <= left:
             return NOTHING
         self._waited.add(worker)
+        self._free.discard(worker)
         return Decision(release=(self._give(worker, now, left),))
 
     def _left(self, worker: int, now: float) -> Decision:

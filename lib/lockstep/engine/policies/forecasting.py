@@ -39,9 +39,13 @@ class ForecastPolicy(RoundPolicy):
         super().__init__(setting, options)
         self.forecast = forecaster(self.options.forecast, setting)
 
-    def predicted(self, quantile: float = 0.5) -> Floats:
+    def predicted(self) -> Floats:
         """Seconds per sample, [workers]; all NaN before anything is known."""
-        return np.asarray(self.forecast.predict((quantile,)))[:, 0]
+        return self.quantiles(0.5)[:, 0]
+
+    def quantiles(self, *quantiles: float) -> Floats:
+        """[workers, quantiles] of the same."""
+        return np.asarray(self.forecast.predict(quantiles), np.float64)
 
     def closed(self, over: Closed) -> None:
         """The forecaster hears of the round."""

@@ -37,7 +37,10 @@ class Pool:
         if self._returned and samples:
             samples = self._take_returned(samples, ranges)
         if samples:
-            ranges.append((self._next, samples))
+            if ranges and sum(ranges[-1]) == self._next:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + samples)
+            else:
+                ranges.append((self._next, samples))
             self._next += samples
         return tuple(ranges)
 

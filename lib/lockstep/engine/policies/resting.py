@@ -89,7 +89,8 @@ class Wrangler(Resting, ForecastPolicy):
     needs = Needs(round_by_round=True)
 
     def chosen(self, over: Closed) -> Whole:
-        return stragglers(self.predicted(1 - self.options.confidence), self.options.factor, self.predicted())
+        usual, surely = self.quantiles(0.5, 1 - self.options.confidence).T
+        return stragglers(surely, self.options.factor, usual)
 
 
 @dataclass(frozen=True)

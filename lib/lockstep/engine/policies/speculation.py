@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.engine.options import JobError, option
-from lockstep.engine.policies.base import Needs, Setting
+from lockstep.engine.policies.base import Needs, Setting, Work
 from lockstep.engine.policies.rounds import even
 from lockstep.engine.policies.shares import Share, SharesPolicy
 
@@ -30,9 +30,14 @@ ROUNDING = 1e-9
 
 
 class Speculating(SharesPolicy):
-    """At most one copy of a share. `slow_seconds` says from when on a share may have one."""
+    """At most one copy of a share. Subclasses say from when on a share may have one."""
 
     needs = Needs(recall=True, progress=True)
+
+    def __init__(self, setting: Setting, options: Any = None) -> None:
+        super().__init__(setting, options)
+        self._slow: list[Share] | None = None  # shares that a copy is due for, as this event came
+        self._usual: tuple[int, float] = (-1, math.nan)  # shares done, and `usual_seconds` then
 
     def check_setting(self) -> None:
         share = int(even(self.setting.global_batch, self.setting.training)[0])
@@ -51,8 +56,12 @@ class Speculating(SharesPolicy):
         return self.workers - 1
 
     @abstractmethod
-    def slow_seconds(self, share: Share) -> float:
-        """A share that has been under way for so long, without further progress, gets a copy."""
+    def usual_seconds(self) -> float:
+        """Of a share, judged by those that are done; infinite while too few are."""
+
+    @abstractmethod
+    def patience(self, share: Share) -> float:
+        """A share that has been under way for so many times the usual, without further progress, gets a copy."""
 
     def may_copy(self, worker: int) -> bool:
         """Whether `worker` is fit for copies, and there are not too many."""
@@ -63,22 +72,34 @@ class Speculating(SharesPolicy):
         """The slow share that would end last."""
         if not self.done or not self.may_copy(worker):
             return None
-        slow = [
-            share
-            for share in self._alone()
-            if now - began_of(share) >= self.slow_seconds(share) - ROUNDING
-        ]  # fmt: skip
-        return max(slow, key=lambda share: self.left_seconds(share, now), default=None)
+        if self._slow is None:
+            slow = [share for share, since in self._slow_since() if now >= since - ROUNDING]
+            self._slow = sorted(slow, key=lambda share: self.left_seconds(share, now))
+        return self._slow.pop() if self._slow else None
 
     def wake_at(self) -> float | None:
         """When the next share becomes slow that somebody could copy."""
         if not self.done or not any(self.may_copy(worker) for worker in self._idle):
             return None
-        times = (began_of(share) + self.slow_seconds(share) for share in self._alone())
-        return min((time for time in times if time < math.inf), default=None)
+        return min((since for _, since in self._slow_since()), default=None)
 
-    def _alone(self) -> list[Share]:
-        return [share for share in self.shares if share.done is None and len(share.holders) == 1]
+    def _assign(self, now: float) -> tuple[tuple[int, Work], ...]:
+        self._slow = None
+        return super()._assign(now)
+
+    def _slow_since(self) -> list[tuple[Share, float]]:
+        """Of each share that one worker computes, from when on it is slow unless its worker reports progress."""
+        if self._usual[0] != self.done:
+            self._usual = self.done, self.usual_seconds()
+        usual = self._usual[1]
+        alone = (share for share in self.shares if share.done is None and len(share.holders) == 1)
+        if usual == math.inf:
+            return []
+        since = [(share, began_of(share) + self.patience(share) * usual) for share in alone]
+        return [(share, time) for share, time in since if time < math.inf]
+
+    def closed(self) -> None:
+        self._usual = (-1, math.nan)
 
     def left_seconds(self, share: Share, now: float) -> float:
         """Until the share is done, at the rate of its progress so far."""
@@ -121,25 +142,32 @@ class Late(Speculating):
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
         self._pace = np.full(setting.workers, np.nan)  # seconds per sample of each worker's last share
+        self._slowest_pace = math.inf  # of a worker that is not slow
 
-    def slow_seconds(self, share: Share) -> float:
+    def usual_seconds(self) -> float:
+        """Of the share at the percentile."""
         done = sorted(self.seconds_of_done(), reverse=True)  # the slowest first
         place = math.ceil(self.options.percentile / 100 * (len(self.shares) - 1)) - (len(self.shares) - len(done))
-        return self.fraction(share) * done[place] if place >= 0 else math.inf
+        return done[place] if place >= 0 else math.inf
+
+    def patience(self, share: Share) -> float:
+        return self.fraction(share)
 
     def may_copy(self, worker: int) -> bool:
-        copies = sum(len(share.holders) - 1 for share in self.shares if len(share.holders) > 1)
-        if copies >= max(1, int(self.options.cap * self.workers)):
-            return False
-        known = ~np.isnan(self._pace)
-        if not known[worker]:
-            return True
-        return bool(self._pace[worker] <= np.percentile(self._pace[known], 100 - self.options.percentile))
+        copies = len(self._held) - (len(self.shares) - self.done)  # every share that is not done has one worker at least
+        return copies < max(1, int(self.options.cap * self.workers)) and not self._pace[worker] > self._slowest_pace
 
     def closed(self) -> None:
+        super().closed()
         for share in self.shares:
             if share.done is not None:
                 self._pace[share.done.worker] = share.seconds / share.samples
+        self._judge_workers()
+
+    def _judge_workers(self) -> None:
+        known = self._pace[~np.isnan(self._pace)]
+        if len(known):
+            self._slowest_pace = float(np.percentile(known, 100 - self.options.percentile))
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"pace": self._pace.tolist()}
@@ -147,6 +175,7 @@ class Late(Speculating):
     def load(self, state: dict[str, Any]) -> None:
         super().load(state)
         self._pace = np.array(state["pace"], np.float64)
+        self._judge_workers()
 
 
 @dataclass(frozen=True)
@@ -169,8 +198,12 @@ class Grass(Speculating):
     def needed(self) -> int:
         return max(1, math.ceil((1 - self.options.epsilon) * len(self.shares) - 1e-9))
 
-    def slow_seconds(self, share: Share) -> float:
-        """When t_rem, which grows while nothing is heard, has become long enough."""
+    def usual_seconds(self) -> float:
+        """t_new, or twice as much."""
         factor = 1 if self.done >= self.options.switch * self.needed() else 2
+        return factor * float(np.median(self.seconds_of_done()))
+
+    def patience(self, share: Share) -> float:
+        """When t_rem, which grows while nothing is heard, has become as long."""
         left = 1 - self.finished(share)
-        return factor * float(np.median(self.seconds_of_done())) * self.fraction(share) / left if left else math.inf
+        return self.fraction(share) / left if left else math.inf
