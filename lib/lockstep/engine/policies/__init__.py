@@ -57,9 +57,7 @@ def canonical_options(name: str, options: str) -> str:
 
 def make_policy(job: Job) -> MakePolicy:
     """The policy that `job.policy` names, with the job's options. Raises JobError when it is made."""
-    if not job.policy_options:
-        return POLICIES[job.policy]
-    return functools.partial(policy_of, job.policy, job.policy_options)
+    return functools.partial(policy_of, job.policy, job.values["policy_options"])
 
 
 __all__ = [

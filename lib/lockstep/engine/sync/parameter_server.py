@@ -155,7 +155,7 @@ class ParameterServerSync(Sync):
 
             return PolicySync(
                 plan, optimiser, policy, lambda workers: make_delays(job.delays, workers, job.seed),
-                emulated_costs(job.compute), job.standby,
+                emulated_costs(job.values["compute"]), job.values["standby"],
             )  # fmt: skip
         if job.opt_weight != "none":
             return WeightServerSync(

@@ -153,8 +153,10 @@ class PolicyServer:
             samples += note.samples
             fate = "applied" if note.version == self.version else "late"
             self._log(worker, note, fate, self.version, self.version - note.version)
-        for one in decision.stand_in if self._stand_ins is not None else ():
-            self._sum.add_(torch.from_numpy(self._stand_ins.made(one.worker, one.kind)).to(self._sum), alpha=one.weight)
+        for one in decision.stand_in:
+            assert self._stand_ins is not None, "the policy has said that it needs them"
+            made = torch.from_numpy(self._stand_ins.made(one.worker, one.kind))
+            self._sum.add_(made.to(self._sum), alpha=one.weight)
         norm = float(self._sum.square().sum()) if self.policy.needs.square_norm else 0.0
         self.optimiser.step()
         self.version += 1

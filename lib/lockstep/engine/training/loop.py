@@ -133,7 +133,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     case = (site.use_case or use_case(job.use_case)).for_job(job)
     if group.rank >= job.workers:
         samples, steps = (int(number) for number in group.receive(0, _PLAN)[1])
-        plan = Plan(samples, job.global_batch_size, steps, job.seed, job.micro_batch)
+        plan = Plan(samples, job.global_batch_size, steps, job.seed, job.values["micro_batch"])
         return serve(job, group, case, plan, began)
     images = Images.of(case, job, site.data_root, site.skipped)
     data, plan, case = images.train, plan_of(job, images.train), case.fitting(images.train)

@@ -35,7 +35,7 @@ def plan_of(job: Job, data: ImageData) -> Plan:
     """What each step of `job` trains on, of `data`."""
     weights = sample_weights(data.labels) if job.class_weights == "balanced" else None
     steps = job.warmup_steps + job.steps
-    plan = Plan(len(data), job.global_batch_size, steps, job.seed, job.micro_batch, weights)
+    plan = Plan(len(data), job.global_batch_size, steps, job.seed, job.values["micro_batch"], weights)
     if not job.learns:
         return plan
     return plan.lasting(job.updates or job.epochs * plan.steps_per_epoch)
