@@ -9,10 +9,11 @@ from lockstep.engine.data.sampling import global_batch
 from lockstep.engine.delays import make_delays
 from lockstep.engine.policies import Setting, WaitForAll
 from lockstep.engine.policies.k_sync import KSync
+from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster, Until, simulate
-from lockstep.simulate.learner import SgdLearner, between, ids_of, part_of
+from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.problems import Logistic
 
 CLUSTER = Cluster(4, Costs(0.0, 0.01, 0.0), AlphaBeta(0.0, 0.0))
@@ -59,5 +60,5 @@ def test_places_become_sample_ids_across_epochs() -> None:
 
 def test_pieces_of_ranges() -> None:
     ranges = ((0, 3), (10, 4))
-    assert between(ranges, 2, 5) == ((2, 1), (10, 2))
-    assert [part_of(ranges, 7, part, 3) for part in range(3)] == [((0, 3),), ((10, 2),), ((12, 2),)]
+    assert cut_ranges(ranges, 2, 5) == ((2, 1), (10, 2))
+    assert [part_of_batch(ranges, 7, part, 3) for part in range(3)] == [((0, 3),), ((10, 2),), ((12, 2),)]

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.job import Job
+from lockstep.engine.sync.emulation import decides_on_work
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
 from lockstep.records import MEASUREMENTS, Row
 
@@ -25,6 +26,8 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
     whole step the lower quartile."""
     if not any(trace.steps for trace in traces):  # as of a profile, whose table holds what was measured
         return dict(traces[0].scores)
+    if decides_on_work(job.values):
+        return _per_update(job, traces)
     # Everything is per step of the workers. A server that is asked less often has fewer rows.
     count = traces[0].summed or len(traces[0].steps)
     sums = [pd.DataFrame(trace.steps, columns=list(STEP_COLUMNS)).sum(min_count=1) for trace in traces]
@@ -42,6 +45,22 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
         measured["images_per_second"] = float(means["images"].sum()) / measured["step_seconds"]
         if job.images and job.scored_on != "validation":  # then a fifth of the images is not trained on
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
+    return measured | traces[0].scores
+
+
+def _per_update(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
+    """Of a server whose workers take steps of their own: everything is per update, and the mean counts, because the rare
+    long update is what is looked for."""
+    server, tasks = traces[-1], pd.DataFrame(traces[-1].tables["tasks"])
+    updates = pd.DataFrame(server.steps, columns=list(STEP_COLUMNS))
+    measured = {name: float(updates[name].mean()) for name in ("step_seconds", "exchange_seconds", "update_seconds")}
+    measured |= {"wait_seconds": float(updates["wait_seconds"].mean()), "bytes_sent": float(updates["bytes_sent"].mean())}
+    first = 0 if job.learns else job.warmup_steps
+    used = tasks[tasks["update"] >= first]
+    count = server.summed or len(server.steps)
+    measured["compute_seconds"] = float(used["compute_seconds"].mean())
+    measured["images_per_second"] = float(used["samples"].sum()) / (count * measured["step_seconds"])
+    measured["startup_seconds"] = max(trace.startup_seconds for trace in traces)
     return measured | traces[0].scores
 
 

@@ -45,6 +45,9 @@ def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | 
     # Of a pipeline that learns, what its stages did in one step is of no interest.
     kept = _LEARNING_TABLES if job.experiment in LEARNING else traces[0].tables
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items() if name in kept}
+    by_policy = "tasks" in traces[-1].tables
+    if by_policy:
+        found["tasks"] = pd.DataFrame(traces[-1].tables["tasks"])
     if sampler is not None:
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
@@ -55,7 +58,7 @@ def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | 
         _insert_first(frame, job, columns_of.get(name, ()))
         _insert_first(frame, job, _OF_EVERY_TABLE)
     if job.experiment not in LEARNING and any(trace.steps for trace in traces):
-        seconds = slowest_steps(traces)
+        seconds = slowest_steps(traces[-1:] if by_policy else traces)
         found["steps"] = pd.DataFrame({"step": range(len(seconds)), "seconds": seconds})
     return found
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,11 +110,11 @@ def compare(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]) -> pd.D
         waiting = (known[0] if known else _row(BASE, WaitForAll, trial))["seconds_per_sample"]
         ideal = ideal_seconds_per_sample(trial)
         bound = bound_seconds_per_sample(trial)
-        quickest = min((row["seconds"] for row in own if row["seconds"] == row["seconds"]), default=math.nan)
+        quickest = np.fmin.reduce([float(row["seconds"]) for row in own])
         for row in own:
             row["mitigation"] = _share(waiting, row["seconds_per_sample"], ideal)
             row["of_the_bound"] = _share(waiting, row["seconds_per_sample"], bound)
-            row["regret"] = row["seconds"] / quickest - 1
+            row["regret"] = float(row["seconds"]) / quickest - 1
         rows += own
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -124,8 +125,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _row(name: str, make: MakePolicy, trial: Trial) -> dict[str, object]:
-    row: dict[str, object] = dict.fromkeys(COLUMNS, math.nan) | {"delays": trial.delays, "policy": name, "reason": ""}
+def _row(name: str, make: MakePolicy, trial: Trial) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(COLUMNS, math.nan) | {"delays": trial.delays, "policy": name, "reason": ""}
     try:
         run = trial.run(make)
     except (JobError, AnalysisError) as error:
@@ -152,9 +153,8 @@ def wasted_share(run: Run) -> float:
     return lost / (used + lost) if used + lost else math.nan
 
 
-def _share(waiting: object, own: object, best: float) -> float:
+def _share(waiting: float, own: float, best: float) -> float:
     """How much of the way from `waiting` to `best` was gone; NaN where there is none."""
-    assert isinstance(waiting, float) and isinstance(own, float)
     way = waiting - best
     return (waiting - own) / way if way > 1e-9 * waiting else math.nan
 

@@ -216,7 +216,8 @@ class Events:
 
 def _distinct(used: Iterable[Course]) -> int:
     """Samples of an update; a part of coded work that several workers have computed counts once."""
-    samples, parts = 0, {}
+    samples = 0
+    parts: dict[int, int] = {}
     for course in used:
         if course.work.parts:
             parts.update((part, piece.samples) for (part, _), piece in zip(course.work.parts, course.pieces, strict=False))

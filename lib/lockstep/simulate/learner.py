@@ -9,9 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.engine.data.sampling import epoch_order
 from lockstep.engine.policies.base import Ranges, StandIn
-from lockstep.engine.policies.pool import between, part_of
+from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.simulate.worker import Course
 
@@ -81,13 +80,13 @@ class SgdLearner:
         if work.parts:
             total, loss = np.zeros_like(parameters), 0.0
             for part, coefficient in work.parts:
-                own, own_loss = self._mean(parameters, part_of(work.ranges, work.samples, part, self.workers))
+                own, own_loss = self._mean(parameters, part_of_batch(work.ranges, work.samples, part, self.workers))
                 total += coefficient * own
                 loss += own_loss / len(work.parts)
         elif work.local_steps:
             total, loss = self._stepped(parameters, course)
         else:
-            total, loss = self._mean(parameters, between(work.ranges, 0, course.samples))
+            total, loss = self._mean(parameters, cut_ranges(work.ranges, 0, course.samples))
         self._kept[course.worker, course.task] = total
         return loss, float(total @ total)
 
@@ -95,7 +94,7 @@ class SgdLearner:
         """The sum of the gradients of a worker that makes a step with each micro-batch; the loss of the first one."""
         total, losses = np.zeros_like(parameters), []
         for start in range(0, course.samples, course.work.micro_batch):
-            places = between(course.work.ranges, start, min(start + course.work.micro_batch, course.samples))
+            places = cut_ranges(course.work.ranges, start, min(start + course.work.micro_batch, course.samples))
             own, loss = self._mean(parameters - self.learning_rate * total, places)
             total += own
             losses.append(loss)
@@ -128,15 +127,3 @@ class SgdLearner:
     def _forget(self, version: int) -> None:
         if version != self._version and not self._uses[version]:
             self.versions.pop(version, None)
-
-
-def ids_of(ranges: Ranges, count: int, seed: int) -> NDArray[np.int64]:
-    """The sample ids at these places of the sequence over `count` samples, int64; epochs follow each other."""
-    pieces = []
-    for first, samples in ranges:
-        while samples:
-            epoch, place = divmod(first, count)
-            here = min(samples, count - place)
-            pieces.append(epoch_order(seed, epoch, count)[place : place + here])
-            first, samples = first + here, samples - here
-    return np.concatenate(pieces)

@@ -67,7 +67,8 @@ class Rounds:
         if why := refusal(policy):
             raise AnalysisError(f"{type(policy).__name__} can't be simulated with all workers at once: {why}")
         if policy.workers != cluster.workers:
-            raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
+            there = f"a cluster of {cluster.workers}"
+            raise AnalysisError(f"a policy for {policy.workers} workers on {there}: give as many")
         self.policy, self.cluster, self.delays, self.until = policy, cluster, delays, until
         self.workers = np.arange(policy.eligible)
         self.now = self._decided = 0  # the policy counts a round from its decision, before the update is made

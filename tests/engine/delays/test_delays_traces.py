@@ -262,3 +262,19 @@ def test_the_public_traces(real_images: Path, name: str, shape: tuple[int, ...],
     factors = delays.ends(np.arange(stages * workers), np.arange(steps)[:, None], 0.0, 1.0)
     assert np.median(factors) == pytest.approx(1.0, abs=0.02)
     assert (factors.max() > 2) == (name == "AR"), "one bad worker; what is slow in ST is its last stage"
+
+
+def test_a_run_of_our_own_is_a_trace(tmp_path: Path) -> None:
+    """Worker 1's second task was recalled after 1 s; its others took 3 s, so that one would have, too."""
+    rows = [
+        (0, 0, 0.0, 1.0, "applied"), (0, 1, 1.0, 2.5, "applied"), (0, 2, 2.5, 3.0, "applied"),
+        (1, 0, 0.0, 3.0, "applied"), (1, 1, 3.0, 4.0, "recalled"), (1, 2, 4.0, 7.0, "dropped"),
+        (0, 3, 3.0, 4.0, "applied"), (1, 3, 7.0, 7.5, "unfinished"),
+    ]  # fmt: skip
+    columns = ["worker", "task", "began_seconds", "ended_seconds", "fate"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "tasks.csv", index=False)
+    trace = read_trace(tmp_path / "tasks.csv")
+    assert trace.step_seconds(0).tolist() == [[1.0, 3.0], [1.5, 3.0], [0.5, 3.0]]
+    pd.DataFrame(rows, columns=columns).drop(columns="task").to_csv(tmp_path / "tasks.csv", index=False)
+    with pytest.raises(JobError, match=r"tasks.csv has tasks \(a column fate\) but no column task"):
+        read_trace(tmp_path / "tasks.csv")

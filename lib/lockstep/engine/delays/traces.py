@@ -117,6 +117,8 @@ def as_trace(table: pd.DataFrame, name: str) -> StragglerTrace:
     table = table.reset_index(drop=True)
     if "optype" in table:
         table = _of_operations(table, name)
+    elif "fate" in table:
+        table = _of_tasks(table, name)
     missing = [column for column in ("worker", "step", "seconds") if column not in table]
     if missing:
         there_are = ", ".join(map(str, table.columns))
@@ -140,6 +142,26 @@ def _of_operations(table: pd.DataFrame, name: str) -> pd.DataFrame:
     kinds = table["optype"].astype(str)
     computes = kinds.isin(_COMPUTE)
     return table[computes].rename(columns=_OPERATIONS).assign(action=kinds[computes].map(_COMPUTE))
+
+
+def _of_tasks(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A run of our own (`tasks.csv`): a worker's how manyth task is its step, as far as every worker has come.
+
+    Of a task that was recalled only the least that it would have taken is known: it is taken to have needed what the
+    worker's other tasks needed in the median, if that is more. Tasks that the end of the run cut off are left out.
+    """
+    needed = ["worker", "task", "began_seconds", "ended_seconds"]
+    missing = [column for column in needed if column not in table]
+    if missing:
+        raise JobError(f"{name} has tasks (a column fate) but no column {', '.join(missing)}")
+    table = table[table["fate"] != "unfinished"]
+    seconds = table["ended_seconds"] - table["began_seconds"]
+    recalled = table["fate"] == "recalled"
+    usual = seconds.where(~recalled).groupby(table["worker"]).transform("median")
+    seconds = seconds.where(~recalled, seconds.combine(usual, max).fillna(seconds))
+    found = table[["worker"]].assign(step=table["task"], seconds=seconds)
+    common = table.groupby("worker")["task"].max().min()
+    return found[found["step"] <= common]
 
 
 def _checked(table: pd.DataFrame, name: str) -> pd.DataFrame:

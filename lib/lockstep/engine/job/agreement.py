@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from lockstep.engine import registry
 from lockstep.engine.declared import DeclaredSync
 from lockstep.engine.job.cell import Cell
-from lockstep.engine.options import JobError, choice
+from lockstep.engine.options import JobError
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -39,7 +39,7 @@ class Agreement(Cell):
     shards: int = declared("shards")
     opt_weight: str = declared("opt_weight")
     executor_data: str = declared("executor_data")
-    delays: str = choice("none", help="emulated stragglers; none are built yet")
+    delays: str = declared("delays")
 
     @property
     def declared_sync(self) -> type[DeclaredSync] | None:

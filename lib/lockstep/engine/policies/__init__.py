@@ -5,6 +5,7 @@ A new policy is a file here and a line in `lockstep.engine.registry.POLICIES`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -55,8 +56,8 @@ def canonical_options(name: str, options: str) -> str:
 
 
 def make_policy(job: Job) -> MakePolicy:
-    """The policy that `job.policy` names."""
-    return POLICIES[job.policy]
+    """The policy that `job.policy` names, with the job's options. Raises JobError when it is made."""
+    return functools.partial(policy_of, job.policy, job.values["policy_options"])
 
 
 __all__ = [

@@ -19,7 +19,7 @@ import numpy as np
 
 from lockstep.engine.options import JobError
 from lockstep.engine.policies.base import Needs, Ranges, Setting, Work
-from lockstep.engine.policies.pool import part_of
+from lockstep.engine.policies.places import part_of_batch
 from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, even
 
 
@@ -71,7 +71,7 @@ class Coded(RoundPolicy):
         if covered.all():
             return
         for part in np.flatnonzero(~covered).tolist():
-            self.pool.give_back(part_of(self._ranges, self._samples, part, self.workers))
+            self.pool.give_back(part_of_batch(self._ranges, self._samples, part, self.workers))
 
     def places(self) -> list[Ranges]:
         return [self._ranges]

@@ -42,7 +42,8 @@ from lockstep.engine.policies.base import (
 from lockstep.engine.policies.deadlines import DeadlineClock, ShortestMicroBatch, best_deadline
 from lockstep.engine.policies.forecasting import forecast_option, forecaster
 from lockstep.engine.policies.noise_scale import NoiseScale
-from lockstep.engine.policies.pool import Pool, between
+from lockstep.engine.policies.places import cut_ranges
+from lockstep.engine.policies.pool import Pool
 from lockstep.engine.policies.rounds import even
 
 
@@ -124,7 +125,7 @@ class Deadline(Policy):
         self.pool.give_back(work.ranges, one.samples)
         _, released = self._since.pop(one.worker)
         self._learn(one, now - released)
-        self._here[one.worker, one.task] = (one, between(work.ranges, 0, one.samples))
+        self._here[one.worker, one.task] = (one, cut_ranges(work.ranges, 0, one.samples))
         self._free.add(one.worker)
         self._waited.discard(one.worker)
         if self._complete(now):

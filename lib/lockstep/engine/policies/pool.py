@@ -95,21 +95,3 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((first, samples))
     return found
-
-
-def between(ranges: Ranges, start: int, stop: int) -> Ranges:
-    """The places of `ranges` from their `start`th to before their `stop`th."""
-    found, before = [], 0
-    for first, samples in ranges:
-        low, high = max(start - before, 0), min(stop - before, samples)
-        if low < high:
-            found.append((first + low, high - low))
-        before += samples
-    return tuple(found)
-
-
-def part_of(ranges: Ranges, samples: int, part: int, parts: int) -> Ranges:
-    """The places of a part of coded work: cut as `sampling.share_of` cuts."""
-    size, larger = divmod(samples, parts)
-    start = part * size + min(part, larger)
-    return between(ranges, start, start + size + (part < larger))

@@ -42,6 +42,7 @@ class Sync(DeclaredSync, ABC):
     """
 
     codec: Codec | None = None  # compresses the gradients that are sent
+    in_step = True  # all workers take the same steps, at the same time
 
     @classmethod
     def of(cls, job: Job, plan: Plan, optimiser: OptimiserFactory) -> Sync:
@@ -88,6 +89,14 @@ class Sync(DeclaredSync, ABC):
     def observe(self, loss: float, weight: float) -> None:
         """Called with each micro-batch's loss (the sum over its samples of weight x loss) and the sum of its
         weights."""
+
+    def contributes(self, share: Share) -> bool:
+        """Called after each micro-batch: is `step` to be called now?"""
+        return share.last
+
+    def tables(self) -> dict[str, list[dict[str, float | str]]]:
+        """Rows that a server has collected, by the name of their table."""
+        return {}
 
     def layer_ready(self, layer: int) -> None:
         """Called when the gradient of this layer is complete, in the last micro-batch of a step."""

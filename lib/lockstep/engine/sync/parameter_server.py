@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Any
 from lockstep.engine import registry
 from lockstep.engine.declared import Chain, Equality, Values
 from lockstep.engine.options import JobError, Option
+from lockstep.engine.delays import make_delays
 from lockstep.engine.policies import MakePolicy, Policy, WaitForAll, make_policy
 from lockstep.engine.sync.base import StepCost, Sync
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
+from lockstep.engine.sync.emulation import (
+    NO_DELAYS,
+    REAL,
+    check_delays,
+    check_policy,
+    decides_on_work,
+    emulated_costs,
+)
 from lockstep.engine.sync.private import EXCHANGE_EVERY, equality_of_averages
 
 if TYPE_CHECKING:
@@ -44,6 +53,18 @@ OPT_WEIGHT = Option(
 )  # fmt: skip
 
 
+POLICY_OPTIONS = Option(
+    "policy_options", "", "of the policy, such as k=6, in the order in which `lockstep strategies` lists them"
+)
+MICRO_BATCH = Option("micro_batch", 0, "images that a worker computes at once; 0: its whole share", least=0)
+STANDBY = Option("standby", 0, "of the workers, the last ones, which compute for others only", least=0)
+DELAYS = Option("delays", NO_DELAYS, "stragglers that are emulated, such as markov:slow=3", parse=check_delays)
+COMPUTE = Option(
+    "compute", REAL, "real, or sleep:fixed_seconds=0.01,image_seconds=0.001: a micro-batch takes so long, slept",
+    parse=emulated_costs,
+)  # fmt: skip
+
+
 class ParameterServerSync(Sync):
     """`servers`: the last ranks, which have no replica; 0: each of the first `shards` workers owns a slice.
 
@@ -57,12 +78,16 @@ class ParameterServerSync(Sync):
         "their mean is taken in every step (opt_weight='mean', exchange_every=1) with an optimiser that is linear in "
         "the gradient (SGD)"
     )
-    options = (EXCHANGE_EVERY, COMPRESSION, DENSITY, POLICY, SERVERS, SHARDS, OPT_WEIGHT)
+    options = (
+        EXCHANGE_EVERY, COMPRESSION, DENSITY, POLICY, SERVERS, SHARDS, OPT_WEIGHT, POLICY_OPTIONS, MICRO_BATCH,
+        STANDBY, DELAYS, COMPUTE,
+    )  # fmt: skip
     usual = {"policy": "wait_for_all"}
     variants = {
         "parameter_server-1-server": {"servers": 1},
         "parameter_server-2-servers": {"servers": 2, "shards": 2},
         "parameter_server-shards": {"shards": 2},
+        "parameter_server-orders": {"servers": 1, "delays": "exponential:mean=0.001", "micro_batch": 3},
         "parameter_server-topk-of-all": {"servers": 1, "compression": "topk"},
         "parameter_server-weights": {"opt_weight": "mean"},
         "parameter_server-weights-1-server": {"opt_weight": "mean", "servers": 1},
@@ -79,6 +104,8 @@ class ParameterServerSync(Sync):
         servers, shards, workers = values["servers"], values["shards"], values["workers"]
         if values["policy"] == "none":
             raise JobError(f"sync='parameter_server' needs a policy; there are: {', '.join(registry.POLICIES)}")
+        if decides_on_work(values):
+            check_policy(values)
         if servers and shards != servers:
             raise JobError(f"shards={shards} on servers={servers}: each server has one; give shards=servers")
         if not servers and shards > workers:
@@ -123,6 +150,13 @@ class ParameterServerSync(Sync):
         from lockstep.engine.sync.weight_server import WeightServerSync
 
         policy = make_policy(job)
+        if decides_on_work(job.values):
+            from lockstep.engine.sync.policy_worker import PolicySync
+
+            return PolicySync(
+                plan, optimiser, policy, lambda workers: make_delays(job.delays, workers, job.seed),
+                emulated_costs(job.values["compute"]), job.values["standby"],
+            )  # fmt: skip
         if job.opt_weight != "none":
             return WeightServerSync(
                 plan, optimiser, policy, job.servers, job.shards, job.opt_weight, job.exchange_every

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lockstep.engine.data.sampling import global_batch, share_of, steps_per_epoch
-from lockstep.engine.policies import Setting
+from lockstep.engine.policies import Setting, Work
+from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 
 OptimiserFactory = Callable[[Iterable[Tensor]], Optimizer]
 
@@ -49,9 +50,9 @@ class Plan:
         """The same plan for another number of steps."""
         return replace(self, steps=steps)
 
-    def setting(self, workers: int) -> Setting:
+    def setting(self, workers: int, micro_batch: int = 0, standby: int = 0) -> Setting:
         """What a policy is told of this plan."""
-        return Setting(workers, self.samples, self.global_batch_size, seed=self.seed)
+        return Setting(workers, self.samples, self.global_batch_size, micro_batch, standby, self.seed)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -69,6 +70,26 @@ class Plan:
         pieces = [own[i : i + size] for i in range(0, max(len(own), 1), size)]
         weigh = self._weigher(ids)
         return [Share(step, epoch, piece, weigh(piece), last=i == len(pieces) - 1) for i, piece in enumerate(pieces)]
+
+    def micro_batches(self, work: Work, version: int, workers: int) -> list[Share]:
+        """The micro-batches of what a policy gives a worker; of coded work, its parts of the batch, as `workers` cut it.
+
+        The weights make the gradient the mean over the work's samples, or the sum of coefficient x mean of each part.
+        """
+        if work.parts:
+            cut = [(part_of_batch(work.ranges, work.samples, part, workers), factor) for part, factor in work.parts]
+        else:
+            size = work.micro_batch
+            starts = range(0, work.samples, size)
+            cut = [(cut_ranges(work.ranges, start, start + size), 1.0) for start in starts]
+        shares = []
+        for place, (ranges, factor) in enumerate(cut):
+            ids = ids_of(ranges, self.samples, self.seed)
+            each = factor / len(ids) if work.parts else 1.0 / work.samples
+            weights = np.full(len(ids), each, np.float32)
+            epoch = ranges[0][0] // self.samples
+            shares.append(Share(version, epoch, ids, weights, last=place == len(cut) - 1))
+        return shares
 
     def _weigher(self, ids: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """A function from sample ids to float32 weights, which sum to 1 over the global batch `ids`."""

@@ -74,14 +74,26 @@ class EpochTracker:
     def stepped(self, step: int, loss: float, seconds: float) -> bool:
         """Called after each step with this rank's part of the loss. Returns whether an epoch has ended; then
         collective."""
-        self._loss += loss
-        self._epoch_seconds += seconds
+        self.add(loss, seconds)
         self._steps += 1
         self._done = step + 1
         if self._done % self.plan.steps_per_epoch and self._done != self.plan.steps:
             return False
         self._end_epoch()
         return True
+
+    def add(self, loss: float, seconds: float) -> None:
+        """A step of this worker alone."""
+        self._loss += loss
+        self._epoch_seconds += seconds
+
+    def stopped(self, steps: int) -> None:
+        """Called once, when all workers have stopped that took different numbers of steps: a row for the whole training,
+        whose loss is the mean over workers. Collective."""
+        self._done = self.plan.steps
+        self._loss /= max(steps, 1) * self.team.size
+        self._steps = 1
+        self._end_epoch()
 
     @property
     def over(self) -> bool:

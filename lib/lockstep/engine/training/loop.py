@@ -133,7 +133,8 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     case = (site.use_case or use_case(job.use_case)).for_job(job)
     if group.rank >= job.workers:
         samples, steps = (int(number) for number in group.receive(0, _PLAN)[1])
-        return serve(job, group, case, Plan(samples, job.global_batch_size, steps, job.seed), began)
+        plan = Plan(samples, job.global_batch_size, steps, job.seed, job.values["micro_batch"])
+        return serve(job, group, case, plan, began)
     images = Images.of(case, job, site.data_root, site.skipped)
     data, plan, case = images.train, plan_of(job, images.train), case.fitting(images.train)
     for server in range(job.workers, group.size) if group.rank == 0 else ():
@@ -223,6 +224,7 @@ def serve(job: Job, group: Group, case: UseCase, plan: Plan, began: float) -> Tr
         if job.learns or step >= job.warmup_steps:
             trace.note(times, began, now, summed=job.learns)
         began = now
+    trace.tables |= sync.tables()
     sync.close()
     group.enter("idle")
     return trace
@@ -237,7 +239,7 @@ def _train(
     input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
     """
     done, last = 0, dict.fromkeys(STEP_COLUMNS, 0.0)
-    measuring = job.input == "jpeg" and not site.checkpoint and not job.learns
+    measuring = job.input == "jpeg" and not site.checkpoint and not job.learns and sync.in_step
     times = dict.fromkeys(STEP_COLUMNS, 0.0)
     began, decoded, link = time.perf_counter(), loader.decode_seconds, LinkMeter()
     while (share := sync.next()) is not None:
@@ -248,7 +250,7 @@ def _train(
         group.enter("compute")
         times["input_seconds"] += time.perf_counter() - start
         _compute(share, batch, replica, sync, times)
-        if not share.last:
+        if not sync.contributes(share):
             continue
         cost = sync.step()
         replica.stepped(cost.exchange_seconds, cost.update_seconds)
@@ -260,7 +262,9 @@ def _train(
             trace.note(times, began, now, summed=job.learns)
         last, times, began, decoded = times, dict.fromkeys(STEP_COLUMNS, 0.0), now, decoding
         done = share.step + 1
-        if tracker is not None and tracker.stepped(share.step, last["train_loss"], last["step_seconds"]):
+        if tracker is not None and not sync.in_step:
+            tracker.add(last["train_loss"], last["step_seconds"])
+        elif tracker is not None and tracker.stepped(share.step, last["train_loss"], last["step_seconds"]):
             if tracker.over:
                 break
             link.read()
@@ -268,6 +272,8 @@ def _train(
         if site.checkpoint and site.checkpoint_every_steps and done % site.checkpoint_every_steps == 0:
             checkpoint.save(site.checkpoint, job, group, replica, sync)
             began = time.perf_counter()
+    if tracker is not None and not sync.in_step:
+        tracker.stopped(sync.done)
     if site.checkpoint and not (site.checkpoint_every_steps and done and done % site.checkpoint_every_steps == 0):
         checkpoint.save(site.checkpoint, job, group, replica, sync)
     return last

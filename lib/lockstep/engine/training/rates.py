@@ -34,7 +34,8 @@ _BASE, _DONE = "lockstep_base_rate", "lockstep_steps"  # kept in an optimiser's 
 def plan_of(job: Job, data: ImageData) -> Plan:
     """What each step of `job` trains on, of `data`."""
     weights = sample_weights(data.labels) if job.class_weights == "balanced" else None
-    plan = Plan(len(data), job.global_batch_size, job.warmup_steps + job.steps, job.seed, sample_weights=weights)
+    steps = job.warmup_steps + job.steps
+    plan = Plan(len(data), job.global_batch_size, steps, job.seed, job.values["micro_batch"], weights)
     if not job.learns:
         return plan
     return plan.lasting(job.updates or job.epochs * plan.steps_per_epoch)

@@ -1,0 +1,82 @@
+"""Stragglers on real ranks: which jobs need the server of policies, and what their texts mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lockstep.engine.declared import Values
+from lockstep.engine.delays import canonical
+from lockstep.engine.option_text import named_text, parse_named
+from lockstep.engine.options import JobError, option
+from lockstep.engine.policies import POLICIES, Setting, canonical_options, policy_of
+
+NO_DELAYS, REAL = "none", "real"
+
+
+@dataclass(frozen=True)
+class NoCosts:
+    """Computing takes what it takes."""
+
+
+@dataclass(frozen=True)
+class SleepCosts:
+    """What a micro-batch takes on an emulated worker: `lockstep.predict.cost_model.Costs` of one core."""
+
+    fixed_seconds: float = option(0.0, "of a micro-batch, whatever its size", least=0)
+    image_seconds: float = option(0.0, "of an image", least=0)
+
+
+_COMPUTE = {REAL: NoCosts, "sleep": SleepCosts}
+
+
+def emulated_costs(text: str) -> Callable[[int], float] | None:
+    """Seconds of a micro-batch by its images, as `Job.compute` says; None: what it really takes. Raises JobError."""
+    name, costs = parse_named(text, _COMPUTE, "compute")
+    if (written := named_text(name, costs)) != text:
+        raise JobError(f"compute={text!r} has another order than records know; write {written!r}")
+    if name == REAL:
+        return None
+    return lambda images: costs.fixed_seconds + images * costs.image_seconds
+
+
+def check_delays(text: str) -> None:
+    """Raises JobError for delays that do not exist or are not in canonical order."""
+    if (written := canonical(text)) != text:
+        raise JobError(f"delays={text!r} has another order than records know; write {written!r}")
+
+
+def decides_on_work(values: Values) -> bool:
+    """Does the policy decide who computes what, so that workers wait for orders? Waiting for all does only where it is
+    compared with such policies: under delays, or with emulated computing."""
+    policy = POLICIES.get(values["policy"])
+    if policy is None:
+        return False
+    return not policy.takes_all or values["delays"] != NO_DELAYS or values["compute"] != REAL
+
+
+def check_policy(values: Values) -> None:
+    """Raises JobError for what the server of policies can't do, by name, and for options that these workers forbid."""
+    name = values["policy"]
+    needs = POLICIES[name].needs
+    if needs.local_steps:
+        raise JobError(f"policy={name!r} needs steps of the workers' own, which no server has; give sync='local_sgd'")
+    if (values["servers"], values["shards"]) != (1, 1):
+        raise JobError(
+            f"policy={name!r} with delays={values['delays']!r} has one decider: give servers=1 and shards=1, not "
+            f"servers={values['servers']} and shards={values['shards']}"
+        )
+    for field, plain in (("compression", "none"), ("opt_weight", "none"), ("class_weights", "none")):
+        if values[field] != plain:
+            raise JobError(f"{field}={values[field]!r} does not go with policy={name!r}, which weighs gradients itself")
+    if values["early_stopping_epochs"]:
+        raise JobError(
+            f"early_stopping_epochs={values['early_stopping_epochs']} with policy={name!r}: its workers have no epochs "
+            "in common; give epochs"
+        )
+    options = values["policy_options"]
+    if (written := canonical_options(name, options)) != options:
+        raise JobError(f"policy_options={options!r} has another order than records know; write {written!r}")
+    batch = values["global_batch_size"]
+    setting = Setting(values["workers"], batch, batch, values["micro_batch"], values["standby"], values["seed"])
+    policy_of(name, options, setting)

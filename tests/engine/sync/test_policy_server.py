@@ -1,0 +1,153 @@
+"""The server of policies and its workers, on threads of this process: what they compute, and who is told what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+import tiny
+from lockstep.engine.groups import Group, GroupError
+from lockstep.engine.job import Job
+from lockstep.engine.policies import POLICIES, Work
+from lockstep.engine.sync import orders
+from lockstep.engine.sync.orders import Note, Order
+from lockstep.engine.training import checkpoint
+from lockstep.engine.training.loop import Site, Trace, run_job
+from steps import on_ranks
+from together import TOLERANCE, alone, small_job
+
+
+def job(policy: str = "wait_for_all", workers: int = 2, **fields: Any) -> Job:
+    """Under delays that last no time worth mentioning, so that the server of policies runs it."""
+    shared: dict[str, Any] = {"sync": "parameter_server", "servers": 1, "delays": "exponential:mean=0.0001"}
+    return small_job(policy=policy, workers=workers, launcher="threads", **(shared | fields))
+
+
+def ran(this: Job, path: Path | None = None, case: Any = None, resume: bool = False) -> list[Trace]:
+    site = Site(use_case=case or tiny.case(), checkpoint=None if path is None else str(path), resume=resume)
+    return on_ranks(this.ranks, lambda group: run_job(this, group, site))
+
+
+def tasks_of(traces: list[Trace]) -> pd.DataFrame:
+    return pd.DataFrame(traces[-1].tables["tasks"])
+
+
+@pytest.mark.parametrize("policy", ["wait_for_all", "reassign"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_policy_that_takes_all_trains_as_one_worker_does(policy: str, workers: int, tmp_path: Path) -> None:
+    """37 samples in batches of 8: the last batch of an epoch has 5, which 2 and 3 workers do not share evenly."""
+    ran(job(policy, workers), tmp_path / "c")
+    expected = alone(tiny.case(), tmp_path / "alone")
+    assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE
+
+
+def test_micro_batches_change_nothing(tmp_path: Path) -> None:
+    ran(job(workers=2, micro_batch=3), tmp_path / "c")
+    expected = alone(tiny.case(), tmp_path / "alone")
+    assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE
+
+
+def test_every_task_has_a_row_and_one_fate() -> None:
+    tasks = tasks_of(ran(job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=20")))
+    assert set(tasks["fate"]) <= {"applied", "recalled", "unfinished"}
+    assert not tasks.duplicated(["worker", "task"]).any()
+    applied = tasks[tasks["fate"] == "applied"]
+    assert applied.groupby("update").size().tolist() == [2] * 12
+    assert (applied["staleness"] == 0).all()
+    assert (tasks["ended_seconds"] >= tasks["began_seconds"]).all() and (tasks["compute_seconds"] > 0).all()
+    assert (tasks["delay_seconds"] >= 0).all()
+
+
+def test_who_is_late_is_recalled_and_its_delay_ends() -> None:
+    """Worker 1 would be held up for a minute in every task; nobody waits for it, and it hears so within the test."""
+    tasks = tasks_of(ran(job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=1000000")))
+    late = tasks[tasks["worker"] == 1]
+    assert len(late) > 1 and set(late["fate"]) <= {"recalled", "unfinished"}
+    assert (late["delay_seconds"] < 30).all()
+
+
+def test_a_worker_that_never_comes_costs_only_its_samples() -> None:
+    traces = ran(job("k_sync", 3, policy_options="k=2", delays="gone:worker=2"))
+    assert len(traces[-1].steps) == 12
+    assert set(tasks_of(traces).query("worker == 2")["fate"]) <= {"recalled", "unfinished"}
+
+
+def test_ssp_keeps_its_bound() -> None:
+    traces = ran(job("ssp", 3, policy_options="bound=2", delays="bad_node:worker=1,slow=20", steps=30))
+    tasks = tasks_of(traces)
+    done = {worker: own["task"].max() for worker, own in tasks[tasks["update"] >= 0].groupby("worker")}
+    assert max(done.values()) - min(done.values()) <= 3
+    assert (tasks.loc[tasks["update"] >= 0, "staleness"] >= 0).all()
+
+
+@pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"local_sgd"}))
+def test_every_policy_trains_to_its_end(policy: str) -> None:
+    """All workers end with the server's parameters, after as many updates as were asked for."""
+    this = job(policy, 4, micro_batch=1, delays="exponential:mean=1", updates=6, steps=1, warmup_steps=1,
+               standby=int(policy in ("standby", "dpro_sm")))  # fmt: skip
+    traces = ran(this)
+    assert len({trace.scores.get("train_loss") for trace in traces[:-1]}) == 1
+    tasks = tasks_of(traces)
+    assert tasks["update"].max() == 5
+    assert not tasks.duplicated(["worker", "task"]).any()
+
+
+def test_emulated_computing_takes_what_it_says() -> None:
+    """Twelve steps of 4 images on each of two workers: 20 ms, of which the gradient takes only a part."""
+    this = job(workers=2, delays="none", compute="sleep:fixed_seconds=0.012,image_seconds=0.002")
+    tasks = tasks_of(ran(this))
+    full = tasks[tasks["samples"] == 4]
+    assert full["compute_seconds"].min() >= 0.02
+    assert full["compute_seconds"].median() < 0.04
+    assert full["delay_seconds"].median() < 0.01
+
+
+def test_resume_goes_on_where_the_unbroken_run_is(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"steps": 1, "warmup_steps": 1}
+    ran(job(updates=12, **fields), tmp_path / "whole")
+    ran(job(updates=5, **fields), tmp_path / "broken")
+    ran(job(updates=12, **fields), tmp_path / "broken", resume=True)
+    whole, broken = (checkpoint.read(str(tmp_path / name))["parameters"] for name in ("whole", "broken"))
+    assert (whole - broken).abs().max() < TOLERANCE
+
+
+# --- messages ---
+
+
+def test_notes_and_orders_arrive_as_they_were() -> None:
+    note = Note(orders.CONTRIBUTES, 7, 3, 20, 1.5, 2.5, 0.75, 0.25, 0.5, 4.0)
+    assert Note.of(note.tensor()) == note
+    for work in (
+        Work(((0, 4), (2**40, 3)), 7, 2, 0.5, 0.1),
+        Work(((8, 12),), 12, 12, None, 0.0, ((0, 1.0), (2, -0.5))),
+        Work((), 0, 0),
+    ):
+        order = Order(5, 1.25, 9, work)
+        assert Order.of(order.tensor()) == order
+    assert Order.of(Order(3, 0.5).tensor()).work is None
+
+
+def test_a_contribution_to_a_task_that_was_never_given_is_refused() -> None:
+    """A worker that lies about its task: the server says so, and everybody ends."""
+
+    def lie(group: Group) -> None:
+        if group.rank == 1:
+            run_job(this, group, Site(use_case=tiny.case()))
+            return
+        data = torch.tensor([tiny.SAMPLES, 3])
+        group.send(data, 1, "plan")
+        group.split(0)
+        group.send(torch.zeros(871), 1, orders.START)
+        group.send(Note(orders.READY).tensor(), 1, orders.NOTE)
+        order = Order.of(group.receive(1, orders.ORDER)[1])
+        group.send(Note(orders.CONTRIBUTES, order.task + 99, samples=4).tensor(), 1, orders.NOTE)
+        group.send(torch.zeros(871), 1, orders.GRADIENT)
+        group.receive(1, orders.ORDER)
+
+    this = job(workers=1)
+    with pytest.raises(GroupError, match="worker 0 contributes to task 99, and was given 1 tasks"):
+        on_ranks(2, lie)
