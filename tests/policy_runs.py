@@ -53,9 +53,8 @@ def ran(policy: Any, delays: str | Delays = "none", updates: int = 20, learner: 
     """Event by event, with the table of tasks."""
     if isinstance(delays, str):
         delays = make_delays(delays, policy.workers, seed=1)
-    return simulate(
-        policy, cluster_of(policy, **rest), delays, Until(updates=updates), learner=learner, keep_tasks=True, path="events"
-    )
+    until = Until(updates=updates)
+    return simulate(policy, cluster_of(policy, **rest), delays, until, learner=learner, keep_tasks=True, path="events")
 
 
 def learner_of(policy: Policy, rate: float = 0.5, features: int = 8) -> SgdLearner:
@@ -137,11 +136,6 @@ class Watched:
         state = self.policy.state()["pool"]
         waiting = [place for first, samples in state["returned"] for place in range(first, first + samples)]
         assert sorted(self.used + waiting) == list(range(state["next"]))
-
-
-def contribution(worker: int, task: int, samples: int, version: int = 0, began: float = 0.0, ended: float = 1.0) -> Event:
-    """It has arrived."""
-    return Arrived(Contribution(worker, task, version, samples, began, ended))
 
 
 class Hand:

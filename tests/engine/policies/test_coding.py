@@ -87,7 +87,7 @@ def test_fractional_repetition_ends_as_soon_as_every_group_is_there() -> None:
 def test_too_many_stragglers_are_waited_for() -> None:
     policy = made("gradient_coding_cyclic", "s=1", workers=4, global_batch=8)
     assert policy.closes_at([0, 1], 4) is None  # type: ignore[attr-defined]
-    with pytest.raises(JobError, match=r"can't be decoded from 2 of them: a part's weight is off by .*condition number"):
+    with pytest.raises(JobError, match=r"can't be decoded from 2 of them: .* is off by .*condition number"):
         policy.weights([0, 1], [1, 1])  # type: ignore[attr-defined]
 
 
@@ -145,6 +145,7 @@ def test_coupons_are_collected(workers: int, r: int) -> None:
 
 
 def test_codes_are_those_of_the_seed() -> None:
-    for name, options in (("gradient_coding_cyclic", "s=2"), ("stochastic_gradient_coding", ""), ("coupon_collector", "")):
+    drawn = {"gradient_coding_cyclic": "s=2", "stochastic_gradient_coding": "", "coupon_collector": ""}
+    for name, options in drawn.items():
         one, again, other = (made(name, options, seed=seed).matrix for seed in (1, 1, 2))  # type: ignore[attr-defined]
         assert (one == again).all() and (one != other).any(), name

@@ -239,7 +239,10 @@ def progress_per_second(name: str, options: str, delays: str) -> float:
     return float((samples / (samples + 64)).sum() / run.total_seconds)
 
 
-@pytest.mark.parametrize("delays", ["none", "exponential", "pareto", "bimodal", "markov", "bad_node", "periodic", "drift"])
+KINDS = ["none", "exponential", "pareto", "bimodal", "markov", "bad_node", "periodic", "drift"]
+
+
+@pytest.mark.parametrize("delays", KINDS)
 def test_it_makes_more_progress_per_second_than_others_that_wait(delays: str) -> None:
     own = progress_per_second("deadline", "noise=64", delays)
     for name, options in (("wait_for_all", ""), ("k_sync", ""), ("reassign", "forecast=best"), ("anytime", "")):

@@ -143,7 +143,7 @@ def test_what_is_not_built_has_a_reason() -> None:
         ("gradient_coding_cyclic", "", {"global_batch": 7}, "a global batch of 7 images has no 8 parts"),
         ("coupon_collector", "", {"standby": 1}, "standby=1 does nothing with coded work"),
         ("coupon_collector", "r=9", {}, "r=9 of 8 parts"),
-        ("coupon_collector", "r=2", {"workers": 500, "global_batch": 500}, "one of 250 batches at random leave some out"),
+        ("coupon_collector", "r=2", {"workers": 500, "global_batch": 500}, "250 batches at random leave some out"),
         ("ssp", "bound=-1", {}, "bound=-1 is not possible"),
         ("deadline", "bound=-1", {}, "bound=-1 is not possible"),
         ("deadline", "deadline=-1", {}, "deadline='-1' is not possible; give auto, infinite, none, or seconds above 0"),

@@ -143,7 +143,7 @@ def test_what_stands_in_for_a_predicted_straggler(options: str, kind: str) -> No
     decision = hand.round(lambda worker, work: 0.01 * [1, 1, 5, 1][worker] * work.samples)
     assert decision.stand_in == (StandIn(2, kind, 0.25),)
     assert [use.weight for use in decision.apply] == [0.25] * 3
-    assert decision.recall == (2,) and hand.work[0].ranges == ((60, 10),), "nothing is lost: 60 to 69 were the straggler's"
+    assert decision.recall == (2,) and hand.work[0].ranges == ((60, 10),), "the straggler's samples come first"
 
 
 def test_without_a_stand_in_the_others_weigh_more() -> None:

@@ -12,8 +12,8 @@ from lockstep.engine.policies import Left
 from lockstep.engine.policies.detection import median_of_all
 from lockstep.engine.policies.fixed_time import best_threshold
 from lockstep.engine.policies.rounds import Closed
-from policy_runs import Hand, gradients_of, made, mean_and_error, ran
 from lockstep.simulate.problems import Logistic
+from policy_runs import Hand, gradients_of, made, mean_and_error, ran
 
 SMALL = {"workers": 4, "samples": 100, "global_batch": 16, "micro_batch": 2}
 
@@ -87,7 +87,7 @@ def test_what_a_policy_hears_of_a_round() -> None:
 def test_anytime_counts_what_has_been_finished() -> None:
     policy = made("anytime", "seconds=1.0,most=2", **SMALL)
     hand = Hand(policy)
-    assert all(work.samples == 8 and work.deadline_seconds == 1.0 and work.micro_batch == 2 for work in hand.work.values())
+    assert {(work.samples, work.deadline_seconds, work.micro_batch) for work in hand.work.values()} == {(8, 1.0, 2)}
     for worker, samples in ((0, 8), (1, 2), (2, 4)):
         assert not hand.arrive(worker, 1.0, samples).apply
     decision = hand.arrive(3, 1.2, 6)

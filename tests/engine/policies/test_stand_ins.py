@@ -25,7 +25,7 @@ def test_simple_stand_ins() -> None:
     assert made_up.made(1, "last").tolist() == [0, 1]
     assert made_up.made(1, "average").tolist() == [1.5, 0.75]  # 4, then half way to 2, then half way to 0
     assert all(made_up.made(7, kind).tolist() == [0, 0] for kind in KINDS), "of 7 nothing is known"
-    with pytest.raises(ValueError, match="'median' does not exist; there are: nothing, last, average, lstm, lstm_weights"):
+    with pytest.raises(ValueError, match="'median' does not exist; there are: nothing, last, average, lstm, lstm_"):
         made_up.made(1, "median")
 
 

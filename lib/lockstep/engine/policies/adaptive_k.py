@@ -48,7 +48,8 @@ class AdaptiveK(RoundPolicy):
 
     def check_setting(self) -> None:
         if self.options.k > self.setting.training:
-            raise JobError(f"k={self.options.k} of {self.setting.training} workers is not possible; give at most as many")
+            workers = self.setting.training
+            raise JobError(f"k={self.options.k} of {workers} workers is not possible; give at most as many")
 
     @property
     def survives_loss(self) -> int:

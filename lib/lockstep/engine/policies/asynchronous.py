@@ -136,9 +136,10 @@ class SspOptions(AsynchronousOptions):
 
 
 class Ssp(Asynchronous):
-    """Stale synchronous parallel. Cipar et al. 2013, "Solving the straggler problem with bounded staleness" (reference 25
-    of DPro-SM); Ho et al. 2013: a worker's clock counts its tasks. It begins task c only when every worker has done its
-    task c - bound - 1, and that is in the parameters. With bound 0 nobody begins a task before all have done the last."""
+    """Stale synchronous parallel. Cipar et al. 2013, "Solving the straggler problem with bounded staleness" (reference
+    25 of DPro-SM); Ho et al. 2013: a worker's clock counts its tasks. It begins task c only when every worker has done
+    its task c - bound - 1, and that is in the parameters. With bound 0 nobody begins a task before all have done the
+    last."""
 
     does = "as asynchronous, but no worker is more than some tasks ahead of the slowest"
     label = "stale synchronous parallel"

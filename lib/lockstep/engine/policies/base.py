@@ -54,8 +54,8 @@ class Work(NamedTuple):
     deadline_seconds: float | None = None
     micro_batch_seconds: float = 0.0
     parts: tuple[tuple[int, float], ...] = ()
-    """Coded work: (part, coefficient). The ranges are then those of the whole batch, which is divided into as many parts as
-    there are workers, and the worker sends the sum of coefficient x mean gradient of the part."""
+    """Coded work: (part, coefficient). The ranges are then those of the whole batch, which is divided into as many
+    parts as there are workers, and the worker sends the sum of coefficient x mean gradient of the part."""
     local_steps: bool = False
     """Each micro-batch is a step of the worker's own, and it sends (parameters before - after) / learning rate."""
 
@@ -96,7 +96,7 @@ class Left(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """The update of the last decision has been made. Only for policies that need square norms; answered with NOTHING."""
+    """The last decision's update has been made. Only for policies that need square norms; answered with NOTHING."""
 
     samples: int
     square_norm: float  # of the weighted sum that was applied
@@ -265,7 +265,7 @@ class Tasks:
     def give(self, worker: int, work: Work) -> tuple[int, Work]:
         """An entry of `Decision.release`. Raises ValueError for a worker that has a task already."""
         if self.under_way[worker] is not None:
-            raise ValueError(f"worker {worker} can't be given a task while its task {self.given[worker] - 1} is under way")
+            raise ValueError(f"worker {worker} can't be given a task: its task {self.given[worker] - 1} is under way")
         self.given[worker] += 1
         self.under_way[worker] = work
         return worker, work

@@ -46,7 +46,6 @@ from lockstep.engine.policies.places import cut_ranges
 from lockstep.engine.policies.pool import Pool
 from lockstep.engine.policies.rounds import even
 
-
 ROUNDING = 1 - 1e-6
 """So that micro-batches that fill a deadline exactly do so whatever the last bits of their sum are."""
 
@@ -71,13 +70,13 @@ class DeadlineOptions:
     forecast: str = forecast_option("best")
     quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
     bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
-    noise: float = option(0.0, "the noise scale in samples; 0: measured, and the global batch until it is known", least=0)
+    noise: float = option(0.0, "noise scale in samples; 0: measured, the global batch until it is known", least=0)
     most: float = option(4.0, "global batches that an update is planned for at most", above=0)
 
 
 class Deadline(Policy):
-    """See the module. The first update has no deadline, for nothing is forecast yet: it waits for all, at most twice the
-    median arrival."""
+    """See the module. The first update has no deadline, for nothing is forecast yet: it waits for all, at most twice
+    the median arrival."""
 
     does = "workers compute until a deadline that makes the most progress per second; late work joins the next update"
     label = "deadline"
@@ -184,7 +183,8 @@ class Deadline(Policy):
 
     def _recall_stale(self, now: float) -> tuple[int, ...]:
         """Those who would be too stale for the next update. They took at least as long as this for what was planned."""
-        stale = tuple(sorted(w for w, (version, _) in self._since.items() if self.version - version > self.options.bound))
+        oldest = self.version - self.options.bound
+        stale = tuple(sorted(worker for worker, (version, _) in self._since.items() if version < oldest))
         predicted = self._predicted()[:, 0] if stale else np.empty(0)
         for worker in stale:
             _, released = self._since.pop(worker)
@@ -222,9 +222,13 @@ class Deadline(Policy):
         setting, options = self.setting, self.options
         noise = options.noise or self.noise.samples
         return best_deadline(
-            self._micro_seconds[: setting.training, 0], self.micro_batch, setting.global_batch if noise is None else noise,
-            self.clock.overhead_seconds, options.bound, options.most * setting.global_batch,
-        )  # fmt: skip
+            self._micro_seconds[: setting.training, 0],
+            self.micro_batch,
+            setting.global_batch if noise is None else noise,
+            self.clock.overhead_seconds,
+            options.bound,
+            options.most * setting.global_batch,
+        )
 
     def _predicted(self) -> Any:
         """Seconds per sample, [workers, 2]: the forecast, and its quantile."""

@@ -91,8 +91,8 @@ class ShortestMicroBatch:
         seconds, images, worker = self._found
         if self._updates == CHECKED and deadline < seconds < math.inf:
             raise JobError(
-                f"a deadline of {deadline:g} s is shorter than one micro-batch: in {CHECKED} updates {images} images took "
-                f"{seconds:.3g} s at least, on worker {worker}; give a longer one, or smaller micro-batches"
+                f"a deadline of {deadline:g} s is shorter than one micro-batch: in {CHECKED} updates {images} images "
+                f"took {seconds:.3g} s at least, on worker {worker}; give a longer one, or smaller micro-batches"
             )
 
 
@@ -101,9 +101,9 @@ def best_deadline(
 ) -> float:
     """The deadline in seconds with the most progress per second, b / (b + noise) / (deadline + overhead).
 
-    micro_seconds: [workers], a micro-batch's seconds. b counts the micro-batches that end by the deadline; a worker whose
-    first one does not contributes it in every second, third ... update, as long as it is at most `bound` updates stale.
-    Candidates are the ends of micro-batches, and b of at most `most` samples, or else the earliest one of all.
+    micro_seconds: [workers], a micro-batch's seconds. b counts the micro-batches that end by the deadline; a worker
+    whose first one does not contributes it in every second, third ... update, as long as it is at most `bound` updates
+    stale. Candidates are the ends of micro-batches, and b of at most `most` samples, or else the earliest one of all.
     """
     first, speed = float(micro_seconds.min()), float((micro_batch / micro_seconds).sum())
     longest = max(most / speed, first)

@@ -2,7 +2,7 @@
 
 Section 5 says of a predicted straggler
 
-    gradient   that it is "replaced by the output of the LSTM node", which "replac[es] the function of the straggler node":
+    gradient   that it is "replaced by the output of the n LSTM node", "replacing the function of the straggler node":
                an LSTM makes up its gradient
     weights    that "the LSTM node substitutes the weights for the straggler node": an LSTM makes up its parameters
     shares     (5.3) that the framework may "proactively deploy extra resources or tasks": what is forecast decides on
@@ -35,7 +35,7 @@ from lockstep.engine.policies.stand_ins import GRADIENTS, WEIGHTS
 
 @dataclass(frozen=True)
 class DproOptions:
-    reading: str = choice("gradient", "weights", "shares", help="what the LSTM node makes up, or what follows the forecast")
+    reading: str = choice("gradient", "weights", "shares", help="what the LSTM makes up, or what follows the forecast")
     when: str = choice("proactive", "detected", help="a straggler is forecast, or a delay was seen")
     stand_in: str = choice("lstm", *(kind for kind in GRADIENTS if kind != "lstm"), help="what makes up a gradient")
     forecast: str = forecast_option("lstm")
@@ -47,8 +47,8 @@ class DproSm(ForecastPolicy):
     proactively all but the predicted stragglers, or else all until `factor` x the median arrival. Whoever is missing is
     recalled, its samples go back to the pool, and the stand-in gets its weight.
 
-    Shares: a server waits for all. Proactively shares always follow the forecast; otherwise they are even, and follow it
-    in the update after one in which a worker took more than `factor` x the median.
+    Shares: a server waits for all. Proactively shares always follow the forecast; otherwise they are even, and follow
+    it in the update after one in which a worker took more than `factor` x the median.
     """
 
     does = "stragglers are forecast by an LSTM; it makes up their gradients or weights, or shares follow the forecast"

@@ -46,9 +46,9 @@ class AnytimeOptions:
 
 
 class AnytimeMiniBatches(FixedTime):
-    """Ferdinand et al. 2019, "Anytime minibatch: exploiting stragglers in online distributed optimization": the time of a
-    step is fixed, and its batch is whatever has been finished. Fast workers compute more than an even share, up to
-    `most` times; the global batch is therefore no constant."""
+    """Ferdinand et al. 2019, "Anytime minibatch: exploiting stragglers in online distributed optimization": the time
+    of a step is fixed, and its batch is whatever has been finished. Fast workers compute more than an even share, up
+    to `most` times; the global batch is therefore no constant."""
 
     does = "workers compute for a fixed time; an update takes whatever has been finished"
     label = "anytime mini-batches"
@@ -57,7 +57,7 @@ class AnytimeMiniBatches(FixedTime):
     def check_setting(self) -> None:
         setting = self.setting
         if not setting.micro_batch:
-            raise JobError("anytime mini-batches stop between micro-batches, and micro_batch=0 is a whole share; give one")
+            raise JobError("anytime mini-batches end between micro-batches, and micro_batch=0 is a whole share; give one")
         if self.cap < setting.micro_batch:
             raise JobError(
                 f"most={self.options.most:g} of an even share are {self.cap} images, less than one micro-batch of "

@@ -12,7 +12,7 @@ from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, 
 
 
 def forecast_option(default: str) -> Any:
-    """A field of a policy's options. The options of a forecaster are parted by `;`, for `,` parts those of the policy."""
+    """A field of a policy's options. A forecaster's own options are parted by `;`, for `,` parts those of policies."""
     return option(default, "the forecaster, such as last or smoothing:alpha=0.5; its options are parted by ;")
 
 

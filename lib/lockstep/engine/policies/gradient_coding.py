@@ -94,11 +94,11 @@ class FractionalRepetition(GradientCoding):
 class Cyclic(GradientCoding):
     """Worker i computes the parts i ... i + s, counted round, and any n - s rows of B span the vector of ones.
 
-    Where n - s is odd, B is the circulant code of Raviv et al. 2018, "Gradient coding from cyclic MDS codes and expander
-    graphs": its first row is the polynomial whose zeros are s neighbouring n-th roots of unity, those opposite of 1, so
-    that it is real. Otherwise no such set of zeros is closed under conjugation, and B is Algorithm 2 of Tandon et al.: made
-    from a random H, [s, n], whose rows sum to 0, so that every row of B lies in its null space (Theorem 3). Random codes
-    are much worse conditioned; the best of some is taken.
+    Where n - s is odd, B is the circulant code of Raviv et al. 2018, "Gradient coding from cyclic MDS codes and
+    expander graphs": its first row is the polynomial whose zeros are s neighbouring n-th roots of unity, those
+    opposite of 1, so that it is real. Otherwise no such set of zeros is closed under conjugation, and B is Algorithm 2
+    of Tandon et al.: made from a random H, [s, n], whose rows sum to 0, so that every row of B lies in its null space
+    (Theorem 3). Random codes are much worse conditioned; the best of some is taken.
     """
 
     does = "each worker computes s + 1 neighbouring parts, and any n - s workers give the full gradient"
@@ -143,8 +143,8 @@ class Cyclic(GradientCoding):
         missed = float(np.abs(vector @ rows - ones).max())
         if not missed <= RESIDUE:
             raise JobError(
-                f"the cyclic code of {self.workers} workers with s={self.options.s} can't be decoded from {len(workers)} "
-                f"of them: a part's weight is off by {missed:.2g} (condition number {condition:.2g}); give a smaller s"
+                f"the cyclic code of {self.workers} workers with s={self.options.s} can't be decoded from "
+                f"{len(workers)} of them: a part's weight is off by {missed:.2g} (condition number {condition:.2g}); give a smaller s"
             )
         return vector.tolist(), condition
 

@@ -31,7 +31,8 @@ class KSync(RoundPolicy):
 
     def check_setting(self) -> None:
         if self.options.k > self.setting.training:
-            raise JobError(f"k={self.options.k} of {self.setting.training} workers is not possible; give at most as many")
+            workers = self.setting.training
+            raise JobError(f"k={self.options.k} of {workers} workers is not possible; give at most as many")
 
     @property
     def k(self) -> int:

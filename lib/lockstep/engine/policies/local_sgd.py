@@ -1,8 +1,9 @@
 """Local SGD: workers make several steps on parameters of their own, and a server averages them.
 
 McDonald et al. 2010 and Stich 2019, "Local SGD converges fast and communicates little". Delays of several steps add up
-before anybody waits, so that short ones average out: of steps whose times have standard deviation d, the slowest of
-n workers is late by about d sqrt(2 ln n), once per step in the one case, and sqrt(H) d sqrt(2 ln n) once per H steps here.
+before anybody waits, so that short ones average out: of steps whose times have standard deviation d, the slowest of n
+workers is late by about d sqrt(2 ln n), once per step in the one case, and sqrt(H) d sqrt(2 ln n) once per H steps
+here.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class LocalSgdOptions:
 
 
 class LocalSgd(RoundPolicy):
-    """A task of MapReduce is `steps` steps of one worker, each with its share of a global batch as wait_for_all would cut
-    it; an update averages the workers' parameters by samples. With one step it is wait_for_all."""
+    """A task of MapReduce is `steps` steps of one worker, each with its share of a global batch as wait_for_all would
+    cut it; an update averages the workers' parameters by samples. With one step it is wait_for_all."""
 
     does = "workers make several steps on their own, then a server averages their parameters"
     label = "local SGD"

@@ -1,9 +1,9 @@
 """The gradient noise scale: how many samples make a gradient whose noise is as large as itself.
 
 McCandlish et al. 2018, "An empirical model of large-batch training", appendix A.1: a mean gradient over b samples has
-E|g|^2 = |G|^2 + S / b, with the true gradient G and the trace S of the covariance of single samples. From the mean over
-workers of |g|^2 and from that of their sum, which has more samples, follow both, and B = S / |G|^2. A step with b samples
-makes b / (b + B) of the progress of a step with all of them.
+E|g|^2 = |G|^2 + S / b, with the true gradient G and the trace S of the covariance of single samples. From the mean
+over workers of |g|^2 and from that of their sum, which has more samples, follow both, and B = S / |G|^2. A step with b
+samples makes b / (b + B) of the progress of a step with all of them.
 """
 
 from __future__ import annotations

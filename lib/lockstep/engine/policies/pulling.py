@@ -16,11 +16,11 @@ class PullingOptions:
 
 
 class Pulling(SharesPolicy):
-    """Dynamic data sharding: Zhou et al. 2019, ElasticDL, and Wang et al. 2023, DLRover: workers ask for the next shard of
-    the data when they are done, so that fast ones do more; FlexRR moves work within a step likewise (reference 29 of
-    DPro-SM). An update is made when the global batch has been computed. A "task" of MapReduce is a micro-batch, and with
-    copies they are the backup tasks of Dean and Ghemawat 2004: at the end, whoever is free computes what has been under
-    way the longest once more.
+    """Dynamic data sharding: Zhou et al. 2019, ElasticDL, and Wang et al. 2023, DLRover: workers ask for the next
+    shard of the data when they are done, so that fast ones do more; FlexRR moves work within a step likewise
+    (reference 29 of DPro-SM). An update is made when the global batch has been computed. A "task" of MapReduce is a
+    micro-batch, and with copies they are the backup tasks of Dean and Ghemawat 2004: at the end, whoever is free
+    computes what has been under way the longest once more.
 
     Every micro-batch costs a message in each direction. Without micro-batches it is wait_for_all.
     """
@@ -55,9 +55,9 @@ class CloningOptions:
 
 class Cloning(SharesPolicy):
     """Dolly: Ananthanarayanan et al. 2013, "Effective straggler mitigation: attack of the clones" (reference 45 of
-    DPro-SM): small jobs run every task several times from the start, and take what comes first. A "task" of MapReduce is
-    a share of the global batch, of which there are workers / clones; the clones of a share are recalled when the first
-    one has come. An update costs `clones` times the computing."""
+    DPro-SM): small jobs run every task several times from the start, and take what comes first. A "task" of MapReduce
+    is a share of the global batch, of which there are workers / clones; the clones of a share are recalled when the
+    first one has come. An update costs `clones` times the computing."""
 
     does = "every share is computed by several workers from the start; the first copy counts"
     label = "cloning (Dolly)"
@@ -65,7 +65,8 @@ class Cloning(SharesPolicy):
 
     def check_setting(self) -> None:
         if self.options.clones > self.workers:
-            raise JobError(f"clones={self.options.clones} need as many workers, and there are {self.workers}; give fewer")
+            clones = self.options.clones
+            raise JobError(f"clones={clones} need as many workers, and there are {self.workers}; give fewer")
 
     @property
     def survives_loss(self) -> int:

@@ -45,7 +45,8 @@ class Resting(RoundPolicy):
 
     def closed(self, over: Closed) -> None:
         super().closed(over)
-        worst = [worker for worker in self.chosen(over).tolist() if over.given[worker] and worker < self.setting.training]
+        trained = over.given[: self.setting.training] > 0
+        worst = [worker for worker in self.chosen(over).tolist() if worker < len(trained) and trained[worker]]
         free = max(self.at_most - len(self.rests(self.round + 1)), 0)
         self._until[worst[:free]] = self.round + 1 + self.options.rounds
 
@@ -75,10 +76,11 @@ class WranglerOptions:
 
 
 class Wrangler(Resting, ForecastPolicy):
-    """Yadwadkar et al. 2014, "Wrangler: predictable and faster jobs using fewer resources" (reference 46 of DPro-SM): a
-    linear model on counters of the node predicts stragglers, and no task starts on such a node if the model is confident
-    enough; nothing is computed twice. A "task" of MapReduce is one worker's share of an update. The source hears from
-    nodes by heartbeats; here they are heard of with their contributions, so that a node is tried again after `rounds`.
+    """Yadwadkar et al. 2014, "Wrangler: predictable and faster jobs using fewer resources" (reference 46 of DPro-SM):
+    a linear model on counters of the node predicts stragglers, and no task starts on such a node if the model is
+    confident enough; nothing is computed twice. A "task" of MapReduce is one worker's share of an update. The source
+    hears from nodes by heartbeats; here they are heard of with their contributions, so that a node is tried again
+    after `rounds`.
 
     Confident: the quantile 1 - `confidence` of a worker's forecast is above `factor` x the median forecast.
     """
@@ -112,7 +114,7 @@ class Standby(Resting, ForecastPolicy):
 
     def check_setting(self) -> None:
         if not self.setting.standby:
-            raise JobError(f"standby=0 of {self.setting.workers} workers: there is no node to take over; give at least 1")
+            raise JobError(f"standby=0 of {self.workers} workers: there is no node to take over; give at least 1")
 
     @property
     def eligible(self) -> int:

@@ -6,8 +6,9 @@
       |--- worker 2 ------------------- ... recalled     its samples go back to the pool
 
 A policy of this kind answers a few questions about a round: how much each worker gets, whose contributions are enough,
-after which time nobody waits any longer, and with which weights. Event by event, for a server, the answers are asked one
-arrival at a time; a simulation that knows when everybody will arrive asks them once per round, for all workers together.
+after which time nobody waits any longer, and with which weights. Event by event, for a server, the answers are asked
+one arrival at a time; a simulation that knows when everybody will arrive asks them once per round, for all workers
+together.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     worker 2  |-----mb-----|-----mb-----|........|........|   progress: 2 of 4 micro-batches
                             ^ slow: less progress per second than most have shown
 
-A "task" of MapReduce is one worker's share of an update; its progress is the micro-batches that are finished. Of the one
-that is under way nothing is known: it is taken to be nearly finished, so that a worker is judged slow when that is sure.
-Standby nodes are free from the start, but nothing is judged before a first share has been finished.
+A "task" of MapReduce is one worker's share of an update; its progress is the micro-batches that are finished. Of the
+one that is under way nothing is known: it is taken to be nearly finished, so that a worker is judged slow when that is
+sure. Standby nodes are free from the start, but nothing is judged before a first share has been finished.
 """
 
 from __future__ import annotations
@@ -125,15 +125,15 @@ def began_of(share: Share) -> float:
 
 @dataclass(frozen=True)
 class LateOptions:
-    cap: float = option(0.1, "copies that run at the same time, relative to all workers; one always may", above=0, most=1)
+    cap: float = option(0.1, "copies at the same time, relative to all workers; one always may run", above=0, most=1)
     percentile: float = option(25.0, "of progress rates below which a share, or a worker, is slow", above=0, below=100)
 
 
 class Late(Speculating):
-    """LATE: Zaharia et al. 2008, "Improving MapReduce performance in heterogeneous environments" (reference 26 of DPro-SM):
-    of the tasks whose progress rate is below the 25th percentile, the one with the longest approximate time to end gets a
-    copy, on a node that is not slow itself, as long as few copies run. Shares that are under way when others have finished
-    count as the slowest ones, so nothing is judged before less than a quarter of them is left."""
+    """LATE: Zaharia et al. 2008, "Improving MapReduce performance in heterogeneous environments" (reference 26 of
+    DPro-SM): of the tasks whose progress rate is below the 25th percentile, the one with the longest approximate time
+    to end gets a copy, on a node that is not slow itself, as long as few copies run. Shares that are under way when
+    others have finished count as the slowest ones, so nothing is judged before less than a quarter of them is left."""
 
     does = "free workers compute copies of slow shares, the one with the longest approximate time to end first"
     label = "LATE"
@@ -154,7 +154,7 @@ class Late(Speculating):
         return self.fraction(share)
 
     def may_copy(self, worker: int) -> bool:
-        copies = len(self._held) - (len(self.shares) - self.done)  # every share that is not done has one worker at least
+        copies = len(self._held) - (len(self.shares) - self.done)  # every share that is not done has a worker
         return copies < max(1, int(self.options.cap * self.workers)) and not self._pace[worker] > self._slowest_pace
 
     def closed(self) -> None:
@@ -186,10 +186,10 @@ class GrassOptions:
 
 class Grass(Speculating):
     """GRASS: Ananthanarayanan et al. 2014, "GRASS: trimming stragglers in approximation analytics" (reference 44 of
-    DPro-SM), for jobs with a bound on the error: an update needs 1 - epsilon of the shares, and the samples of the others
-    go back to the pool. Early on copies are resource-aware (RAS): only where they save time and work, that is where
-    t_rem > 2 t_new. Near the end they are greedy (GS): where t_rem > t_new. The share that would end last comes first.
-    t_new is the median of the finished shares. The source learns when to switch; here that is an option."""
+    DPro-SM), for jobs with a bound on the error: an update needs 1 - epsilon of the shares, and the samples of the
+    others go back to the pool. Early on copies are resource-aware (RAS): only where they save time and work, that is
+    where t_rem > 2 t_new. Near the end they are greedy (GS): where t_rem > t_new. The share that would end last comes
+    first. t_new is the median of the finished shares. The source learns when to switch; here that is an option."""
 
     does = "an update needs most of the shares; free workers compute copies that save work, then any that save time"
     label = "GRASS"
