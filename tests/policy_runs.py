@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lockstep.engine.delays import Delays, make_delays
 from lockstep.engine.policies import Arrived, Contribution, Decision, Event, Policy, Setting, Work, policy_of
-from lockstep.engine.policies.pool import between, part_of
+from lockstep.engine.policies.places import cut_ranges, part_of_batch
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster, Run, Until, simulate
@@ -106,7 +106,7 @@ class Watched:
             one = event.contribution
             key = one.worker, one.task
             work = self.works[key]
-            self.works[key] = work if work.parts else work._replace(ranges=between(work.ranges, 0, one.samples))
+            self.works[key] = work if work.parts else work._replace(ranges=cut_ranges(work.ranges, 0, one.samples))
         return self._noted(self.policy.on(event, now))
 
     def woke(self, now: float) -> Decision:
@@ -119,7 +119,7 @@ class Watched:
             work = self.works.pop((use.worker, use.task))
             if work.parts:  # several workers may have computed the same part
                 for part, _ in work.parts:
-                    parts.update(part_of(work.ranges, work.samples, part, self.workers))
+                    parts.update(part_of_batch(work.ranges, work.samples, part, self.workers))
             else:
                 self._use(work.ranges)
         self._use(parts)

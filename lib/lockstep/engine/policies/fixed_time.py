@@ -57,7 +57,7 @@ class AnytimeMiniBatches(FixedTime):
     def check_setting(self) -> None:
         setting = self.setting
         if not setting.micro_batch:
-            raise JobError("anytime mini-batches end between micro-batches, and micro_batch=0 is a whole share; give one")
+            raise JobError("anytime mini-batches end between micro-batches; micro_batch=0 is a whole share: give one")
         if self.cap < setting.micro_batch:
             raise JobError(
                 f"most={self.options.most:g} of an even share are {self.cap} images, less than one micro-batch of "

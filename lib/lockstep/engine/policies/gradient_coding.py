@@ -144,7 +144,8 @@ class Cyclic(GradientCoding):
         if not missed <= RESIDUE:
             raise JobError(
                 f"the cyclic code of {self.workers} workers with s={self.options.s} can't be decoded from "
-                f"{len(workers)} of them: a part's weight is off by {missed:.2g} (condition number {condition:.2g}); give a smaller s"
+                f"{len(workers)} of them: a part's weight is off by {missed:.2g} (condition number "
+                f"{condition:.2g}); give a smaller s"
             )
         return vector.tolist(), condition
 

@@ -7,8 +7,8 @@
 - LB-BSP: Chen et al. 2020, "Semi-dynamic load balancing: efficient distributed learning in non-dedicated environments":
   batch sizes of the next step follow the speed that is forecast.
 - S2C2: Narra et al. 2019, "Slack squeeze coded computing for adaptive straggler mitigation" (reference 37): work
-  follows speeds that an LSTM forecasts. Its code for matrix products is none for gradients; the idea is this policy with
-  `forecast=lstm`.
+  follows speeds that an LSTM forecasts. Its code for matrix products is none for gradients; the idea is this policy
+  with `forecast=lstm`.
 
 A "task" of MapReduce is one worker's share of an update. Nobody is recalled.
 """
