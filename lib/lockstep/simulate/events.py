@@ -57,6 +57,7 @@ class Events:
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
         self._samples = 0  # of all updates
         self._stopped = False
+        self._updated = False  # since the server last waited
         self._latency, self._message = cluster.latency, cluster.message
         self._times = Times(cluster.costs, delays, cluster.workers)
 
@@ -77,6 +78,10 @@ class Events:
         starts = max(self.now, self._queue[0][0]) if self._queue else NEVER
         if min(wake, starts) >= NEVER:
             return False
+        if self._updated:  # the first wait after an update, the longest one, is for forecasters that learn
+            self._updated = False
+            if min(wake, starts) > self.now:
+                self.policy.idle((min(wake, starts) - self.now) / NANOSECONDS)
         if wake <= starts:
             self.now = max(self.now, wake)
             self._act(self.policy.woke(self.now / NANOSECONDS))
@@ -132,6 +137,7 @@ class Events:
             self._stopped = True
         if self._over():
             return
+        self._updated |= bool(decision.apply)
         for worker, work in decision.release:
             self.now += self._message
             self._release(worker, work, max(self.now + self._latency, self._free[worker]))
@@ -211,7 +217,8 @@ class Events:
         table = None if self.log is None else self.log.table()
         # An event: a task begins, or a message is received.
         events = sum(self._given) + self._received
-        return Run(type(self.policy).__name__, self.cluster.workers, updates, table, self._sums | {"events": events})
+        sums, name = self._sums | {"events": events}, type(self.policy).__name__
+        return Run(name, self.cluster.workers, updates, table, sums, self.policy.facts())
 
 
 def _distinct(used: Iterable[Course]) -> int:
@@ -220,7 +227,8 @@ def _distinct(used: Iterable[Course]) -> int:
     parts: dict[int, int] = {}
     for course in used:
         if course.work.parts:
-            parts.update((part, piece.samples) for (part, _), piece in zip(course.work.parts, course.pieces, strict=False))
+            computed = zip(course.work.parts, course.pieces, strict=False)
+            parts.update((part, piece.samples) for (part, _), piece in computed)
         else:
             samples += course.samples
     return samples + sum(parts.values())

@@ -88,7 +88,7 @@ class Rounds:
                 break
         updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions"])
         updates["loss"] = np.nan
-        return Run(type(self.policy).__name__, self.cluster.workers, updates, None, self._sums)
+        return Run(type(self.policy).__name__, self.cluster.workers, updates, None, self._sums, self.policy.facts())
 
     def _round(self) -> bool:
         policy, cluster = self.policy, self.cluster
@@ -104,6 +104,8 @@ class Rounds:
         courses = courses_of(policy, working, self._tasks[working], sizes, began, cluster.costs, self.delays)
         self._tasks[working] += 1
         queue = self._queue(courses)
+        if policy.round and len(queue.starts) and queue.starts[0] > self.now:
+            policy.idle(int(queue.starts[0] - self.now) / NANOSECONDS)
         found = self._close(queue, opened, working)
         if found is None:
             return False

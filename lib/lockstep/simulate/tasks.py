@@ -41,13 +41,14 @@ FATES = ("applied", "late", "dropped", "recalled", "unfinished")
 @dataclass
 class Run:
     """`updates` has a row per update: ended_seconds, samples, contributions, loss. `tasks` is None where nobody asked
-    for it. Sums count all tasks, also where no table was kept."""
+    for it. Sums count all tasks, also where no table was kept. `facts` are the policy's own (`Policy.facts`)."""
 
     policy: str
     workers: int
     updates: pd.DataFrame
     tasks: pd.DataFrame | None = None
     sums: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
 
     @property
     def total_seconds(self) -> float:

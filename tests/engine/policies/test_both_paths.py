@@ -54,3 +54,16 @@ def test_every_step_ends_at_the_same_nanosecond(name: str, options: str, delays:
 def test_all_that_can_be_are_tried() -> None:
     possible = {name for name in POLICIES if not refusal(made(name))}
     assert possible == {name for name, _ in VARIANTS}
+
+
+def test_a_forecaster_that_learns_while_the_server_waits() -> None:
+    """The LSTM learns in the first wait of each round; both paths give it as much time, and it is used."""
+    runs, updates = [], []
+    for path in ("rounds", "events"):
+        policy = policy_for("reassign", "forecast=lstm:every=2", 3)
+        delays = make_delays("markov", 3, seed=2)
+        runs.append(simulate(policy, cluster_of(policy), delays, Until(updates=40), path=path))
+        updates.append(policy.forecast._updates)  # type: ignore[attr-defined]
+    one, other = (run.updates.drop(columns="loss") for run in runs)
+    assert one.equals(other)
+    assert updates[0] == updates[1] > 0

@@ -9,7 +9,7 @@ from lockstep.engine.delays import make_delays
 from lockstep.engine.policies import Setting, WaitForAll
 from lockstep.engine.policies.choosing import Choosing, candidates, replayed_cost
 from lockstep.engine.policies.k_sync import KSync, KSyncOptions
-from lockstep.engine.policies.rounds import RoundPolicy
+from lockstep.engine.policies.rounds import Closed, RoundPolicy
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster, Run, Until, simulate
@@ -65,7 +65,8 @@ def test_it_goes_on_from_its_state() -> None:
     for number, seconds in enumerate(rounds):
         for policy in (whole, cut):
             policy.round = number
-            policy.closed(np.where(seconds <= np.sort(seconds)[12], seconds, np.nan), np.full(16, 32))
+            arrivals, samples = np.where(seconds <= np.sort(seconds)[12], seconds, np.nan), np.full(16, 32)
+            policy.closed(Closed(arrivals, arrivals, samples, samples, np.full(16, number), np.nanmax(arrivals)))
         if number == 60:
             state, cut = cut.state(), Choosing(SETTING)
             cut.load(state)

@@ -12,7 +12,7 @@ from lockstep.engine.options import JobError
 from lockstep.engine.policies.approximate_coding import CouponCollector, StochasticGradientCoding
 from lockstep.engine.policies.coded import Coded
 from lockstep.engine.policies.gradient_coding import Cyclic, FractionalRepetition
-from policy_runs import Hand, made
+from policy_runs import Hand, made, ran
 
 CASES = [
     (name, workers, s)
@@ -74,6 +74,15 @@ def test_a_round_of_gradient_coding() -> None:
     assert [use.worker for use in decision.apply] == [0, 2] and decision.recall == (1,)
     assert {work.ranges for work in hand.work.values()} == {((9, 9),)}
     assert decision.apply[0].weight != pytest.approx(1 / 2)  # a decoding vector, no mean
+
+
+def test_the_condition_number_is_recorded() -> None:
+    """Of two rows of a code that repeats, none is better than the other; of four that differ, some are."""
+    assert ran(made("gradient_coding_fractional", "s=7"), "none", updates=2).facts == {
+        "condition_number": 1.0, "worst_condition_number": 1.0,
+    }  # fmt: skip
+    facts = ran(made("gradient_coding_cyclic", "s=4"), "exponential", updates=10).facts
+    assert 1 < facts["condition_number"] <= facts["worst_condition_number"] < 200
 
 
 def test_fractional_repetition_ends_as_soon_as_every_group_is_there() -> None:

@@ -40,7 +40,7 @@ class Asynchronous(Policy):
 
     does = "a server makes an update of every contribution as it comes"
     label = "asynchronous"
-    Options: Any = AsynchronousOptions
+    Options = AsynchronousOptions
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)

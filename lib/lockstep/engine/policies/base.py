@@ -197,6 +197,7 @@ class Policy(DeclaredPolicy, ABC):
 
     Options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass, its fields declared with `options.option`
     needs: ClassVar[Needs] = Needs()
+    options: Any = ()  # type: ignore[misc]  # of a job, none are declared; of a policy, an instance of `Options`
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         self.setting = setting

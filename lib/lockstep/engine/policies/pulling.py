@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.engine.options import JobError, option
 from lockstep.engine.policies.rounds import even
@@ -27,7 +26,7 @@ class Pulling(SharesPolicy):
 
     does = "workers pull micro-batches until the global batch is done"
     label = "pulling from a pool"
-    Options: Any = PullingOptions
+    Options = PullingOptions
 
     @property
     def survives_loss(self) -> int:
@@ -61,7 +60,7 @@ class Cloning(SharesPolicy):
 
     does = "every share is computed by several workers from the start; the first copy counts"
     label = "cloning (Dolly)"
-    Options: Any = CloningOptions
+    Options = CloningOptions
 
     def check_setting(self) -> None:
         if self.options.clones > self.workers:

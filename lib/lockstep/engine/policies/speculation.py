@@ -137,7 +137,7 @@ class Late(Speculating):
 
     does = "free workers compute copies of slow shares, the one with the longest approximate time to end first"
     label = "LATE"
-    Options: Any = LateOptions
+    Options = LateOptions
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
@@ -193,7 +193,7 @@ class Grass(Speculating):
 
     does = "an update needs most of the shares; free workers compute copies that save work, then any that save time"
     label = "GRASS"
-    Options: Any = GrassOptions
+    Options = GrassOptions
 
     def needed(self) -> int:
         return max(1, math.ceil((1 - self.options.epsilon) * len(self.shares) - 1e-9))
