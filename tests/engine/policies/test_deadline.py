@@ -130,6 +130,15 @@ def test_the_first_update_waits_for_all_but_not_for_ever() -> None:
     assert all(work.deadline_seconds for worker, work in hand.work.items() if worker != 3)
 
 
+def test_who_has_computed_nothing_is_asked_again() -> None:
+    hand = Hand(made("deadline", "deadline=1.0,forecast=last", **SMALL))
+    decision = hand.arrive(2, 0.5, samples=0)
+    assert decision.drop == ((2, 0),) and not decision.apply
+    [(worker, work)] = decision.release
+    assert worker == 2 and work.samples == 2
+    assert len(hand.round(lambda worker, work: 1.0, samples=2).apply) == 4
+
+
 def test_who_has_left_is_not_waited_for() -> None:
     hand = Hand(made("deadline", "deadline=1.0,forecast=last", **SMALL))
     for worker in (0, 1, 2):

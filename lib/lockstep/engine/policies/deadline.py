@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.engine.options import JobError, option
+from lockstep.engine.options import option
 from lockstep.engine.policies.base import (
     NOTHING,
     Arrived,
@@ -39,7 +39,7 @@ from lockstep.engine.policies.base import (
     Use,
     Work,
 )
-from lockstep.engine.policies.deadlines import DeadlineClock, ShortestMicroBatch, best_deadline
+from lockstep.engine.policies.deadlines import DeadlineClock, ShortestMicroBatch, best_deadline, parse_deadline
 from lockstep.engine.policies.forecasting import forecast_option, forecaster
 from lockstep.engine.policies.noise_scale import NoiseScale
 from lockstep.engine.policies.places import cut_ranges
@@ -50,23 +50,9 @@ ROUNDING = 1 - 1e-6
 """So that micro-batches that fill a deadline exactly do so whatever the last bits of their sum are."""
 
 
-def _parse(text: str) -> float | None:
-    """Seconds; infinite for wait for all, 0 for asynchronous, None for a deadline that is chosen."""
-    known: dict[str, float | None] = {"auto": None, "infinite": math.inf, "none": 0.0}
-    if text in known:
-        return known[text]
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not (0 < seconds < math.inf):
-        raise JobError(f"deadline={text!r} is not possible; give auto, infinite, none, or seconds above 0")
-    return seconds
-
-
 @dataclass(frozen=True)
 class DeadlineOptions:
-    deadline: str = option("auto", "auto | infinite | none | seconds that workers begin micro-batches", parse=_parse)
+    deadline: str = option("auto", "auto | infinite | none | seconds that workers begin micro-batches", parse=parse_deadline)
     forecast: str = forecast_option("best")
     quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
     bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
@@ -89,7 +75,7 @@ class Deadline(Policy):
         self.forecast = forecaster(self.options.forecast, setting)
         self.noise, self.clock, self._shortest = NoiseScale(), DeadlineClock(), ShortestMicroBatch()
         self.version = 0
-        self.deadline = _parse(self.options.deadline)  # of this round; None: none yet
+        self.deadline = parse_deadline(self.options.deadline)  # of this round; None: none yet
         self._chosen = self.deadline is None
         self._here: dict[tuple[int, int], tuple[Contribution, Ranges]] = {}  # by worker and task, with its places
         self._free = set(range(setting.training))
@@ -124,9 +110,12 @@ class Deadline(Policy):
         self.pool.give_back(work.ranges, one.samples)
         _, released = self._since.pop(one.worker)
         self._learn(one, now - released)
-        self._here[one.worker, one.task] = (one, cut_ranges(work.ranges, 0, one.samples))
+        if one.samples:
+            self._here[one.worker, one.task] = (one, cut_ranges(work.ranges, 0, one.samples))
         self._free.add(one.worker)
         self._waited.discard(one.worker)
+        if not one.samples:
+            return self._again(one, now)
         if self._complete(now):
             return self._close(now)
         if self.deadline is None:  # the first update: twice the median, as soon as more than half are there
@@ -141,7 +130,7 @@ class Deadline(Policy):
     def _more(self, one: Contribution, now: float) -> Decision:
         """Work for the rest of the round, if a micro-batch fits in, were it as long as the last ones were."""
         left = self.clock.left_seconds(now)
-        if not one.samples or self.deadline == math.inf or left <= 0:
+        if self.deadline == math.inf or left <= 0:
             return NOTHING
         seconds = np.fmax(self._micro_seconds[one.worker], (one.ended - one.began) / one.samples * self.micro_batch)
         if seconds[1] > left:
@@ -150,6 +139,12 @@ class Deadline(Policy):
         self._waited.add(one.worker)
         self._free.discard(one.worker)
         return Decision(release=(self._give(one.worker, now, left),))
+
+    def _again(self, one: Contribution, now: float) -> Decision:
+        """It has computed nothing: one micro-batch, for this update or the next."""
+        self._free.discard(one.worker)
+        self._waited.add(one.worker)
+        return Decision(drop=((one.worker, one.task),), release=(self._give(one.worker, now, None),))
 
     def _left(self, worker: int, now: float) -> Decision:
         self._free.discard(worker)

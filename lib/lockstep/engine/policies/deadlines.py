@@ -20,6 +20,20 @@ CHECKED = 10
 """Updates after which it is known how short a micro-batch can be."""
 
 
+def parse_deadline(text: str) -> float | None:
+    """Seconds; infinite for wait for all, 0 for asynchronous, None for a deadline that is chosen."""
+    known: dict[str, float | None] = {"auto": None, "infinite": math.inf, "none": 0.0}
+    if text in known:
+        return known[text]
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise JobError(f"deadline={text!r} is not possible; give auto, infinite, none, or seconds above 0")
+    return seconds
+
+
 class DeadlineClock:
     """When a round is over, on the server's clock: the deadline, the time that messages take, and some slack."""
 
