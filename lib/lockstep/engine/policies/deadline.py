@@ -52,7 +52,7 @@ ROUNDING = 1 - 1e-6
 
 @dataclass(frozen=True)
 class DeadlineOptions:
-    deadline: str = option("auto", "auto | infinite | none | seconds that workers begin micro-batches", parse=parse_deadline)
+    deadline: str = option("auto", "auto | infinite | none | seconds for beginning micro-batches", parse=parse_deadline)
     forecast: str = forecast_option("best")
     quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
     bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
