@@ -53,6 +53,8 @@ def described() -> dict[str, list[Entry]]:
     """All rows, syncs (peers among them), policies and launchers, as plain data."""
     from lockstep.engine import registry
     from lockstep.engine.job.strategies import STRATEGIES
+    from lockstep.engine.options import options_of
+    from lockstep.engine.policies import POLICIES
 
     where = registry.launchers()
     return {
@@ -62,7 +64,10 @@ def described() -> dict[str, list[Entry]]:
             | {"preserves": sync.preserves, "runs_on": [each for each in where if sync.runs_on(each, where[each])]}
             for name, sync in registry.syncs_and_peers().items()
         ],
-        "policies": [_entry(name, policy) for name, policy in registry.policies().items()],
+        "policies": [
+            _entry(name, policy) | {"options": [_option(option) for option in options_of(policy.Options).values()]}
+            for name, policy in POLICIES.items()
+        ],
         "launchers": [_entry(name, launcher) for name, launcher in where.items()],
     }
 

@@ -86,6 +86,11 @@ def policies() -> dict[str, type[DeclaredPolicy]]:
     return {name: _load(entry) for name, entry in POLICIES.items()}
 
 
+def policy_named(name: str) -> type[DeclaredPolicy] | None:
+    """The policy of that name, without loading the others; None for a job without one."""
+    return _load(POLICIES[name]) if name in POLICIES else None
+
+
 def launchers() -> dict[str, type[DeclaredLauncher]]:
     """Where workers may run, by name."""
     return {name: _load(entry) for name, entry in LAUNCHERS.items()}
@@ -132,8 +137,9 @@ def readers() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _all_kinds() -> dict[str, dict[str, type[Declared]]]:
-    """All strategies, by the field of `Job` that names them."""
-    return {"sync": {**syncs_and_peers()}, "policy": {**policies()}, "launcher": {**launchers()}}
+    """All strategies that declare fields of `Job`, by the field that names them. Policies declare none: their options are
+    one text, `policy_options`, so that a job is read without loading their files."""
+    return {"sync": {**syncs_and_peers()}, "launcher": {**launchers()}}
 
 
 @functools.cache

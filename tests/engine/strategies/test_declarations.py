@@ -97,8 +97,8 @@ def test_stored_records_begin_with_the_fields_of_a_job_in_their_order(root: Path
             header = file.readline().strip().split(",")
         assert header == [name for name in COLUMNS if name in header], path.parent.name
         assert set(COLUMNS) - set(header) <= set(ADDED), path.parent.name
-    newest = root / "results/reference/08_convlstm_scaling/records.csv"
-    assert newest.read_text().startswith(",".join(IDENTITY) + ",")
+        known = [name for name in IDENTITY if name in header]
+        assert header[: len(known)] == known, path.parent.name
     assert tuple(field.name for field in fields(Job)) == IDENTITY
 
 

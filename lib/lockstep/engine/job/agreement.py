@@ -55,12 +55,8 @@ class Agreement(Cell):
                 raise JobError(f"{name}={getattr(self, name)!r} does nothing with {field}={named!r}; {only}")
 
     def check_strategies(self) -> None:
-        """Raises JobError for what the sync, the policy or the launcher itself refuses."""
-        for strategy in (
-            self.declared_sync,
-            registry.policies().get(self.policy),
-            registry.launcher_of(self.launcher),
-        ):
+        """Raises JobError for what the sync or the launcher itself refuses; a sync asks its policy."""
+        for strategy in (self.declared_sync, registry.launcher_of(self.launcher)):
             if strategy is not None:
                 strategy.check(self.values)
 

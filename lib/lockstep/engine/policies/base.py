@@ -122,7 +122,7 @@ class StandIn(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What the server does now, in this order: drop, one update of apply and stand_in, recall, release, stop."""
+    """What the server does now, in this order: drop, recall, one update of apply and stand_in, release, stop."""
 
     drop: tuple[tuple[int, int], ...] = ()  # (worker, task) whose waiting contribution is discarded
     apply: tuple[Use, ...] = ()

@@ -113,7 +113,7 @@ class Choosing(RoundPolicy):
 def candidates(setting: Setting) -> list[RoundPolicy]:
     """Wait for all first, then k-sync with the largest k first."""
     workers = setting.training
-    ks = np.unique(np.linspace(max(1, workers // 2), workers - 1, 9).round().astype(int))[::-1] if workers > 1 else []
+    ks = np.unique(np.linspace(max(1, workers // 2), workers - 1, 9).round().astype(int))[::-1].tolist()
     return [WaitForAll(setting), *(KSync(setting, KSyncOptions(k=int(k))) for k in ks)]
 
 

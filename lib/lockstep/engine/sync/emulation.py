@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lockstep.engine.declared import Values
-from lockstep.engine.delays import canonical
 from lockstep.engine.option_text import named_text, parse_named
 from lockstep.engine.options import JobError, option
-from lockstep.engine.policies import POLICIES, Setting, canonical_options, policy_of
 
-NO_DELAYS, REAL = "none", "real"
+NO_DELAYS, REAL, PLAIN = "none", "real", "wait_for_all"
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,10 @@ def emulated_costs(text: str) -> Callable[[int], float] | None:
 
 def check_delays(text: str) -> None:
     """Raises JobError for delays that do not exist or are not in canonical order."""
+    if text == NO_DELAYS:
+        return
+    from lockstep.engine.delays import canonical  # numpy
+
     if (written := canonical(text)) != text:
         raise JobError(f"delays={text!r} has another order than records know; write {written!r}")
 
@@ -49,14 +51,17 @@ def check_delays(text: str) -> None:
 def decides_on_work(values: Values) -> bool:
     """Does the policy decide who computes what, so that workers wait for orders? Waiting for all does only where it is
     compared with such policies: under delays, or with emulated computing."""
-    policy = POLICIES.get(values["policy"])
-    if policy is None:
+    if values["policy"] == "none":
         return False
-    return not policy.takes_all or values["delays"] != NO_DELAYS or values["compute"] != REAL
+    if values["delays"] != NO_DELAYS or values["compute"] != REAL or values["policy"] != PLAIN:
+        return True
+    return bool(values["policy_options"] or values["micro_batch"] or values["standby"])
 
 
 def check_policy(values: Values) -> None:
     """Raises JobError for what the server of policies can't do, by name, and for options that these workers forbid."""
+    from lockstep.engine.policies import POLICIES, Setting, canonical_options, policy_of
+
     name = values["policy"]
     needs = POLICIES[name].needs
     if needs.local_steps:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from lockstep.engine import registry
 from lockstep.engine.declared import Chain, Equality, Values
 from lockstep.engine.options import JobError, Option
-from lockstep.engine.delays import make_delays
-from lockstep.engine.policies import MakePolicy, Policy, WaitForAll, make_policy
 from lockstep.engine.sync.base import StepCost, Sync
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
 from lockstep.engine.sync.emulation import (
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 
     from lockstep.engine.groups import Group
     from lockstep.engine.job import Job
+    from lockstep.engine.policies import MakePolicy, Policy
     from lockstep.engine.replica import Replica
     from lockstep.engine.sync.codecs import Codec
     from lockstep.engine.sync.plan import OptimiserFactory, Plan
@@ -123,7 +122,7 @@ class ParameterServerSync(Sync):
 
     @classmethod
     def equality(cls, values: Values) -> Equality:
-        policy = registry.policies().get(values["policy"])
+        policy = registry.policy_named(values["policy"])
         if policy is None or not policy.takes_all:
             return Equality("no", f"policy={values['policy']!r} does not take every worker's contribution")
         if values["opt_weight"] == "none":
@@ -146,6 +145,8 @@ class ParameterServerSync(Sync):
 
     @classmethod
     def of(cls, job: Job, plan: Plan, optimiser: OptimiserFactory) -> Sync:
+        from lockstep.engine.delays import make_delays
+        from lockstep.engine.policies import make_policy
         from lockstep.engine.sync.codecs import codec_of
         from lockstep.engine.sync.weight_server import WeightServerSync
 
@@ -167,12 +168,15 @@ class ParameterServerSync(Sync):
         self,
         plan: Plan,
         optimiser: OptimiserFactory,
-        policy: MakePolicy = WaitForAll,
+        policy: MakePolicy | None = None,
         servers: int = 0,
         shards: int = 1,
         codec: Codec | None = None,
     ) -> None:
+        from lockstep.engine.policies import WaitForAll
+
         super().__init__(plan, optimiser)
+        policy = WaitForAll if policy is None else policy
         self.policy, self.servers, self.shards, self.codec = policy, servers, shards, codec
 
     def attach(self, replica: Replica, group: Group) -> None:

@@ -32,6 +32,10 @@ from lockstep.engine.sync.owner import pack, unpack
 from lockstep.engine.sync.plan import OptimiserFactory
 
 Row = dict[str, float | str]
+POLL_SECONDS = 0.001
+"""Long enough for every kind of group to look for a message once."""
+IDLE_SECONDS = 0.02
+"""What forecasters may take to learn, once per update, while nobody waits."""
 
 
 class PolicyServer:
@@ -52,7 +56,7 @@ class PolicyServer:
         self._here: dict[tuple[int, int], tuple[Note, Tensor]] = {}  # (worker, task) -> a contribution that waits
         self._stand_ins = StandIns(parameters.numel()) if policy.needs.single_gradients else None
         self._zero = time.monotonic()
-        self._stopped = False
+        self._stopped = self._idled = False
 
     @property
     def now(self) -> float:
@@ -91,9 +95,13 @@ class PolicyServer:
             wake = self.policy.wake_at()
             if wake is not None and wake <= self.now:
                 return self.policy.woke(self.now)
+            left = None if wake is None else wake - self.now
             try:
-                worker, note = self._note(None if wake is None else wake - self.now)
+                worker, note = self._note(left if self._idled else POLL_SECONDS)
             except GroupTimeout:
+                if not self._idled:  # nobody is waiting for an answer
+                    self.policy.idle(IDLE_SECONDS if left is None else min(left, IDLE_SECONDS))
+                    self._idled = True
                 continue
             if note.kind == orders.CONTRIBUTES:
                 gradient = self.group.receive(worker, orders.GRADIENT)[1]
@@ -158,8 +166,11 @@ class PolicyServer:
             made = torch.from_numpy(self._stand_ins.made(one.worker, one.kind))
             self._sum.add_(made.to(self._sum), alpha=one.weight)
         norm = float(self._sum.square().sum()) if self.policy.needs.square_norm else 0.0
+        if self._stand_ins is not None:
+            self._stand_ins.moved(self._sum.double().cpu().numpy())
         self.optimiser.step()
         self.version += 1
+        self._idled = False
         if self.policy.needs.square_norm:
             self.policy.on(Updated(samples, norm), self.now)
 
