@@ -9,8 +9,8 @@ forecast; others may say more about that step. The heads see the inputs too and 
 learned nothing forecasts the last value, and linear relations are learned at once.
 
 Loss: |y - mean|, so that half of the outcomes lie on either side of the forecast, plus the negative log-likelihood of
-Laplace's distribution around it. The likelihood teaches the head of the spread and nothing before it: its gradient is
-large at first and has one sign, and moved the means of untrained models by 0.6 within ten updates.
+Laplace's distribution around it. The likelihood teaches the head of the spread and nothing before it: at first its
+gradient is large and has one sign, and so would push the LSTM's units, and with them all forecasts, to one side.
 
 torch is imported by what runs, never by importing this module. Nothing here draws from torch's random generator, of
 which a process has one.
