@@ -116,7 +116,7 @@ def test_weights_travel_by_npz(tmp_path: Path) -> None:
 
 
 def test_it_trains_when_there_is_time_and_never_when_there_is_none() -> None:
-    """An update falls due every 8th round, at most MOST_DUE wait, and each takes UPDATE_SECONDS of the budget."""
+    """An update falls due every 4th round, at most MOST_DUE wait, and each takes UPDATE_SECONDS of the budget."""
     forecast = lstm(workers=2)
 
     def updates() -> int:
