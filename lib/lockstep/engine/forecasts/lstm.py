@@ -8,7 +8,7 @@ The paper states neither shape nor inputs nor training. Ours, for each worker, w
   tasks one, two and three before took; how much more their exponentially weighted mean (1/4) and the median of the last
   32; three features of each number of the system's state, if there are any (`SystemFeatures`).
 - **Output**: the first of these inputs for the next task.
-- **Training online**: every 8th round one update of Adam falls due, on 16 random windows of 32 tasks from the last 256
+- **Training online**: every 4th round one update of Adam falls due, on 16 random windows of 32 tasks from the last 256
   of each worker. It happens in `idle`, never when something is seen or asked for; at most 4 updates wait for that.
 - **Or beforehand**: `pretrain` on simulated mixtures, and then tuned online. `save_weights`, `read_weights`: `.npz`.
 
@@ -43,7 +43,7 @@ LONG = 32
 """Tasks of the running median."""
 LEARNERS = 64
 """Training takes examples from at most so many workers, evenly spread, which bounds its memory."""
-UPDATE_SECONDS = 0.007
+UPDATE_SECONDS = 0.003
 """What an update is taken to cost, in seconds of one core. A constant: what is learned must not depend on a clock."""
 MOST_DUE = 4
 """Updates that wait for idle time at most; those beyond are left out."""
@@ -54,7 +54,7 @@ class LstmOptions:
     """Its size and how it is trained online."""
 
     hidden: int = option(32, "units of the LSTM", least=1)
-    every: int = option(8, "rounds from one update to the next", least=1)
+    every: int = option(4, "rounds from one update to the next", least=1)
     batch: int = option(16, "windows of an update", least=1)
     window: int = option(32, "tasks of a window", least=1)
     memory: int = option(256, "tasks of each worker to choose windows from", least=2)

@@ -25,7 +25,7 @@ from lockstep.engine.forecasts.kept import Kept
 from lockstep.engine.forecasts.system import FEATURES_PER_NUMBER, SystemFeatures
 from lockstep.engine.options import option
 
-RIDGE = 1.0
+RIDGE = 0.1
 """What the prior weighs, in observations."""
 
 

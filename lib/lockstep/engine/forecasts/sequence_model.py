@@ -9,8 +9,8 @@ forecast; others may say more about that step. The heads see the inputs too and 
 learned nothing forecasts the last value, and linear relations are learned at once.
 
 Loss: |y - mean|, so that half of the outcomes lie on either side of the forecast, plus the negative log-likelihood of
-Laplace's distribution around it. The likelihood teaches the head of the spread and nothing before it: its gradient is
-large at first and has one sign, and moved the means of untrained models by 0.6 within ten updates.
+Laplace's distribution around it. The likelihood teaches the head of the spread and nothing before it: at first its
+gradient is large and has one sign, and so would push the LSTM's units, and with them all forecasts, to one side.
 
 torch is imported by what runs, never by importing this module. Nothing here draws from torch's random generator, of
 which a process has one.
@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,7 +81,8 @@ class SequenceModel:
             for name, weights in self._weights().items():
                 drawn = random.uniform(-bound, bound, tuple(weights.shape)) if name.startswith("lstm") else 0.0
                 weights.copy_(torch.as_tensor(drawn))
-            self._lstm.bias_ih_l0[shape.hidden : 2 * shape.hidden] += 1  # the forget gate: remember at first
+                if name == "lstm.bias_ih_l0":
+                    weights[shape.hidden : 2 * shape.hidden] += 1  # the forget gate: remember at first
             self._log_b.bias.fill_(-1.0)
         self._updates = 0
         self._optimiser = torch.optim.Adam(self._weights().values(), lr=shape.rate, betas=DECAYS)
@@ -210,9 +211,9 @@ class SequenceModel:
 
     # Keeping ----------------------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, NDArray]:
+    def arrays(self) -> dict[str, Any]:
         """All that was learned, by name, with what Adam remembers: copies."""
-        arrays: dict[str, NDArray] = {"shift": self.shift.copy(), "scale": self.scale.copy()}
+        arrays: dict[str, Any] = {"shift": self.shift.copy(), "scale": self.scale.copy()}
         arrays["updates"] = np.array(self._updates)
         for name, weights in self._weights().items():
             arrays[name] = weights.detach().numpy().copy()
@@ -243,8 +244,9 @@ class SequenceModel:
 
     def save(self, path: Path) -> None:
         """Writes options and weights to a `.npz` file; no pickle."""
+        stored: dict[str, Any] = {f"option.{name}": value for name, value in asdict(self.options).items()}
         with Path(path).open("wb") as file:
-            np.savez(file, **{f"option.{name}": value for name, value in asdict(self.options).items()}, **self.arrays())
+            np.savez(file, **stored, **self.arrays())
 
     @classmethod
     def read(cls, path: Path) -> SequenceModel:

@@ -115,7 +115,7 @@ class Smoothing(Forecast):
 
 
 class Oracle(Forecast):
-    """Knows the future: what a policy could gain at most from forecasts. It asks `truth` for each worker's next task."""
+    """Knows the future, by asking `truth` for each worker's next task: the most that forecasts could give a policy."""
 
     does = "the truth, from the simulated delays: the bound of what forecasts can give"
     options_kind = NoOptions
