@@ -51,12 +51,12 @@ def simulate(
     share: Annotated[int, typer.Option(min=1, help="Images per worker and update.")] = 32,
     micro_batch: Annotated[int, typer.Option(min=0, help="Images computed at once; 0: the whole share.")] = 0,
     step_seconds: Annotated[float, typer.Option(help="A worker's computing time of an update.")] = 0.1,
-    message_seconds: Annotated[float, typer.Option(help="A gradient's, or the parameters', on the server's link.")] = 0.0,
+    message_seconds: Annotated[float, typer.Option(help="A gradient's on the server's link.")] = 0.0,
     latency_seconds: Annotated[float, typer.Option(help="Of a message.")] = 0.0,
     update_seconds: Annotated[float, typer.Option(help="Of the server.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     trace: Annotated[Path | None, typer.Option(help="Recorded times, CSV or Parquet, in place of --delays.")] = None,
-    what_if: Annotated[bool, typer.Option("--what-if", help="What each policy would have gained in the trace.")] = False,
+    what_if: Annotated[bool, typer.Option("--what-if", help="What policies would have gained in the trace.")] = False,
 ) -> None:
     """Run straggler policies in virtual time: mean step, what was gained, and what could be gained at all."""
     with checking_arguments():

@@ -137,8 +137,8 @@ def readers() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _all_kinds() -> dict[str, dict[str, type[Declared]]]:
-    """All strategies that declare fields of `Job`, by the field that names them. Policies declare none: their options are
-    one text, `policy_options`, so that a job is read without loading their files."""
+    """All strategies that declare fields of `Job`, by the field that names them. Policies declare none: their options
+    are one text, `policy_options`, so that a job is read without loading their files."""
     return {"sync": {**syncs_and_peers()}, "launcher": {**launchers()}}
 
 

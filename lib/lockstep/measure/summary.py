@@ -49,12 +49,12 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
 
 
 def _per_update(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
-    """Of a server whose workers take steps of their own: everything is per update, and the mean counts, because the rare
-    long update is what is looked for."""
+    """Of a server whose workers take steps of their own: everything is per update, and the mean counts, because the
+    rare long update is what is looked for."""
     server, tasks = traces[-1], pd.DataFrame(traces[-1].tables["tasks"])
     updates = pd.DataFrame(server.steps, columns=list(STEP_COLUMNS))
-    measured = {name: float(updates[name].mean()) for name in ("step_seconds", "exchange_seconds", "update_seconds")}
-    measured |= {"wait_seconds": float(updates["wait_seconds"].mean()), "bytes_sent": float(updates["bytes_sent"].mean())}
+    named = ("step_seconds", "exchange_seconds", "update_seconds", "wait_seconds", "bytes_sent")
+    measured = {name: float(updates[name].mean()) for name in named}
     first = 0 if job.learns else job.warmup_steps
     used = tasks[tasks["update"] >= first]
     count = server.summed or len(server.steps)

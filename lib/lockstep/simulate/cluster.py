@@ -8,9 +8,9 @@
     worker 1 --- computes ------>|alpha|      [bytes][update][0][1]|alpha|--- computes
                                               server receives, updates, sends parameters to 0, then to 1
 
-With n workers and no delays a round takes compute + 2 alpha + (n + 1) bytes x beta + update where computing is long, for
-messages to and from others pass meanwhile, and 2 n bytes x beta + update where it is short: the chain that the cost model
-charges one server with (`lockstep.predict.link_model`), which hides nothing.
+With n workers and no delays a round takes compute + 2 alpha + (n + 1) bytes x beta + update where computing is long,
+for messages to and from others pass meanwhile, and 2 n bytes x beta + update where it is short: the chain that the cost
+model charges one server with (`lockstep.predict.link_model`), which hides nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Courses:
-    """Tasks of as many workers. Arrays are int64 [workers]; those of pieces, of one micro-batch of each worker, hold the
+    """Tasks of as many workers. Arrays are int64 [workers]; those of pieces, of one micro-batch of each, hold the
     same moment in `computed` and `ended` where a worker did not begin it."""
 
     workers: Whole

@@ -5,8 +5,8 @@
                                            update, recall, release <----------- Decision
             ^------------------------------ a course for every released worker (`worker.course_of`)
 
-The server does one thing at a time: it receives a message, or makes an update, or sends parameters. A timer of the policy
-that is due before the next message would begin to be received comes first.
+The server does one thing at a time: it receives a message, or makes an update, or sends parameters. A timer of the
+policy that is due before the next message would begin to be received comes first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Events:
         keep_tasks: bool = True,
     ) -> None:  # fmt: skip
         if policy.workers != cluster.workers:
-            raise AnalysisError(f"a policy for {policy.workers} workers on a cluster of {cluster.workers}: give as many")
+            there = f"a cluster of {cluster.workers}"
+            raise AnalysisError(f"a policy for {policy.workers} workers on {there}: give as many")
         if policy.needs.loss and learner is None:
             raise AnalysisError(f"{type(policy).__name__} decides by the loss, which nobody computes: give a learner")
         self.policy, self.cluster, self.delays = policy, cluster, delays
@@ -86,7 +87,7 @@ class Events:
             self.now = max(self.now, wake)
             self._act(self.policy.woke(self.now / NANOSECONDS))
             return True
-        _, worker, _, kind, course = heapq.heappop(self._queue)
+        _, _, _, kind, course = heapq.heappop(self._queue)
         if kind == _PROGRESS:
             self._progress(course, starts)
         else:
@@ -195,12 +196,9 @@ class Events:
             return
         samples = course.samples if update >= 0 or fate == "dropped" else course.work.samples
         staleness = update - course.version if update >= 0 else -1
-        self.log.rows.append(
-            (
-                course.worker, course.task, course.version, samples, course.began, ended, compute,
-                ended - course.began - compute, course.work.micro_batch_seconds or math.nan, fate, update, staleness,
-            )  # fmt: skip
-        )
+        delay, forecast = ended - course.began - compute, course.work.micro_batch_seconds or math.nan
+        row = (course.worker, course.task, course.version, samples, course.began, ended, compute, delay, forecast)
+        self.log.rows.append((*row, fate, update, staleness))
 
     def _over(self) -> bool:
         if self._stopped:

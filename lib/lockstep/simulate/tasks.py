@@ -5,7 +5,7 @@
 | worker, task | who, and its how manyth task |
 | version | updates that the parameters had seen |
 | samples | computed and sent, or given out where the task was recalled |
-| began_seconds, ended_seconds | on the run's clock: it has the parameters; its contribution is complete, or it stopped |
+| began_seconds, ended_seconds | on the run's clock: it has the parameters; it is done, or stopped |
 | compute_seconds, delay_seconds | of these: at work, and held up |
 | forecast_seconds | what the policy expected, if it forecasts |
 | fate | applied, late (applied to a later version than the next), dropped, recalled, unfinished (when the run ended) |

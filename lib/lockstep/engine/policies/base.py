@@ -1,11 +1,11 @@
 """A policy says whose contributions make up the next update, what each worker computes next, and who is called off.
 
-It receives events and answers with decisions. It sends nothing, computes no gradient and never reads a clock: the caller
-passes the time. So the same object decides for a real server and in a simulation.
+It receives events and answers with decisions. It sends nothing, computes no gradient and never reads a clock: the
+caller passes the time. So the same object decides for a real server and in a simulation.
 
     server or simulator                                   policy
        | -- begin(now) ---------------------------------->  |
-       | <- Decision(release=((0, work), (1, work), ...)) - |   everybody gets parameters, and places of the sample sequence
+       | <- Decision(release=((0, work), (1, work), ...)) - |   all get parameters, and places of the sequence
        | -- on(Arrived(worker 1, 32 samples), now) ------>  |
        | <- Decision() ------------------------------------ |   wait
        | -- on(Arrived(worker 0, 32 samples), now) ------>  |
@@ -16,8 +16,8 @@ passes the time. So the same object decides for a real server and in a simulatio
 (`lockstep.engine.data.sampling`): a policy decides who takes how much of it, never what it holds.
 
 **Weights.** A contribution is the *mean* gradient over its samples. `Use.weight` multiplies it, and the weights of an
-update are samples / samples of the update, so that every sample of an update counts the same, unless the policy's source
-weighs otherwise (a late gradient, a decoding vector).
+update are samples / samples of the update, so that every sample of an update counts the same, unless the policy's
+source weighs otherwise (a late gradient, a decoding vector).
 
 **Recall.** A worker that is called off stops after the micro-batch that it computes, or at once while a delay holds it.
 Nothing of that task counts, and all of its samples go back to the pool. A contribution that has crossed the recall on

@@ -4,11 +4,11 @@
     rule       wait for all      | k = 6             | k = 7
     at its end  every candidate is asked when it would have closed each of the last rounds: the cheapest goes on
 
-A round is worth the samples that it brings: the cost of a rule is the seconds of its rounds over their samples. Of a worker
-that was recalled only the least that it would have taken is known. It is taken to have needed what it needed in one of
-the rounds in which all came, if that was more, or else one of the others then. So that there are such rounds, once in
-`explore` choices everybody is waited for in one round. No round lasts longer than ten times what half of the workers need:
-one that never comes must not stop all.
+A round is worth the samples that it brings: the cost of a rule is the seconds of its rounds over their samples. Of a
+worker that was recalled only the least that it would have taken is known. It is taken to have needed what it needed
+in one of the rounds in which all came, if that was more, or else one of the others then. So that there are such
+rounds, once in `explore` choices everybody is waited for in one round. No round lasts longer than ten times what half
+of the workers need: one that never comes must not stop all.
 
 The replay knows no link and no update, which cost all candidates the same. `lockstep.simulate` has both.
 """
@@ -113,12 +113,14 @@ class Choosing(RoundPolicy):
 def candidates(setting: Setting) -> list[RoundPolicy]:
     """Wait for all first, then k-sync with the largest k first."""
     workers = setting.training
+    if workers == 1:
+        return [WaitForAll(setting)]
     ks = np.unique(np.linspace(max(1, workers // 2), workers - 1, 9).round().astype(int))[::-1].tolist()
-    return [WaitForAll(setting), *(KSync(setting, KSyncOptions(k=int(k))) for k in ks)]
+    return [WaitForAll(setting), *(KSync(setting, KSyncOptions(k=k)) for k in ks)]
 
 
 def replayed_cost(rule: RoundPolicy, rounds: Sequence[Floats] | deque[Floats]) -> float:
-    """Seconds per contribution that `rule` would have needed in these rounds, float64 [workers] each: seconds until each
+    """Seconds per contribution that `rule` would have needed in these rounds, float64 [workers] each: seconds until a
     worker would have come. Infinite where it would have closed none."""
     total = came = 0.0
     for seconds in rounds:

@@ -72,7 +72,7 @@ class Plan:
         return [Share(step, epoch, piece, weigh(piece), last=i == len(pieces) - 1) for i, piece in enumerate(pieces)]
 
     def micro_batches(self, work: Work, version: int, workers: int) -> list[Share]:
-        """The micro-batches of what a policy gives a worker; of coded work, its parts of the batch, as `workers` cut it.
+        """The micro-batches of what a policy gives a worker; of coded work, its parts of the batch that `workers` cut.
 
         The weights make the gradient the mean over the work's samples, or the sum of coefficient x mean of each part.
         """

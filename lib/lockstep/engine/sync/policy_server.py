@@ -7,8 +7,8 @@
       | <-- recall (late workers) ----------- |  update: sum of weight x mean gradient      |
       | <-- order: work; parameters --------- |                                             |
 
-It refuses a contribution to a task that it never gave, discards one that has crossed its recall, and does one thing at a
-time. A timer of the policy that is due comes before a message. While it waits it sleeps.
+It refuses a contribution to a task that it never gave, discards one that has crossed its recall, and does one thing at
+a time. A timer of the policy that is due comes before a message. While it waits it sleeps.
 """
 
 from __future__ import annotations

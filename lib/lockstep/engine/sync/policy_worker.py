@@ -8,8 +8,8 @@ While it computes it can't listen; while a delay holds it up it does nothing els
 recalled worker says how long it was at it, and waits for its next order. Nobody who waits spins: delays are slept by
 waiting for a recall until they are over.
 
-With `emulated` costs a micro-batch takes what the cost model says: the real gradient, of a small model, is computed within
-that time, and the rest is slept. So more workers than cores can run as if each had its own.
+With `emulated` costs a micro-batch takes what the cost model says: the real gradient, of a small model, is computed
+within that time, and the rest is slept. So more workers than cores can run as if each had its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lockstep.engine.delays import Delays
     from lockstep.engine.groups import Group
-    from lockstep.engine.policies import MakePolicy, Policy, Work
+    from lockstep.engine.policies import MakePolicy, Policy
     from lockstep.engine.replica import Replica
     from lockstep.engine.sync.plan import OptimiserFactory, Plan, Share
 

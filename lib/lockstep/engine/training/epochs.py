@@ -88,7 +88,7 @@ class EpochTracker:
         self._epoch_seconds += seconds
 
     def stopped(self, steps: int) -> None:
-        """Called once, when all workers have stopped that took different numbers of steps: a row for the whole training,
+        """Called once, when all workers have stopped that took different numbers of steps: a row for all of training,
         whose loss is the mean over workers. Collective."""
         self._done = self.plan.steps
         self._loss /= max(steps, 1) * self.team.size
