@@ -23,9 +23,10 @@ def half(stored: Stored, odd: bool) -> Stored:
     learns = stored.records["experiment"].isin(LEARNING)
     number = stored.records["round"].where(~learns, stored.records["seed"])
     kept = stored.records[number % 2 == int(odd)]
-    rounds = set(kept["round"])
+    traces = stored.traces[stored.traces["round"] % 2 == int(odd)]
+    rounds = {*kept["round"], *traces["round"]}
     tables = {name: frame[frame["round"].isin(rounds)] for name, frame in stored.tables.items() if "round" in frame}
-    return Stored(kept, tables, stored.assumptions)
+    return Stored(kept, tables, stored.assumptions, traces)
 
 
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
