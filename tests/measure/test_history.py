@@ -90,9 +90,9 @@ def test_whole_rounds_and_minutes_go_on_with_each_others_seeds(
 
 def test_rounds_of_the_whole_grid_count_for_its_comparisons(recorder: Recorder, photos: Path) -> None:
     """Their ratios are in the answer, so what they settle is settled."""
-    folder = run(photos, jobs=JOBS[:2], rounds=30)
-    run(photos, jobs=JOBS[:2], minutes=60)
-    assert read_records(folder)["round"].nunique() == 30
+    folder = run(photos, rounds=40)
+    run(photos, minutes=60)
+    assert read_records(folder)["round"].nunique() == 40
 
 
 def test_a_killed_seed_is_learnt_again(recorder: Recorder, photos: Path) -> None:
@@ -166,11 +166,11 @@ def test_a_first_round_like_one_that_would_not_fit_is_not_begun(
 
 def test_a_run_of_slow_and_quick_cells_keeps_to_its_time(recorder: Recorder, photos: Path) -> None:
     """The slow one's first visit is the one thing that nobody could know."""
-    recorder.seconds = {"threads": 50.0, "sequential": 1.0}
+    recorder.seconds = {"threads": 100.0, "sequential": 1.0}
     for minutes in (1.0, 2.0, 3.0, 5.0):
         began = recorder.clock.now
         run(photos, minutes=minutes)
-        assert recorder.clock.now - began <= 60 * minutes + 50.0
+        assert recorder.clock.now - began <= max(100.0, 60 * minutes)
 
 
 def test_how_long_a_visit_takes_is_told_by_cells_like_it() -> None:
