@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fake_records import records
+from fake_records import records, resources
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import (
     AnalysisError,
@@ -25,7 +25,7 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     roughness,
 )
-from lockstep.analysis.tables import summary_table
+from lockstep.analysis.tables import summary_table, trace_table
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -210,3 +210,13 @@ def test_ratio_with_interval_reads_as_text() -> None:
     ratio = ratio_with_interval(small([20, 30, 40], [10] * 3), {"strategy": "threads"}, {"strategy": "sequential"},
                                 "images_per_second")  # fmt: skip
     assert str(ratio) == "2.88 (no interval yet)" and ratio.rounds == 3, "three rounds leave everything open"
+
+
+def test_a_trace_tells_threads_that_train_from_the_frameworks() -> None:
+    """Traces from before both were counted have the number of all, and none of either kind."""
+    table = trace_table(resources(2))
+    assert (table["framework_threads_mean"] == 8).all()
+    assert (table["training_threads_mean"] + 8).tolist() == pytest.approx(table["threads_mean"].tolist())
+    older = trace_table(resources(2).drop(columns=["training_threads", "framework_threads"]))
+    assert older[["training_threads_mean", "framework_threads_mean"]].isna().all(axis=None)
+    assert older["threads_mean"].equals(table["threads_mean"])

@@ -21,7 +21,7 @@ from lockstep.analysis.statistics import (
     select,
 )
 
-TRACED = ("cpu_percent", "pss_bytes", "threads", "io_wait_percent")
+TRACED = ("cpu_percent", "pss_bytes", "threads", "training_threads", "framework_threads", "io_wait_percent")
 PHASES = ("input_seconds", "compute_seconds", "wait_seconds", "exchange_seconds", "update_seconds")
 SHOWN: tuple[str, ...] = (
     "experiment",
@@ -92,8 +92,9 @@ TRACE_SECONDS = 60.0
 
 def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
     """Per experiment, use case, strategy and trace (`round`: the first, second ... of the cell): mean CPU (%), mean and
-    peak PSS (bytes), mean and peak threads, mean I/O wait (%), and `roughness` of PSS and of threads (dimensionless).
-    A trace is one value, however many samples it has. What was sampled while the cell loaded is left out."""
+    peak PSS (bytes), mean and peak threads, means of those that train and of the framework's, mean I/O wait (%), and
+    `roughness` of PSS and of threads (dimensionless). A trace is one value, however many samples it has. What was
+    sampled while the cell loaded is left out."""
     training = resources[resources["phase"] == "train"] if len(resources) else resources
     if training.empty:
         return pd.DataFrame()
@@ -101,8 +102,8 @@ def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
     table = []
     for key, own in training.groupby(keys, sort=False):
         for number, (_, trace) in enumerate(own.groupby("round")):
-            # I/O wait is missing where the system does not report it.
-            means = trace[list(TRACED)].apply(pd.to_numeric, errors="coerce")
+            # I/O wait and the kinds of threads are missing where the system does not tell them, or did not yet.
+            means = trace.reindex(columns=list(TRACED)).apply(pd.to_numeric, errors="coerce")
             row = {**dict(zip(keys, key, strict=True)), "round": number}
             row |= {f"{name}_mean": float(value) for name, value in means.mean().items()}
             row |= {"pss_bytes_peak": float(means["pss_bytes"].max()), "threads_peak": float(means["threads"].max())}

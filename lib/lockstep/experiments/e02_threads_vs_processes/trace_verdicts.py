@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, above_one, compare, enough, not_below, undecided, with_seconds
+from lockstep.analysis.rules import above, above_one, alike, compare, enough, not_below, undecided, with_seconds
 from lockstep.analysis.statistics import interval_of, mean_of, per_round, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import TRACE_SECONDS, trace_table
@@ -124,19 +124,25 @@ def processes_smoother_threads(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
-    """The mean numbers stand beside each other, and decide nothing: they are of Lockstep's own threads, too.
+    """The means of the framework's threads, of which the claim speaks, in several processes over those in one.
 
-    A sample counts the threads of a process as the system sees them. Which are the framework's, of which the claim
-    speaks, and which those that Lockstep starts for replicas, decoding and supervision, no sample tells.
+    Those that Lockstep starts for replicas, decoding and exchanges are left out; where traces do not tell them apart,
+    the numbers of both together stand beside each other and decide nothing.
     """
 
     def one(use_case: str) -> Verdict:
-        table = _traces(stored, use_case, ("threads", "processes"), "threads_mean")
-        enough(len(table))
-        means = [interval_of(table[name]) for name in ("threads", "processes")]
-        measured = f"{means[0]} threads in one process, {means[1]} in several"
-        why = "samples count the framework's threads together with those of the program that trains, here Lockstep's"
-        return undecided(measured, why, math.inf)
+        own = _traces(stored, use_case, ("threads", "processes"), "framework_threads_mean")
+        if own.empty:
+            table = _traces(stored, use_case, ("threads", "processes"), "threads_mean")
+            enough(len(table))
+            means = [interval_of(table[name]) for name in ("threads", "processes")]
+            why = "these samples count the framework's threads together with Lockstep's"
+            return undecided(f"{means[0]} threads in one process, {means[1]} in several", why, math.inf)
+        enough(len(own))
+        means = [interval_of(own[name]) for name in ("threads", "processes")]
+        ratio = interval_of(own["processes"] / own["threads"])
+        measured = f"{means[0]} threads of the framework in one process, {means[1]} in several: {ratio} times as many"
+        return _in_traces(alike(ratio, measured))
 
     return each(claim, one)
 
