@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, above_one, alike, compare, enough, not_below, undecided, with_seconds
+from lockstep.analysis.rules import above, above_one, compare, enough, not_below, undecided, with_seconds
 from lockstep.analysis.statistics import interval_of, mean_of, per_round, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import TRACE_SECONDS, trace_table
@@ -124,25 +124,24 @@ def processes_smoother_threads(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
-    """The means of the framework's threads, of which the claim speaks, in several processes over those in one.
+    """The mean numbers stand beside each other, those of the framework and the runtime apart, and decide nothing.
 
-    Those that Lockstep starts for replicas, decoding and exchanges are left out; where traces do not tell them apart,
-    the numbers of both together stand beside each other and decide nothing.
+    How many threads there are follows from the program: Lockstep starts a fixed number for each replica, and leaves
+    torch as many as the replica has cores, so that little more than the main thread of each process is not its own.
     """
 
     def one(use_case: str) -> Verdict:
-        own = _traces(stored, use_case, ("threads", "processes"), "framework_threads_mean")
-        if own.empty:
-            table = _traces(stored, use_case, ("threads", "processes"), "threads_mean")
-            enough(len(table))
-            means = [interval_of(table[name]) for name in ("threads", "processes")]
-            why = "these samples count the framework's threads together with Lockstep's"
-            return undecided(f"{means[0]} threads in one process, {means[1]} in several", why, math.inf)
-        enough(len(own))
-        means = [interval_of(own[name]) for name in ("threads", "processes")]
-        ratio = interval_of(own["processes"] / own["threads"])
-        measured = f"{means[0]} threads of the framework in one process, {means[1]} in several: {ratio} times as many"
-        return _in_traces(alike(ratio, measured))
+        sides = ("threads", "processes")
+        table = _traces(stored, use_case, sides, "threads_mean")
+        enough(len(table))
+        means = [interval_of(table[name]) for name in sides]
+        measured = f"{means[0]} threads in one process, {means[1]} in several"
+        own = _traces(stored, use_case, sides, "framework_threads_mean")
+        if len(own):
+            several = [interval_of(own[name]) for name in sides]
+            measured = f"{measured}; of these the framework's and the runtime's {several[0]} and {several[1]}"
+        why = "the program starts a fixed number for each replica, here Lockstep, and each process has a main thread"
+        return undecided(measured, why, math.inf)
 
     return each(claim, one)
 
