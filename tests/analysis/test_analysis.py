@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fake_records import records
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.sentences import measure_of, times
 from lockstep.analysis.statistics import (
     AnalysisError,
     Estimate,
@@ -20,12 +21,13 @@ from lockstep.analysis.statistics import (
     efficiency,
     interval_of,
     is_difference,
+    over_sessions,
     paired_ratios,
     per_round,
     ratio_with_interval,
     roughness,
 )
-from lockstep.analysis.tables import summary_table
+from lockstep.analysis.tables import ratio_columns, summary_table
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -118,17 +120,56 @@ def of_sessions(*sessions: list[float]) -> pd.Series:
     return pd.Series(values, index=pd.MultiIndex.from_tuples(index, names=["session", "round"]))
 
 
-def test_sessions_that_agree_are_one_and_others_span_both() -> None:
-    first, same, other = (
-        [2.0, 2.1, 1.9, 2.0, 2.05, 1.95],
-        [2.02, 1.98, 2.1, 1.9, 2.0, 2.0],
-        [3.0, 3.1, 2.9, 3.0, 3.1, 2.9],
-    )
-    together = interval_of(of_sessions(first, same))
-    assert together.rounds == 12 and together.high - together.low < interval_of(of_sessions(first)).high - 1.9
-    apart = interval_of(of_sessions(first, other))
-    alone = [interval_of(of_sessions(values)) for values in (first, other)]
-    assert (apart.low, apart.high) == (alone[0].low, alone[1].high), "nobody knows which of the two the next one is"
+FIRST = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95]
+
+
+def test_sessions_that_are_alike_are_as_good_as_one() -> None:
+    same = [2.02, 1.98, 2.1, 1.9, 2.0, 2.0]
+    together, pooled = interval_of(of_sessions(FIRST, same)), interval_of(pd.Series([*FIRST, *same]))
+    assert (together.low, together.high, together.rounds) == pytest.approx((pooled.low, pooled.high, 12))
+    assert together.half_width < interval_of(of_sessions(FIRST)).half_width and not together.apart
+
+
+def test_sessions_that_differ_are_spanned_and_told_one_by_one() -> None:
+    apart = interval_of(of_sessions(FIRST, [1.5 * value for value in FIRST]))
+    alone = [interval_of(pd.Series(values)) for values in (FIRST, [1.5 * value for value in FIRST])]
+    assert apart.value == pytest.approx(2.0 * math.sqrt(1.5), rel=0.01)
+    assert apart.low < alone[0].value < alone[1].value < apart.high
+    assert apart.rounds_until(9.0) == math.inf, "no number of rounds makes two machines one"
+    told = "(sessions differ: session 0: 2 [1.85, 2.16]; session 1: 3 [2.77, 3.24])"
+    assert str(apart).endswith(told) and str(apart.times(2.0)).count("session 1: 6 [") == 1
+    assert "session 0: 0.5 [" in str(interval_of(pd.Series(np.ones(6))).over(apart)), "a quotient's sessions, too"
+    assert times(apart, "as fast").endswith(told) and measure_of(apart, "s").endswith(told)
+    assert ratio_columns(apart)["speedup_sessions"] == told
+    assert set(ratio_columns(alone[0])) == {"speedup", "low", "high"}
+
+
+def test_a_session_of_few_rounds_takes_little_from_a_long_one() -> None:
+    long = FIRST * 6
+    alone, with_few = interval_of(of_sessions(long)), interval_of(of_sessions(long, [2.02, 2.03]))
+    assert 0.9 * alone.half_width < with_few.half_width < 1.05 * alone.half_width and not with_few.apart
+
+
+def test_no_test_switches_the_interval_of_several_sessions() -> None:
+    """As a second machine departs from the first, the interval grows evenly: nowhere by a tenth within a thousandth."""
+    widths = [interval_of(of_sessions(FIRST, [gap * each for each in FIRST])).half_width
+              for gap in np.arange(1.0, 1.3, 0.001)]  # fmt: skip
+    steps = np.array(widths[1:]) / widths[:-1]
+    assert widths[-1] > 2 * widths[0] and steps.max() < 1.1 and steps.min() > 0.97
+
+
+@pytest.mark.parametrize("between", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_interval_of_several_sessions_holds_their_mean_whenever_it_is_looked_at(count: int, between: float) -> None:
+    """Session after session, each with an effect of its own; looked at every fourth round of the last one."""
+    random, runs, missed = np.random.default_rng(21), 200, 0
+    for _ in range(runs):
+        effects = between * random.standard_normal(count)
+        values = effects[:, None] + 0.05 * random.standard_normal((count, 24))
+        looks = [over_sessions(of_sessions(*values[:-1].tolist(), values[-1, :rounds].tolist()), logarithmic=False)
+                 for rounds in range(8, 25, 4)]  # fmt: skip
+        missed += any(not found.low <= effects.mean() <= found.high for found in looks)
+    assert missed / runs <= 0.05
 
 
 def test_aa_noise_is_what_rounds_do_not_explain() -> None:

@@ -8,14 +8,14 @@ base and cores cancel (`core_free_ratio`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from lockstep.analysis.published import PublishedError, read_table
 from lockstep.analysis.rules import enough, graded, undecided, within
-from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Estimate, ratio_with_interval, select
+from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Estimate, highest_ratio, select
 from lockstep.analysis.verdicts import CONTRADICTED, MODEL, NEEDS_HARDWARE, SUPPORTED, TOLERANCE, Claim, Verdict
 from lockstep.engine.job.strategies import STRATEGIES
 
@@ -122,12 +122,13 @@ def near(published: float, ratio: Estimate, cores: int | None, batch: int, base_
 
 
 def beside(
-    claim: Claim, records: pd.DataFrame, ours: Conditions, base: Conditions, cores: int | None, chosen: str = ""
+    claim: Claim, records: pd.DataFrame, ours: Sequence[Conditions], base: Conditions, cores: int | None
 ) -> Verdict:
-    """Judges a published speedup against ours, which `text` names; `chosen` says how ours was chosen among others."""
-    rows, under = select(records, ours), select(records, base)
-    ratio = ratio_with_interval(records, ours, base, "images_per_second")
+    """Judges a published speedup against the fastest of ours, with an interval that pays for the choice."""
+    ratio, place = highest_ratio(records, ours, base, "images_per_second")
+    rows, under = select(records, ours[place]), select(records, base)
     batches = (int(rows["global_batch_size"].iloc[0]), int(under["global_batch_size"].iloc[0]))
     found = near(float(claim["value"]), ratio, cores, *batches)
+    chosen = f"the fastest of {len(ours)}: " if len(ours) > 1 else ""
     label = STRATEGIES[str(rows["strategy"].iloc[0])].label
     return replace(found, measured=f"{found.measured} ({chosen}{label})") if found.measured else found

@@ -19,6 +19,7 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     roughness,
     select,
+    sessions_column,
 )
 
 TRACED = ("cpu_percent", "pss_bytes", "threads", "io_wait_percent")
@@ -37,10 +38,11 @@ SHOWN: tuple[str, ...] = (
 SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 
-def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, float]:
-    """A ratio as columns: `name`, low, high; NaN without one."""
+def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, Any]:
+    """A ratio as columns: `name`, low, high; NaN without one. Where its sessions differ, NAME_sessions says what each
+    of them gave: a column that the other tables do not have."""
     values = ratio.columns if ratio else (np.nan,) * 3
-    return dict(zip((name, "low", "high"), values, strict=True))
+    return dict(zip((name, "low", "high"), values, strict=True)) | sessions_column(ratio, name)
 
 
 def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> Conditions | None:
