@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_records import records
-from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.confidence import estimate
+from lockstep.analysis.noise import aa_noise, aa_pairs, pooled_noise
+from lockstep.analysis.rules import above_one
 from lockstep.analysis.sentences import measure_of, times
 from lockstep.analysis.statistics import (
     AnalysisError,
@@ -28,6 +30,7 @@ from lockstep.analysis.statistics import (
     roughness,
 )
 from lockstep.analysis.tables import ratio_columns, summary_table
+from lockstep.analysis.verdicts import UNDECIDED
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -172,24 +175,49 @@ def test_the_interval_of_several_sessions_holds_their_mean_whenever_it_is_looked
     assert missed / runs <= 0.05
 
 
-def test_aa_noise_is_what_rounds_do_not_explain() -> None:
-    """Pairs that lie 4 % apart although their rounds hardly vary; pairs whose difference their rounds explain."""
+def test_aa_noise_of_one_pair_is_wide_and_of_none_unknown() -> None:
+    """4 % between the two runs of one cell: 12.7 times as much is what one pair can promise of the next."""
     frame = records()
     base = frame[(frame["strategy"] == "sequential") & (frame["variant"] == "a") & (frame["status"] == "ok")]
-    apart = pd.concat([base, base.assign(variant="b", images_per_second=base["images_per_second"] * 1.04)])
-    assert aa_noise(apart) == pytest.approx(2 * math.log(1.04), rel=1e-6)
-    assert aa_noise(pd.concat([base, base.assign(variant="b")])) == 0.0
-    assert aa_noise(base) == 0.0, "no pair"
+    alone = base[(base["use_case"] == "SimpleBig") & (base["experiment"] == "table1")]
+    apart = pd.concat([alone, alone.assign(variant="b", images_per_second=alone["images_per_second"] * 1.04)])
+    assert len(aa_pairs(apart)) == 1
+    assert aa_noise(apart) == pytest.approx(12.706 * math.log(1.04), rel=1e-4)
+    assert aa_noise(base) == math.inf, "no pair"
+    few = apart[apart["round"].isin(sorted(set(apart["round"]))[:4])]
+    assert aa_noise(few) == math.inf, "no pair with rounds enough"
 
 
-def test_differences_between_two_equal_cells_are_rarely_called_one() -> None:
+def test_the_more_pairs_the_less_is_unknown() -> None:
+    pair = Estimate(1.04, 1.0, 1.08, 12)
+    widths = [pooled_noise([pair] * count) / math.log(1.04) for count in (1, 2, 4, 30)]
+    assert widths == pytest.approx([12.71, 4.30, 2.78, 2.04], abs=0.01)
+
+
+def test_a_difference_is_not_shown_where_the_noise_is_unknown() -> None:
+    found = above_one(interval_of(pd.Series([1.5, 1.6] * 6)), math.inf, "times")
+    assert found.answer == UNDECIDED and "no A/A pair has 5 rounds" in found.reason and math.isnan(found.rounds_more)
+    assert not is_difference(interval_of(pd.Series([1.5, 1.6] * 6)), math.inf)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+@pytest.mark.parametrize("teams", [0.0, 0.05], ids=["equal teams", "teams that differ"])
+def test_two_equal_cells_are_rarely_called_different(pairs: int, teams: float) -> None:
+    """Each team is a little faster or slower throughout; the pairs of a notebook tell how much, however few they are."""
+    random, runs, called = np.random.default_rng(7), 1000, 0
+    for _ in range(runs):
+        shift = teams * random.standard_normal((pairs + 1, 1))
+        found = [estimate(np.exp(row)) for row in shift + 0.05 * random.standard_normal((pairs + 1, 12))]
+        called += is_difference(found[0], pooled_noise(found[1:]))
+    assert called / runs <= 0.05
+
+
+def test_differences_among_ten_equal_pairs_together_are_rarely_called_one() -> None:
     """A/A over ten pairs together: at most one run in twenty calls any of them a difference."""
-    rng = np.random.default_rng(7)
-    called = 0
+    rng, called = np.random.default_rng(7), 0
     for _ in range(200):
-        pairs = [interval_of(pd.Series(np.exp(0.05 * rng.standard_normal(12)))) for _ in range(10)]
-        noise = 2 * math.sqrt(max(0.0, np.mean([math.log(p.value) ** 2 - p.deviation**2 / p.rounds for p in pairs])))
-        called += any(is_difference(pair, noise) for pair in pairs)
+        pairs = [estimate(np.exp(0.05 * rng.standard_normal(12))) for _ in range(10)]
+        called += any(is_difference(pair, pooled_noise(pairs)) for pair in pairs)
     assert called / 200 <= 0.05
 
 

@@ -83,8 +83,8 @@ def paired_points(
 
 
 def mean_columns(ratio: Estimate | None, name: str, scale: float = 1.0) -> dict[str, Any]:
-    """A mean or a ratio as columns: name, name_low, name_high; NaN without one. Where its sessions differ, name_sessions
-    says what each of them gave."""
+    """A mean or a ratio as columns: name, name_low, name_high; NaN without one. Where its sessions differ,
+    name_sessions says what each of them gave."""
     found = ratio.columns if ratio else (math.nan,) * 3
     columns = dict(zip((name, f"{name}_low", f"{name}_high"), (scale * value for value in found), strict=True))
     return columns | sessions_column(ratio.times(scale) if ratio else None, name)

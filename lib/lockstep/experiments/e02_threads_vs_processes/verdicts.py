@@ -19,7 +19,7 @@ from lockstep.analysis.published_speedups import (
     same_on_any_cores,
     serial_loss,
 )
-from lockstep.analysis.rules import above_one, alike, compare, enough, graded, undecided, with_seconds
+from lockstep.analysis.rules import above_one, alike, compare, enough, graded, one_and_noise, undecided, with_seconds
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -202,7 +202,7 @@ def _depends(records: pd.DataFrame, strategy: str) -> Verdict:
     noise = NOISE_OF_A_QUOTIENT * aa_noise(records)
     if is_difference(ratio, noise):
         edge = math.exp(noise if ratio.value > 1 else -noise)
-        return Verdict(SUPPORTED, text, "the interval excludes 1 and the A/A noise", chance=ratio.chance(edge))
+        return Verdict(SUPPORTED, text, f"the interval excludes {one_and_noise(noise)}", chance=ratio.chance(edge))
     found = opposite(alike(ratio, text))
     if found.answer == CONTRADICTED:
         return found

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, above_one, enough, has_more, undecided, with_seconds
+from lockstep.analysis.rules import above, above_one, enough, has_more, one_and_noise, undecided, with_seconds
 from lockstep.analysis.statistics import AnalysisError, Conditions, Estimate, highest_ratio, one_by_one, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
@@ -175,7 +175,8 @@ def _no_gain(stored: Stored, use_case: str, rival: str) -> Verdict:
     ratio = ours.ratio
     enough(ratio.rounds)
     text = f"times its images/s ({ours.name})"
-    gain = above(ratio, math.exp(aa_noise(stored.records)), 0.0, text, "1 and the A/A noise")
+    noise = aa_noise(stored.records)
+    gain = above(ratio, math.exp(noise), 0.0, text, one_and_noise(noise))
     if gain.answer == SUPPORTED:
         found = replace(gain, answer=CONTRADICTED, reason="a gain: the pipeline is faster")
     elif ratio.high <= 1 + TOLERANCE:
