@@ -203,7 +203,7 @@ def test_a_difference_is_not_shown_where_the_noise_is_unknown() -> None:
 @pytest.mark.parametrize("pairs", [1, 2, 4])
 @pytest.mark.parametrize("teams", [0.0, 0.05], ids=["equal teams", "teams that differ"])
 def test_two_equal_cells_are_rarely_called_different(pairs: int, teams: float) -> None:
-    """Each team is a little faster or slower throughout; the pairs of a notebook tell how much, however few they are."""
+    """Each team is a little faster or slower throughout; the pairs of a notebook tell how much, however few."""
     random, runs, called = np.random.default_rng(7), 1000, 0
     for _ in range(runs):
         shift = teams * random.standard_normal((pairs + 1, 1))

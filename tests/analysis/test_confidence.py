@@ -13,15 +13,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import nct, norm, t
 
-from lockstep.analysis.confidence import (
-    MIN_ROUNDS,
-    AnalysisError,
-    Estimate,
-    estimate,
-    half_width,
-    highest,
-    rounds_needed,
-)
+from lockstep.analysis.anytime import MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.confidence import AnalysisError, Estimate, estimate, highest
 
 
 def test_a_worked_example() -> None:

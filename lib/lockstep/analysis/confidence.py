@@ -1,21 +1,4 @@
-"""Intervals that hold however long we measure, and whenever we look: the statistics of every comparison.
-
-Measuring goes on until an interval is narrow enough, so the number of rounds depends on what was seen. An ordinary
-95 % interval that is looked at after every round misses the truth far more often than once in twenty. These intervals
-are a confidence sequence: the chance that *any* of them, after 5, 6, 7 ... rounds, misses the mean is 5 %.
-
-    rounds           5      8     12     20     30     60
-    half-width     3.8    1.5    1.1   0.77   0.61   0.43    standard deviations of a round
-
-The sequence is Lai's for a normal mean of unknown variance ("On confidence sequences", Annals of Statistics 4, 1976),
-in the form of Perez-Ortiz, Lardy, de Heide and Grünwald ("E-statistics, group invariance and anytime-valid testing",
-2024): after n rounds with mean m and standard deviation s, the likelihood of the t statistic, averaged over a standard
-normal effect size, against that under the mean x,
-
-    E_n(x) = sqrt(r) * ((1 + y) / (1 + r y)) ** (n / 2),    y = n (m - x)**2 / ((n - 1) s**2),    r = 1 / (1 + n),
-
-exceeds 1 / 0.05 with a chance of at most 0.05 for any n. The interval holds every x for which it does not.
-"""
+"""What rounds say of a quantity: a mean with an interval that holds whenever we look, alone and combined."""
 
 from __future__ import annotations
 
@@ -27,17 +10,20 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-MISS = 0.05
-"""The chance that an interval misses: these are 95 % intervals."""
-AMONG_MANY = 0.001
-"""What is measured for a verdict among some fifty shall miss as rarely as this, to stand after Holm's correction."""
-MIN_ROUNDS = 5
-"""The fewest rounds that have an interval: of fewer, no finite one holds with this chance."""
-_MOST_ROUNDS = 1_000_000
-_ROUNDING = 1e-12
+from lockstep.analysis.anytime import (
+    AMONG_MANY,
+    MIN_ROUNDS,
+    MISS,
+    fewest_more,
+    half_width,
+    least_chance,
+    rounds_needed,
+)
+
+__all__ = ["MIN_ROUNDS", "MISS"]
+
 _LARGEST = 700.0  # the largest logarithm of a float
-_LEAST = 1e-140  # of the chances that are told apart: the square of a hundredth of it is still a float
-_ROUNDING_OF_CHANCES = 1e-6
+_ROUNDING = 1e-12
 DIFFERING = "sessions differ"
 """How the text of an estimate begins to tell each session's own."""
 
@@ -165,26 +151,14 @@ class _Combined(Estimate):
     def chance(self, against: float) -> float:
         """The least chance to miss with which the interval leaves `against` out: Bonferroni at whatever level the
         correction for many claims asks for."""
-        if self._holds(against, 1.0):
-            return 1.0
-        if not self._holds(against, _LEAST):
-            return 0.0 if all(part.deviation == 0 for part in self.parts) else _LEAST
-        low, high = math.log(_LEAST), 0.0  # held at the first, left out at the second
-        while high - low > _ROUNDING_OF_CHANCES:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._holds(against, math.exp(middle)) else (low, middle)
-        return math.exp(high)
+        return least_chance(lambda miss: not self._holds(against, miss))
 
     def rounds_until(self, against: float) -> float:
         if any(math.isnan(part.deviation) for part in self.parts):
             return math.nan
-        if self.apart or self._holds(against, AMONG_MANY, _MOST_ROUNDS):
+        if self.apart:
             return math.inf
-        low, high = 0, _MOST_ROUNDS
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._holds(against, AMONG_MANY, middle) else (low, middle)
-        return self.rounds + low
+        return self.rounds + fewest_more(lambda more: not self._holds(against, AMONG_MANY, more))
 
     def _holds(self, against: float, miss: float, more: int = 0) -> bool:
         low, high = self.ends(miss, more)
@@ -272,28 +246,3 @@ def highest(found: Sequence[Estimate]) -> Estimate:
 def lowest(found: Sequence[Estimate]) -> Estimate:
     """The smallest of several quantities; as `highest`."""
     return _Lowest.among(found)
-
-
-def half_width(deviation: float, rounds: int, miss: float = MISS) -> float:
-    """Half the width of the interval of a mean; infinite for fewer than MIN_ROUNDS rounds."""
-    if rounds < MIN_ROUNDS or math.isnan(deviation):
-        return math.inf
-    r = 1 / (1 + rounds)
-    q = (1 / (miss**2 * r)) ** (1 / rounds)
-    if r * q >= 1:
-        return math.inf
-    y = (q - 1) / (1 - r * q)
-    return deviation * math.sqrt((rounds - 1) * y / rounds)
-
-
-def rounds_needed(deviation: float, half: float, miss: float = MISS) -> float:
-    """The fewest rounds whose interval is at most `half` wide to each side; infinite if a million are not enough."""
-    if math.isnan(deviation):
-        return math.nan
-    if half_width(deviation, _MOST_ROUNDS, miss) > half:
-        return math.inf
-    low, high = MIN_ROUNDS, _MOST_ROUNDS  # the half-width falls with the rounds
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if half_width(deviation, middle, miss) <= half else (middle + 1, high)
-    return low

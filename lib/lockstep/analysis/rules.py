@@ -30,7 +30,6 @@ from lockstep.analysis.verdicts import (
     table1,
 )
 
-
 UNKNOWN_NOISE = f"the noise of two runs of the same cell is not known: no A/A pair has {MIN_ROUNDS} rounds"
 
 

@@ -96,8 +96,8 @@ def _rows_of_table1(use_case: str, records: pd.DataFrame) -> Verdict:
     cores = cores_given(select(records, sides[0]))
     ours = ratio_with_interval(records, sides[0], sequential(records, use_case), SPEED)
     readings = {
-        "if the ratio is the same on any number of cores": same_on_any_cores,
-        f"on {cores} cores if what threads lose is behind one lock": serial_loss(above, ours.value, cores),
+        "if the ratio is the same on any number of cores": same_on_any_cores(),
+        f"on {cores} cores if what threads lose is behind one lock": serial_loss(above, ours, cores),
     }
     ratio = ratio_with_interval(records, *sides, SPEED)
     found = core_free_ratio(above, under, ratio, "times threads in images/s", readings)
