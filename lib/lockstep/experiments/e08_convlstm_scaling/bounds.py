@@ -52,9 +52,9 @@ def readings(epoch_images: int = EPOCH_IMAGES) -> tuple[Reading, ...]:
 
 @dataclass(frozen=True)
 class Bound:
-    """How many times as fast `many` workers can be as `few`, whatever the link: by the calibrated model (`modelled`), by
-    the kindest of FIXED_VARIED (`kindest`), both with what the calibration's rounds leave open, and without any fixed
-    seconds (`ideal`), which nothing exceeds."""
+    """How many times as fast `many` workers can be as `few`, whatever the link: by the calibrated model (`modelled`) and
+    by the kindest of FIXED_VARIED (`kindest`), both with what the calibration's rounds leave open, and without any
+    fixed seconds (`ideal`), which nothing exceeds."""
 
     reading: Reading
     few: int
