@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -24,8 +25,7 @@ __all__ = ["MIN_ROUNDS", "MISS"]
 
 _LARGEST = 700.0  # the largest logarithm of a float
 _ROUNDING = 1e-12
-DIFFERING = "sessions differ"
-"""How the text of an estimate begins to tell each session's own."""
+_DIFFERING = "sessions differ: "
 
 
 class AnalysisError(ValueError):
@@ -62,7 +62,7 @@ class Estimate:
     def differing(self) -> str:
         """The sessions' own intervals as text where they differ, else ""."""
         own = "; ".join(f"session {name}: {found}" for name, found in self.apart)
-        return f" ({DIFFERING}: {own})" if own else ""
+        return f" ({_DIFFERING}{own})" if own else ""
 
     @property
     def columns(self) -> tuple[float, float, float]:
@@ -119,7 +119,8 @@ class Estimate:
         hold together (Bonferroni), and the quotient's is what they leave possible: with 95 %, and with any other chance
         that is asked for (`chance`)."""
         own, others = dict(self.apart), dict(other.apart)
-        apart = tuple((name, own.get(name, self).over(others.get(name, other))) for name in sorted({*own, *others}))
+        each = [(name, own.get(name, self).over(others.get(name, other))) for name in sorted({*own, *others})]
+        apart = tuple((name, found) for name, found in each if not found.open)
         return _Quotient.of((self, other), self.value / other.value, min(self.rounds, other.rounds), apart)
 
     @property
@@ -231,6 +232,11 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series, *, logarithmic: b
 def estimated(mean: float, deviation: float, rounds: int, logarithmic: bool = True) -> Estimate:
     """The estimate of so many rounds with a mean and a standard deviation, of ratios those of their logarithms."""
     return _around(math.exp(mean) if logarithmic else mean, half_width(deviation, rounds), rounds, logarithmic)
+
+
+def told_apart(text: str) -> list[str]:
+    """What each session gave, of all estimates in a text whose sessions differ (`Estimate.differing`), one by one."""
+    return [own for part in re.findall(rf"\({_DIFFERING}([^)]*)\)", text) for own in part.split("; ")]
 
 
 def highest(found: Sequence[Estimate]) -> Estimate:

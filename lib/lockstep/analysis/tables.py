@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,12 @@ def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, An
     of them gave: a column that the other tables do not have."""
     values = ratio.columns if ratio else (np.nan,) * 3
     return dict(zip((name, "low", "high"), values, strict=True)) | sessions_column(ratio, name)
+
+
+def sessions_in(row: Mapping[str, Any], name: str) -> str:
+    """What the sessions of a row's ratio gave, to stand behind it in a sentence; "" where they do not differ."""
+    found = row.get(f"{name}_sessions")
+    return f" {found}" if isinstance(found, str) else ""
 
 
 def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> Conditions | None:

@@ -52,9 +52,11 @@ def readings(epoch_images: int = EPOCH_IMAGES) -> tuple[Reading, ...]:
 
 @dataclass(frozen=True)
 class Bound:
-    """How many times as fast `many` workers can be as `few`, whatever the link: by the calibrated model (`modelled`) and
-    by the kindest of FIXED_VARIED (`kindest`), both with what the calibration's rounds leave open, and without any
-    fixed seconds (`ideal`), which nothing exceeds."""
+    """How many times as fast `many` workers can be as `few`, whatever the link.
+
+    `modelled`: by the calibrated model; `kindest`: by that of FIXED_VARIED which allows most; both with what the rounds
+    of the calibration leave open. `ideal`: without any fixed seconds, which nothing exceeds.
+    """
 
     reading: Reading
     few: int
