@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,8 +22,10 @@ from lockstep.analysis.statistics import (
     amdahl,
     amdahl_fit,
     efficiency,
+    highest_ratio,
     interval_of,
     is_difference,
+    one_by_one,
     over_sessions,
     paired_ratios,
     per_round,
@@ -273,6 +276,39 @@ def test_without_a_base_there_is_no_speedup() -> None:
     frame = records()
     table = summary_table(frame[(frame["strategy"] != "sequential") & (frame["variant"] == "a")])
     assert table["speedup"].isna().all() and (table["base"] == "").all()
+
+
+def several(*speeds: list[float]) -> tuple[pd.DataFrame, list[dict[str, Any]], dict[str, Any]]:
+    """Strategies beside a base of speed 1 in every round; the conditions of each, and the base's."""
+    parts = [small(own, [1.0] * len(own)) for own in speeds]
+    named = [part[part["strategy"] == "threads"].assign(strategy=f"way {number}") for number, part in enumerate(parts)]
+    sides = [{"strategy": f"way {number}"} for number in range(len(speeds))]
+    return pd.concat([*named, parts[0][parts[0]["strategy"] == "sequential"]]), sides, {"strategy": "sequential"}
+
+
+def test_the_fastest_of_several_is_not_judged_as_if_it_had_been_the_only_one() -> None:
+    swing = np.tile([0.95, 1.05], 6)
+    frame, sides, base = several(list(1.20 * swing), list(1.15 * swing), list(1.10 * swing), [1.0] * 12)
+    ratio, place = highest_ratio(frame, sides, base, "images_per_second")
+    alone = ratio_with_interval(frame, sides[0], base, "images_per_second")
+    assert place == 0 and ratio.value == alone.value and ratio.low < alone.low < alone.high < ratio.high
+    assert ratio.chance(1.0) == pytest.approx(4 * alone.chance(1.0), rel=1e-4)
+    assert [each["strategy"] for each in one_by_one(frame, {"status": "ok"})] == [
+        "way 0", "way 1", "way 2", "way 3", "sequential"
+    ]  # fmt: skip
+
+
+def test_what_never_stood_beside_the_base_is_no_candidate() -> None:
+    frame, sides, base = several([1.2, 1.3] * 6, [2.0] * 12)
+    frame.loc[frame["strategy"] == "way 1", "round"] += 100
+    ratio, place = highest_ratio(frame, sides, base, "images_per_second")
+    assert place == 0 and ratio == ratio_with_interval(frame, sides[0], base, "images_per_second")
+    for none in (sides[1:], []):
+        with pytest.raises(AnalysisError, match="measure them in one run"):
+            highest_ratio(frame, none, base, "images_per_second")
+    twice = pd.concat([frame, frame])
+    with pytest.raises(AnalysisError, match="several rows"):
+        highest_ratio(twice, sides, base, "images_per_second")
 
 
 def test_ratio_with_interval_reads_as_text() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lockstep.analysis.confidence import Estimate, estimate
 from lockstep.analysis.published import PublishedError
 from lockstep.analysis.published_speedups import (
     Expectation,
+    beside,
     core_free_ratio,
     implied_cores,
     printed,
@@ -18,6 +20,8 @@ from lockstep.analysis.published_speedups import (
     serial_loss,
 )
 from lockstep.analysis.verdicts import CONTRADICTED, MODEL, SUPPORTED, UNDECIDED, NotNow
+from lockstep.engine.job import Job
+from lockstep.records import COLUMNS, Row, make_row
 
 ANY = "on any number of cores"
 
@@ -72,6 +76,23 @@ def test_a_ratio_near_the_tolerances_end_tells_how_many_rounds_it_needs() -> Non
 def test_too_few_rounds_have_no_answer() -> None:
     with pytest.raises(NotNow):
         core_free_ratio(3.0, 2.0, around(1.5, rounds=4), "")
+
+
+def on_gpus(name: str, speeds: list[float]) -> list[Row]:
+    return [make_row(Job.of("allreduce", workers=2, device="cuda", round=number), {"images_per_second": speed})
+            | {"strategy": name} for number, speed in enumerate(speeds)]  # fmt: skip
+
+
+def test_a_published_speedup_stands_beside_the_fastest_of_ours_which_pays_for_the_choice() -> None:
+    swing = [1.0, 1.03] * 5
+    ways = {name: on_gpus(name, [1.9 * each for each in swing]) for name in ("allreduce", "parameter_server")}
+    rows = [*ways["allreduce"], *ways["parameter_server"], *on_gpus("sequential", [1.0] * 10)]
+    frame, base = pd.DataFrame(rows, columns=list(COLUMNS)), {"strategy": "sequential"}
+    alone = beside({"value": 1.9}, frame, [{"strategy": "allreduce"}], base, None)
+    both = beside({"value": 1.9}, frame, [{"strategy": name} for name in ways], base, None)
+    assert alone.answer == both.answer == SUPPORTED and "the fastest of 2: " in both.measured
+    (_, one), (_, best) = alone.numbers[0], both.numbers[0]
+    assert best.low < one.low < one.high < best.high and both.chance > alone.chance
 
 
 # What is lost behind a lock weighs more on more cores

@@ -28,8 +28,8 @@ AT_LEAST, AT_MOST, WITHIN = "≥", "≤", "1 ±"
 TOO_FEW = "too few rounds"
 MISSING = "not in these records"
 BEST = "best"
-"""As a numerator's strategy: the fastest of those that ran, chosen and judged on the same rounds by an interval that
-pays for the choice."""
+"""As a numerator's strategy: the fastest of those that ran besides the denominator's, chosen and judged on the same
+rounds by an interval that pays for the choice."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def compared(
         above = {name: value for name, value in above.items() if not best or name != "strategy"}
         try:
             if below is not None and best:
-                return fastest_over(records, one_by_one(records, above), below, measure)
+                others = [side for side in one_by_one(records, above) if side["strategy"] != below.get("strategy")]
+                return fastest_over(records, others, below, measure)
             if below is not None:
                 return Reading(ratio_with_interval(records, above, below, measure))
             values = per_round(records, above, measure)
