@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_records import records
+from lockstep.analysis.cells import CELL
 from lockstep.analysis.confidence import estimate
 from lockstep.analysis.noise import aa_noise, aa_pairs, pooled_noise
 from lockstep.analysis.rules import above_one
@@ -189,6 +190,18 @@ def test_aa_noise_of_one_pair_is_wide_and_of_none_unknown() -> None:
     assert aa_noise(base) == math.inf, "no pair"
     few = apart[apart["round"].isin(sorted(set(apart["round"]))[:4])]
     assert aa_noise(few) == math.inf, "no pair with rounds enough"
+
+
+def test_a_session_starts_its_teams_anew_and_so_is_a_pair_of_its_own() -> None:
+    frame = small([1.04] * 6, [1.0] * 6).assign(global_batch_size=32)
+    pair = frame.assign(variant=np.where(frame["strategy"] == "threads", "b", "a"), strategy="sequential")
+    pair = pd.concat([pair, pair.assign(session=1, round=pair["round"] + 6)], ignore_index=True)
+    pair = pair.reindex(columns=[*dict.fromkeys([*CELL, *pair.columns])], fill_value="")
+    found = aa_pairs(pair)
+    assert [each.value for each in found] == pytest.approx([1.04, 1.04]) and [each.rounds for each in found] == [6, 6]
+    assert aa_noise(pair) == pytest.approx(4.303 * math.log(1.04), rel=1e-3)
+    few = aa_pairs(pair[pair["round"].isin([3, 4, 5, 6, 7, 8])])
+    assert [each.rounds for each in few] == [6], "three rounds each are one pair together"
 
 
 def test_the_more_pairs_the_less_is_unknown() -> None:

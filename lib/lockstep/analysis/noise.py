@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, MISS, AnalysisError, Estimate
-from lockstep.analysis.statistics import interval_of, per_round
+from lockstep.analysis.statistics import by_session, interval_of, per_round
 
 IMAGES_PER_SECOND = "images_per_second"
 NOISE_OF_A_QUOTIENT = math.sqrt(2)
@@ -19,13 +19,14 @@ NOISE_OF_A_QUOTIENT = math.sqrt(2)
 
 
 def aa_pairs(records: pd.DataFrame, measure: str = IMAGES_PER_SECOND) -> list[Estimate]:
-    """The ratio b / a of every cell that was measured twice in a round, as variants a and b."""
+    """The ratio b / a of every cell that was measured twice in a round, as variants a and b: one of each session with
+    rounds enough, for a session starts its own processes, and so is a pair of its own."""
     found = []
     again = records[(records["variant"] == "b") & (records["status"] == "ok")]
     for cell, _ in cells(again):
         try:
             ratios = per_round(records, cell, measure) / per_round(records, {**cell, "variant": "a"}, measure)
-            found.append(interval_of(ratios.dropna()))
+            found += by_session(ratios.dropna()).values() or [interval_of(ratios.dropna())]
         except AnalysisError:
             continue  # a pair of which no round was measured
     return found
