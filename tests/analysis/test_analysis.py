@@ -22,11 +22,11 @@ from lockstep.analysis.statistics import (
     Estimate,
     amdahl,
     amdahl_fit,
+    each_strategy,
     efficiency,
     highest_ratio,
     interval_of,
     is_difference,
-    one_by_one,
     over_sessions,
     paired_ratios,
     per_round,
@@ -306,7 +306,7 @@ def test_the_fastest_of_several_is_not_judged_as_if_it_had_been_the_only_one() -
     alone = ratio_with_interval(frame, sides[0], base, "images_per_second")
     assert place == 0 and ratio.value == alone.value and ratio.low < alone.low < alone.high < ratio.high
     assert ratio.chance(1.0) == pytest.approx(4 * alone.chance(1.0), rel=1e-4)
-    assert [each["strategy"] for each in one_by_one(frame, {"status": "ok"})] == [
+    assert [each["strategy"] for each in each_strategy(frame, {"status": "ok"})] == [
         "way 0", "way 1", "way 2", "way 3", "sequential"
     ]  # fmt: skip
 

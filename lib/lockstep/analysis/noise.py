@@ -21,7 +21,7 @@ NOISE_OF_A_QUOTIENT = math.sqrt(2)
 def aa_pairs(records: pd.DataFrame, measure: str = IMAGES_PER_SECOND) -> list[Estimate]:
     """The ratio b / a of every cell that was measured twice in a round, as variants a and b: one of each session with
     rounds enough, for a session starts its own processes, and so is a pair of its own."""
-    found = []
+    found: list[Estimate] = []
     again = records[(records["variant"] == "b") & (records["status"] == "ok")]
     for cell, _ in cells(again):
         try:

@@ -205,7 +205,7 @@ def highest_ratio(
     return highest(list(found.values())), max(found, key=lambda place: found[place].value)
 
 
-def one_by_one(records: pd.DataFrame, conditions: Conditions) -> list[dict[str, Any]]:
+def each_strategy(records: pd.DataFrame, conditions: Conditions) -> list[dict[str, Any]]:
     """`conditions` for each strategy alone that has ok rows, in the order of the records."""
     return [{**conditions, "strategy": str(name)} for name in dict.fromkeys(select(records, conditions)["strategy"])]
 

@@ -14,9 +14,9 @@ from lockstep.analysis.statistics import (
     AnalysisError,
     Conditions,
     Estimate,
+    each_strategy,
     highest_ratio,
     interval_of,
-    one_by_one,
     per_round,
     ratio_with_interval,
     select,
@@ -109,7 +109,7 @@ def compared(
         above = {name: value for name, value in above.items() if not best or name != "strategy"}
         try:
             if below is not None and best:
-                others = [side for side in one_by_one(records, above) if side["strategy"] != below.get("strategy")]
+                others = [side for side in each_strategy(records, above) if side["strategy"] != below.get("strategy")]
                 return fastest_over(records, others, below, measure)
             if below is not None:
                 return Reading(ratio_with_interval(records, above, below, measure))

@@ -13,8 +13,8 @@ from lockstep.analysis.rules import above_one, with_seconds
 from lockstep.analysis.statistics import (
     BASELINE,
     Conditions,
+    each_strategy,
     interval_of,
-    one_by_one,
     per_round,
     ratio_with_interval,
     select,
@@ -43,7 +43,7 @@ def gpu_beats_cpu(claim: Claim, stored: Stored) -> Verdict:
 def _on_cpu(records: pd.DataFrame, use_case: str) -> list[dict[str, Any]]:
     """Every setting of the CPU that ran. Raises NotNow where none did."""
     shared = {"experiment": EXPERIMENT, "use_case": use_case, "variant": "a", "device": "cpu"}
-    found = one_by_one(records, shared) if len(records) else []
+    found = each_strategy(records, shared) if len(records) else []
     if not found:
         raise NotNow(NOT_YET, f"no records of {use_case} on the CPU")
     return found

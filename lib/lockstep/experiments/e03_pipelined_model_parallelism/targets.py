@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate, highest
-from lockstep.analysis.statistics import highest_ratio, interval_of, one_by_one, select
+from lockstep.analysis.statistics import each_strategy, highest_ratio, interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, WITHIN, Reading, Target, lacking
 from lockstep.analysis.verdicts import NOT_YET
@@ -28,7 +28,7 @@ _SPEEDUP: dict[str, Any] = {"experiment": "speedup", "use_case": "SimpleBig", "v
 def _over_naive(stored: Stored) -> Reading:
     """The fastest schedule's images/s over naive model parallelism's."""
     naive, shared = {**_SPEEDUP, **NAIVE}, _SPEEDUP | {"strategy": list(PIPELINED)}
-    own = one_by_one(stored.records, shared)
+    own = each_strategy(stored.records, shared)
     try:
         ratio, place = highest_ratio(stored.records, own, naive, "images_per_second")
     except AnalysisError as error:
@@ -46,7 +46,7 @@ def _of_ideal(stored: Stored) -> Reading:
     """The speedup over the ideal one of the schedule that comes nearest to it, of those for which (S-1)/(M+S-1) holds;
     the interval pays for that choice."""
     naive, shared = {**_SPEEDUP, **NAIVE}, _SPEEDUP | {"strategy": _WITH_FORMULA}
-    own, stages = one_by_one(stored.records, shared), stored.table("stages")
+    own, stages = each_strategy(stored.records, shared), stored.table("stages")
     sides = [select(stored.records, each, status=None) for each in (shared, naive)]
     if not own or stages.empty:
         return lacking(sides, "the stages of this run were not stored")

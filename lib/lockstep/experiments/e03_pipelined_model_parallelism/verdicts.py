@@ -16,7 +16,7 @@ import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.rules import above, above_one, enough, has_more, one_and_noise, undecided, with_seconds
-from lockstep.analysis.statistics import AnalysisError, Conditions, Estimate, highest_ratio, one_by_one, select
+from lockstep.analysis.statistics import AnalysisError, Conditions, Estimate, each_strategy, highest_ratio, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
@@ -50,7 +50,7 @@ def speedup_cell(records: pd.DataFrame, use_case: str, **conditions: Any) -> dic
 
 def schedules(records: pd.DataFrame, use_case: str, **conditions: Any) -> list[dict[str, Any]]:
     """Conditions of the pipeline by each of its schedules that ran. Raises NotNow where none did."""
-    return one_by_one(records, speedup_cell(records, use_case, strategy=PIPELINED, **conditions))
+    return each_strategy(records, speedup_cell(records, use_case, strategy=PIPELINED, **conditions))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.statistics import one_by_one, select
+from lockstep.analysis.statistics import each_strategy, select
 from lockstep.analysis.verdicts import cell
 
 OVER_MPI: Mapping[str, Any] = {
@@ -23,4 +23,4 @@ def over_mpi(records: pd.DataFrame, **conditions: Any) -> list[dict[str, Any]]:
     """Conditions of every strategy that fits OVER_MPI in an experiment, with as many workers as were used at most. Who
     judges the fastest of them pays for the choice (`lockstep.analysis.statistics.highest_ratio`)."""
     ours = cell(records, **conditions, **OVER_MPI)
-    return one_by_one(records, ours | {"workers": int(select(records, ours)["workers"].max())})
+    return each_strategy(records, ours | {"workers": int(select(records, ours)["workers"].max())})
