@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     roughness,
     select,
+    sessions_column,
 )
 
 TRACED = ("cpu_percent", "pss_bytes", "threads", "training_threads", "framework_threads", "io_wait_percent")
@@ -37,10 +39,17 @@ SHOWN: tuple[str, ...] = (
 SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 
-def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, float]:
-    """A ratio as columns: `name`, low, high; NaN without one."""
+def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, Any]:
+    """A ratio as columns: `name`, low, high; NaN without one. Where its sessions differ, NAME_sessions says what each
+    of them gave: a column that the other tables do not have."""
     values = ratio.columns if ratio else (np.nan,) * 3
-    return dict(zip((name, "low", "high"), values, strict=True))
+    return dict(zip((name, "low", "high"), values, strict=True)) | sessions_column(ratio, name)
+
+
+def sessions_in(row: Mapping[str, Any], name: str) -> str:
+    """What the sessions of a row's ratio gave, to stand behind it in a sentence; "" where they do not differ."""
+    found = row.get(f"{name}_sessions")
+    return f" {found}" if isinstance(found, str) else ""
 
 
 def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> Conditions | None:

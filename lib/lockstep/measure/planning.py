@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.stats import chi2
 
-from lockstep.analysis.confidence import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
 from lockstep.analysis.tables import TRACE_SECONDS
 
 HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
