@@ -2,12 +2,12 @@
 
 Two groups run in one of them each, from beginning to end, one after the other:
 
-    serial   what starts MPI or emulated hosts, and tests of failures, which must end within some seconds: two of them at
-             once would share ports and /dev/shm
+    serial   what starts MPI or emulated hosts, and tests of failures, which must end within some seconds: two of them
+             at once would share ports and /dev/shm
     spark    what starts Spark: two clusters at once would share two cores and the memory
 
-All other tests go to whichever process is free. Both groups together last about as long as all the rest, so that with one
-group alone the other process would be idle at the end.
+All other tests go to whichever process is free. Both groups together last about as long as all the rest, so that with
+one group alone the other process would be idle at the end.
 """
 
 from __future__ import annotations
