@@ -83,7 +83,7 @@ def _records(rounds: int, values: tuple[tuple[str, Any], ...]) -> pd.DataFrame:
             number = 1 + repetition * len(asked) + place
             pace = 1 / (1 + 0.005 * repetition)
             for job in own:
-                job = job.with_(round=number, seed=repetition if comparison.seeds else 0)
+                job = job.with_(round=number, seed=repetition if comparison.rounds else 0)
                 rows.append(_row(job, pace * float(np.exp(random.normal(0, NOISE))), random))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     numbers = [name for name, column in COLUMNS.items() if column.kind == "number"]

@@ -126,11 +126,12 @@ def resources(traces: int = 8, jitter: float = 0.06) -> pd.DataFrame:
         pss = TABLE1[strategy][1][use_case == "SimpleBig"]
         noise = jitter if strategy == "threads" else jitter / 4
         for trace, second in itertools.product(range(traces), np.arange(0, 12, 0.2)):
+            threads = 12 + (rng.integers(0, 3) if strategy == "threads" else 0)
             rows.append({
                 "device": "cpu", "workers": 2, "experiment": "table1", "use_case": use_case, "strategy": strategy,
                 "round": 1000 + 100 * place + trace, "seconds": second, "phase": "load" if second < 2 else "train",
                 "cpu_percent": 97.0 * 2 + rng.normal(0, 1), "pss_bytes": pss * 2**30 * rng.normal(1, noise),
-                "threads": 12 + (rng.integers(0, 3) if strategy == "threads" else 0),
+                "threads": threads, "training_threads": threads - 8, "framework_threads": 8,
                 "io_wait_percent": abs(rng.normal(0.4, 0.3)),
             })  # fmt: skip
     return pd.DataFrame(rows)

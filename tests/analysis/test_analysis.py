@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,22 +11,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fake_records import records
-from lockstep.analysis.noise import aa_noise
+from fake_records import records, resources
+from lockstep.analysis.cells import CELL
+from lockstep.analysis.confidence import estimate
+from lockstep.analysis.noise import aa_noise, aa_pairs, pooled_noise
+from lockstep.analysis.rules import above_one
+from lockstep.analysis.sentences import measure_of, times
 from lockstep.analysis.statistics import (
     AnalysisError,
     Estimate,
     amdahl,
     amdahl_fit,
+    each_strategy,
     efficiency,
+    highest_ratio,
     interval_of,
     is_difference,
+    over_sessions,
     paired_ratios,
     per_round,
     ratio_with_interval,
     roughness,
 )
-from lockstep.analysis.tables import summary_table
+from lockstep.analysis.tables import ratio_columns, summary_table, trace_table
+from lockstep.analysis.verdicts import UNDECIDED
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -118,37 +127,113 @@ def of_sessions(*sessions: list[float]) -> pd.Series:
     return pd.Series(values, index=pd.MultiIndex.from_tuples(index, names=["session", "round"]))
 
 
-def test_sessions_that_agree_are_one_and_others_span_both() -> None:
-    first, same, other = (
-        [2.0, 2.1, 1.9, 2.0, 2.05, 1.95],
-        [2.02, 1.98, 2.1, 1.9, 2.0, 2.0],
-        [3.0, 3.1, 2.9, 3.0, 3.1, 2.9],
-    )
-    together = interval_of(of_sessions(first, same))
-    assert together.rounds == 12 and together.high - together.low < interval_of(of_sessions(first)).high - 1.9
-    apart = interval_of(of_sessions(first, other))
-    alone = [interval_of(of_sessions(values)) for values in (first, other)]
-    assert (apart.low, apart.high) == (alone[0].low, alone[1].high), "nobody knows which of the two the next one is"
+FIRST = [2.0, 2.1, 1.9, 2.0, 2.05, 1.95]
 
 
-def test_aa_noise_is_what_rounds_do_not_explain() -> None:
-    """Pairs that lie 4 % apart although their rounds hardly vary; pairs whose difference their rounds explain."""
+def test_sessions_that_are_alike_are_as_good_as_one() -> None:
+    same = [2.02, 1.98, 2.1, 1.9, 2.0, 2.0]
+    together, pooled = interval_of(of_sessions(FIRST, same)), interval_of(pd.Series([*FIRST, *same]))
+    assert (together.low, together.high, together.rounds) == pytest.approx((pooled.low, pooled.high, 12))
+    assert together.half_width < interval_of(of_sessions(FIRST)).half_width and not together.apart
+
+
+def test_sessions_that_differ_are_spanned_and_told_one_by_one() -> None:
+    apart = interval_of(of_sessions(FIRST, [1.5 * value for value in FIRST]))
+    alone = [interval_of(pd.Series(values)) for values in (FIRST, [1.5 * value for value in FIRST])]
+    assert apart.value == pytest.approx(2.0 * math.sqrt(1.5), rel=0.01)
+    assert apart.low < alone[0].value < alone[1].value < apart.high
+    assert apart.rounds_until(9.0) == math.inf, "no number of rounds makes two machines one"
+    told = "(sessions differ: session 0: 2 [1.85, 2.16]; session 1: 3 [2.77, 3.24])"
+    assert str(apart).endswith(told) and str(apart.times(2.0)).count("session 1: 6 [") == 1
+    assert "session 0: 0.5 [" in str(interval_of(pd.Series(np.ones(6))).over(apart)), "a quotient's sessions, too"
+    assert times(apart, "as fast").endswith(told) and measure_of(apart, "s").endswith(told)
+    assert ratio_columns(apart)["speedup_sessions"] == told
+    assert set(ratio_columns(alone[0])) == {"speedup", "low", "high"}
+
+
+def test_a_session_of_few_rounds_takes_little_from_a_long_one() -> None:
+    long = FIRST * 6
+    alone, with_few = interval_of(of_sessions(long)), interval_of(of_sessions(long, [2.02, 2.03]))
+    assert 0.9 * alone.half_width < with_few.half_width < 1.05 * alone.half_width and not with_few.apart
+
+
+def test_no_test_switches_the_interval_of_several_sessions() -> None:
+    """As a second machine departs from the first, the interval grows evenly: nowhere by a tenth within a thousandth."""
+    widths = [interval_of(of_sessions(FIRST, [gap * each for each in FIRST])).half_width
+              for gap in np.arange(1.0, 1.3, 0.001)]  # fmt: skip
+    steps = np.array(widths[1:]) / widths[:-1]
+    assert widths[-1] > 2 * widths[0] and steps.max() < 1.1 and steps.min() > 0.97
+
+
+@pytest.mark.parametrize("between", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_interval_of_several_sessions_holds_their_mean_whenever_it_is_looked_at(count: int, between: float) -> None:
+    """Session after session, each with an effect of its own; looked at every fourth round of the last one."""
+    random, runs, missed = np.random.default_rng(21), 200, 0
+    for _ in range(runs):
+        effects = between * random.standard_normal(count)
+        values = effects[:, None] + 0.05 * random.standard_normal((count, 24))
+        looks = [over_sessions(of_sessions(*values[:-1].tolist(), values[-1, :rounds].tolist()), logarithmic=False)
+                 for rounds in range(8, 25, 4)]  # fmt: skip
+        missed += any(not found.low <= effects.mean() <= found.high for found in looks)
+    assert missed / runs <= 0.05
+
+
+def test_aa_noise_of_one_pair_is_wide_and_of_none_unknown() -> None:
+    """4 % between the two runs of one cell: 12.7 times as much is what one pair can promise of the next."""
     frame = records()
     base = frame[(frame["strategy"] == "sequential") & (frame["variant"] == "a") & (frame["status"] == "ok")]
-    apart = pd.concat([base, base.assign(variant="b", images_per_second=base["images_per_second"] * 1.04)])
-    assert aa_noise(apart) == pytest.approx(2 * math.log(1.04), rel=1e-6)
-    assert aa_noise(pd.concat([base, base.assign(variant="b")])) == 0.0
-    assert aa_noise(base) == 0.0, "no pair"
+    alone = base[(base["use_case"] == "SimpleBig") & (base["experiment"] == "table1")]
+    apart = pd.concat([alone, alone.assign(variant="b", images_per_second=alone["images_per_second"] * 1.04)])
+    assert len(aa_pairs(apart)) == 1
+    assert aa_noise(apart) == pytest.approx(12.706 * math.log(1.04), rel=1e-4)
+    assert aa_noise(base) == math.inf, "no pair"
+    few = apart[apart["round"].isin(sorted(set(apart["round"]))[:4])]
+    assert aa_noise(few) == math.inf, "no pair with rounds enough"
 
 
-def test_differences_between_two_equal_cells_are_rarely_called_one() -> None:
+def test_a_session_starts_its_teams_anew_and_so_is_a_pair_of_its_own() -> None:
+    frame = small([1.04] * 6, [1.0] * 6).assign(global_batch_size=32)
+    pair = frame.assign(variant=np.where(frame["strategy"] == "threads", "b", "a"), strategy="sequential")
+    pair = pd.concat([pair, pair.assign(session=1, round=pair["round"] + 6)], ignore_index=True)
+    pair = pair.reindex(columns=[*dict.fromkeys([*CELL, *pair.columns])], fill_value="")
+    found = aa_pairs(pair)
+    assert [each.value for each in found] == pytest.approx([1.04, 1.04]) and [each.rounds for each in found] == [6, 6]
+    assert aa_noise(pair) == pytest.approx(4.303 * math.log(1.04), rel=1e-3)
+    few = aa_pairs(pair[pair["round"].isin([3, 4, 5, 6, 7, 8])])
+    assert [each.rounds for each in few] == [6], "three rounds each are one pair together"
+
+
+def test_the_more_pairs_the_less_is_unknown() -> None:
+    pair = Estimate(1.04, 1.0, 1.08, 12)
+    widths = [pooled_noise([pair] * count) / math.log(1.04) for count in (1, 2, 4, 30)]
+    assert widths == pytest.approx([12.71, 4.30, 2.78, 2.04], abs=0.01)
+
+
+def test_a_difference_is_not_shown_where_the_noise_is_unknown() -> None:
+    found = above_one(interval_of(pd.Series([1.5, 1.6] * 6)), math.inf, "times")
+    assert found.answer == UNDECIDED and "no A/A pair has 5 rounds" in found.reason and math.isnan(found.rounds_more)
+    assert not is_difference(interval_of(pd.Series([1.5, 1.6] * 6)), math.inf)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+@pytest.mark.parametrize("teams", [0.0, 0.05], ids=["equal teams", "teams that differ"])
+def test_two_equal_cells_are_rarely_called_different(pairs: int, teams: float) -> None:
+    """Each team is a little faster or slower throughout; the pairs of a notebook tell how much, however few."""
+    random, runs, called = np.random.default_rng(7), 1000, 0
+    for _ in range(runs):
+        shift = teams * random.standard_normal((pairs + 1, 1))
+        found = [estimate(np.exp(row)) for row in shift + 0.05 * random.standard_normal((pairs + 1, 12))]
+        called += is_difference(found[0], pooled_noise(found[1:]))
+    assert called / runs <= 0.05
+
+
+def test_differences_among_ten_equal_pairs_together_are_rarely_called_one() -> None:
     """A/A over ten pairs together: at most one run in twenty calls any of them a difference."""
-    rng = np.random.default_rng(7)
-    called = 0
+    rng, called = np.random.default_rng(7), 0
     for _ in range(200):
-        pairs = [interval_of(pd.Series(np.exp(0.05 * rng.standard_normal(12)))) for _ in range(10)]
-        noise = 2 * math.sqrt(max(0.0, np.mean([math.log(p.value) ** 2 - p.deviation**2 / p.rounds for p in pairs])))
-        called += any(is_difference(pair, noise) for pair in pairs)
+        pairs = [estimate(np.exp(0.05 * rng.standard_normal(12))) for _ in range(10)]
+        called += any(is_difference(pair, pooled_noise(pairs)) for pair in pairs)
     assert called / 200 <= 0.05
 
 
@@ -206,7 +291,50 @@ def test_without_a_base_there_is_no_speedup() -> None:
     assert table["speedup"].isna().all() and (table["base"] == "").all()
 
 
+def several(*speeds: list[float]) -> tuple[pd.DataFrame, list[dict[str, Any]], dict[str, Any]]:
+    """Strategies beside a base of speed 1 in every round; the conditions of each, and the base's."""
+    parts = [small(own, [1.0] * len(own)) for own in speeds]
+    named = [part[part["strategy"] == "threads"].assign(strategy=f"way {number}") for number, part in enumerate(parts)]
+    sides = [{"strategy": f"way {number}"} for number in range(len(speeds))]
+    return pd.concat([*named, parts[0][parts[0]["strategy"] == "sequential"]]), sides, {"strategy": "sequential"}
+
+
+def test_the_fastest_of_several_is_not_judged_as_if_it_had_been_the_only_one() -> None:
+    swing = np.tile([0.95, 1.05], 6)
+    frame, sides, base = several(list(1.20 * swing), list(1.15 * swing), list(1.10 * swing), [1.0] * 12)
+    ratio, place = highest_ratio(frame, sides, base, "images_per_second")
+    alone = ratio_with_interval(frame, sides[0], base, "images_per_second")
+    assert place == 0 and ratio.value == alone.value and ratio.low < alone.low < alone.high < ratio.high
+    assert ratio.chance(1.0) == pytest.approx(4 * alone.chance(1.0), rel=1e-4)
+    assert [each["strategy"] for each in each_strategy(frame, {"status": "ok"})] == [
+        "way 0", "way 1", "way 2", "way 3", "sequential"
+    ]  # fmt: skip
+
+
+def test_what_never_stood_beside_the_base_is_no_candidate() -> None:
+    frame, sides, base = several([1.2, 1.3] * 6, [2.0] * 12)
+    frame.loc[frame["strategy"] == "way 1", "round"] += 100
+    ratio, place = highest_ratio(frame, sides, base, "images_per_second")
+    assert place == 0 and ratio == ratio_with_interval(frame, sides[0], base, "images_per_second")
+    for none in (sides[1:], []):
+        with pytest.raises(AnalysisError, match="measure them in one run"):
+            highest_ratio(frame, none, base, "images_per_second")
+    twice = pd.concat([frame, frame])
+    with pytest.raises(AnalysisError, match="several rows"):
+        highest_ratio(twice, sides, base, "images_per_second")
+
+
 def test_ratio_with_interval_reads_as_text() -> None:
     ratio = ratio_with_interval(small([20, 30, 40], [10] * 3), {"strategy": "threads"}, {"strategy": "sequential"},
                                 "images_per_second")  # fmt: skip
     assert str(ratio) == "2.88 (no interval yet)" and ratio.rounds == 3, "three rounds leave everything open"
+
+
+def test_a_trace_tells_threads_that_train_from_the_frameworks() -> None:
+    """Traces from before both were counted have the number of all, and none of either kind."""
+    table = trace_table(resources(2))
+    assert (table["framework_threads_mean"] == 8).all()
+    assert (table["training_threads_mean"] + 8).tolist() == pytest.approx(table["threads_mean"].tolist())
+    older = trace_table(resources(2).drop(columns=["training_threads", "framework_threads"]))
+    assert older[["training_threads_mean", "framework_threads_mean"]].isna().all(axis=None)
+    assert older["threads_mean"].equals(table["threads_mean"])

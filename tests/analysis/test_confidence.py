@@ -13,15 +13,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import nct, norm, t
 
-from lockstep.analysis.confidence import (
-    MIN_ROUNDS,
-    AnalysisError,
-    Estimate,
-    estimate,
-    half_width,
-    highest,
-    rounds_needed,
-)
+from lockstep.analysis.anytime import MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.confidence import AnalysisError, Estimate, estimate, highest
 
 
 def test_a_worked_example() -> None:
@@ -161,3 +154,61 @@ def test_the_highest_holds_the_largest_true_value() -> None:
         found = highest([estimate(random.normal(mean, 0.1, 10), logarithmic=False) for mean in true])
         held += found.low <= true.max() <= found.high
     assert held / 500 >= 0.95
+
+
+def _quotient_and_highest() -> list[Estimate]:
+    random = np.random.default_rng(8)
+    four = [estimate(np.exp(random.normal(0.05 * place, 0.1, 14))) for place in range(4)]
+    return [highest(four), four[3].over(four[0]), highest([four[1].over(four[0]), four[2]])]
+
+
+@pytest.mark.parametrize("miss", [0.05, 0.01, 0.001, 1e-5])
+def test_the_chance_of_what_was_combined_is_that_of_its_interval_at_every_level(miss: float) -> None:
+    """Holm's correction asks for levels far below 5 %: there the interval that pays for the choice decides, too."""
+    for found in _quotient_and_highest():
+        low, high = found.ends(miss)
+        assert [found.chance(end) for end in (low, high)] == pytest.approx([miss, miss], rel=1e-4)
+        assert found.chance(found.value) == 1.0
+    best = [estimate(np.exp(np.tile([0.0, 0.1], 7))) for _ in range(6)]
+    assert highest(best).chance(1.0) == pytest.approx(6 * best[0].chance(1.0), rel=1e-4), "Bonferroni"
+
+
+def test_rounds_until_what_was_combined_is_told_apart_are_the_fewest() -> None:
+    for found in _quotient_and_highest():
+        more = int(found.rounds_until(1.02)) - found.rounds
+        assert more > 0 and found.ends(0.001, more)[0] > 1.02 >= found.ends(0.001, more - 1)[0]
+        assert found.rounds_until(found.value) == math.inf
+
+
+def test_the_unit_of_what_was_combined_changes_none_of_its_chances() -> None:
+    for found in _quotient_and_highest():
+        scaled = found.times(3.0)
+        assert (scaled.value, scaled.low) == pytest.approx((3 * found.value, 3 * found.low))
+        assert scaled.chance(3.0) == pytest.approx(found.chance(1.0), rel=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.01])
+def test_the_highest_of_equal_alternatives_is_seldom_called_higher(level: float) -> None:
+    """Six alternatives that are as fast as their base, chosen and judged on the same rounds, looked at on the way."""
+    random, runs, false = np.random.default_rng(12), 1000, 0
+    for _ in range(runs):
+        noise = np.exp(0.1 * random.standard_normal((6, 40)))
+        for rounds in (10, 20, 40):
+            found = highest([estimate(one[:rounds]) for one in noise])
+            if found.low > 1 and found.chance(1.0) <= level:
+                false += 1
+                break
+    assert false / runs <= level
+
+
+def test_the_highest_is_open_upwards_where_one_has_too_few_rounds() -> None:
+    fast = estimate(np.exp(np.tile([0.60, 0.70], 6)))
+    found = highest([fast, estimate([1.0, 1.1])])
+    assert found.low > 1.5 and found.high == math.inf and found.chance(1.0) < 0.001 and found.chance(9.0) == 1.0
+    assert not found.open and str(found).endswith("inf]")
+
+
+def test_what_cannot_be_stretched_is_open() -> None:
+    assert estimate([1.0, 1.2, 1.1]).ends() == (0.0, math.inf)
+    exact = estimate([2.0] * 6)
+    assert exact.ends(1e-9) == (2.0, 2.0) and exact.over(exact).chance(1.01) == 0.0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from lockstep.analysis.judging import judge
 from lockstep.analysis.published import (
     CLAIM,
     CLAIM_COLUMNS,
@@ -19,7 +20,8 @@ from lockstep.analysis.published import (
     read_ledger,
     read_table,
 )
-from lockstep.analysis.verdicts import COMMON
+from lockstep.analysis.stored import no_records
+from lockstep.analysis.verdicts import COMMON, CONTRADICTED, NOT_YET, PAPER, SUPPORTED
 from lockstep.experiments import registry
 from lockstep.experiments.registry import checked_claims, every
 from lockstep.records.places import PlaceError, repository_root
@@ -93,7 +95,22 @@ def test_measured_claims_name_a_notebook_that_is_built_and_pending_ones_another(
     assert set(judged["notebook"]) == built and len(judged) >= 20
     pending = claims[claims["verdict"] == "pending"]
     assert not built & set(pending["notebook"])
-    assert claims[claims["verdict"] == "survey"]["note"].ne("").all()
+    surveys = claims[claims["verdict"] == "survey"]
+    assert surveys["note"].ne("").all() and list(surveys["id"]) == ["s2m-gpu-dominates", "s2m-layers-by-use"]
+
+
+def test_what_a_document_answers_is_answered_by_a_quotation() -> None:
+    """Its words stand in the ledger, and its figure in its words."""
+    claims = read_claims()
+    quoted = claims[claims["verdict"] == "documentary"].to_dict("records")
+    found = {row["id"]: judge(row, no_records(), {}) for row in quoted}
+    assert {each.grade for each in found.values()} == {PAPER}
+    assert {name: each.answer for name, each in found.items()} == {
+        "cla-cited-corona": SUPPORTED, "cla-dropout-range": CONTRADICTED, "cla-frameworks": CONTRADICTED,
+        "dps-small-jobs-share": SUPPORTED,
+    }  # fmt: skip
+    other = next(row for row in quoted if row["id"] == "dps-small-jobs-share") | {"value": 83.0}
+    assert judge(other, no_records(), {}).answer == NOT_YET, "a figure that the words do not hold"
 
 
 def test_a_row_is_a_claim_or_is_listed_with_its_reason() -> None:
@@ -198,8 +215,8 @@ def test_every_row_of_dpro_sm_has_its_place_and_waits_for_its_notebook() -> None
     assert rows["place"].str.fullmatch(rf"{place}(?:; {place})*").all(), rows["place"].tolist()
     assert set(rows["notebook"]) == {"10_straggler_forecasts", "11_straggler_mitigation"}
     claims = rows[rows["kind"] == CLAIM]
-    assert set(claims["verdict"]) == {"pending", "survey"} and 25 <= len(claims) <= 35
-    assert list(claims.index[claims["verdict"] == "survey"]) == ["dps-small-jobs-share"]
+    assert set(claims["verdict"]) == {"pending", "documentary"} and 25 <= len(claims) <= 35
+    assert list(claims.index[claims["verdict"] == "documentary"]) == ["dps-small-jobs-share"]
     assert (rows["kind"] == CONTRADICTION).sum() >= 12 and (rows["kind"] == UNSAID).sum() >= 10
 
 

@@ -18,6 +18,7 @@ from lockstep.analysis.judging import judge
 from lockstep.analysis.published import CLAIM, read_claims, read_ledger
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.tables import summary_table
 from lockstep.analysis.verdicts import (
     ANSWERS,
     COMMON,
@@ -128,17 +129,25 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with made-up records of notebook 02."""
     folder = tmp_path_factory.mktemp("run") / NOTEBOOK
     folder.mkdir()
-    records()[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
+    store(folder, records(), "A CPU")
     resources().to_csv(folder / "resources.csv", index=False)
-    session = {
-        "machine": {"cpu": "A CPU", "cores": 2, "memory_bytes": 24 * 2**30, "bfloat16": "none"},
-        "day": "2026-11-22",
-        "git": {},
-        "versions": {},
-    }
-    run = {"schema_version": SCHEMA_VERSION, "parameters": {}, "data": {}, "sessions": [session]}
-    (folder / "run.json").write_text(json.dumps(run))
     return folder.parent
+
+
+def store(folder: Path, frame: pd.DataFrame, *cpus: str) -> None:
+    """Records, and a session on each of these."""
+    frame[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
+    sessions = [
+        {
+            "machine": {"cpu": cpu, "cores": 2, "memory_bytes": 24 * 2**30, "bfloat16": "none"},
+            "day": "2026-11-22",
+            "git": {},
+            "versions": {},
+        }
+        for cpu in cpus
+    ]
+    run = {"schema_version": SCHEMA_VERSION, "parameters": {}, "data": {}, "sessions": sessions}
+    (folder / "run.json").write_text(json.dumps(run))
 
 
 def test_report_all_holds_every_claim_and_names_the_data(stored: Path) -> None:
@@ -175,6 +184,28 @@ def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
         and own["evidence"] == MEASURED
     )
     assert "NaN" not in report_json(stored) and "Infinity" not in report_json(stored)
+
+
+def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:
+    """On the other machine processes are 30 % slower: a line for each session, and the names of the machines."""
+    first = records()
+    other = first.assign(session=1, round=first["round"] + first["round"].max() + 1)
+    slow = (other["strategy"] == "processes") & (other["experiment"] == "table1")
+    other.loc[slow, "images_per_second"] *= 0.7
+    (tmp_path / NOTEBOOK).mkdir()
+    store(tmp_path / NOTEBOOK, pd.concat([first, other]), "A CPU", "Another CPU")
+    text = report_all(tmp_path)
+    assert "A CPU, 2 cores, 24 GiB, bfloat16 units: none (session 0: 2026-11-22); Another CPU, " in text
+    listed = [line for line in text.splitlines() if line.startswith("- s2m-processes-beat-threads, session ")]
+    assert [line.split(", ")[1].split(": ")[0] for line in listed] == ["session 0", "session 1"] * 2, "two use cases"
+    assert "session 0: 1.15 [" in listed[0] and "session 1: 0.80" in listed[1]
+    found = {row["id"]: row for row in json.loads(report_json(tmp_path))}["s2m-processes-beat-threads"]
+    assert len(found["sessions_differ"]) == 4 and found["answer"] == UNDECIDED
+    table = summary_table(pd.concat([first, other]))
+    own = table[(table["strategy"] == "processes") & (table["variant"] == "a") & (table["device"] == "cpu")]
+    assert own["speedup_sessions"].str.contains("session 1: ").any()
+    agreed = summary_table(first)
+    assert "speedup_sessions" not in agreed, "a column for those that need it"
 
 
 def test_claims_alone_are_judged(stored: Path) -> None:

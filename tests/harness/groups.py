@@ -1,8 +1,13 @@
 """Which tests may run at the same time, when pytest-xdist runs the suite in two processes.
 
-The serial group runs in one of them, from beginning to end: tests that start MPI, Spark or emulated hosts, and tests of
-failures, which must end within some seconds. Two of them at once would share ports, /dev/shm and two cores. All other
-tests go to whichever process is free.
+Two groups run in one of them each, from beginning to end, one after the other:
+
+    serial   what starts MPI or emulated hosts, and tests of failures, which must end within some seconds: two of them
+             at once would share ports and /dev/shm
+    spark    what starts Spark: two clusters at once would share two cores and the memory
+
+All other tests go to whichever process is free. Both groups together last about as long as all the rest, so that with
+one group alone the other process would be idle at the end.
 """
 
 from __future__ import annotations
@@ -11,22 +16,25 @@ from typing import Any
 
 import pytest
 
-SERIAL = "serial"
-_FOLDERS = ("faults", "spark")
-_LAUNCHERS = ("mpiexec", "engines", "emulated", "spark", "spark_driver")
+SERIAL, SPARK = "serial", "spark"
+_FOLDERS = {"faults": SERIAL, "spark": SPARK}
+_LAUNCHERS = {"mpiexec": SERIAL, "engines": SERIAL, "emulated": SERIAL, "spark": SPARK, "spark_driver": SPARK}
 
 
 def add_groups(items: list[pytest.Item]) -> None:
-    """Give every test of the serial group the mark that pytest-xdist reads with `--dist loadgroup`."""
+    """Give every test of a group the mark that pytest-xdist reads with `--dist loadgroup`."""
     for item in items:
-        if is_serial(item):
+        if group := group_of(item):
             item.add_marker(pytest.mark.serial)
-            item.add_marker(pytest.mark.xdist_group(SERIAL))
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
-def is_serial(item: pytest.Item) -> bool:
-    """Does the folder of this test, its mark or its launcher say that it belongs to the serial group?"""
-    if item.get_closest_marker("serial") or item.path.parent.name in _FOLDERS:
-        return True
+def group_of(item: pytest.Item) -> str | None:
+    """The group to which the folder of this test, its launcher or its mark says that it belongs."""
     values: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
-    return any(isinstance(value, str) and value in _LAUNCHERS for value in values.values())
+    named = [_LAUNCHERS[value] for value in values.values() if isinstance(value, str) and value in _LAUNCHERS]
+    if folder := _FOLDERS.get(item.path.parent.name):
+        return folder
+    if named:
+        return SPARK if SPARK in named else SERIAL
+    return SERIAL if item.get_closest_marker("serial") else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.groups import add_groups, is_serial
+from harness.groups import add_groups, group_of
 
 
 def item(path: str, marked: bool = False, **values: Any) -> Any:
@@ -28,20 +28,20 @@ def item(path: str, marked: bool = False, **values: Any) -> Any:
 @pytest.mark.parametrize(
     ("this", "expected"),
     [
-        (item("tests/faults/test_a.py"), True),
-        (item("tests/spark/test_a.py"), True),
-        (item("tests/conformance/test_a.py", launcher="mpiexec"), True),
-        (item("tests/conformance/test_a.py", launcher="spark"), True),
-        (item("tests/conformance/test_a.py", launcher="processes"), False),
-        (item("tests/engine/test_a.py"), False),
-        (item("tests/engine/test_a.py", marked=True), True),
+        (item("tests/faults/test_a.py"), "serial"),
+        (item("tests/spark/test_a.py"), "spark"),
+        (item("tests/conformance/test_a.py", launcher="mpiexec"), "serial"),
+        (item("tests/conformance/test_a.py", launcher="spark"), "spark"),
+        (item("tests/conformance/test_a.py", launcher="processes"), None),
+        (item("tests/engine/test_a.py"), None),
+        (item("tests/engine/test_a.py", marked=True), "serial"),
     ],
 )
-def test_mpi_spark_and_failures_are_one_group(this: Any, expected: bool) -> None:
-    assert is_serial(this) is expected
+def test_mpi_with_failures_and_spark_are_a_group_each(this: Any, expected: str | None) -> None:
+    assert group_of(this) == expected
     add_groups([this])
-    assert [mark.args for mark in this.marks if mark.name == "xdist_group"] == [("serial",)] * expected
-    assert any(mark.name == "serial" for mark in this.marks) == expected
+    assert [mark.args for mark in this.marks if mark.name == "xdist_group"] == ([(expected,)] if expected else [])
+    assert any(mark.name == "serial" for mark in this.marks) == bool(expected)
 
 
 def test_a_group_stays_in_one_process(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from lockstep.engine.usecases import Source
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import TABLE_CELL
 from lockstep.measure.cell import measure_job
 from lockstep.measure.contention import Contention
+from lockstep.measure.durations import Durations
 from lockstep.measure.environment import NO_CUDA
 from lockstep.measure.probes.exchange import run_exchange
 from lockstep.measure.probes.operators import run_profile
@@ -326,9 +327,10 @@ def test_rounds_of_learning_have_seeds_of_their_own(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Contention, "contended", lambda self: True)
     teams = OneTeam([learnt()])
     jobs = [Job.of("sequential", **LEARNT), Job.of("sequential", experiment="table1")]
+    given: dict[str, Any] = {"session": 0, "sources": {}, "teams": teams, "durations": Durations(jobs)}
     with RunFolder(tmp_path, {}, {}) as run:
         for number in range(2):
-            found = measure_round(jobs, (0, 1), number=number, seed=number, session=0, sources={}, teams=teams)
+            found = measure_round(jobs, (0, 1), number=number, seeds={0: number}, **given)
             run.write_round(found.rows, found.tables)
     asked = [(job.experiment, job.round, job.seed) for job, *_ in teams.only.calls]
     assert asked == [("learning", 0, 0), ("table1", 0, 0), ("learning", 1, 1), ("table1", 1, 0)]

@@ -6,10 +6,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
+from lockstep.engine.data.loader import Loader
+from lockstep.engine.launch.threads import Threads
+from lockstep.engine.sync.background import Background
+from lockstep.engine.thread_names import name_training_thread
 from lockstep.measure import resources
 from lockstep.measure.resources import ProcessTree, ResourceSampler, Sample
 
@@ -81,7 +88,9 @@ def test_samples_a_busy_process(start: Starter) -> None:
     with ResourceSampler([child.pid], interval_seconds=0.05) as sampler:
         _until(lambda: len(sampler.samples) >= 4)
     frame = sampler.frame()
-    assert list(frame.columns) == ["seconds", "cpu_percent", "pss_bytes", "threads", "io_wait_percent"]
+    threads = ["threads", "training_threads", "framework_threads"]
+    assert list(frame.columns) == ["seconds", "cpu_percent", "pss_bytes", *threads, "io_wait_percent"]
+    assert frame[threads[1:]].isna().all(axis=None), "nobody asked for them"
     assert frame["seconds"].is_monotonic_increasing and frame["seconds"].iloc[0] > 0
     assert 64 * MIB <= frame["pss_bytes"].max() <= 200 * MIB
     assert sampler.peak_pss_bytes == frame["pss_bytes"].max()
@@ -102,6 +111,69 @@ def test_shared_pages_count_once(start: Starter) -> None:
     assert sum(each.memory_info().rss for each in resident) >= 128 * MIB
     assert 64 * MIB <= sampler.peak_pss_bytes < 110 * MIB
     assert sampler.samples[-1].threads == 2
+
+
+NAMED = START + """
+import threading
+from lockstep.engine.thread_names import name_training_thread
+ready = threading.Barrier(5)
+def inherit():
+    ready.wait()
+    time.sleep(60)
+def work(role):
+    name_training_thread(role)
+    threading.Thread(target=inherit, daemon=True).start()  # as OpenMP starts its pool
+    inherit()
+for role in ("rank", "decode"):
+    threading.Thread(target=work, args=(role,), daemon=True).start()
+ready.wait()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@linux
+def test_threads_that_train_are_told_from_what_they_start(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread inherits the name of the one that starts it: a rank's OpenMP pool would have counted as ranks."""
+    child = start(NAMED)
+    with ResourceSampler([child.pid], interval_seconds=60, tell_threads=True) as sampler:
+        pass
+    (sample,) = sampler.samples
+    assert (sample.threads, sample.training_threads, sample.framework_threads) == (5, 2, 3)
+    monkeypatch.setattr(resources, "_HAS_NAMES", False)
+    with ResourceSampler([child.pid], interval_seconds=60, tell_threads=True) as sampler:
+        pass
+    (sample,) = sampler.samples
+    assert sample.threads == 5 and math.isnan(sample.training_threads) and math.isnan(sample.framework_threads)
+
+
+@linux
+def test_ranks_loaders_and_exchanges_count_as_threads_that_train() -> None:
+    """Of two ranks in one process: a thread each, one that decodes, one that exchanges; torch's own do not."""
+
+    def work(group: Any) -> tuple[float, float]:
+        data = SimpleNamespace(shape=(3, 8, 8), labels=np.zeros(4, np.int64), load=lambda *given: given[-1].fill(0.0))
+        with Loader(data, seed=0) as loader:
+            background = Background()
+            background.submit(lambda: None)
+            background.drain()
+            loader.take(0, [0])  # its thread has begun by then
+            group.barrier()  # and so have the other rank's
+            with ResourceSampler([os.getpid()], interval_seconds=60, tell_threads=True) as sampler:
+                pass
+            group.barrier()
+            background.close()
+        return sampler.samples[0].training_threads, sampler.samples[0].framework_threads
+
+    with Threads(2) as team:
+        counts = team.call(work)
+    assert [training for training, _ in counts] == [6, 6]
+    assert all(framework >= 1 for _, framework in counts), "Python's main thread at least"
+
+
+def test_a_role_that_nobody_would_recognise_is_refused() -> None:
+    with pytest.raises(ValueError, match="role='trainer' is not a role of a thread that trains; give one of: rank"):
+        name_training_thread("trainer")
 
 
 def test_rss_stands_in_and_says_so(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, outlook
+from lockstep.measure.planning import (
+    DAY_SECONDS,
+    Comparison,
+    Progress,
+    choose,
+    fewest_minutes,
+    not_begun,
+    outlook,
+)
 
 
 def state(rounds: int = 0, noise: float = 0.02, seconds: float = 10.0, headline: bool = False) -> Progress:
@@ -60,6 +68,51 @@ def test_no_round_is_begun_that_does_not_fit() -> None:
     assert choose([state(0)], 0.0) is None
 
 
+def test_a_first_round_that_should_not_fit_is_not_begun_and_that_is_said() -> None:
+    unknown, known = Progress(Comparison((0,), True, rounds=1), first_seconds=50.0), state(2, seconds=5.0)
+    assert choose([unknown, known], 49.0) == 1 and choose([unknown, known], 51.0) == 0
+    told = "1 were not begun, with 0.5 minutes left: a first round should take 0.8 or more"
+    assert not_begun([unknown, known], 30.0) == told
+    assert not_begun([unknown, known], 51.0) == not_begun([known], 1.0) == ""
+
+
+def test_few_noisy_rounds_are_not_hopeless_but_many_are() -> None:
+    """Five rounds may be noisier by half than what they are drawn from; forty are not."""
+    few, many = state(MIN_ROUNDS, noise=1.0, seconds=60.0), state(40, noise=1.0, seconds=60.0)
+    assert few.seconds_left() > DAY_SECONDS and not few.hopeless and choose([few], 1e6) == 0
+    assert many.seconds_left() > DAY_SECONDS and many.hopeless
+
+
+def test_a_hopeless_one_gets_a_second_look_and_then_what_it_needs() -> None:
+    """Its first five rounds differed by a factor of twenty, and it was left out for good; all others are quiet."""
+    rng = np.random.default_rng(0)
+    bad = Progress(Comparison((0, 1), headline=True), [1.5, -1.5, 1.5, -1.5, 1.5], [60.0] * 5)
+    other = Progress(Comparison((2, 3), rounds=1000), [0.0] * 20, [50.0] * 20)
+    assert bad.hopeless and choose([bad, other], 40_000.0) == 0, "1000 s were spent on the other"
+    left, looks = 40_000.0, 0
+    while bad.hopeless and (chosen := choose([bad, other], left)) is not None:
+        state, took = ((bad, 60.0), (other, 50.0))[chosen]
+        state.logs.append(0.01 * rng.standard_normal())
+        state.seconds.append(took)
+        left, looks = left - took, looks + (chosen == 0)
+    assert not bad.hopeless and bad.open, "more rounds say otherwise"
+    assert looks * 60.0 <= 0.1 * (40_000.0 - left + 1300.0), "and they took at most a tenth of the time"
+
+
+def test_another_plan_judges_what_was_hopeless_anew() -> None:
+    """The same rounds: ± 5 % of a headline is out of reach, ± 10 % is not."""
+    rounds = state(30, noise=0.5, seconds=120.0)
+    assert Progress(Comparison((0, 1), headline=True), rounds.logs, rounds.seconds).hopeless
+    assert not rounds.hopeless and rounds.open
+
+
+def test_what_was_disturbed_in_an_earlier_run_is_tried_again() -> None:
+    earlier = Progress(Comparison((0, 1)), [], [10.0] * 8)
+    assert earlier.open and not earlier.disturbed
+    earlier.disturbed_now = 8
+    assert earlier.disturbed and choose([earlier], 1e6) is None
+
+
 def test_what_would_take_more_than_a_day_is_hopeless_and_said() -> None:
     never = state(MIN_ROUNDS + 1, noise=3.0, seconds=60.0)
     assert never.hopeless and choose([never], 1e6) is None
@@ -74,7 +127,7 @@ def test_a_cell_that_fails_twice_is_given_up() -> None:
 
 
 def test_seeds_are_counted() -> None:
-    learning = Progress(Comparison((0,), seeds=20), [0.0] * 19, [30.0] * 19)
+    learning = Progress(Comparison((0,), rounds=20), [0.0] * 19, [30.0] * 19)
     assert learning.rounds_left == 1 and not learning.settled
     learning.logs.append(0.0)
     assert learning.settled

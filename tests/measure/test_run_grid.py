@@ -3,114 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from PIL import Image
 
 from lockstep.engine.job import Job, JobError
-from lockstep.engine.usecases import Source
-from lockstep.measure import grid, round
+from lockstep.measure import grid
 from lockstep.measure.comparisons import pairs_of
 from lockstep.measure.planning import TRACES
-from lockstep.measure.teams import Teams
-from lockstep.records import CONTENDED, RecordError, make_row, read_records, read_run, read_traced_table
-
-NOISE = (0.01, -0.01, 0.02, -0.02, 0.0, 0.015, -0.005)
-SPEED = {"sequential": 10.0, "threads": 15.0, "processes": 19.0}
-
-
-class Clock:
-    """A machine whose visits take `visit_seconds` each, with no time passing outside of them."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-class Recorder:
-    """Stands in for measure_job: notes what was measured, takes its time, and stops at `stop_at` calls."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.measured: list[tuple[int, str, str]] = []
-        self.disturbed: set[str] = set()
-        self.failing: set[str] = set()
-        self.stop_at = 10**9
-        self.visit_seconds = 2.0
-
-    def __call__(
-        self, job: Job, source: Source, teams: Teams, traced: bool = False
-    ) -> tuple[dict[str, Any], dict[str, pd.DataFrame], bool]:
-        if len(self.measured) == self.stop_at:
-            raise KeyboardInterrupt
-        self.measured.append((job.round, job.strategy, job.variant))
-        self.clock.now += 0.1 * job.steps if traced and job.steps > 10 else self.visit_seconds
-        if job.strategy in self.failing:
-            return make_row(job, {}, status="failed", reason="bad"), {}, False
-        noise = 1 + NOISE[len(self.measured) % len(NOISE)]
-        speed = SPEED.get(job.strategy, 12.0) * noise
-        note = CONTENDED if job.strategy in self.disturbed else ""
-        row = make_row(job, {"images_per_second": speed, "step_seconds": 0.1}, reason=note)
-        tables = {"steps": pd.DataFrame({"step": [0, 1], "seconds": [0.09, 0.11]})}
-        if traced:
-            tables["resources"] = pd.DataFrame({"round": job.round, "strategy": job.strategy, "seconds": [0.0, 0.2]})
-        return row, tables, job.strategy in self.disturbed
-
-
-class WarmTeams(Teams):
-    """Teams of which none is started or ended."""
-
-    def team(self, job: Job) -> Any:
-        super().team(job)
-        return type("Team", (), {"close": lambda self: None})()
-
-
-@pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    clock = Clock()
-    made = Recorder(clock)
-    monkeypatch.setattr(round, "measure_job", made)
-    monkeypatch.setattr(round.time, "monotonic", clock.monotonic)
-    monkeypatch.setattr(grid, "Teams", WarmTeams)
-    machine = {"git": {"commit": "abc", "dirty": False}, "machine": {"cores": 2}, "versions": {}}
-    monkeypatch.setattr(grid, "capture", lambda repository: dict(machine))
-    return made
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """Tiny photos: they are looked at once, and nothing is trained on them."""
-    for split in ("train", "test"):
-        for name in ("fire", "none", "smoke"):
-            folder = tmp_path / "data" / "fire-smoke" / split / name
-            folder.mkdir(parents=True)
-            for number in range(4):
-                Image.new("RGB", (4, 4)).save(folder / f"{split}{number}.jpg")
-    return tmp_path / "data"
-
-
-JOBS = [Job.of("sequential"), Job.of("threads", workers=1), Job.of("sequential", variant="b")]
-
-
-def run(
-    photos: Path,
-    jobs: list[Job] = JOBS,
-    traced: Callable[[Job], bool] = lambda job: False,
-    rounds: int = 0,
-    minutes: float = 0.0,
-    comparisons: Any = None,
-    **parameters: object,
-) -> Path:
-    where: dict[str, Any] = {"notebook": "02", "results": photos.parent / "out", "data_dir": str(photos)}
-    given: dict[str, Any] = {"rounds": rounds, "minutes": minutes, "comparisons": comparisons}
-    return grid.run_grid(jobs, parameters=parameters, traced=traced, **given, **where)
-
+from lockstep.records import CONTENDED, RecordError, read_records, read_run, read_traced_table
+from made_up_measuring import JOBS, Recorder, run
 
 # --- whole rounds ---
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.analysis.confidence import Estimate
+from lockstep.analysis.confidence import Estimate, estimate, highest
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.verdicts import (
     BOUND,
@@ -103,6 +103,17 @@ def test_a_gpu_beats_as_few_cores_and_not_as_many() -> None:
     middle = Estimate(900.0, 800.0, 1000.0, 8)
     assert answers.gpu_over_cpu("SimpleBig", middle, 40).answer == UNDECIDED
     assert settle(lambda: answers.gpu_over_cpu("SimpleBig", Estimate(40.0, 0.0, np.inf, 3), 2)).answer == UNDECIDED
+
+
+def test_a_cpu_whose_best_setting_is_not_known_yet_decides_nothing() -> None:
+    """Of five settings with five rounds each the best one's interval is open: no GPU is slower, nor faster."""
+    rates = [estimate(40.0 * np.exp(0.01 * np.arange(5) + shift)) for shift in (0.0, 0.01, 0.02, 0.03, 0.04)]
+    best = highest(rates)
+    assert best.open and answers.gpu_over_cpu("SimpleBig", best, 2).answer == UNDECIDED
+    one = answers.gpu_over_cpu("SimpleBig", estimate(40.0 * np.exp(0.01 * np.tile([-1.0, 1.0], 10))), 2)
+    assert one.answer == SUPPORTED and 0 < one.chance < 0.001
+    vague = answers.gpu_over_cpu("SimpleBig", estimate(40.0 * np.exp(1.5 * np.tile([-1.0, 1.0], 6))), 2)
+    assert vague.answer == UNDECIDED, "neither by a wide interval"
 
 
 def test_processes_on_one_gpu_overflow_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

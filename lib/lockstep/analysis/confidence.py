@@ -1,40 +1,31 @@
-"""Intervals that hold however long we measure, and whenever we look: the statistics of every comparison.
-
-Measuring goes on until an interval is narrow enough, so the number of rounds depends on what was seen. An ordinary
-95 % interval that is looked at after every round misses the truth far more often than once in twenty. These intervals
-are a confidence sequence: the chance that *any* of them, after 5, 6, 7 ... rounds, misses the mean is 5 %.
-
-    rounds           5      8     12     20     30     60
-    half-width     3.8    1.5    1.1   0.77   0.61   0.43    standard deviations of a round
-
-The sequence is Lai's for a normal mean of unknown variance ("On confidence sequences", Annals of Statistics 4, 1976),
-in the form of Perez-Ortiz, Lardy, de Heide and Grünwald ("E-statistics, group invariance and anytime-valid testing",
-2024): after n rounds with mean m and standard deviation s, the likelihood of the t statistic, averaged over a standard
-normal effect size, against that under the mean x,
-
-    E_n(x) = sqrt(r) * ((1 + y) / (1 + r y)) ** (n / 2),    y = n (m - x)**2 / ((n - 1) s**2),    r = 1 / (1 + n),
-
-exceeds 1 / 0.05 with a chance of at most 0.05 for any n. The interval holds every x for which it does not.
-"""
+"""What rounds say of a quantity: a mean with an interval that holds whenever we look, alone and combined."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
-MISS = 0.05
-"""The chance that an interval misses: these are 95 % intervals."""
-AMONG_MANY = 0.001
-"""What is measured for a verdict among some fifty shall miss as rarely as this, to stand after Holm's correction."""
-MIN_ROUNDS = 5
-"""The fewest rounds that have an interval: of fewer, no finite one holds with this chance."""
-_MOST_ROUNDS = 1_000_000
-_ROUNDING = 1e-12
+from lockstep.analysis.anytime import (
+    AMONG_MANY,
+    MIN_ROUNDS,
+    MISS,
+    fewest_more,
+    half_width,
+    least_chance,
+    rounds_needed,
+)
+
+__all__ = ["MIN_ROUNDS", "MISS"]
+
 _LARGEST = 700.0  # the largest logarithm of a float
+_ROUNDING = 1e-12
+_DIFFERING = "sessions differ: "
 
 
 class AnalysisError(ValueError):
@@ -46,6 +37,8 @@ class Estimate:
     """What `rounds` paired rounds say of a ratio or of another quantity: its mean and an anytime-valid 95 % interval.
 
     Of ratios (`logarithmic`) the mean is the geometric one. Fewer than MIN_ROUNDS rounds leave the interval open.
+    `apart`: where sessions differ, each one's number and what it says by itself; whoever writes the estimate down
+    writes these beside it.
     """
 
     value: float
@@ -53,11 +46,23 @@ class Estimate:
     high: float
     rounds: int
     logarithmic: bool = True
+    apart: Sessions = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        if math.isinf(self.high):
+        if self.open:
             return f"{self.value:.3g} (no interval yet)"
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]{self.differing}"
+
+    @property
+    def open(self) -> bool:
+        """Whether the rounds leave everything possible."""
+        return math.isinf(self.high) and (self.low <= 0 if self.logarithmic else math.isinf(self.low))
+
+    @property
+    def differing(self) -> str:
+        """The sessions' own intervals as text where they differ, else ""."""
+        own = "; ".join(f"session {name}: {found}" for name, found in self.apart)
+        return f" ({_DIFFERING}{own})" if own else ""
 
     @property
     def columns(self) -> tuple[float, float, float]:
@@ -76,14 +81,18 @@ class Estimate:
         unit, half = half_width(1.0, self.rounds), self._half
         return half / unit if math.isfinite(unit) and math.isfinite(half) else math.nan
 
+    def ends(self, miss: float = MISS, more: int = 0) -> tuple[float, float]:
+        """The interval that misses with the chance `miss`, if `more` rounds come that are as those before."""
+        deviation = self.deviation
+        half = deviation * half_width(1.0, self.rounds + more, miss) if deviation else 0.0
+        found = _around(self.value, math.inf if math.isnan(half) else half, self.rounds, self.logarithmic)
+        return found.low, found.high
+
     def chance(self, against: float) -> float:
         """The anytime-valid p-value of the hypothesis that the true value is `against`: 1 / E_n, at most 1."""
-        unit = half_width(1.0, self.rounds)
-        side = self.low if against < self.value else self.high  # of the highest of several the two halves differ
-        if not math.isfinite(unit) or not math.isfinite(side) or (self.logarithmic and side <= 0):
+        deviation, distance = self.deviation, self._scaled(self.value) - self._scaled(against)
+        if math.isnan(deviation):
             return 1.0
-        deviation = abs(self._scaled(self.value) - self._scaled(side)) / unit
-        distance = self._scaled(self.value) - self._scaled(against)
         if deviation == 0:
             return 1.0 if distance == 0 else 0.0
         r = 1 / (1 + self.rounds)
@@ -93,22 +102,26 @@ class Estimate:
 
     def rounds_until(self, against: float) -> float:
         """How many rounds in all would tell this value from `against` among many claims (AMONG_MANY), if the next ones
-        are as those before; NaN where the interval is open."""
+        are as those before; NaN where the interval is open, infinite where sessions differ, for rounds change that
+        little."""
+        if self.apart:
+            return math.inf
         return rounds_needed(self.deviation, abs(self._scaled(self.value) - self._scaled(against)), AMONG_MANY)
 
     def times(self, factor: float) -> Estimate:
         """The same in another unit."""
         low, high = sorted((self.low * factor, self.high * factor))
-        return Estimate(self.value * factor, low, high, self.rounds, self.logarithmic)
+        apart = tuple((name, own.times(factor)) for name, own in self.apart)
+        return Estimate(self.value * factor, low, high, self.rounds, self.logarithmic, apart)
 
     def over(self, other: Estimate) -> Estimate:
         """This ratio over another one that was measured in rounds of its own. Both intervals are stretched so that both
-        hold with 95 %, and the quotient's is what they leave possible."""
-        rounds = min(self.rounds, other.rounds)
-        value = self.value / other.value
-        stretched = (each.deviation * half_width(1.0, each.rounds, MISS / 2) for each in (self, other))
-        half = sum(stretched)
-        return _around(value, half, rounds) if math.isfinite(half) else _around(value, math.inf, rounds)
+        hold together (Bonferroni), and the quotient's is what they leave possible: with 95 %, and with any other chance
+        that is asked for (`chance`)."""
+        own, others = dict(self.apart), dict(other.apart)
+        each = [(name, own.get(name, self).over(others.get(name, other))) for name in sorted({*own, *others})]
+        apart = tuple((name, found) for name, found in each if not found.open)
+        return _Quotient.of((self, other), self.value / other.value, min(self.rounds, other.rounds), apart)
 
     @property
     def _half(self) -> float:
@@ -120,8 +133,80 @@ class Estimate:
         return math.log(value) if self.logarithmic else value
 
 
-def _around(value: float, half: float, rounds: int) -> Estimate:
-    """A ratio and the interval that reaches `half`, of the logarithm, to both sides."""
+Sessions = tuple[tuple[int, Estimate], ...]
+"""Numbers of sessions, and what each says by itself."""
+
+
+@dataclass(frozen=True)
+class _Combined(Estimate):
+    """What several estimates leave possible together. Its chances are those of its own intervals at any level."""
+
+    parts: tuple[Estimate, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def of(cls, parts: tuple[Estimate, ...], value: float, rounds: int, apart: Sessions) -> Estimate:
+        found = cls(value, 0.0, math.inf, rounds, parts[0].logarithmic, apart, parts)
+        low, high = found.ends()
+        return replace(found, low=low, high=high)
+
+    def chance(self, against: float) -> float:
+        """The least chance to miss with which the interval leaves `against` out: Bonferroni at whatever level the
+        correction for many claims asks for."""
+        return least_chance(lambda miss: not self._holds(against, miss))
+
+    def rounds_until(self, against: float) -> float:
+        if any(math.isnan(part.deviation) for part in self.parts):
+            return math.nan
+        if self.apart:
+            return math.inf
+        return self.rounds + fewest_more(lambda more: not self._holds(against, AMONG_MANY, more))
+
+    def _holds(self, against: float, miss: float, more: int = 0) -> bool:
+        low, high = self.ends(miss, more)
+        return low <= against <= high
+
+
+@dataclass(frozen=True)
+class _Quotient(_Combined):
+    def ends(self, miss: float = MISS, more: int = 0) -> tuple[float, float]:
+        above, below = (part.ends(miss / 2, more) for part in self.parts)
+        return above[0] / below[1], above[1] / below[0] if below[0] > 0 else math.inf
+
+    def times(self, factor: float) -> Estimate:
+        return self.parts[0].times(factor).over(self.parts[1])
+
+
+@dataclass(frozen=True)
+class _Highest(_Combined):
+    pick: ClassVar[Callable[[Iterable[float]], float]] = max
+
+    def ends(self, miss: float = MISS, more: int = 0) -> tuple[float, float]:
+        low, high = zip(*(part.ends(miss / len(self.parts), more) for part in self.parts), strict=True)
+        return type(self).pick(low), type(self).pick(high)
+
+    def times(self, factor: float) -> Estimate:
+        return type(self).among([part.times(factor) for part in self.parts])
+
+    @classmethod
+    def among(cls, found: Sequence[Estimate]) -> Estimate:
+        if not found:
+            raise AnalysisError("the largest of nothing: give at least one estimate")
+        if len(found) == 1:
+            return found[0]
+        wanted = cls.pick(one.value for one in found)
+        best = next(one for one in found if one.value == wanted)
+        return cls.of(tuple(found), best.value, best.rounds, best.apart)
+
+
+@dataclass(frozen=True)
+class _Lowest(_Highest):
+    pick: ClassVar[Callable[[Iterable[float]], float]] = min
+
+
+def _around(value: float, half: float, rounds: int, logarithmic: bool = True) -> Estimate:
+    """A value and the interval that reaches `half`, of a ratio's logarithm, to both sides."""
+    if not logarithmic:
+        return Estimate(value, value - half, value + half, rounds, logarithmic=False)
     if half >= _LARGEST:
         return Estimate(value, 0.0, math.inf, rounds)
     return Estimate(value, value * math.exp(-half), value * math.exp(half), rounds)
@@ -140,60 +225,30 @@ def estimate(values: Sequence[float] | np.ndarray | pd.Series, *, logarithmic: b
         only = float(sample[0])
         return Estimate(only, only, only, int(sample.size), logarithmic)
     scaled = np.log(sample) if logarithmic else sample
-    mean, rounds = float(scaled.mean()), int(sample.size)
-    deviation = float(scaled.std(ddof=1)) if rounds > 1 else math.nan
-    half = half_width(deviation, rounds)
-    if logarithmic:
-        return _around(math.exp(mean), half, rounds)
-    return Estimate(mean, mean - half, mean + half, rounds, logarithmic=False)
+    deviation = float(scaled.std(ddof=1)) if sample.size > 1 else math.nan
+    return estimated(float(scaled.mean()), deviation, int(sample.size), logarithmic)
+
+
+def estimated(mean: float, deviation: float, rounds: int, logarithmic: bool = True) -> Estimate:
+    """The estimate of so many rounds with a mean and a standard deviation, of ratios those of their logarithms."""
+    return _around(math.exp(mean) if logarithmic else mean, half_width(deviation, rounds), rounds, logarithmic)
+
+
+def told_apart(text: str) -> list[str]:
+    """What each session gave, of all estimates in a text whose sessions differ (`Estimate.differing`), one by one."""
+    return [own for part in re.findall(rf"\({_DIFFERING}([^)]*)\)", text) for own in part.split("; ")]
 
 
 def highest(found: Sequence[Estimate]) -> Estimate:
     """The largest of several quantities, with an interval that pays for the choice: each one's own is stretched until
-    all hold together with 95 % (Bonferroni), so none need be chosen before it is judged.
+    all hold together (Bonferroni), so none need be chosen before it is judged, at 95 % or at any other level.
 
-    Raises AnalysisError for none. Its value is that of the largest mean, which promises a little too much.
+    Value and rounds are those of the largest mean, which promises a little too much; one of too few rounds leaves the
+    upper end open. Raises AnalysisError for none.
     """
-    if not found:
-        raise AnalysisError("the largest of nothing: give at least one estimate")
-    if len(found) == 1:
-        return found[0]
-    each = [_stretched(one, MISS / len(found)) for one in found]
-    best = max(each, key=lambda one: one.value)
-    low, high = max(one.low for one in each), max(one.high for one in each)
-    return Estimate(best.value, low, high, min(one.rounds for one in each), best.logarithmic)
+    return _Highest.among(found)
 
 
-def _stretched(one: Estimate, miss: float) -> Estimate:
-    """The same with an interval that misses with another chance."""
-    half = one.deviation * half_width(1.0, one.rounds, miss)
-    if math.isnan(half):
-        return one
-    if one.logarithmic:
-        return _around(one.value, half, one.rounds)
-    return Estimate(one.value, one.value - half, one.value + half, one.rounds, logarithmic=False)
-
-
-def half_width(deviation: float, rounds: int, miss: float = MISS) -> float:
-    """Half the width of the interval of a mean; infinite for fewer than MIN_ROUNDS rounds."""
-    if rounds < MIN_ROUNDS or math.isnan(deviation):
-        return math.inf
-    r = 1 / (1 + rounds)
-    q = (1 / (miss**2 * r)) ** (1 / rounds)
-    if r * q >= 1:
-        return math.inf
-    y = (q - 1) / (1 - r * q)
-    return deviation * math.sqrt((rounds - 1) * y / rounds)
-
-
-def rounds_needed(deviation: float, half: float, miss: float = MISS) -> float:
-    """The fewest rounds whose interval is at most `half` wide to each side; infinite if a million are not enough."""
-    if math.isnan(deviation):
-        return math.nan
-    if half_width(deviation, _MOST_ROUNDS, miss) > half:
-        return math.inf
-    low, high = MIN_ROUNDS, _MOST_ROUNDS  # the half-width falls with the rounds
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if half_width(deviation, middle, miss) <= half else (middle + 1, high)
-    return low
+def lowest(found: Sequence[Estimate]) -> Estimate:
+    """The smallest of several quantities; as `highest`."""
+    return _Lowest.among(found)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
 from lockstep.analysis.cells import cells
-from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
-from lockstep.analysis.statistics import interval_of, per_round
+from lockstep.analysis.confidence import MIN_ROUNDS, MISS, AnalysisError, Estimate
+from lockstep.analysis.statistics import by_session, interval_of, per_round
 
 IMAGES_PER_SECOND = "images_per_second"
 NOISE_OF_A_QUOTIENT = math.sqrt(2)
@@ -17,27 +19,35 @@ NOISE_OF_A_QUOTIENT = math.sqrt(2)
 
 
 def aa_pairs(records: pd.DataFrame, measure: str = IMAGES_PER_SECOND) -> list[Estimate]:
-    """The ratio b / a of every cell that was measured twice in a round, as variants a and b."""
-    found = []
+    """The ratio b / a of every cell that was measured twice in a round, as variants a and b: one of each session with
+    rounds enough, for a session starts its own processes, and so is a pair of its own."""
+    found: list[Estimate] = []
     again = records[(records["variant"] == "b") & (records["status"] == "ok")]
     for cell, _ in cells(again):
         try:
             ratios = per_round(records, cell, measure) / per_round(records, {**cell, "variant": "a"}, measure)
-            found.append(interval_of(ratios.dropna()))
+            found += by_session(ratios.dropna()).values() or [interval_of(ratios.dropna())]
         except AnalysisError:
             continue  # a pair of which no round was measured
     return found
 
 
 def aa_noise(records: pd.DataFrame, measure: str = IMAGES_PER_SECOND) -> float:
-    """How far two runs of the same cell lie apart for other reasons than their rounds' own spread, as a logarithm.
+    """How far two runs of the same cell lie apart, whatever the reason, as a logarithm (`pooled_noise`); infinite, and
+    so unknown, where no A/A pair has rounds enough."""
+    return pooled_noise([pair for pair in aa_pairs(records, measure) if pair.rounds >= MIN_ROUNDS])
 
-    With the pairs' means m and their standard errors e this is twice the root of max(0, mean(m² - e²)): the variance
-    between pairs by the method of moments, around the 0 that is known to be true (DerSimonian and Laird 1986). It is an
-    estimate that widens what counts as a difference (`statistics.is_difference`). 0 where no pair has rounds enough.
+
+def pooled_noise(pairs: Sequence[Estimate]) -> float:
+    """What a further pair of equal cells stays within with 95 %: the root mean square of the pairs' log ratios, times
+    Student's t with a degree of freedom for each pair.
+
+    The mean is no parameter, for the true log ratio of equal cells is 0. t is 12.7 for one pair, 4.3 for two, 2.8 for
+    four and 2 for many: what a single pair shows of the spread between pairs is next to nothing, and so a difference
+    must be large beside it. What the rounds of the pairs explain is not taken off, since of few pairs nobody can tell
+    how much that is. It widens what counts as a difference (`statistics.is_difference`). No pairs: infinite.
     """
-    pairs = [pair for pair in aa_pairs(records, measure) if pair.rounds >= MIN_ROUNDS]
     if not pairs:
-        return 0.0
-    beyond = np.mean([math.log(pair.value) ** 2 - pair.deviation**2 / pair.rounds for pair in pairs])
-    return 2 * math.sqrt(max(0.0, float(beyond)))
+        return math.inf
+    spread = math.sqrt(np.mean([math.log(pair.value) ** 2 for pair in pairs]))
+    return float(student.ppf(1 - MISS / 2, len(pairs))) * spread

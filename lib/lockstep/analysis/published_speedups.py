@@ -8,19 +8,59 @@ base and cores cancel (`core_free_ratio`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from lockstep.analysis.anytime import AMONG_MANY, MISS, fewest_more, least_chance
 from lockstep.analysis.published import PublishedError, read_table
 from lockstep.analysis.rules import enough, graded, undecided, within
-from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Estimate, ratio_with_interval, select
-from lockstep.analysis.verdicts import CONTRADICTED, MODEL, NEEDS_HARDWARE, SUPPORTED, TOLERANCE, Claim, Verdict
+from lockstep.analysis.statistics import MIN_ROUNDS, Conditions, Estimate, highest_ratio, select
+from lockstep.analysis.verdicts import (
+    CONTRADICTED,
+    DECIDED,
+    MODEL,
+    NEEDS_HARDWARE,
+    SUPPORTED,
+    TOLERANCE,
+    UNDECIDED,
+    Claim,
+    Verdict,
+)
 from lockstep.engine.job.strategies import STRATEGIES
 
-Reading = Callable[[float], float]
-"""From a published ratio of two speedups to the ratio that it lets one expect here."""
+
+@dataclass(frozen=True)
+class _Band:
+    """What a ratio may be where another one is published, ± TOLERANCE: as far as is sure, and as far as is possible."""
+
+    inner: tuple[float, float]
+    outer: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """From a published ratio of two speedups to the ratio that it lets one expect here.
+
+    `here`: (published ratio, our own speedup) -> expected ratio, which grows with both. `ours`: that speedup, where the
+    reading needs one.
+    """
+
+    here: Callable[[float, float], float]
+    ours: Estimate | None = None
+
+    def band(self, published: float, miss: float, more: int) -> _Band:
+        own = (math.nan,) * 2 if self.ours is None else self.ours.ends(miss, more)
+        low, high = ([self.here(published * (1 + sign * TOLERANCE), each) for each in own] for sign in (-1, 1))
+        return _Band((max(low), min(high)), (min(low), max(high)))
+
+    def text(self, published: float) -> str:
+        """What it lets one expect: 2.53, or 1.1 [1.08, 1.12] where it was measured."""
+        if self.ours is None:
+            return f"{self.here(published, math.nan):.3g}"
+        value, low, high = (self.here(published, end) for end in (self.ours.value, self.ours.low, self.ours.high))
+        return f"{value:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def printed(
@@ -43,25 +83,21 @@ def implied_cores(speedup: float) -> int:
     return max(1, math.ceil(speedup))
 
 
-def same_on_any_cores(published: float) -> float:
+def same_on_any_cores() -> Expectation:
     """The reading in which both speedups lose the same share to every core more: their ratio is the same everywhere."""
-    return published
+    return Expectation(lambda published, _: published)
 
 
-def serial_loss(above: float, ours: float, cores: int) -> Reading:
+def serial_loss(above: float, ours: Estimate, cores: int) -> Expectation:
     """The reading in which what the slower strategy loses is serial, as behind a lock: it weighs the more, the more
     cores there are.
 
     `above` is the faster one's published speedup, `ours` the same strategy's on `cores` cores here, both over one core.
     With a lost share x of one core's time, 1 / slower = 1 / faster + x (1 - 1 / N) on N cores (Amdahl); the paper's N
-    is taken as the fewest possible.
+    is taken as the fewest possible. Ours was measured, so the ratio that may be expected is an interval, too.
     """
     grown = (1 - 1 / cores) / (1 - 1 / max(2, implied_cores(above)))
-
-    def here(published: float) -> float:
-        return 1 + ours * (published - 1) / above * grown
-
-    return here
+    return Expectation(lambda published, own: 1 + own * (published - 1) / above * grown, ours)
 
 
 def core_free_ratio(
@@ -69,41 +105,65 @@ def core_free_ratio(
     under: float,
     ratio: Estimate,
     text: str,
-    readings: Mapping[str, Reading] | None = None,
+    readings: Mapping[str, Expectation] | None = None,
 ) -> Verdict:
     """Whether two published speedups over the same base, `above` and `under`, stand to each other as ours do.
 
     `ratio` is ours, measured on equal cores and described by `text`. `readings` say by which assumption a ratio on the
-    paper's cores is one on ours (a phrase -> a Reading; without any: `same_on_any_cores`). Supported if the whole
+    paper's cores is one on ours (a phrase -> a Expectation; without any: `same_on_any_cores`). Supported if the whole
     interval lies within TOLERANCE of the published ratio by every reading, contradicted if it lies outside by every
-    reading and between them, undecided otherwise: then the answer depends on what the paper leaves unsaid.
+    reading and between them, undecided otherwise: then the answer depends on what the paper leaves unsaid. What a
+    reading takes from our own measurements moves within its interval, and all intervals hold together.
     """
     enough(ratio.rounds)
     published, measured = above / under, f"{ratio} {text}".strip()
-    used = readings or {"on any number of cores": same_on_any_cores}
-    bands = [sorted(reading(published * (1 + sign * TOLERANCE)) for sign in (-1, 1)) for reading in used.values()]
-    expected = " or ".join(f"{reading(published):.3g} {phrase}" for phrase, reading in used.items())
+    used = readings or {"on any number of cores": same_on_any_cores()}
+    expected = " or ".join(f"{reading.text(published)} {phrase}" for phrase, reading in used.items())
     why = f"the published {above:g} / {under:g} lets one expect {expected}"
-    return graded(_against_bands(ratio, measured, bands), MODEL, why)
+    bands = _Bands(published, ratio, tuple(used.values()))
+    return graded(_against_bands(bands, measured), MODEL, why)
 
 
-def _against_bands(ratio: Estimate, measured: str, bands: list[list[float]]) -> Verdict:
-    """Supported inside every band, contradicted outside all of them and of what lies between them."""
-    inner = max(low for low, _ in bands), min(high for _, high in bands)
-    outer = min(low for low, _ in bands), max(high for _, high in bands)
-    if inner[0] <= ratio.low and ratio.high <= inner[1]:
-        chance = max(ratio.chance(edge) for edge in inner)
-        return Verdict(SUPPORTED, measured, f"the interval lies within ± {TOLERANCE:.0%} of it", chance=chance)
-    if ratio.high < outer[0] or ratio.low > outer[1]:
-        chance = ratio.chance(outer[0] if ratio.high < outer[0] else outer[1])
-        return Verdict(CONTRADICTED, measured, f"the interval lies outside ± {TOLERANCE:.0%} of it", chance=chance)
-    if inner[0] < ratio.value < inner[1]:
-        more = max(ratio.rounds_until(edge) for edge in inner)
-    elif outer[0] <= ratio.value <= outer[1]:  # only what the paper leaves unsaid could decide
-        return undecided(measured, "what to expect depends on what the paper leaves unsaid", math.inf)
-    else:
-        more = ratio.rounds_until(outer[0] if ratio.value < outer[0] else outer[1])
-    return undecided(measured, f"the interval crosses an end of ± {TOLERANCE:.0%} around it", more - ratio.rounds)
+@dataclass(frozen=True)
+class _Bands:
+    """Our ratio beside what each reading lets one expect of it, ± TOLERANCE."""
+
+    published: float
+    ratio: Estimate
+    readings: tuple[Expectation, ...]
+
+    def answer(self, miss: float = MISS, more: int = 0) -> str:
+        """Inside every band: supported; outside all of them and of what lies between them: contradicted. All intervals
+        together miss with the chance `miss` (Bonferroni), if `more` rounds come that are as those before."""
+        measured = sum(reading.ours is not None for reading in self.readings)
+        low, high = self.ratio.ends(miss / (1 + measured), more)
+        bands = [reading.band(self.published, miss / (1 + measured), more) for reading in self.readings]
+        if max(band.inner[0] for band in bands) <= low and high <= min(band.inner[1] for band in bands):
+            return SUPPORTED
+        if high < min(band.outer[0] for band in bands) or low > max(band.outer[1] for band in bands):
+            return CONTRADICTED
+        return UNDECIDED
+
+    def chance(self, answer: str) -> float:
+        """The least chance to miss with which the answer is still this one."""
+        return least_chance(lambda miss: self.answer(miss) == answer)
+
+    def rounds_more(self) -> float:
+        """How many more rounds would decide it among many claims; infinite if only what the paper leaves unsaid can."""
+        differ = self.ratio.apart or any(reading.ours is not None and reading.ours.apart for reading in self.readings)
+        return math.inf if differ else fewest_more(lambda more: self.answer(AMONG_MANY, more) in DECIDED)
+
+
+def _against_bands(bands: _Bands, measured: str) -> Verdict:
+    answer = bands.answer()
+    if answer in DECIDED:
+        where = "within" if answer == SUPPORTED else "outside"
+        reason = f"the interval lies {where} ± {TOLERANCE:.0%} of it"
+        return Verdict(answer, measured, reason, chance=bands.chance(answer), rounds_more=max(1.0, bands.rounds_more()))
+    more = bands.rounds_more()
+    if math.isinf(more):
+        return undecided(measured, "what to expect depends on what the paper leaves unsaid", more)
+    return undecided(measured, f"the interval crosses an end of ± {TOLERANCE:.0%} around it", more)
 
 
 def near(published: float, ratio: Estimate, cores: int | None, batch: int, base_batch: int) -> Verdict:
@@ -122,12 +182,13 @@ def near(published: float, ratio: Estimate, cores: int | None, batch: int, base_
 
 
 def beside(
-    claim: Claim, records: pd.DataFrame, ours: Conditions, base: Conditions, cores: int | None, chosen: str = ""
+    claim: Claim, records: pd.DataFrame, ours: Sequence[Conditions], base: Conditions, cores: int | None
 ) -> Verdict:
-    """Judges a published speedup against ours, which `text` names; `chosen` says how ours was chosen among others."""
-    rows, under = select(records, ours), select(records, base)
-    ratio = ratio_with_interval(records, ours, base, "images_per_second")
+    """Judges a published speedup against the fastest of ours, with an interval that pays for the choice."""
+    ratio, place = highest_ratio(records, ours, base, "images_per_second")
+    rows, under = select(records, ours[place]), select(records, base)
     batches = (int(rows["global_batch_size"].iloc[0]), int(under["global_batch_size"].iloc[0]))
     found = near(float(claim["value"]), ratio, cores, *batches)
+    chosen = f"the fastest of {len(ours)}: " if len(ours) > 1 else ""
     label = STRATEGIES[str(rows["strategy"].iloc[0])].label
     return replace(found, measured=f"{found.measured} ({chosen}{label})") if found.measured else found

@@ -30,6 +30,8 @@ from lockstep.analysis.verdicts import (
     table1,
 )
 
+UNKNOWN_NOISE = f"the noise of two runs of the same cell is not known: no A/A pair has {MIN_ROUNDS} rounds"
+
 
 def enough(rounds: int) -> None:
     """Raises NotNow where there are fewer rounds than an interval needs."""
@@ -40,7 +42,14 @@ def enough(rounds: int) -> None:
 def above_one(ratio: Estimate, noise: float, text: str) -> Verdict:
     """Whether a ratio is above 1: by its whole interval, beyond `noise` (`lockstep.analysis.noise.aa_noise`)."""
     enough(ratio.rounds)
-    return above(ratio, math.exp(noise), math.exp(-noise), text, "1" if not noise else "1 and the A/A noise")
+    if math.isinf(noise):
+        return undecided(f"{ratio} {text}".strip(), UNKNOWN_NOISE, math.nan)
+    return above(ratio, math.exp(noise), math.exp(-noise), text, one_and_noise(noise))
+
+
+def one_and_noise(noise: float) -> str:
+    """What a reason calls 1 and what lies within the noise of it: 1 and the A/A noise of 2.1%."""
+    return "1" if not noise else f"1 and the A/A noise of {math.expm1(noise):.1%}"
 
 
 def above(value: Estimate, high: float, low: float, text: str, limit: str) -> Verdict:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
-from lockstep.analysis.statistics import Conditions, mean_of, per_round, select
+from lockstep.analysis.statistics import Conditions, mean_of, per_round, select, sessions_column
 from lockstep.engine.training.scores import DIVERGED
 
 LEARNING, CANDIDATES, ABLATION = "learning", "candidates", "ablation"
@@ -82,10 +82,12 @@ def paired_points(
     return mean_of(points)
 
 
-def mean_columns(ratio: Estimate | None, name: str, scale: float = 1.0) -> dict[str, float]:
-    """A mean or a ratio as columns: name, name_low, name_high; NaN without one."""
+def mean_columns(ratio: Estimate | None, name: str, scale: float = 1.0) -> dict[str, Any]:
+    """A mean or a ratio as columns: name, name_low, name_high; NaN without one. Where its sessions differ,
+    name_sessions says what each of them gave."""
     found = ratio.columns if ratio else (math.nan,) * 3
-    return dict(zip((name, f"{name}_low", f"{name}_high"), (scale * value for value in found), strict=True))
+    columns = dict(zip((name, f"{name}_low", f"{name}_high"), (scale * value for value in found), strict=True))
+    return columns | sessions_column(ratio.times(scale) if ratio else None, name)
 
 
 def same_but(cell: Mapping[str, Any], *free: str, **changed: Any) -> dict[str, Any]:

@@ -48,12 +48,12 @@ def sentence(text: str) -> str:
 
 def times(ratio: Estimate, what: str) -> str:
     """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]."""
-    return f"{ratio.value:.3g} times {what} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return f"{ratio.value:.3g} times {what} [{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
 
 
 def measure_of(ratio: Estimate, unit: str) -> str:
     """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
-    return f"{ratio.value:.3g} {unit} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return f"{ratio.value:.3g} {unit} [{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
 
 
 def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:

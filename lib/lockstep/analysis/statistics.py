@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import chi2
 
-from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate, estimated, highest
 from lockstep.engine.job import LEARNING
 
 __all__ = ["MIN_ROUNDS", "AnalysisError", "Estimate"]
@@ -35,45 +36,82 @@ def median_or_nan(values: pd.Series) -> float:
 def interval_of(ratios: pd.Series) -> Estimate:
     """Geometric mean and interval of ratios, rates or times, one per round; raises AnalysisError if one is not above 0.
 
-    Rounds of one session are alike, those of another machine or day need not be: where the sessions differ by more
-    than their rounds explain (`sessions_agree`), the interval spans those of all sessions.
+    Rounds of one session are alike, those of another machine or day need not be. Over several sessions the mean and its
+    standard error are those of a random-effects model (`over_sessions`), whether the sessions seem to differ or not.
     """
-    return _over_sessions(ratios, logarithmic=True)
+    return over_sessions(ratios, logarithmic=True)
 
 
 def mean_of(values: pd.Series) -> Estimate:
     """Arithmetic mean and interval of a quantity that may be 0 or negative, one value per round; as `interval_of`."""
-    return _over_sessions(values, logarithmic=False)
+    return over_sessions(values, logarithmic=False)
 
 
-def _over_sessions(values: pd.Series, logarithmic: bool) -> Estimate:
+def over_sessions(values: pd.Series, logarithmic: bool = True) -> Estimate:
+    """One estimate of all sessions: the random-effects mean of DerSimonian and Laird ("Meta-analysis in clinical
+    trials", 1986) with an anytime-valid interval.
+
+    A session with n of the N rounds has a mean m and the weight 1 / (s² / n + t²): s² is the variance of all rounds and
+    t² that between sessions by the method of moments, 0 where sessions differ by no more than their rounds. The
+    interval is the anytime-valid one of N rounds around the weighted mean, with 1 / sqrt(sum of weights) in place of
+    s / sqrt(N). So it is that of all rounds together where sessions are alike, never narrower, and it grows evenly as
+    they part: no test switches it. It holds for the mean of the sessions that were measured. Of all machines there are,
+    two say next to nothing: Student's t with one degree of freedom, which Hartung and Knapp (2001) would take, asks for
+    13 standard errors.
+
+    `apart` holds each session's own estimate where they differ (`sessions_differ`), to be told beside it.
+    """
     pooled = estimate(values, logarithmic=logarithmic)
-    sessions = by_session(values, logarithmic)
-    if len(sessions) < 2 or sessions_agree(sessions):
+    if SESSION not in values.index.names or not pooled.deviation > 0:  # NaN: too few rounds
         return pooled
-    low, high = min(each.low for each in sessions.values()), max(each.high for each in sessions.values())
-    return Estimate(pooled.value, low, high, pooled.rounds, logarithmic)
+    _, session, sizes = np.unique(values.index.get_level_values(SESSION), return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        return pooled
+    means = np.bincount(session, np.log(values) if logarithmic else values) / sizes
+    own = pooled.deviation**2 / sizes
+    weights = 1 / (own + _between_sessions(means, own))
+    deviation = math.sqrt(pooled.rounds / weights.sum())
+    found = estimated(float(np.average(means, weights=weights)), deviation, pooled.rounds, logarithmic)
+    alone = by_session(values, logarithmic)
+    return replace(found, apart=tuple(alone.items())) if sessions_differ(alone) else found
+
+
+def _between_sessions(means: np.ndarray, variances: np.ndarray) -> float:
+    """The variance between sessions by the method of moments, from their means and the variances of these."""
+    weights = 1 / variances
+    total = weights.sum()
+    beyond = (weights * (means - np.average(means, weights=weights)) ** 2).sum() - (len(means) - 1)
+    return max(0.0, float(beyond / (total - (weights**2).sum() / total)))
 
 
 def by_session(values: pd.Series, logarithmic: bool = True) -> dict[int, Estimate]:
     """The estimate of each session that has rounds enough for one."""
     if SESSION not in values.index.names:
         return {}
-    parts = values.groupby(level=SESSION)
-    return {int(name): estimate(part, logarithmic=logarithmic) for name, part in parts if len(part) >= MIN_ROUNDS}
+    session, known = values.index.get_level_values(SESSION), values.to_numpy(dtype=float)
+    parts = {int(name): known[session == name] for name in session.unique()}
+    return {name: estimate(part, logarithmic=logarithmic) for name, part in parts.items() if len(part) >= MIN_ROUNDS}
 
 
-def sessions_agree(sessions: Mapping[int, Estimate]) -> bool:
-    """Whether the sessions' means differ by no more than their rounds explain: Cochran's Q at 5 %."""
+def sessions_differ(sessions: Mapping[int, Estimate]) -> bool:
+    """Whether sessions must be told one by one: two of their intervals have nothing in common, or their means differ by
+    more than their rounds explain (Cochran's Q at 5 %). It changes no interval and no answer."""
     if len(sessions) < 2:
-        return True
+        return False
     found = list(sessions.values())
-    means = np.array([math.log(each.value) if each.logarithmic else each.value for each in found])
+    if max(each.low for each in found) > min(each.high for each in found):
+        return True
     variances = np.array([each.deviation**2 / each.rounds for each in found])
-    if not variances.all():  # rounds without any noise, as made-up ones are
-        return bool(np.ptp(means) == 0)
+    if not variances.all():  # rounds without any noise, as made-up ones are; their interval is their mean
+        return False
+    means = np.array([math.log(each.value) if each.logarithmic else each.value for each in found])
     mean = np.average(means, weights=1 / variances)
-    return bool(chi2.sf((((means - mean) ** 2) / variances).sum(), len(found) - 1) >= 0.05)
+    return bool(chi2.sf((((means - mean) ** 2) / variances).sum(), len(found) - 1) < 0.05)
+
+
+def sessions_column(found: Estimate | None, name: str) -> dict[str, str]:
+    """What each session gave as a column of a table, where they differ; no column otherwise."""
+    return {f"{name}_sessions": found.differing.strip()} if found is not None and found.apart else {}
 
 
 def select(records: pd.DataFrame, conditions: Conditions, status: str | None = "ok") -> pd.DataFrame:
@@ -126,13 +164,6 @@ def _pairing(rows: pd.DataFrame) -> str:
     return "seed" if len(rows) and rows["experiment"].isin(LEARNING).all() else "round"
 
 
-def best_strategy(records: pd.DataFrame, conditions: Conditions) -> str | None:
-    """The strategy with the highest median images/s among the ok rows that fit; None if there are none."""
-    rows = select(records, conditions)
-    medians = rows.groupby("strategy", sort=False)["images_per_second"].median().dropna()
-    return None if medians.empty else str(medians.idxmax())
-
-
 def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> pd.Series:
     """measure(numerator) / measure(denominator) per round, indexed as `per_round`, without rounds that lack one half.
 
@@ -153,6 +184,30 @@ def ratio_with_interval(
 ) -> Estimate:
     """Geometric mean and 95 % interval of `paired_ratios`."""
     return interval_of(paired_ratios(records, numerator, denominator, measure))
+
+
+def highest_ratio(
+    records: pd.DataFrame, numerators: Sequence[Conditions], denominator: Conditions, measure: str
+) -> tuple[Estimate, int]:
+    """The highest of several cells' ratios over one, and the place in `numerators` of the one with the largest mean.
+
+    All are chosen and judged on the same rounds, for which the interval pays (`lockstep.analysis.confidence.highest`).
+    Cells without a round beside the denominator are left out; raises AnalysisError if all are.
+    """
+    below, found = per_round(records, denominator, measure), {}
+    for place, numerator in enumerate(numerators):
+        ratios = (per_round(records, numerator, measure) / below).dropna()
+        if len(ratios):
+            found[place] = interval_of(ratios)
+    if not found:
+        names = " or ".join(str(dict(numerator)) for numerator in numerators) or "any cell"
+        raise AnalysisError(f"no round holds {measure} of {names} and of {dict(denominator)}: measure them in one run")
+    return highest(list(found.values())), max(found, key=lambda place: found[place].value)
+
+
+def each_strategy(records: pd.DataFrame, conditions: Conditions) -> list[dict[str, Any]]:
+    """`conditions` for each strategy alone that has ok rows, in the order of the records."""
+    return [{**conditions, "strategy": str(name)} for name in dict.fromkeys(select(records, conditions)["strategy"])]
 
 
 def amdahl(workers: float, serial: float) -> float:

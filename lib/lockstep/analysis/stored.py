@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +12,13 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from lockstep.engine.job import LEARNING
-from lockstep.records import COLUMNS, CONTENDED, read_records, read_tables
+from lockstep.records import COLUMNS, CONTENDED, TRACE, read_records, read_tables
 
 Value = TypeVar("Value")
+
+
+def _no_rows() -> pd.DataFrame:
+    return pd.DataFrame(columns=list(COLUMNS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +29,23 @@ class Stored:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     """What a reader assumes and nothing measured, by name: an experiment's `drawn_only` parameters, of its notebook."""
+    traces: pd.DataFrame = field(default_factory=_no_rows)
+    """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
+    ratio is of them, and their samples stand in the table `resources`."""
 
     @cached_property
     def quiet(self) -> Stored:
         """The same without the rounds in which other programs used the machine: verdicts rest on these alone."""
         learnt = self.records["experiment"].isin(LEARNING)  # nobody else's work changes what is learnt
-        disturbed = self.records["reason"].astype(str).str.contains(CONTENDED) & ~learnt
-        if not disturbed.any():
+        rounds = _disturbed(self.records[~learnt]) | _disturbed(self.traces)
+        if not rounds:
             return self
-        rounds = set(self.records.loc[disturbed, "round"])
         tables = {
             name: table[~table["round"].isin(rounds)] if "round" in table else table
             for name, table in self.tables.items()
         }
-        return Stored(self.records[learnt | ~self.records["round"].isin(rounds)], tables, self.assumptions)
+        kept = self.records[learnt | ~self.records["round"].isin(rounds)]
+        return replace(self, records=kept, tables=tables, traces=self.traces[~self.traces["round"].isin(rounds)])
 
     def table(self, name: str) -> pd.DataFrame:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""
@@ -47,6 +54,10 @@ class Stored:
     def of(self, experiment: str) -> pd.DataFrame:
         """The records whose column `experiment` holds this name."""
         return self.records[self.records["experiment"] == experiment]
+
+
+def _disturbed(rows: pd.DataFrame) -> set[int]:
+    return set(rows.loc[rows["reason"].astype(str).str.contains(CONTENDED), "round"])
 
 
 def once(compute: Callable[[Stored], Value]) -> Callable[[Stored], Value]:
@@ -64,10 +75,12 @@ def once(compute: Callable[[Stored], Value]) -> Callable[[Stored], Value]:
 
 def no_records() -> Stored:
     """What is stored of a notebook that has not run: all columns, no rows."""
-    return Stored(pd.DataFrame(columns=list(COLUMNS)))
+    return Stored(_no_rows())
 
 
 def read_stored(folder: Path) -> Stored:
     """Everything in a results folder. Raises RecordError for files that can't be read, also if there are none."""
+    rows = read_records(folder)
+    traced = rows["source"] == TRACE
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
-    return Stored(read_records(folder).copy(), read_tables(folder))
+    return Stored(rows[~traced].copy(), read_tables(folder), traces=rows[traced].copy())

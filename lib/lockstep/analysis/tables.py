@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     roughness,
     select,
+    sessions_column,
 )
 
-TRACED = ("cpu_percent", "pss_bytes", "threads", "io_wait_percent")
+TRACED = ("cpu_percent", "pss_bytes", "threads", "training_threads", "framework_threads", "io_wait_percent")
 PHASES = ("input_seconds", "compute_seconds", "wait_seconds", "exchange_seconds", "update_seconds")
 SHOWN: tuple[str, ...] = (
     "experiment",
@@ -37,10 +39,17 @@ SHOWN: tuple[str, ...] = (
 SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 
-def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, float]:
-    """A ratio as columns: `name`, low, high; NaN without one."""
+def ratio_columns(ratio: Estimate | None, name: str = "speedup") -> dict[str, Any]:
+    """A ratio as columns: `name`, low, high; NaN without one. Where its sessions differ, NAME_sessions says what each
+    of them gave: a column that the other tables do not have."""
     values = ratio.columns if ratio else (np.nan,) * 3
-    return dict(zip((name, "low", "high"), values, strict=True))
+    return dict(zip((name, "low", "high"), values, strict=True)) | sessions_column(ratio, name)
+
+
+def sessions_in(row: Mapping[str, Any], name: str) -> str:
+    """What the sessions of a row's ratio gave, to stand behind it in a sentence; "" where they do not differ."""
+    found = row.get(f"{name}_sessions")
+    return f" {found}" if isinstance(found, str) else ""
 
 
 def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> Conditions | None:
@@ -92,8 +101,9 @@ TRACE_SECONDS = 60.0
 
 def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
     """Per experiment, use case, strategy and trace (`round`: the first, second ... of the cell): mean CPU (%), mean and
-    peak PSS (bytes), mean and peak threads, mean I/O wait (%), and `roughness` of PSS and of threads (dimensionless).
-    A trace is one value, however many samples it has. What was sampled while the cell loaded is left out."""
+    peak PSS (bytes), mean and peak threads, means of those that train and of the framework's, mean I/O wait (%), and
+    `roughness` of PSS and of threads (dimensionless). A trace is one value, however many samples it has. What was
+    sampled while the cell loaded is left out."""
     training = resources[resources["phase"] == "train"] if len(resources) else resources
     if training.empty:
         return pd.DataFrame()
@@ -101,8 +111,8 @@ def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
     table = []
     for key, own in training.groupby(keys, sort=False):
         for number, (_, trace) in enumerate(own.groupby("round")):
-            # I/O wait is missing where the system does not report it.
-            means = trace[list(TRACED)].apply(pd.to_numeric, errors="coerce")
+            # I/O wait and the kinds of threads are missing where the system does not tell them, or did not yet.
+            means = trace.reindex(columns=list(TRACED)).apply(pd.to_numeric, errors="coerce")
             row = {**dict(zip(keys, key, strict=True)), "round": number}
             row |= {f"{name}_mean": float(value) for name, value in means.mean().items()}
             row |= {"pss_bytes_peak": float(means["pss_bytes"].max()), "threads_peak": float(means["threads"].max())}

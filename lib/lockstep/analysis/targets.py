@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,10 @@ from lockstep.analysis.cells import outcome
 from lockstep.analysis.statistics import (
     MIN_ROUNDS,
     AnalysisError,
+    Conditions,
     Estimate,
-    best_strategy,
+    each_strategy,
+    highest_ratio,
     interval_of,
     per_round,
     ratio_with_interval,
@@ -26,7 +28,8 @@ AT_LEAST, AT_MOST, WITHIN = "≥", "≤", "1 ±"
 TOO_FEW = "too few rounds"
 MISSING = "not in these records"
 BEST = "best"
-"""As a numerator's strategy: the one with the highest median, among those that ran."""
+"""As a numerator's strategy: the fastest of those that ran besides the denominator's, chosen and judged on the same
+rounds by an interval that pays for the choice."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def _row(target: Target, stored: Stored) -> dict[str, Any]:
         reached, reason = TOO_FEW, f"{ratio.rounds} of at least {MIN_ROUNDS}"
     elif ratio is not None:
         reached = target.reached(ratio)
+        reason = f"{reason}{ratio.differing}".strip()
     return {
         "target": target.name,
         "aim": target.aim,
@@ -101,11 +105,12 @@ def compared(
         records = stored.records
         above = (shared or {}) | numerator
         below = None if denominator is None else (shared or {}) | denominator
-        if above.get("strategy") == BEST:
-            rest = {name: value for name, value in above.items() if name != "strategy"}
-            best = best_strategy(records, rest)
-            above = rest if best is None else {**rest, "strategy": best}
+        best = above.get("strategy") == BEST
+        above = {name: value for name, value in above.items() if not best or name != "strategy"}
         try:
+            if below is not None and best:
+                others = [side for side in each_strategy(records, above) if side["strategy"] != below.get("strategy")]
+                return fastest_over(records, others, below, measure)
             if below is not None:
                 return Reading(ratio_with_interval(records, above, below, measure))
             values = per_round(records, above, measure)
@@ -117,6 +122,15 @@ def compared(
             return lacking(sides, str(error))
 
     return read
+
+
+def fastest_over(
+    records: pd.DataFrame, numerators: Sequence[Conditions], denominator: Conditions, measure: str = "images_per_second"
+) -> Reading:
+    """Reads the highest of several strategies' ratios (`statistics.highest_ratio`); the remark names the fastest."""
+    ratio, place = highest_ratio(records, numerators, denominator, measure)
+    among = f"the fastest of {len(numerators)}: {numerators[place]['strategy']}" if len(numerators) > 1 else ""
+    return Reading(ratio, reason=among)
 
 
 def per_worker(read: Read, workers: int) -> Read:

@@ -25,7 +25,7 @@ def back_to_back(
     found = dict.fromkeys([*_named(jobs, pairs), *_growing(jobs, growing), *_again(jobs)])
     paired = {place for pair in found for place in pair}
     alone = [
-        Comparison((place,), seeds=SEEDS if job.experiment in LEARNING else 0)
+        Comparison((place,), rounds=SEEDS if job.experiment in LEARNING else 0)
         for place, job in enumerate(jobs)
         if place not in paired
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.confidence import told_apart
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
@@ -133,6 +134,16 @@ def markdown_table(frame: pd.DataFrame, columns: Iterable[str] | None = None) ->
     return "\n".join(lines) + "\n"
 
 
+def sessions_list(judged: Iterable[Judged]) -> str:
+    """A line for each session of every claim whose sessions differ, as a Markdown list; "" where none do."""
+    lines = [f"- {claim['id']}, {own}" for claim, found in judged for own in told_apart(_texts(found))]
+    return "\n".join(["", "Where sessions differ, each by itself:", "", *lines, ""]) if lines else ""
+
+
+def _texts(found: Verdict) -> str:
+    return f"{found.measured} {found.reason}"
+
+
 def sources(records: pd.DataFrame) -> str:
     """One sentence on what was measured: data, rounds, and how many rows are ok, failed and skipped."""
     if records.empty:
@@ -189,13 +200,15 @@ def _corrected(answered: Sequence[Answered]) -> list[Answered]:
 
 
 def machines(folder: Path) -> str:
-    """On what the rounds of a results folder were measured, and when: A CPU, 2 cores, 24 GiB (2026-11-22)."""
+    """On what the rounds of a results folder were measured, and when: A CPU, 2 cores, 24 GiB (2026-11-22). Of several
+    sessions their numbers stand there, too, as the column `session` has them."""
     days: dict[str, list[str]] = {}
-    for session in read_run(folder)["sessions"]:
+    sessions = read_run(folder)["sessions"]
+    for number, session in enumerate(sessions):
         machine = session["machine"]
         memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
         name = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
-        days.setdefault(name, []).append(session["day"])
+        days.setdefault(name, []).append(f"session {number}: {session['day']}" if len(sessions) > 1 else session["day"])
     return "; ".join(f"{name} ({', '.join(dict.fromkeys(on))})" for name, on in days.items())
 
 
@@ -208,7 +221,7 @@ def report_all(results_root: str | Path) -> str:
         if found.judged:
             table = claims_table(found.judged)
             note = f"{sources(found.stored.records)}{f' Machine: {found.machine}.' if found.machine else ''}"
-            parts.append(render_markdown(table, found.title, note))
+            parts.append(render_markdown(table, found.title, note) + sessions_list(found.judged))
     parts += [f"## {title}\n\n{unjudged_list(everything, kind)}" for kind, title in LISTS.items()]
     return "\n\n".join(parts)
 
@@ -231,6 +244,7 @@ def report_json(results_root: str | Path) -> str:
             "minutes_more": _finite(found.minutes_more),
             "reason": found.reason,
             "machine": answered.machine or None,
+            "sessions_differ": told_apart(_texts(found)),
         }
         for answered in read_all(results_root)
         for claim, found in answered.judged

@@ -46,7 +46,7 @@ def measure_job(
         network = job.link_bits_per_second > 0
         with (
             Contention(network=network) as contention,
-            ResourceSampler(team.pids, TRACE_INTERVAL_SECONDS if traced else 0.5) as sampler,
+            ResourceSampler(team.pids, TRACE_INTERVAL_SECONDS if traced else 0.5, tell_threads=traced) as sampler,
         ):
             traces = team.run(job, site, probe.run if probe else None)
     except WorkerFailed as failure:

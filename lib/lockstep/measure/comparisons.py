@@ -7,12 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.cells import CELL, SAME_RUN
+from lockstep.analysis.cells import SAME_RUN
 from lockstep.analysis.statistics import BASELINE
 from lockstep.engine.job import LEARNING, Job
 from lockstep.engine.training.scores import DIVERGED
+from lockstep.measure.history import History
 from lockstep.measure.planning import Comparison, Progress, log_ratio
-from lockstep.records import CONTENDED, RunFolder, read_records, read_traced_table
+from lockstep.records import CONTENDED, TRACE
 
 SEEDS = 20
 """With how many seeds a cell is trained that learns, where seconds are enough for one."""
@@ -64,33 +65,34 @@ def _fits(job: Job, conditions: Mapping[str, Any]) -> bool:
     return all(getattr(job, name) == value for name, value in conditions.items())
 
 
-def states_of(comparisons: Sequence[Comparison], jobs: Sequence[Job], run: RunFolder) -> list[Progress]:
-    """Each comparison with what is stored of it: the rounds of this session that nobody disturbed, and their time."""
+def states_of(comparisons: Sequence[Comparison], history: History) -> list[Progress]:
+    """Each comparison with what is stored of it: the rounds of this session that nobody disturbed, and their time.
+
+    A round counts for every comparison whose cells it holds, be it a pair's own or one of the whole grid.
+    """
     states = [Progress(comparison) for comparison in comparisons]
-    if not run.rounds_done:
-        return states
-    records = read_records(run.path)
+    rows = history.rows
     # What is learnt does not depend on the machine, so its seeds go on from session to session.
-    learns = records["experiment"].isin(LEARNING)
-    done = (records["status"] == "ok") | (learns & records["reason"].str.startswith(DIVERGED))
-    records = records[done & (learns | (records["session"] == run.number))]
-    cell_of = _places(records, jobs)
-    resources = read_traced_table(run.path, "resources")
-    traced = set() if resources is None else set(resources["round"])
-    by_cells = {(frozenset(state.comparison.cells), state.comparison.trace): state for state in states}
-    for number, rows in records.assign(cell=cell_of).groupby("round"):
-        state = by_cells.get((frozenset(rows["cell"]), number in traced))
-        if state is None:
-            continue
-        state.seconds.append(float(rows["measuring_seconds"].sum()))
-        learnt = rows["experiment"].isin(LEARNING).all()
-        if learnt or not rows["reason"].str.contains(CONTENDED).any():
-            ordered = rows.set_index("cell").loc[list(state.comparison.cells)]
-            state.logs.append(log_ratio(ordered.to_dict("records")))
+    learns = rows["experiment"].isin(LEARNING)
+    done = (rows["status"] == "ok") | (learns & rows["reason"].str.startswith(DIVERGED))
+    rows = rows[done & (learns | (rows["session"] == history.session))]
+    for _, found in rows.groupby("round"):
+        whose = found["cell"].tolist()
+        there, trace = set(whose), (found["source"] == TRACE).all()
+        for state in states:
+            if there.issuperset(state.comparison.cells) and state.comparison.trace == trace:
+                _count(state, found.iloc[[whose.index(place) for place in state.comparison.cells]], found)
+    for state in states:
+        if state.comparison.rounds and (seeds := history.seeds_learnt(state.comparison.cells[0])):
+            state.logs = state.logs[:seeds]  # a seed counts once, however often it was learnt
     return states
 
 
-def _places(records: pd.DataFrame, jobs: Sequence[Job]) -> list[int]:
-    """For each row the place of its cell in the grid; -1 for one that this grid does not have."""
-    known = {tuple(getattr(job, name) for name in CELL): place for place, job in enumerate(jobs)}
-    return [known.get(tuple(row), -1) for row in records[CELL].itertuples(index=False, name=None)]
+def _count(state: Progress, own: pd.DataFrame, whole: pd.DataFrame) -> None:
+    """Add a stored round: `own` are its rows of the comparison, in the order of its cells, `whole` all of its rows."""
+    # In a round of the whole grid each cell was visited once.
+    visits = 1.0 if len(own) == len(whole) else len(state.comparison.visits) / len(own)
+    state.seconds.append(visits * float(own["measuring_seconds"].sum()))
+    timed = whole[~whole["experiment"].isin(LEARNING)]
+    if own["experiment"].isin(LEARNING).all() or not timed["reason"].str.contains(CONTENDED).any():
+        state.logs.append(log_ratio(own.to_dict("records")))

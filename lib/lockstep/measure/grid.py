@@ -22,9 +22,10 @@ from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.cell import depends_on_framework, why_impossible
 from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
-from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, outlook
+from lockstep.measure.history import History
+from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, not_begun, outlook
 from lockstep.measure.progress import say
-from lockstep.measure.round import Measured, measure_round, measure_trace
+from lockstep.measure.round import Measured, RoundGivenUp, measure_round, measure_trace
 from lockstep.measure.teams import Teams
 from lockstep.records import RunFolder
 from lockstep.records.places import repository_root
@@ -84,7 +85,7 @@ def run_grid(
                 teams.team(job)
         info = {"notebook": notebook, "data": _data(sources), "parameters": dict(parameters)}
         with RunFolder(folder, info, _session(repository, jobs, teams)) as run:
-            grid = _Grid(run, jobs, sources, teams, traced)
+            grid = _Grid(run, jobs, sources, teams, traced, History(run, jobs))
             if budget.rounds:
                 grid.measure_rounds(budget.rounds)
             else:
@@ -118,40 +119,54 @@ class _Grid:
     sources: Mapping[str, Source]
     teams: Teams
     traced: Callable[[Job], bool]
+    history: History
 
     def measure_rounds(self, rounds: int) -> None:
-        """Every cell once in each of so many rounds, those that are stored included."""
-        done = self.run.rounds_done
-        for number in range(rounds):
-            if number in done:
-                say(f"round {number + 1} of {rounds}: is in {self.run.path.name} already")
-                continue
-            self._measure(number, self.teams.in_a_row(self.jobs, range(len(self.jobs))), number)
+        """Every cell once in each of so many rounds, those that are stored included; not counted are rounds that hold
+        some of the cells only, as `minutes` leave them."""
+        done = self.history.whole_rounds
+        if done:
+            say(f"{min(done, rounds)} of {rounds} rounds are in {self.run.path.name} already")
+        for _ in range(done, rounds):
+            self._measure(self.teams.in_a_row(self.jobs, range(len(self.jobs))))
 
     def measure_for(self, seconds: float, comparisons: Sequence[Comparison]) -> None:
         """Round after round until the time is over, or everything is settled."""
         ends = time.monotonic() + seconds  # no step of the system's clock changes it
         traces = [Comparison((place,), trace=True) for place, job in enumerate(self.jobs) if self.traced(job)]
         comparisons = self._possible([*comparisons, *traces])
-        states = states_of(comparisons, self.jobs, self.run)
+        states = states_of(comparisons, self.history)
         least = fewest_minutes(states)
         if seconds < 60 * least:
             raise JobError(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
         say(f"{self.run.path.name}: {outlook(states)}")
         last: int | None = None
-        while (chosen := choose(states, ends - time.monotonic(), last)) is not None:
+        while (chosen := self._choose(states, ends, last)) is not None:
             last = chosen
-            self._measure_next(states[chosen])
+            try:
+                self._measure_next(states[chosen], ends)
+            except RoundGivenUp as given_up:
+                say(str(given_up))
         say(f"{self.run.path.name}: {outlook(states)}")
+        if waiting := not_begun(states, ends - time.monotonic()):
+            say(f"{self.run.path.name}: {waiting}")
 
-    def _measure_next(self, state: Progress) -> None:
-        number = max(self.run.rounds_done, default=-1) + 1
+    def _choose(self, states: Sequence[Progress], ends: float, last: int | None) -> int | None:
+        for state in states:
+            if not state.seconds:
+                state.first_seconds = self.history.durations.of_round(state.comparison)
+        return choose(states, ends - time.monotonic(), last)
+
+    def _measure_next(self, state: Progress, ends: float) -> None:
+        """The next round of a comparison. Its first one, whose length can only be guessed, is given up when it can't
+        end in time."""
         began = time.monotonic()
         if state.comparison.trace:
-            found = self._trace(number, state.comparison.cells[0])
+            found = self._trace(state.comparison.cells[0])
         else:
-            found = self._measure(number, state.comparison.visits, state.rounds)
+            found = self._measure(state.comparison.visits, float("inf") if state.seconds else ends)
         state.seconds.append(time.monotonic() - began)
+        state.disturbed_now += found.disturbed
         learns = self.jobs[state.comparison.cells[0]].experiment in LEARNING
         if learns and found.diverged:
             state.logs.append(0.0)  # that seed is done
@@ -163,23 +178,28 @@ class _Grid:
     def _possible(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """The comparisons of cells that can run here; the others get a row each that says why not, once."""
         impossible = [place for place, job in enumerate(self.jobs) if why_impossible(job) is not None]
-        if impossible and not self.run.rounds_done:
-            self._measure(0, impossible, 0)
+        if new := [place for place in impossible if place not in self.history.stored_cells]:
+            self._measure(new)
         return [each for each in comparisons if not set(each.cells) & set(impossible)]
 
-    def _measure(self, number: int, visits: Sequence[int], seed: int) -> Measured:
+    def _measure(self, visits: Sequence[int], ends: float = float("inf")) -> Measured:
+        """These cells as the next round, whatever was stored before it and how; raises RoundGivenUp."""
         found = measure_round(
-            self.jobs, visits, number=number, seed=seed, session=self.run.number,
+            self.jobs, visits, number=self.run.next_round, seeds=self.history.seeds(visits), session=self.run.number,
+            sources=self.sources, teams=self.teams, durations=self.history.durations, ends=ends,
+        )  # fmt: skip
+        return self._store(found)
+
+    def _trace(self, place: int) -> Measured:
+        found = measure_trace(
+            self.jobs[place], number=self.run.next_round, session=self.run.number,
             sources=self.sources, teams=self.teams,
         )  # fmt: skip
-        self.run.write_round(found.rows, found.tables)
-        return found
+        return self._store(found)
 
-    def _trace(self, number: int, place: int) -> Measured:
-        found = measure_trace(
-            self.jobs[place], number=number, session=self.run.number, sources=self.sources, teams=self.teams
-        )
+    def _store(self, found: Measured) -> Measured:
         self.run.write_round(found.rows, found.tables)
+        self.history.add(found.rows)
         return found
 
 

@@ -2,7 +2,8 @@
 
     comparison    two cells that stand back to back in a round, A B B A: what drifts evenly cancels
     settled       its interval is as narrow as asked for: no more time goes there
-    hopeless      at the noise seen so far it would take more than a day: said at once, and left out
+    hopeless      at the least noise that its rounds allow it would take more than a day: said at once, and only looked
+                  at again now and then, for its first rounds may have been bad ones
     trace         a cell that trains for a minute while its CPU, memory and threads are sampled: a quarter of the time
 
 Of those that can be settled in the time left, headlines come first, then what has no interval yet, then the quickest;
@@ -15,10 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from scipy.stats import chi2
 
-from lockstep.analysis.confidence import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
 from lockstep.analysis.tables import TRACE_SECONDS
 
 HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
@@ -29,8 +32,10 @@ DAY_SECONDS = 86_400.0
 TRACES = MIN_ROUNDS
 """How many traces of a cell are enough: each counts as a round."""
 _SHARE_OF_TRACES = 0.25  # of the time that is spent
+_SHARE_OF_HOPELESS = 0.10  # likewise
 _FAILURES_ALLOWED = 2
-_DISTURBED_ALLOWED = 8  # rounds of which none was quiet
+_DISTURBED_ALLOWED = 8  # rounds of a run of which none was quiet
+_NOISIEST = 0.95  # the part of all samples that deviate less than the noisiest in twenty
 _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown it
 
 
@@ -38,13 +43,13 @@ _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown i
 class Comparison:
     """Cells of a grid, by their places: two that are compared, or one that is measured alone.
 
-    `seeds`: of a cell that trains until it has learnt, with how many seeds; a round is one seed. `trace`: its resources
-    are sampled for a minute, from the start of loading.
+    `rounds`: so many and no more, whatever the interval; of a cell that trains until it has learnt each is another
+    seed. `trace`: its resources are sampled for a minute, from the start of loading.
     """
 
     cells: tuple[int, ...]
     headline: bool = False
-    seeds: int = 0
+    rounds: int = 0
     trace: bool = False
 
     @property
@@ -65,6 +70,10 @@ class Progress:
     logs: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     failures: int = 0
+    disturbed_now: int = 0
+    """Rounds in which others used the machine, in this run alone: the next one may find it quiet."""
+    first_seconds: float = math.nan
+    """What a round should take where none was measured, by cells like these; NaN: nothing tells."""
 
     @property
     def rounds(self) -> int:
@@ -76,18 +85,22 @@ class Progress:
 
     @property
     def round_seconds(self) -> float:
-        """What a round takes; NaN where none was measured. The first one starts its teams, so it is not typical."""
-        return float(np.median(self.seconds)) if self.seconds else math.nan
+        """What a round takes, or what the first should take; NaN where nothing tells."""
+        return float(np.median(self.seconds)) if self.seconds else self.first_seconds
 
     @property
     def rounds_left(self) -> float:
         """How many more rounds settle it, if they are as those before; 0: settled."""
-        if self.comparison.seeds or self.comparison.trace:
-            return max(0, (self.comparison.seeds or TRACES) - self.rounds)
+        return self._rounds_left(self.deviation)
+
+    def _rounds_left(self, deviation: float) -> float:
+        """How many more, if a round's log ratio has this standard deviation."""
+        if self.comparison.rounds or self.comparison.trace:
+            return max(0, (self.comparison.rounds or TRACES) - self.rounds)
         goal = self.comparison.goal
         if half_width(self.deviation, self.rounds, AMONG_MANY) <= goal:
             return 0
-        return max(1.0, rounds_needed(self.deviation, goal, AMONG_MANY) - self.rounds)
+        return max(1.0, rounds_needed(deviation, goal, AMONG_MANY) - self.rounds)
 
     def seconds_left(self, usual: float = 0.0) -> float:
         """How long settling it takes; `usual`: what a round takes where none was measured."""
@@ -99,31 +112,49 @@ class Progress:
 
     @property
     def hopeless(self) -> bool:
-        """Never settled in a day of measuring nothing else."""
-        return not self.comparison.trace and self.rounds >= MIN_ROUNDS and self.seconds_left() > DAY_SECONDS
+        """Never settled in a day of measuring nothing else, even if what was seen is the noisiest in twenty.
+
+        Judged anew from all rounds whenever it is asked: five bad ones say little, and more may say otherwise.
+        """
+        if self.comparison.trace or self.rounds < MIN_ROUNDS:
+            return False
+        least = self.deviation * _least_deviation(self.rounds)
+        return self._rounds_left(least) * self.round_seconds > DAY_SECONDS
 
     @property
     def disturbed(self) -> bool:
         """Others used the machine in every round so far: there is no use in going on now."""
-        return not self.rounds and len(self.seconds) >= _DISTURBED_ALLOWED
+        return not self.rounds and self.disturbed_now >= _DISTURBED_ALLOWED
+
+    @property
+    def unsettled(self) -> bool:
+        """It lacks rounds, and they can be measured."""
+        return not (self.settled or self.disturbed or self.failures >= _FAILURES_ALLOWED)
 
     @property
     def open(self) -> bool:
-        return not (self.settled or self.hopeless or self.disturbed or self.failures >= _FAILURES_ALLOWED)
+        return self.unsettled and not self.hopeless
+
+    def fits(self, seconds: float) -> bool:
+        """Whether a round can end in this time; if nothing tells how long it takes, as long as there is any."""
+        return seconds > 0 and not self.round_seconds > seconds
+
+
+@lru_cache
+def _least_deviation(rounds: int) -> float:
+    """The true standard deviation over that of so many rounds, if these are the noisiest in twenty: of a normal sample
+    (n - 1) s² / sigma² follows chi-squared with n - 1 degrees of freedom."""
+    return math.sqrt((rounds - 1) / float(chi2.ppf(_NOISIEST, rounds - 1)))
 
 
 def choose(states: Sequence[Progress], seconds: float, last: int | None = None) -> int | None:
     """The place in `states` of the comparison to measure next in the `seconds` that are left; None if no round fits.
 
-    `last`: the one measured just before. A round that takes longer than what is left is never begun; how long the
-    first one takes nobody knows.
+    `last`: the one measured just before. A round that takes longer than what is left is never begun, nor a first one
+    that should; only where nothing like it was measured nobody knows.
     """
-    fits = [
-        index
-        for index, state in enumerate(states)
-        if state.open and seconds > 0 and not state.round_seconds > seconds  # NaN: not known yet
-    ]
-    if due := _trace_due(states, fits, seconds):
+    fits = [index for index, state in enumerate(states) if state.open and state.fits(seconds)]
+    if due := _trace_due(states, fits, seconds) or _second_look_due(states, seconds):
         return min(due, key=lambda index: states[index].rounds)
     fits = [index for index in fits if not states[index].comparison.trace]
     if not fits:
@@ -150,6 +181,18 @@ def _trace_due(states: Sequence[Progress], fits: Sequence[int], seconds: float) 
     return traces if turn and seconds > 2 * TRACE_SECONDS else []
 
 
+def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:
+    """The hopeless ones of which a round fits into their share of the time that was spent."""
+    hopeless = [index for index, state in enumerate(states) if state.unsettled and state.hopeless]
+    spent = _SHARE_OF_HOPELESS * sum(sum(state.seconds) for state in states)
+    looked = sum(sum(states[index].seconds[MIN_ROUNDS:]) for index in hopeless)
+    return [
+        index
+        for index in hopeless
+        if states[index].fits(seconds) and looked + states[index].round_seconds <= spent
+    ]
+
+
 def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, float]:
     """The least comes first: within reach, a headline, without an interval; then the quickest."""
     left = state.seconds_left(usual)
@@ -158,7 +201,7 @@ def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bo
 
 def fewest_minutes(states: Iterable[Progress]) -> float:
     """What the shortest round takes, where that is known; 0 where any is unknown."""
-    known = [state.round_seconds for state in states if state.open]
+    known = [state.round_seconds if state.seconds else math.nan for state in states if state.open]
     return min(known) / 60 if known and not any(math.isnan(each) for each in known) else 0.0
 
 
@@ -172,8 +215,18 @@ def outlook(states: Sequence[Progress]) -> str:
     if disturbed := sum(state.disturbed for state in states):
         parts.append(f"{disturbed} given up, since others used the machine in every round")
     if hopeless := sum(state.hopeless for state in states):
-        parts.append(f"{hopeless} would take more than a day each and are left as they are")
+        parts.append(f"{hopeless} would take more than a day each and are only looked at again now and then")
     return ", ".join(parts)
+
+
+def not_begun(states: Sequence[Progress], seconds: float) -> str:
+    """One line on the comparisons whose first round does not fit into the `seconds` that are left; empty for none."""
+    waiting = [state.first_seconds for state in states if state.open and not state.seconds and not state.fits(seconds)]
+    known = [each for each in waiting if not math.isnan(each)]
+    if not waiting:
+        return ""
+    text = f"{len(waiting)} were not begun, with {max(0.0, seconds) / 60:.1f} minutes left"
+    return f"{text}: a first round should take {min(known) / 60:.1f} or more" if known else text
 
 
 def log_ratio(rows: Sequence[Mapping[str, object]]) -> float:

@@ -20,10 +20,13 @@ from typing import NamedTuple
 import pandas as pd
 import psutil
 
+from lockstep.engine.thread_names import trains
+
 _PROC = Path("/proc")
 _HAS_PSS = (_PROC / "self" / "smaps_rollup").exists()
 # Far cheaper than psutil's method, which reads every process of the machine.
 _HAS_CHILDREN = (_PROC / "thread-self" / "children").exists()
+_HAS_NAMES = (_PROC / "thread-self" / "comm").exists()
 # To compute a PSS the kernel walks the process's page tables, about 20 ms per gigabyte, and its page faults wait
 # meanwhile. Reading may therefore cost only this part of a core; in between, the last value is used. Only a new maximum
 # of the RSS, which the kernel always knows, is read in any case, for the sake of the peak.
@@ -38,6 +41,8 @@ class Sample(NamedTuple):
     cpu_percent: float  # since the sample before; one busy core = 100
     pss_bytes: int
     threads: int
+    training_threads: float  # of these, those that were started to train: ranks, loaders, exchanges
+    framework_threads: float  # the others: the framework's and the runtime's; both nan where nobody asked or can tell
     io_wait_percent: float  # of all cores of the machine; nan where the system does not say
 
 
@@ -108,15 +113,17 @@ class ResourceSampler:
 
     `pids` are the worker processes, whose children are followed. `memory_kind` says what `pss_bytes` holds: `pss`, or
     `rss` where the system has no PSS or refuses it. Memory is read as often as PSS_BUDGET allows and whenever it grows;
-    in between, the last reading is repeated.
+    in between, the last reading is repeated. `tell_threads` tells threads that train from the framework's, which takes
+    a look at each thread.
 
     Raises ValueError for an interval of 0 or less; on leaving the block, RuntimeError if sampling stopped early.
     """
 
-    def __init__(self, pids: Iterable[int], interval_seconds: float = 0.5) -> None:
+    def __init__(self, pids: Iterable[int], interval_seconds: float = 0.5, tell_threads: bool = False) -> None:
         if not interval_seconds > 0:
             raise ValueError(f"interval_seconds={interval_seconds} is not possible; give more than 0")
         self.interval_seconds = interval_seconds
+        self.tell_threads = tell_threads
         self.samples: list[Sample] = []
         self.memory_kind = "pss" if _HAS_PSS else "rss"
         self.peak_pss_bytes = 0  # of the sum over all trees
@@ -181,7 +188,9 @@ class ResourceSampler:
         # The kernel's count may decrease a little.
         wait = 100 * (0.0 if waited < 0 else waited) / passed if passed > 0 else math.nan
         threads = sum(_threads(each.process) for each in seen)
-        self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, threads, wait))
+        training = sum(_training_threads(each.process.pid) for each in seen) if self.tell_threads else math.nan
+        counts = (threads, training, max(training * 0.0, threads - training))  # some end between the two; nan stays
+        self.samples.append(Sample(now - self._began, 100 * used / elapsed, memory, *counts, wait))
 
     def _read_memory(self, seen: list[ProcessUse]) -> int:
         """The PSS of all trees in bytes; also keeps their peak."""
@@ -244,6 +253,18 @@ def _threads(process: psutil.Process) -> int:
         return int(process.num_threads())
     except psutil.Error:
         return 0
+
+
+def _training_threads(pid: int) -> float:
+    """How many threads of a process were started to train; nan where the system does not show their names."""
+    if not _HAS_NAMES:
+        return math.nan
+    count = 0
+    with contextlib.suppress(OSError):  # a process that has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/comm") as comm:
+                count += trains(comm.read(), int(thread))
+    return count
 
 
 def _io_wait() -> tuple[float, float]:

@@ -15,15 +15,22 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from lockstep.analysis.tables import TRACE_SECONDS
-from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.job import Job
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.engine.usecases import Source
 from lockstep.measure.cell import measure_job
+from lockstep.measure.durations import Durations
 from lockstep.measure.planning import log_ratio
 from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
-from lockstep.records import CONTENDED, Row
+from lockstep.records import CONTENDED, TRACE, Row
+
+NO_SAMPLES = "no samples of its workers: this is no trace"
+
+
+class RoundGivenUp(Exception):
+    """A round whose remaining visits can't end in time; the message says how long they would take."""
 
 
 @dataclass
@@ -57,25 +64,36 @@ def measure_round(
     visits: Sequence[int],
     *,
     number: int,
-    seed: int,
+    seeds: Mapping[int, int],
     session: int,
     sources: Mapping[str, Source],
     teams: Teams,
+    durations: Durations,
+    ends: float = math.inf,
 ) -> Measured:
     """Measure the cells at these places of the grid, in this order, as round `number`.
 
-    `seed` is that of cells that train until they have learnt: what is learnt varies by its seed, a time by itself.
+    `seeds`: place -> seed of the cells that train until they have learnt; what is learnt varies by its seed, a time by
+    itself. How long visits take is noted in `durations`. Raises RoundGivenUp after a visit by which the others can't
+    end at `ends` (of time.monotonic).
     """
     found = Measured()
     rows_of: dict[int, list[Row]] = {}
     tables_of: dict[str, list[pd.DataFrame]] = {}
     cells = sorted(set(visits), key=visits.index)
     for index, place in enumerate(visits):
-        learns = jobs[place].experiment in LEARNING
-        job = jobs[place].with_(round=number, **({"seed": seed} if learns else {}))
+        job = jobs[place].with_(round=number, **({"seed": seeds[place]} if place in seeds else {}))
         began = time.monotonic()
+        failed = any(row["status"] != "ok" for rows in rows_of.values() for row in rows)
+        if index and not failed and began + (needed := durations.of_visits(visits[index:])) > ends:
+            raise RoundGivenUp(
+                f"round {number} was given up after {index} of {len(visits)} visits: the others should take "
+                f"{needed / 60:.1f} minutes, and {max(0.0, ends - began) / 60:.1f} are left"
+            )
         row, tables, _ = measure_job(job, sources.get(job.use_case), teams)
         row |= {"session": session, "measuring_seconds": time.monotonic() - began}
+        if row["status"] == "ok":
+            durations.note(place, row["measuring_seconds"])
         again = place in rows_of
         rows_of.setdefault(place, []).append(row)
         for name, frame in tables.items():
@@ -102,6 +120,8 @@ def measure_trace(job: Job, *, number: int, session: int, sources: Mapping[str, 
         teams.team(job).close()
         steps = math.ceil(TRACE_SECONDS / row["step_seconds"])
         row, tables, _ = measure_job(job.with_(steps=steps), source, teams, traced=True)
-    row |= {"session": session, "measuring_seconds": time.monotonic() - began}
+    row |= {"session": session, "source": TRACE, "measuring_seconds": time.monotonic() - began}
+    if row["status"] == "ok" and "resources" not in tables:  # as of workers that were begun again meanwhile
+        row |= {"status": "failed", "reason": "; ".join(filter(None, [row["reason"], NO_SAMPLES]))}
     say(f"round {number}: {job.experiment} {job.label}: a trace of {TRACE_SECONDS:g} s: {one_line(row)}")
     return Measured([row], {name: frame for name, frame in tables.items() if name == "resources"})

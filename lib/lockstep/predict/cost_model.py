@@ -177,6 +177,11 @@ def recalibrated(records: pd.DataFrame, use_case: str, network: str, draws: int 
     return [_fitted(found, seconds, bare) for seconds in np.stack(drawn, axis=1).tolist()]
 
 
+def fewest_rounds(records: pd.DataFrame, use_case: str, network: str) -> int:
+    """The rounds of the cell with the fewest among those that `calibrated` is fitted to; raises AnalysisError as it."""
+    return min(len(values) for _, values in _calibration(records, use_case, network)[0])
+
+
 def _calibration(records: pd.DataFrame, use_case: str, network: str) -> tuple[Measured, Costs]:
     """The cells that the model is fitted to, and a model that knows only the size of the gradient and the cores."""
     own = modelled(records, CALIBRATION)

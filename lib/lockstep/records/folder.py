@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
+from lockstep.records.growing import append_csv
 from lockstep.records.reading import read_records, read_run, read_traced_table
 from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
 
@@ -32,6 +33,8 @@ class RunFolder:
         self.path = Path(path)
         self.info = {"schema_version": SCHEMA_VERSION, **info}
         self.number = 0
+        self._rounds: set[int] = set()
+        self._lengths: dict[Path, int] = {}  # bytes of each file that whole rounds take
         self._session: dict[str, Any] = json.loads(json.dumps(session))  # as it will be read
         self._lock: Any = None
 
@@ -48,7 +51,7 @@ class RunFolder:
             ) from None
         try:
             self._check_resumable()
-            self._drop_lost_rounds()
+            self._read_rounds()
             self._enter_session()
         except BaseException:
             self.__exit__()
@@ -75,13 +78,20 @@ class RunFolder:
                     f"now): resuming would mix two experiments; give another folder with --out or remove this one"
                 )
 
-    def _drop_lost_rounds(self) -> None:
-        """What was traced of a round that was never written whole goes: its number will be another round's."""
-        done = self.rounds_done
+    def _read_rounds(self) -> None:
+        """Which rounds are stored whole: the only time that files are parsed, for a long run must not slow down.
+
+        What was traced of a round that was never written whole goes: its number will be another round's.
+        """
+        records = self.path / "records.csv"
+        self._rounds = set(read_records(self.path)["round"].tolist()) if records.is_file() else set()
         for name in TABLES:
             table = read_traced_table(self.path, name)
-            if table is not None and not table["round"].isin(done).all():
-                write_atomically(self.path / f"{name}.csv", table[table["round"].isin(done)].to_csv(index=False))
+            if table is not None and not table["round"].isin(self._rounds).all():
+                kept = table[table["round"].isin(self._rounds)]
+                write_atomically(self.path / f"{name}.csv", kept.to_csv(index=False))
+        paths = [self.path / f"{name}.csv" for name in ("records", *TABLES)]
+        self._lengths = {path: path.stat().st_size for path in paths if path.is_file()}
 
     def _enter_session(self) -> None:
         """Go on with the stored session under the same circumstances, or begin a new one."""
@@ -97,10 +107,13 @@ class RunFolder:
 
     @property
     def rounds_done(self) -> list[int]:
-        """Numbers of the rounds that are stored whole."""
-        if not (self.path / "records.csv").is_file():
-            return []
-        return sorted(int(number) for number in read_records(self.path)["round"].unique())
+        """Numbers of the rounds that are stored whole, in ascending order."""
+        return sorted(self._rounds)
+
+    @property
+    def next_round(self) -> int:
+        """The number of the round that is measured next, in whichever way: one more than the highest stored one."""
+        return max(self._rounds, default=-1) + 1
 
     def write_round(self, rows: Sequence[Row], tables: Mapping[str, pd.DataFrame] | None = None) -> None:
         """Append a whole round: its rows, and its part of traced tables such as `resources`.
@@ -109,15 +122,14 @@ class RunFolder:
         """
         for row in rows:
             check_row(row)
-        done = self.rounds_done if tables else []
-        # Tables first: a crash between the two leaves samples of a round that records.csv does not know, and
-        # those are dropped when the round is measured again.
-        for name, frame in (tables or {}).items():
-            old = read_traced_table(self.path, name)
-            old = old[old["round"].isin(done)] if old is not None else None
-            write_atomically(self.path / f"{name}.csv", pd.concat([old, frame]).to_csv(index=False))
-        frame = pd.DataFrame(rows, columns=list(COLUMNS))
-        text = frame.to_csv(index=False, header=False)
-        path = self.path / "records.csv"
-        before = path.read_text() if path.is_file() else _HEADER
-        write_atomically(path, before + text)
+        # Tables first: a crash between the two leaves samples of a round that records.csv does not know. They are
+        # dropped by the next run, or by the next round of this one.
+        frames = {**(tables or {}), "records": pd.DataFrame(rows, columns=list(COLUMNS))}
+        lengths = {}
+        for name, frame in frames.items():
+            if frame.empty:
+                continue
+            path = self.path / f"{name}.csv"
+            lengths[path] = append_csv(path, self._lengths.get(path, 0), frame)
+        self._lengths |= lengths
+        self._rounds |= {int(row["round"]) for row in rows}

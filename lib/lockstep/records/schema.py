@@ -15,6 +15,9 @@ from lockstep.engine.job.strategies import LAUNCHER_NAMES, RUNGS, STRATEGIES, YA
 SCHEMA_VERSION = 2
 CONTENDED = "contended"
 """In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round."""
+MEASURED, TRACE = "measured", "trace"
+"""Sources of a row. A trace trained for a minute in one go while its resources were sampled: it is no repetition of its
+cell, and no median, ratio or interval holds it."""
 
 
 class RecordError(ValueError):
@@ -99,7 +102,7 @@ OUTCOME: dict[str, Column] = {
     "session": Column(
         "integer", meaning="on which machine, with which commit, on which day: see `sessions` of run.json"
     ),
-    "source": Column("text", allowed=("measured", "simulated")),
+    "source": Column("text", allowed=(MEASURED, TRACE, "simulated"), meaning="trace: a minute with resources sampled"),
     "status": Column("text", allowed=("ok", "failed", "skipped")),
     "reason": Column("text", meaning="why failed or skipped, or a caveat of an ok row"),
 }
@@ -148,7 +151,7 @@ def make_row(job: Job, measured: Mapping[str, Any], *, status: str = "ok", reaso
     if unknown:
         raise RecordError(f"unknown measurement(s) {sorted(unknown)}; there are: {', '.join(MEASUREMENTS)}")
     row.update(measured)
-    row.update(session=session, source="measured", status=status, reason=" ".join(reason.split()))
+    row.update(session=session, source=MEASURED, status=status, reason=" ".join(reason.split()))
     check_row(row)
     return row
 

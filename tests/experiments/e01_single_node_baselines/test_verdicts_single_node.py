@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -40,6 +41,15 @@ def test_a_gpu_is_compared_with_the_best_setting_of_the_cpu() -> None:
     assert "SimpleBig: 2 [2, 2] times the best CPU setting" in found.measured
     assert judge(with_gpu(0.5)).answer == CONTRADICTED
     assert judge(with_gpu(1.0)).answer == UNDECIDED
+
+
+def test_the_best_setting_of_the_cpu_pays_for_being_chosen() -> None:
+    """1.15 times the fastest of five by rounds that swing: enough beside one setting, and too little beside five."""
+    frame = with_gpu(1.15)
+    frame.loc[frame["device"] == "cuda", "images_per_second"] *= 1 + 0.06 * (frame["round"] % 2)
+    several, alone = judge(frame), judge(frame[frame["strategy"].isin(["sequential", "channels_last", "bfloat16"])])
+    ends = [float(re.findall(r"SimpleBig: [\d.]+ \[([\d.]+)", found.measured)[0]) for found in (several, alone)]
+    assert ends[0] < ends[1]
 
 
 def test_without_a_gpu_the_model_of_one_stands_beside_this_cpu() -> None:

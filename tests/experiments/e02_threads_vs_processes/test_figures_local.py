@@ -104,7 +104,7 @@ def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
 
 def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
     figure = resource_traces(resources(), "x", data="real photos")
-    assert len(figure.axes) == 4 * 2
+    assert len(figure.axes) == 5 * 2, "the framework's threads have a row of their own"
     for axis in figure.axes:
         lines = [line for line in axis.lines if line.get_linestyle() != ":"]  # which marks where training begins
         assert sorted(line.get_linestyle() for line in lines) == ["-", "--"]
@@ -116,6 +116,11 @@ def test_traces_without_io_wait_are_drawn() -> None:
     figure = resource_traces(resources().assign(io_wait_percent=""), "x")
     figure.canvas.draw()
     assert any(len(axis.lines) for axis in figure.axes), "the other traces are drawn all the same"
+
+
+def test_traces_from_before_threads_were_told_apart_are_drawn_without_that_row() -> None:
+    figure = resource_traces(resources().drop(columns=["training_threads", "framework_threads"]), "x")
+    assert len(figure.axes) == 4 * 2
 
 
 def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
@@ -130,7 +135,7 @@ def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
             assert (line.get_marker() == "o") == (len(line.get_xdata()) == 1), "a line of one point is invisible"
             assert line.get_marker() in ("o", "none")
     marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() == "o"]
-    assert len(marks) == 4 and all(line.get_linestyle() == "-" for line in marks)
+    assert len(marks) == 5 and all(line.get_linestyle() == "-" for line in marks)
     solid, dashed = figure.legends[0].get_lines()
     assert (solid.get_marker(), dashed.get_marker()) == ("o", "none")
 

@@ -101,3 +101,14 @@ def test_two_rounds_are_no_finding(name: str) -> None:
 @pytest.mark.parametrize("name", LOCAL.findings)
 def test_a_notebook_that_never_ran_says_so(name: str) -> None:
     assert "Nothing is stored" in said(no_records(), name)
+
+
+@pytest.mark.parametrize("name", ["speedup", "memory", "scaling", "input"])
+def test_a_finding_tells_two_machines_apart_where_they_differ(name: str) -> None:
+    """A second machine on which processes, decoding and their memory are far from the first one's."""
+    first = records()
+    other = first.assign(session=1, round=first["round"] + first["round"].max() + 1)
+    far = (other["strategy"] == "processes") | ((other["input"] == "memory") & (other["experiment"] == "input"))
+    other.loc[far, ["images_per_second", "peak_pss_bytes"]] *= 0.5
+    told = said(Stored(pd.concat([first, other], ignore_index=True)), name)
+    assert re.search(r"\(sessions differ: session 0: \d.*?; session 1: \d.*?\)", told), told

@@ -71,9 +71,18 @@ def test_fewer_threads_than_images_contradict_a_thread_per_image_and_as_many_say
     assert judge(claim("thread_per_image"), records(), None).answer == NOT_YET
 
 
+def test_the_frameworks_threads_stand_apart_from_lockstep_own() -> None:
+    told = resources()
+    told.loc[told["strategy"] == "processes", "framework_threads"] = 2
+    found = judge(claim("same_mean_threads"), records(), told)
+    assert found.answer == UNDECIDED and found.rounds_more == math.inf
+    assert found.measured.count("of these the framework's and the runtime's 8 [8, 8] and 2 [2, 2]") == 2
+
+
 @pytest.mark.parametrize("factor", [1, 2])
 def test_equal_numbers_of_threads_say_nothing_about_the_frameworks(factor: int) -> None:
-    traces = resources()
+    """Traces from before the two kinds were told apart."""
+    traces = resources().drop(columns=["training_threads", "framework_threads"])
     traces["threads"] = traces["threads"].where(traces["strategy"] == "threads", factor * traces["threads"])
     found = judge(claim("same_mean_threads"), records(), traces)
     assert found.answer == UNDECIDED and found.rounds_more == math.inf and "Lockstep" in found.reason

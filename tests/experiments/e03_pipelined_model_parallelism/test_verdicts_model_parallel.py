@@ -24,6 +24,7 @@ from lockstep.analysis.verdicts import (
     Verdict,
 )
 from lockstep.experiments.e03_pipelined_model_parallelism import EXPERIMENT
+from lockstep.experiments.e03_pipelined_model_parallelism.verdicts import Pipelined, schedules, speedup_cell
 
 RULES = EXPERIMENT.verdicts
 CPU = {"naive-model-slower", "pipelining-pays", "cpu-model-parallel-overhead"}
@@ -115,6 +116,19 @@ def test_pipelining_pays_if_it_beats_one_core_with_some_batch_and_model(frame: p
     assert judged(claim("pipelining-pays"), slowed(frame, 0.5, "SimpleBig", "ComplexSmall")).answer == CONTRADICTED
     level = noisy(slowed(frame, 1 / 1.65, "SimpleBig", "ComplexSmall"), 0.1, strategy="1f1b")
     assert judged(claim("pipelining-pays"), noisy(level, 0.1, strategy="gpipe")).answer == UNDECIDED
+
+
+def test_the_fastest_schedule_pays_for_being_chosen(frame: pd.DataFrame) -> None:
+    """Two schedules stood beside one core: the interval is wider than that of the faster one alone."""
+    swinging = noisy(noisy(frame, 0.1, strategy="gpipe"), 0.1, strategy="1f1b")
+    alone = speedup_cell(swinging, "SimpleBig", strategy="sequential")
+    found = schedules(swinging, "SimpleBig")
+    assert len(found) == 2
+    both, one = Pipelined.over(swinging, found, alone), Pipelined.over(swinging, found[1:], alone)
+    assert both.ratio.value == one.ratio.value and both.ratio.half_width > one.ratio.half_width
+    assert both.name.startswith("the fastest of 2 schedules: ") and len(both.sides) == 3
+    text = judged(claim("pipelining-pays"), swinging).measured
+    assert str(both.ratio) in text, "and so judged"
 
 
 def test_a_gain_over_one_core_alone_is_no_gain_of_the_second(frame: pd.DataFrame) -> None:

@@ -22,8 +22,9 @@ def test_each_local_strategy_is_compared_at_equal_hosts(frame: pd.DataFrame) -> 
     for hosts, gains in HEADLINE.items():
         for name, gain in gains.items():
             row = table.loc[("Pneumonia", hosts, name)]
-            assert row["ratio"] == pytest.approx(gain / gains["mpi_allreduce"], rel=0.01)
-            assert row["difference"] == (name != "mpi_allreduce"), "nothing differs from itself"
+            ratio = gain / gains["mpi_allreduce"]
+            assert row["ratio"] == pytest.approx(ratio, rel=0.01)
+            assert row["difference"] == (abs(ratio - 1) > 0.05), "a single A/A pair, 0.4 % apart, leaves 5 % open"
             assert row["place"] == 1 + sum(other > gain for other in gains.values())
 
 

@@ -99,7 +99,7 @@ def test_compared_cells_are_alike_but_for_how_they_train() -> None:
 
 def test_cells_that_learn_have_twenty_seeds() -> None:
     jobs = other()
-    seeds = {jobs[each.cells[0]].experiment: each.seeds for each in comparisons(jobs) if each.seeds}
+    seeds = {jobs[each.cells[0]].experiment: each.rounds for each in comparisons(jobs) if each.rounds}
     assert seeds == {"paired": 20}
     learning = [job for job in jobs if job.experiment == "paired"]
     assert [job.compression for job in learning] == ["none", "terngrad", "topk", "topk"]

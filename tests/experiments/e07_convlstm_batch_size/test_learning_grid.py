@@ -193,6 +193,7 @@ def test_the_papers_ways_and_the_convlstm_over_the_cnn_are_headlines(root: Path)
     first = [jobs[one.cells[0]] for one in found if one.headline]
     learnt = {job.strategy for job in first if job.experiment == "learning"}
     assert learnt == {"processes", "algorithm_1", "algorithm_1_best", "algorithm_1_epochwise"}
-    over = [(jobs[one.cells[0]].network, jobs[one.cells[1]].network) for one in found if one.headline and not one.seeds]
+    pairs = [one.cells for one in found if one.headline and not one.rounds]
+    over = [(jobs[above].network, jobs[under].network) for above, under in pairs]
     assert set(over) == {("convlstm", "cnn")}
     assert all(job.warmup_steps >= 3 for job in jobs if job.experiment == "speed")

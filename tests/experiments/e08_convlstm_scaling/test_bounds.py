@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fake_scaling import COSTS
@@ -39,10 +41,28 @@ def test_a_batch_for_each_worker_scales_with_the_workers_on_such_a_link() -> Non
 
 def test_a_bound_holds_what_other_draws_and_other_machines_would_say() -> None:
     draws = [replace(MODEL, fixed_seconds=factor * MODEL.fixed_seconds) for factor in (0.9, 1.0, 1.1)]
-    found = bound(MODEL, draws, SHARED, 4, 31)
-    assert found.low < found.value < found.high < found.kindest
-    assert found.kindest == pytest.approx(times(replace(MODEL, fixed_seconds=MODEL.fixed_seconds / 2), SHARED, 4, 31))
-    assert found.allows(found.kindest) and not found.allows(1.2 * found.kindest)
+    found = bound(MODEL, draws, 12, SHARED, 4, 31)
+    kindest = times(replace(MODEL, fixed_seconds=MODEL.fixed_seconds / 2), SHARED, 4, 31)
+    assert found.modelled.low < found.modelled.value < found.modelled.high and found.kindest.value == kindest
+    spread = np.std([math.log(times(each, SHARED, 4, 31)) for each in draws]) * math.sqrt(12 / 11)
+    assert found.modelled.deviation == pytest.approx(spread * math.sqrt(12)), "the draws' spread is a standard error"
+    assert found.allows(kindest) and not found.allows(1.2 * found.kindest.high)
+
+
+def test_the_chance_of_a_bound_is_that_of_its_calibration() -> None:
+    """A number just beyond the bound: the vaguer the calibration, the likelier it is wrong; few rounds allow all."""
+    sure, vague = ([replace(MODEL, fixed_seconds=(1 + spread * sign) * MODEL.fixed_seconds) for sign in (-1, 1)]
+                   for spread in (0.01, 0.1))  # fmt: skip
+    kindest = bound(MODEL, sure, 12, SHARED, 4, 31).kindest.value
+    number = 1.02 * kindest / 0.9
+    assert number * 0.9 < bound(MODEL, sure, 12, SHARED, 4, 31).ideal
+    chances = [bound(MODEL, draws, 12, SHARED, 4, 31).chance(number) for draws in (sure, vague)]
+    assert 0 < chances[0] < 0.05 < chances[1]
+    open_yet = bound(MODEL, vague, 12, SHARED, 4, 31)
+    assert 1 < open_yet.rounds_more(number) < math.inf and open_yet.rounds_more(0.9 * kindest) == math.inf
+    few = bound(MODEL, sure, 4, SHARED, 4, 31)
+    assert few.allows(number) and few.chance(number) == 1.0
+    assert not few.allows(100.0) and few.chance(100.0) == 0.0, "arithmetic needs no rounds"
 
 
 def test_from_some_batch_and_some_link_on_a_number_is_possible() -> None:
@@ -57,7 +77,7 @@ def test_from_some_batch_and_some_link_on_a_number_is_possible() -> None:
 
 
 def test_every_number_stands_with_every_reading() -> None:
-    table = bounds_table(MODEL, [MODEL], [("5 to 32 nodes", 7.01, 4, 31), ("five", 6.59, 1, 5)], 5856)
+    table = bounds_table(MODEL, [MODEL], 12, [("5 to 32 nodes", 7.01, 4, 31), ("five", 6.59, 1, 5)], 5856)
     assert len(table) == 2 * len(readings()) and set(table["batch"]) == {str(each) for each in readings()}
     assert table.groupby("what")["possible"].any().to_dict() == {"5 to 32 nodes": True, "five": False}
     assert (table["modelled_bound"] <= table["many"] / table["few"] + 1e-9).all() and INFINITE.seconds(2, 1e9) == 0

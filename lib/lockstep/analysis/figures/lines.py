@@ -29,6 +29,7 @@ TRACES = {
     "cpu_percent": ("CPU use (% of one core)", 1.0),
     "pss_bytes": ("memory (PSS, GiB)", GIB),
     "threads": ("threads", 1.0),
+    "framework_threads": ("of these the\nframework's", 1.0),
     "io_wait_percent": ("I/O wait (%)", 1.0),
 }
 USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
@@ -57,9 +58,10 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     names = RUNGS if experiment == "ladder" else STRATEGIES
     strategies = [name for name in names if (traced["strategy"] == name).any()]
     strategies += sorted(set(traced["strategy"]) - set(names))
+    known = traced.reindex(columns=list(TRACES)).apply(pd.to_numeric, errors="coerce")
+    shown = {name: unit for name, unit in TRACES.items() if known[name].any()}
     with look():
-        figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 8.0)
-        shown = {name: unit for name, unit in TRACES.items() if pd.to_numeric(traced[name], errors="coerce").any()}
+        figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 2.0 * len(shown))
         axes = figure.subplots(len(shown), len(strategies), squeeze=False, sharey="row", sharex=True)
         figure.suptitle(f"{title}\n({data})" if data else title)
         for column, strategy in enumerate(strategies):

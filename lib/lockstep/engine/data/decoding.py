@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lockstep.engine.data.sources import Ids, ImageData, Images
+from lockstep.engine.thread_names import name_training_thread
 
 # Samples per chunk: few enough that all threads finish a batch together, so many that the lock costs nothing.
 CHUNK = 8
@@ -96,6 +97,7 @@ class Decoder:
 
     def run(self) -> None:
         """The loop of each thread, until `stop`."""
+        name_training_thread("decode")
         while True:
             with self.changed:
                 while not (self.queue or self.closed):

@@ -22,6 +22,7 @@ import numpy as np
 
 from lockstep.engine.groups.base import GroupAborted
 from lockstep.engine.groups.library import MPI
+from lockstep.engine.thread_names import name_training_thread
 
 EAGER_SECONDS = 0.0002
 _SHORTEST, _LONGEST = 20e-6, 1e-3  # seconds of one sleep
@@ -78,6 +79,7 @@ class MpiProcess:
             self._changed.notify()
 
     def _push(self) -> None:
+        name_training_thread("send")
         while True:
             with self._changed:
                 while not self._under_way:

@@ -25,6 +25,7 @@ from lockstep.engine.groups.base import ANY, CanShare, Group, GroupAborted, Grou
 from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.gloo import make_gloo
 from lockstep.engine.groups.mailbox import Mailbox
+from lockstep.engine.thread_names import name_training_thread
 
 _HEADER = struct.Struct("!IQ")  # bytes of the pickled (tag, dtype, shape), bytes of the tensor
 _ABORT = "abort"
@@ -70,6 +71,7 @@ class ProcessGroup(Group, CanShare):
 
     def _read_all(self) -> None:
         """Move the messages of all peers into the mailbox until the peers are gone. Runs in its own thread."""
+        name_training_thread("receive")
         with selectors.DefaultSelector() as selector:
             for other, peer in self._peers.items():
                 selector.register(peer, selectors.EVENT_READ, other)

@@ -8,7 +8,7 @@ from lockstep.engine.job.execution import Execution
 from lockstep.engine.options import JobError, choice, option
 
 LEARNING = ("learning", "candidates", "ablation", "selected", "paired")
-"""Experiments whose cells train until they have learnt: round r with seed r, and no cell is a matter of time alone."""
+"""Experiments whose cells train until they have learnt, each round with another seed: none is of time alone."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from lockstep.engine.cores import pin
+from lockstep.engine.thread_names import name_training_thread
 
 _PR_SET_PDEATHSIG = 1
 
@@ -47,6 +48,7 @@ class Rank:
         threading.Thread(target=self._serve, name=f"lockstep-rank-{group.rank}", daemon=True).start()
 
     def _serve(self) -> None:
+        name_training_thread("rank")  # before torch starts threads of its own
         import torch
 
         from lockstep.engine.groups.memory import release_memory

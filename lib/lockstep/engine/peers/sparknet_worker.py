@@ -27,6 +27,7 @@ from lockstep.engine.groups.memory import release_memory
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.sync import Plan, Share
+from lockstep.engine.thread_names import name_training_thread
 from lockstep.engine.training.loop import torch_replica
 from lockstep.engine.usecases import UseCase
 
@@ -134,6 +135,7 @@ class PartitionWorker:
     """A replica and its loader, for as long as this Python worker lives."""
 
     def __init__(self, assigned: Assignment, partition: int) -> None:
+        name_training_thread("rank")
         self.assigned, self.job = assigned, assigned.job
         _set_up(assigned, partition)
         self.come = received(assigned.data) if self.job.executor_data == "rdd" else None

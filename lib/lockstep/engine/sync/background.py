@@ -7,6 +7,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from lockstep.engine.thread_names import name_training_thread
+
 _CLOSE_SECONDS = 1.0
 
 
@@ -50,6 +52,7 @@ class Background:
             self._thread = None
 
     def _run(self) -> None:
+        name_training_thread("sync")
         while (work := self._work.get()) is not None:
             with contextlib.ExitStack() as always:
                 always.callback(self._done.release)

@@ -26,6 +26,7 @@ from lockstep.analysis.statistics import (
     per_round,
     ratio_with_interval,
     select,
+    sessions_column,
 )
 from lockstep.analysis.stored import Stored, once
 from lockstep.engine.job.strategies import RUNGS
@@ -103,9 +104,9 @@ def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) 
         return None
 
 
-def _columns(ratio: Estimate | None, *names: str) -> dict[str, float]:
+def _columns(ratio: Estimate | None, *names: str) -> dict[str, Any]:
     values = ratio.columns if ratio else (np.nan,) * 3
-    return dict(zip(names, values, strict=True))
+    return dict(zip(names, values, strict=True)) | sessions_column(ratio, names[0])
 
 
 def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:

@@ -31,7 +31,7 @@ from lockstep.analysis.statistics import (
     select,
 )
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import trace_table
+from lockstep.analysis.tables import sessions_in, trace_table
 from lockstep.analysis.verdicts import cores_given, sequential, table1
 from lockstep.experiments.e02_threads_vs_processes.tables import gil_table, input_table
 
@@ -88,7 +88,7 @@ def scaling(stored: Stored) -> str:
         split = f"with one budget of cores split over {workers} and {row['global_batch_size']} images per step"
         slower = is_difference(ratio, noise) and ratio.value > 1
         cost = "costs at most that" if slower else "costs nothing that shows here"
-        compared = faster(ratio, noise, "processes", "threads")
+        compared = faster(ratio, noise, "processes", "threads") + sessions_in(row, "processes_over_threads")
         parts.append(sentence(f"{split}, {compared}: what threads share, the interpreter among it, {cost}"))
     return " ".join(parts)
 
@@ -147,7 +147,8 @@ def jpeg_input(stored: Stored) -> str:
         costs = "a step from JPEG photos cannot be told from one without decoding"
         if not ratio.low <= 1 <= ratio.high:
             costs = f"training from JPEG photos is {'slower' if ratio.value < 1 else 'faster'} than without decoding"
-        parts.append(sentence(f"{where}, {costs}: {times(ratio, 'as many images per second')}"))
+        many = times(ratio, "as many images per second") + sessions_in(row, "ratio")
+        parts.append(sentence(f"{where}, {costs}: {many}"))
     return " ".join(parts) or "No cell was measured both with JPEG photos and with tensors in memory."
 
 

@@ -124,18 +124,23 @@ def processes_smoother_threads(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
-    """The mean numbers stand beside each other, and decide nothing: they are of Lockstep's own threads, too.
+    """The mean numbers stand beside each other, those of the framework and the runtime apart, and decide nothing.
 
-    A sample counts the threads of a process as the system sees them. Which are the framework's, of which the claim
-    speaks, and which those that Lockstep starts for replicas, decoding and supervision, no sample tells.
+    How many threads there are follows from the program: Lockstep starts a fixed number for each replica, and leaves
+    torch as many as the replica has cores, so that little more than the main thread of each process is not its own.
     """
 
     def one(use_case: str) -> Verdict:
-        table = _traces(stored, use_case, ("threads", "processes"), "threads_mean")
+        sides = ("threads", "processes")
+        table = _traces(stored, use_case, sides, "threads_mean")
         enough(len(table))
-        means = [interval_of(table[name]) for name in ("threads", "processes")]
+        means = [interval_of(table[name]) for name in sides]
         measured = f"{means[0]} threads in one process, {means[1]} in several"
-        why = "samples count the framework's threads together with those of the program that trains, here Lockstep's"
+        own = _traces(stored, use_case, sides, "framework_threads_mean")
+        if len(own):
+            several = [interval_of(own[name]) for name in sides]
+            measured = f"{measured}; of these the framework's and the runtime's {several[0]} and {several[1]}"
+        why = "the program starts a fixed number for each replica, here Lockstep, and each process has a main thread"
         return undecided(measured, why, math.inf)
 
     return each(claim, one)

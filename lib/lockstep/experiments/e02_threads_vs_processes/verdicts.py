@@ -19,7 +19,7 @@ from lockstep.analysis.published_speedups import (
     same_on_any_cores,
     serial_loss,
 )
-from lockstep.analysis.rules import above_one, alike, compare, enough, graded, undecided, with_seconds
+from lockstep.analysis.rules import above_one, alike, compare, enough, graded, one_and_noise, undecided, with_seconds
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -96,8 +96,8 @@ def _rows_of_table1(use_case: str, records: pd.DataFrame) -> Verdict:
     cores = cores_given(select(records, sides[0]))
     ours = ratio_with_interval(records, sides[0], sequential(records, use_case), SPEED)
     readings = {
-        "if the ratio is the same on any number of cores": same_on_any_cores,
-        f"on {cores} cores if what threads lose is behind one lock": serial_loss(above, ours.value, cores),
+        "if the ratio is the same on any number of cores": same_on_any_cores(),
+        f"on {cores} cores if what threads lose is behind one lock": serial_loss(above, ours, cores),
     }
     ratio = ratio_with_interval(records, *sides, SPEED)
     found = core_free_ratio(above, under, ratio, "times threads in images/s", readings)
@@ -202,7 +202,7 @@ def _depends(records: pd.DataFrame, strategy: str) -> Verdict:
     noise = NOISE_OF_A_QUOTIENT * aa_noise(records)
     if is_difference(ratio, noise):
         edge = math.exp(noise if ratio.value > 1 else -noise)
-        return Verdict(SUPPORTED, text, "the interval excludes 1 and the A/A noise", chance=ratio.chance(edge))
+        return Verdict(SUPPORTED, text, f"the interval excludes {one_and_noise(noise)}", chance=ratio.chance(edge))
     found = opposite(alike(ratio, text))
     if found.answer == CONTRADICTED:
         return found

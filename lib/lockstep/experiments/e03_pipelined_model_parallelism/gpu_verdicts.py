@@ -12,12 +12,13 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.gpu_traces import column_of_trace, mean_cpu_use, mean_threads, rows_of_trace
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import beside
-from lockstep.analysis.rules import graded, has_more, not_below
-from lockstep.analysis.statistics import Estimate, interval_of, ratio_with_interval
+from lockstep.analysis.rules import above_one, graded, not_below, with_seconds
+from lockstep.analysis.statistics import Estimate, interval_of, median_or_nan, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import PAPER, Claim, Verdict, Verdicts, cell, each
-from lockstep.experiments.e03_pipelined_model_parallelism.verdicts import pipelined, speedup_cell
+from lockstep.experiments.e03_pipelined_model_parallelism.verdicts import Pipelined, schedules, speedup_cell
 from lockstep.predict.gpu_answers import (
     TWO_GPUS,
     cpu_per_image,
@@ -44,7 +45,7 @@ def model_gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
 
     def measured() -> Verdict:
         use_case = str(claim["use_case"])
-        ours, _ = pipelined(stored.records, use_case, device="cuda")
+        ours = schedules(stored.records, use_case, device="cuda")
         base = speedup_cell(stored.records, use_case, strategy="sequential", device="cuda")
         return beside(claim, stored.records, ours, base, None)
 
@@ -56,9 +57,11 @@ def model_beats_data(claim: Claim, stored: Stored) -> Verdict:
     """The fastest schedule over all-reduce, both on GPUs; else Table 2 against Table 1."""
 
     def one(use_case: str) -> Verdict:
-        ours, name = pipelined(stored.records, use_case, device="cuda")
-        data = speedup_cell(stored.records, use_case, strategy="processes_allreduce", device="cuda")
-        return has_more(stored.records, ours, data, f"times data parallelism in images/s on GPUs ({name})")
+        records = stored.records
+        data = speedup_cell(records, use_case, strategy="processes_allreduce", device="cuda")
+        ours = Pipelined.over(records, schedules(records, use_case, device="cuda"), data)
+        text = f"times data parallelism in images/s on GPUs ({ours.name})"
+        return with_seconds(above_one(ours.ratio, aa_noise(records), text), records, ours.sides)
 
     def tables() -> Verdict:
         found = faster_than(claim, [(("model", "table2"), ("GPU single-process", "table1"))])
@@ -71,7 +74,9 @@ def model_beats_data(claim: Claim, stored: Stored) -> Verdict:
 
 
 def _pipelined_on_gpus(records: pd.DataFrame, use_case: str) -> dict[str, Any]:
-    return pipelined(records, use_case, device="cuda")[0]
+    """The schedule with the highest median images/s: what is judged is its host's CPU and threads, not its speed."""
+    found = schedules(records, use_case, device="cuda")
+    return max(found, key=lambda each: median_or_nan(select(records, each)["images_per_second"]))
 
 
 @RULES.add

@@ -147,7 +147,7 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
         found.append(Comparison((place_of(above, places), place_of(under, places)), headline))
     paired = {place for each in found for place in each.cells}
     # Memory and the seconds of a stage or layer are compared with nothing: as many rounds as an interval needs.
-    return [*found, *(Comparison((place,), seeds=MIN_ROUNDS) for place in range(len(jobs)) if place not in paired)]
+    return [*found, *(Comparison((place,), rounds=MIN_ROUNDS) for place in range(len(jobs)) if place not in paired)]
 
 
 Pair = tuple[Job, Job]

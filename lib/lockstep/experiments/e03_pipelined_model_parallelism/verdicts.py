@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, enough, has_more, undecided, with_seconds
-from lockstep.analysis.statistics import AnalysisError, Estimate, best_strategy, ratio_with_interval, select
+from lockstep.analysis.rules import above, above_one, enough, has_more, one_and_noise, undecided, with_seconds
+from lockstep.analysis.statistics import AnalysisError, Conditions, Estimate, each_strategy, highest_ratio, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
@@ -48,14 +48,25 @@ def speedup_cell(records: pd.DataFrame, use_case: str, **conditions: Any) -> dic
     return cell(records, experiment="speedup", use_case=use_case, **conditions)
 
 
-def pipelined(records: pd.DataFrame, use_case: str, **conditions: Any) -> tuple[dict[str, Any], str]:
-    """Conditions of the pipeline, and its name; of several schedules the fastest, and of how many it is that."""
-    ours = speedup_cell(records, use_case, strategy=PIPELINED, **conditions)
-    rows = select(records, ours)
-    ours["strategy"] = best_strategy(records, ours)
-    count = rows["strategy"].nunique()
-    chosen = f"the fastest of {count} schedules: " if count > 1 else ""
-    return ours, chosen + STRATEGIES[str(ours["strategy"])].label
+def schedules(records: pd.DataFrame, use_case: str, **conditions: Any) -> list[dict[str, Any]]:
+    """Conditions of the pipeline by each of its schedules that ran. Raises NotNow where none did."""
+    return each_strategy(records, speedup_cell(records, use_case, strategy=PIPELINED, **conditions))
+
+
+@dataclass(frozen=True)
+class Pipelined:
+    """The fastest schedule's images/s over those of `base`, with an interval that pays for the choice."""
+
+    ratio: Estimate
+    cell: Conditions  # of the schedule with the largest mean
+    name: str
+    sides: list[Conditions]  # all schedules, and the base
+
+    @classmethod
+    def over(cls, records: pd.DataFrame, found: list[dict[str, Any]], base: Conditions) -> Pipelined:
+        ratio, place = highest_ratio(records, found, base, "images_per_second")
+        among = f"the fastest of {len(found)} schedules: " if len(found) > 1 else ""
+        return cls(ratio, found[place], among + STRATEGIES[str(found[place]["strategy"])].label, [*found, base])
 
 
 def _measured(stored: Stored, one: Callable[[str], Verdict]) -> list[tuple[str, Verdict]]:
@@ -96,13 +107,13 @@ def pipelining_pays(claim: Claim, stored: Stored) -> Verdict:
 
     def one(use_case: str) -> Verdict:
         records = stored.records
-        ours, name = pipelined(records, use_case)
         alone = speedup_cell(records, use_case, strategy="sequential")
-        rows = select(records, ours)
+        ours = Pipelined.over(records, schedules(records, use_case), alone)
+        rows = select(records, ours.cell)
         batch, pieces = int(rows["global_batch_size"].iloc[0]), int(rows["micro_batches"].iloc[0])
-        cores = cores_given(rows)
-        text = f"times the images/s of one core, by {cores} cores at batch {batch} in {pieces} micro-batches ({name})"
-        return has_more(records, ours, alone, text)
+        cores = f"{cores_given(rows)} cores at batch {batch} in {pieces} micro-batches"
+        text = f"times the images/s of one core, by {cores} ({ours.name})"
+        return with_seconds(above_one(ours.ratio, aa_noise(records), text), records, ours.sides)
 
     parts = _measured(stored, one)
     found = any_of(parts)
@@ -120,21 +131,21 @@ def _equal_cores(stored: Stored, use_cases: list[str]) -> str:
     for use_case in use_cases:
         for rival in TWO_CORES:
             try:
-                ratio = _over(stored.records, use_case, rival)[0]
+                ratio = _over(stored.records, use_case, rival).ratio
             except (AnalysisError, NotNow):
                 continue
             found.append(f"{ratio} of {STRATEGIES[rival].label} ({use_case})")
     return f"over the same two cores spent otherwise it gives {', '.join(found)}" if found else ""
 
 
-def _over(records: pd.DataFrame, use_case: str, rival: str) -> tuple[Estimate, list[dict[str, Any]], str]:
-    """The pipeline's images/s over those of a rival on as many cores; both sides, and the pipeline's name."""
-    ours, name = pipelined(records, use_case)
+def _over(records: pd.DataFrame, use_case: str, rival: str) -> Pipelined:
+    """The pipeline's images/s over those of a rival on as many cores."""
     other = speedup_cell(records, use_case, strategy=rival)
-    budgets = [cores_given(select(records, each)) for each in (ours, other)]
+    found = Pipelined.over(records, schedules(records, use_case), other)
+    budgets = [cores_given(select(records, each)) for each in (found.cell, other)]
     if budgets[0] != budgets[1]:
-        raise NotNow(NOT_YET, f"{name} ran on {budgets[0]} cores, {rival} on {budgets[1]}: no fair comparison")
-    return ratio_with_interval(records, ours, other, "images_per_second"), [ours, other], name
+        raise NotNow(NOT_YET, f"{found.name} ran on {budgets[0]} cores, {rival} on {budgets[1]}: no fair comparison")
+    return found
 
 
 @RULES.add
@@ -160,9 +171,12 @@ def cpu_model_parallel_overhead(claim: Claim, stored: Stored) -> Verdict:
 
 def _no_gain(stored: Stored, use_case: str, rival: str) -> Verdict:
     """Supported if the pipeline gains less than TOLERANCE over the rival, contradicted if it gains beyond noise."""
-    ratio, sides, name = _over(stored.records, use_case, rival)
+    ours = _over(stored.records, use_case, rival)
+    ratio = ours.ratio
     enough(ratio.rounds)
-    gain = above(ratio, math.exp(aa_noise(stored.records)), 0.0, f"times its images/s ({name})", "1 and the A/A noise")
+    text = f"times its images/s ({ours.name})"
+    noise = aa_noise(stored.records)
+    gain = above(ratio, math.exp(noise), 0.0, text, one_and_noise(noise))
     if gain.answer == SUPPORTED:
         found = replace(gain, answer=CONTRADICTED, reason="a gain: the pipeline is faster")
     elif ratio.high <= 1 + TOLERANCE:
@@ -172,4 +186,4 @@ def _no_gain(stored: Stored, use_case: str, rival: str) -> Verdict:
         edges = [edge for edge in (1.0, 1 + TOLERANCE) if (ratio.value > edge) == (edge == 1.0)]
         more = min(ratio.rounds_until(edge) for edge in edges) - ratio.rounds
         found = undecided(gain.measured, f"the interval holds gains of less and of more than {TOLERANCE:.0%}", more)
-    return with_seconds(found, stored.records, sides)
+    return with_seconds(found, stored.records, ours.sides)

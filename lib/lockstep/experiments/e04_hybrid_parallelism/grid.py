@@ -102,7 +102,7 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
     found = pairs_of(jobs, more=halves, headlines=both[:1])
     bases = {place for place, job in enumerate(jobs) if job.strategy == "sequential"}
     kept = [each for each in found if not (set(each.cells) & again and set(each.cells) & bases)]
-    return [each if len(each.cells) > 1 else replace(each, seeds=MIN_ROUNDS) for each in kept]
+    return [each if len(each.cells) > 1 else replace(each, rounds=MIN_ROUNDS) for each in kept]
 
 
 def _is_hybrid(job: Job) -> bool:

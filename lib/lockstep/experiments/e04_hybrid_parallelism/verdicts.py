@@ -51,7 +51,7 @@ def hybrid_gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
         use_case = str(claim["use_case"])
         ours = hybrid_of(stored.records, use_case, "hybrid")
         base = cell(stored.records, experiment="hybrid", use_case=use_case, device="cuda", strategy="sequential")
-        return beside(claim, stored.records, ours, base, None)
+        return beside(claim, stored.records, [ours], base, None)
 
     return measured_or(measured, partial(over_one_gpu, claim, "a hybrid"), FOUR_GPUS)
 

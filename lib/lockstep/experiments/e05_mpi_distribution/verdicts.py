@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.published_speedups import core_free_ratio, implied_cores, printed, same_on_any_cores
+from lockstep.analysis.published_speedups import Expectation, core_free_ratio, implied_cores, printed, same_on_any_cores
 from lockstep.analysis.rules import graded, has_more, with_seconds
 from lockstep.analysis.statistics import AnalysisError, Estimate, is_difference, ratio_with_interval
 from lockstep.analysis.stored import Stored
@@ -41,7 +41,10 @@ def mpi_speedup(claim: Claim, stored: Stored) -> Verdict:
     ratio = ratio_with_interval(stored.records, ours, base, "images_per_second")
     local = printed(use_case, "CPU multi-process")
     nodes = math.ceil(published / local)
-    readings = {"on the cores of one node": same_on_any_cores, f"on {nodes} nodes": lambda ratio: ratio / nodes}
+    readings = {
+        "on the cores of one node": same_on_any_cores(),
+        f"on {nodes} nodes": Expectation(lambda ratio, _: ratio / nodes),
+    }
     found = core_free_ratio(published, local, ratio, "times the images/s of processes without MPI", readings)
     why = f"it takes at least {implied_cores(published)} cores, one for each time it is faster; the paper states none"
     found = with_seconds(graded(found, found.grade, why), stored.records, (ours, base))

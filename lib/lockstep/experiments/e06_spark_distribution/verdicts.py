@@ -76,8 +76,8 @@ def spark_speedup(claim: Claim, stored: Stored) -> Verdict:
     ratio, gain, sides = _over_node(records, use_case)
     mpi, cores = printed(use_case, "MPI", table="table3"), int(sides[1]["workers"])
     readings = {
-        "if both lose alike on more cores": same_on_any_cores,
-        "if what Spark loses is serial": serial_loss(mpi, gain.value, cores),
+        "if both lose alike on more cores": same_on_any_cores(),
+        "if what Spark loses is serial": serial_loss(mpi, gain, cores),
     }
     text = f"times SparkNet's images/s by {NODE}, {_workers(cores)} each"
     found = core_free_ratio(mpi, float(claim["value"]), ratio, text, readings)

@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import highest
-from lockstep.analysis.learning_rules import within_points
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above_one, alike, enough, with_seconds, within
-from lockstep.analysis.seeds import SPEED, same_but
+from lockstep.analysis.rules import above_one, alike, between, enough, with_seconds, within
+from lockstep.analysis.seeds import MARGIN, SPEED, same_but
 from lockstep.analysis.statistics import Estimate, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
@@ -69,11 +68,13 @@ def _gain(claim: Claim, records: pd.DataFrame, way_of: str) -> Verdict:
     ratio, _, text = _fastest(records, found)
     value = float(claim["value"])
     mean, low, high = (100 * (end - 1) for end in (ratio.value, ratio.low, ratio.high))
-    more = Estimate(mean, low, high, ratio.rounds, logarithmic=False)
-    percent = within_points(value, more, f"{more} % more images/s than sequential training {text}")
+    more = Estimate(mean, low, high, ratio.rounds, logarithmic=False)  # to be shown: the ratio knows its chances
+    ends = (1 + (value - MARGIN) / 100, 1 + (value + MARGIN) / 100)
+    text = f"{more}{ratio.differing} % more images/s than sequential training {text}"
+    percent = between(*ends, ratio, text, f"{value:g} ± {MARGIN:g} points")
     times = within(value, ratio, f"{ratio} times")
     verdict = any_of([(f"read as {value:g} %", percent), (f"read as {value:g} times", times)])
-    return _rounds_of(replace(verdict, numbers=percent.numbers), records, found)
+    return _rounds_of(replace(verdict, numbers=(("", more),)), records, found)
 
 
 @RULES.add

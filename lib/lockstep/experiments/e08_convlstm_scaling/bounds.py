@@ -8,12 +8,15 @@ with which a larger cluster has fewer steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.confidence import Estimate, estimated
+from lockstep.analysis.tables import ratio_columns
 from lockstep.analysis.verdicts import TOLERANCE
 from lockstep.experiments.e08_convlstm_scaling.forecasts import BATCH, EPOCH_IMAGES
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
@@ -49,23 +52,39 @@ def readings(epoch_images: int = EPOCH_IMAGES) -> tuple[Reading, ...]:
 
 @dataclass(frozen=True)
 class Bound:
-    """How many times as fast `many` workers can be as `few`, whatever the link: the calibrated model's value, with what
-    other draws of its rounds and other fixed seconds would say."""
+    """How many times as fast `many` workers can be as `few`, whatever the link.
+
+    `modelled`: by the calibrated model; `kindest`: by that of FIXED_VARIED which allows most; both with what the rounds
+    of the calibration leave open. `ideal`: without any fixed seconds, which nothing exceeds.
+    """
 
     reading: Reading
     few: int
     many: int
-    value: float
-    low: float
-    high: float
-    kindest: float  # with the fixed seconds of FIXED_VARIED that allow most
+    modelled: Estimate
+    kindest: Estimate
+    ideal: float
 
     def allows(self, published: float) -> bool:
         """Whether a number within TOLERANCE of the published one is possible."""
-        return (1 - TOLERANCE) * published <= max(self.high, self.kindest)
+        return _least(published) <= min(self.kindest.high, self.ideal)
+
+    def chance(self, published: float) -> float:
+        """The chance that it is possible although the model's rounds say otherwise; 0 where arithmetic forbids it."""
+        return self.kindest.chance(_least(published)) if _least(published) <= self.ideal else 0.0
+
+    def rounds_more(self, published: float) -> float:
+        """How many more rounds of the calibration would forbid it; infinite where the model itself allows it."""
+        if self.kindest.value >= _least(published):
+            return math.inf
+        return max(1.0, self.kindest.rounds_until(_least(published)) - self.kindest.rounds)
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}] at {self.reading}"
+        return f"{self.modelled} at {self.reading}"
+
+
+def _least(published: float) -> float:
+    return (1 - TOLERANCE) * published
 
 
 def times(costs: Costs, reading: Reading, few: int, many: int, sync: str = "allreduce",
@@ -74,13 +93,24 @@ def times(costs: Costs, reading: Reading, few: int, many: int, sync: str = "allr
     return reading.epoch_seconds(costs, few, sync, link) / reading.epoch_seconds(costs, many, sync, link)
 
 
-def bound(costs: Costs, draws: Sequence[Costs], reading: Reading, few: int, many: int) -> Bound:
-    """The bound of a reading. `draws`: the model calibrated on other draws of the rounds."""
-    drawn = [times(each, reading, few, many) for each in draws]
+def bound(costs: Costs, draws: Sequence[Costs], rounds: int, reading: Reading, few: int, many: int) -> Bound:
+    """The bound of a reading. `draws`: the model calibrated on other draws of the rounds, of which the cell with the
+    fewest has `rounds`.
+
+    Their spread is the bound's standard error (the bootstrap's, of samples of that size), and its interval the
+    anytime-valid one of so many rounds: open for fewer than `lockstep.analysis.anytime.MIN_ROUNDS`.
+    """
+    drawn = np.log([times(each, reading, few, many) for each in draws])
+    deviation = float(drawn.std()) * rounds / math.sqrt(rounds - 1) if rounds > 1 else math.nan
+
+    def around(value: float) -> Estimate:
+        return estimated(math.log(value), deviation, rounds)
+
+    value = times(costs, reading, few, many)
     varied = [replace(costs, fixed_seconds=factor * costs.fixed_seconds) for factor in FIXED_VARIED]
-    low, high = np.percentile(drawn, (2.5, 97.5))
-    kindest = max(times(each, reading, few, many) for each in varied)
-    return Bound(reading, few, many, times(costs, reading, few, many), float(low), float(high), kindest)
+    kindest = max(value, *(times(each, reading, few, many) for each in varied))
+    ideal = times(Costs(0.0, 1.0, 0.0), reading, few, many)
+    return Bound(reading, few, many, around(value), around(kindest), ideal)
 
 
 def least_batch(costs: Costs, published: float, few: int, many: int, epoch_images: int = EPOCH_IMAGES) -> int | None:
@@ -102,7 +132,11 @@ def least_rate(costs: Costs, reading: Reading, published: float, few: int, many:
 
 
 def bounds_table(
-    costs: Costs, draws: Sequence[Costs], published: Sequence[tuple[str, float, int, int]], epoch_images: int
+    costs: Costs,
+    draws: Sequence[Costs],
+    rounds: int,
+    published: Sequence[tuple[str, float, int, int]],
+    epoch_images: int,
 ) -> pd.DataFrame:
     """A row per published number (what, number, workers that it is relative to, workers) and reading of the batch.
 
@@ -112,9 +146,9 @@ def bounds_table(
     rows = []
     for what, number, few, many in published:
         for reading in readings(epoch_images):
-            found = bound(costs, draws, reading, few, many)
+            found = bound(costs, draws, rounds, reading, few, many)
             row = {"what": what, "published_times": number, "batch": str(reading), "few": few, "many": many}
-            row |= {"modelled_bound": found.value, "low": found.low, "high": found.high, "kindest": found.kindest}
+            row |= ratio_columns(found.modelled, "modelled_bound") | {"kindest": found.kindest.value}
             row |= {"possible": found.allows(number)}
             for name, sync in (("server", "parameter_server"), ("allreduce", "allreduce")):
                 row[f"{name}_bits_per_second"] = least_rate(costs, reading, number, few, many, sync)

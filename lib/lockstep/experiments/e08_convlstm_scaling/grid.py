@@ -134,7 +134,7 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
         found += [Comparison((place, other), headline and job.variant == "a") for other in rivals]
     paired = {place for one in found for place in one.cells}
     alone = [place for place in places.values() if place not in paired]
-    return [*found, *(Comparison((place,), seeds=SEEDS * (jobs[place].experiment in LEARNING)) for place in alone)]
+    return [*found, *(Comparison((place,), rounds=SEEDS * (jobs[place].experiment in LEARNING)) for place in alone)]
 
 
 def _rivals(job: Job, jobs: Sequence[Job]) -> Iterator[Job]:

@@ -37,7 +37,7 @@ from lockstep.experiments.e08_convlstm_scaling.table3 import (
     table3,
 )
 from lockstep.predict.cost_check import check_table, error_table
-from lockstep.predict.cost_model import calibrated, parameter_table, recalibrated
+from lockstep.predict.cost_model import calibrated, fewest_rounds, parameter_table, recalibrated
 
 SCALING = ("strong", "weak")
 LEARNING = "learning"
@@ -204,10 +204,10 @@ def _link_bounds(stored: Stored) -> pd.DataFrame:
     wanted.append((f"1 to {FIVE_NODES} nodes, all of which train", speedup_on_five_nodes(), 1, FIVE_NODES))
     try:
         sides = (stored.records, "Pneumonia", "convlstm")
-        costs, draws = calibrated(*sides), recalibrated(*sides)
+        model = calibrated(*sides), recalibrated(*sides), fewest_rounds(*sides)
     except AnalysisError:
         return pd.DataFrame()
-    found = bounds_table(costs, draws, wanted, cluster_of(stored).epoch_images)
+    found = bounds_table(*model, wanted, cluster_of(stored).epoch_images)
     rates = [name for name in found if name.endswith("_bits_per_second")]
     for name in rates:
         found[name.replace("_bits", "_gigabits")] = (found.pop(name).astype(float) / 1e9).round(3)

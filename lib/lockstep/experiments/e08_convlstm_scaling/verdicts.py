@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -45,7 +44,7 @@ from lockstep.experiments.e08_convlstm_scaling.forecasts import BATCH, NODES, cl
 from lockstep.experiments.e08_convlstm_scaling.table3 import FIVE_NODES, published_times, table3
 from lockstep.experiments.e08_convlstm_scaling.tables import LEARNING, one_worker_of
 from lockstep.predict.cost_check import held_out_error
-from lockstep.predict.cost_model import Costs, calibrated, modelled, recalibrated
+from lockstep.predict.cost_model import Costs, calibrated, fewest_rounds, modelled, recalibrated
 
 RULES = Verdicts()
 
@@ -84,20 +83,24 @@ def table3_time_ratio(claim: Claim, stored: Stored) -> Verdict:
 
 def _bounded(claim: Claim, stored: Stored, few: int, many: int) -> Verdict:
     """What a link of infinite rate and no latency would allow at every batch that the paper may mean: contradicted
-    where none allows the published number, otherwise undecided, for the paper states neither batch nor link."""
+    where none allows the published number, otherwise undecided, for the paper states neither batch nor link. The
+    chance that this is wrong is what the calibration's rounds leave to the kindest batch."""
     published, images = float(claim["value"]), cluster_of(stored).epoch_images
-    costs, draws = _models(stored, str(claim["use_case"]))
-    bounds = [bound(costs, draws, reading, few, many) for reading in readings(images)]
+    costs, draws, rounds = _models(stored, str(claim["use_case"]))
+    enough(rounds)
+    bounds = [bound(costs, draws, rounds, reading, few, many) for reading in readings(images)]
     measured = f"at most {'; '.join(str(one) for one in bounds)}: modelled, on an infinitely fast link"
     possible = [one for one in bounds if one.allows(published)]
     if not possible:
         why = f"no batch allows {published:g}, nor a number within {TOLERANCE:.0%} of it, whatever the link"
-        return Verdict(CONTRADICTED, measured, f"{why}; {_model_error(stored)}", grade=MODEL)
+        chance = max(one.chance(published) for one in bounds)
+        return Verdict(CONTRADICTED, measured, f"{why}; {_model_error(stored)}", grade=MODEL, chance=chance)
     batch = least_batch(costs, published, few, many, images)
     parts = [f"the paper states neither the batch nor the link; {published:g} is possible"]
     parts[0] += f" from steps of {batch} images on" if batch else " with a batch for each worker only"
     parts += [_link_text(costs, one, published) for one in possible if not _is_small(one)]
-    return Verdict(UNDECIDED, measured, "; ".join([*parts, _model_error(stored)]), grade=MODEL, rounds_more=math.inf)
+    more = max(one.rounds_more(published) for one in possible)
+    return Verdict(UNDECIDED, measured, "; ".join([*parts, _model_error(stored)]), grade=MODEL, rounds_more=more)
 
 
 def _is_small(one: Bound) -> bool:
@@ -113,10 +116,11 @@ def _link_text(costs: Costs, one: Bound, published: float) -> str:
     return f"at {one.reading} from {' and '.join(found)} on, without latency"
 
 
-def _models(stored: Stored, use_case: str) -> tuple[Costs, list[Costs]]:
+def _models(stored: Stored, use_case: str) -> tuple[Costs, list[Costs], int]:
+    """The calibrated model, what other draws of its rounds would make of it, and how many rounds it has at least."""
+    sides = (stored.records, use_case, PAPER_NETWORK)
     try:
-        costs = calibrated(stored.records, use_case, PAPER_NETWORK)
-        return costs, recalibrated(stored.records, use_case, PAPER_NETWORK)
+        return calibrated(*sides), recalibrated(*sides), fewest_rounds(*sides)
     except AnalysisError as error:
         raise NotNow(NOT_YET, f"the cost model has too few cells: {error}") from None
 
@@ -180,7 +184,7 @@ def _measured_speedup(stored: Stored, claim: Claim, rows: pd.DataFrame, batch: i
 def _fewest_nodes(stored: Stored, claim: Claim) -> str:
     """From how many nodes on, a server among them, the number is possible, by the model and at the paper's batches."""
     try:
-        costs, _ = _models(stored, str(claim["use_case"]))
+        costs, _, _ = _models(stored, str(claim["use_case"]))
     except NotNow:
         return "the model of more nodes has too few cells"
     wanted, parts = (1 - TOLERANCE) * float(claim["value"]), []

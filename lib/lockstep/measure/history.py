@@ -1,0 +1,85 @@
+"""What a results folder knows about the cells of a grid: read once, and told of each round that is measured since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.cells import CELL
+from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.training.scores import DIVERGED
+from lockstep.measure.durations import Durations
+from lockstep.records import COLUMNS, MEASURED, Row, RunFolder, read_records
+
+
+class History:
+    """The rows of a run folder, each with the place of its cell in `jobs`.
+
+    `rows`: as they were when the folder was opened, with the place in the column `cell`, -1 for a cell that this grid
+    does not have. `durations`, and the seeds that cells have learnt with, are kept up to date through `add`.
+    """
+
+    def __init__(self, run: RunFolder, jobs: Sequence[Job]) -> None:
+        self.session = run.number
+        self.durations = Durations(jobs)
+        self._jobs = jobs
+        self._places = {tuple(getattr(job, name) for name in CELL): place for place, job in enumerate(jobs)}
+        self._seeds: dict[int, set[int]] = {}
+        rows = read_records(run.path) if run.rounds_done else pd.DataFrame(columns=list(COLUMNS))
+        cells = [self._places.get(key, -1) for key in rows[CELL].itertuples(index=False, name=None)]
+        self.rows = rows.assign(cell=cells)
+        self._learn()
+
+    def _learn(self) -> None:
+        """Take seeds and durations from the stored rows."""
+        known = self.rows[self.rows["cell"] >= 0]
+        for row in known[known["experiment"].isin(LEARNING)].to_dict("records"):
+            self._note_seed(row["cell"], row)
+        timed = known[(known["session"] == self.session) & (known["status"] == "ok") & (known["source"] == MEASURED)]
+        for _, rows in timed.groupby("round"):
+            # A pair was visited A B B A, and its rows hold both visits.
+            visits = 2 if len(rows) == 2 < len(self._jobs) else 1
+            for place, seconds in zip(rows["cell"], rows["measuring_seconds"], strict=True):
+                if seconds > 0:
+                    self.durations.note(place, seconds / visits)
+
+    def _note_seed(self, place: int, row: Mapping[str, Any]) -> None:
+        if learnt(row):
+            self._seeds.setdefault(place, set()).add(int(row["seed"]))
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """A round was measured and stored."""
+        for row in rows:
+            if row["experiment"] in LEARNING:
+                self._note_seed(self._places[tuple(row[name] for name in CELL)], row)
+
+    def seeds(self, places: Iterable[int]) -> dict[int, int]:
+        """With which seed each of these cells that learn is trained next: the first that is not stored."""
+        return {
+            place: next(seed for seed in count() if seed not in self._seeds.get(place, ()))
+            for place in places
+            if self._jobs[place].experiment in LEARNING
+        }
+
+    def seeds_learnt(self, place: int) -> int:
+        """With how many seeds this cell has learnt, in all sessions: what is learnt does not depend on the machine."""
+        return len(self._seeds.get(place, ()))
+
+    @property
+    def stored_cells(self) -> set[int]:
+        """The cells that have any row, of whatever status."""
+        return set(self.rows["cell"]) - {-1}
+
+    @property
+    def whole_rounds(self) -> int:
+        """How many rounds hold every cell of the grid."""
+        everything = set(self._places.values())
+        return sum(everything <= set(cells) for _, cells in self.rows.groupby("round")["cell"])
+
+
+def learnt(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a cell that learns counts as its seed's: one that diverged will do so again."""
+    return row["status"] == "ok" or str(row["reason"]).startswith(DIVERGED)
