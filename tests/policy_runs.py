@@ -14,7 +14,7 @@ from lockstep.engine.policies import Arrived, Contribution, Decision, Event, Pol
 from lockstep.engine.policies.places import cut_ranges, part_of_batch
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
-from lockstep.simulate import Cluster, Run, Until, simulate
+from lockstep.simulate import Cluster, SimulatedRun, Until, simulate
 from lockstep.simulate.learner import Floats, SgdLearner
 from lockstep.simulate.problems import Logistic
 
@@ -49,7 +49,9 @@ def cluster_of(policy: Policy, **rest: Any) -> Cluster:
     return Cluster(policy.workers, **costs)
 
 
-def ran(policy: Any, delays: str | Delays = "none", updates: int = 20, learner: Any = None, **rest: Any) -> Run:
+def ran(
+    policy: Any, delays: str | Delays = "none", updates: int = 20, learner: Any = None, **rest: Any
+) -> SimulatedRun:  # fmt: skip
     """Event by event, with the table of tasks."""
     if isinstance(delays, str):
         delays = make_delays(delays, policy.workers, seed=1)

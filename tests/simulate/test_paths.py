@@ -13,7 +13,7 @@ from lockstep.engine.policies.k_sync import KSync, KSyncOptions
 from lockstep.engine.policies.rounds import Floats, RoundPolicy, Whole
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
-from lockstep.simulate import Cluster, Run, Until, simulate
+from lockstep.simulate import Cluster, SimulatedRun, Until, simulate
 
 COSTS = Costs(fixed_seconds=0.002, image_seconds=0.003, crowding=0.0, gradient_bytes=4e6)
 LINK = AlphaBeta(1e-4, 1e-9)
@@ -52,7 +52,9 @@ class Uneven(RoundPolicy):
         return sizes
 
 
-def ran(kind: type[RoundPolicy], workers: int, text: str, path: str, micro_batch: int = 0, updates: int = 15) -> Run:
+def ran(
+    kind: type[RoundPolicy], workers: int, text: str, path: str, micro_batch: int = 0, updates: int = 15
+) -> SimulatedRun:  # fmt: skip
     policy = kind(Setting(workers, samples=1000, global_batch=max(64, 5 * workers), micro_batch=micro_batch))
     cluster = Cluster(workers, COSTS, LINK, update_seconds=0.001)
     delays = make_delays(text, workers, seed=3)

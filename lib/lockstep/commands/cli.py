@@ -17,7 +17,7 @@ from lockstep.commands.data import data_app
 from lockstep.commands.ending import checking_arguments, clear_ends
 from lockstep.commands.mpi import mpi
 from lockstep.commands.runner.errors import RunError
-from lockstep.commands.simulate import simulate
+from lockstep.commands.simulate import simulate_policies
 from lockstep.commands.strategies import strategies
 from lockstep.records.places import repository_root
 
@@ -195,7 +195,7 @@ def doctor() -> None:
 
 app.command()(mpi)
 app.command()(strategies)
-app.command()(simulate)
+app.command("simulate")(simulate_policies)
 app.add_typer(data_app, name="data", no_args_is_help=True)
 
 

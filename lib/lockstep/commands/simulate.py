@@ -38,7 +38,7 @@ _PERCENT = ("mitigation", "of_the_bound", "regret", "wasted_share")
 
 
 @clear_ends()
-def simulate(
+def simulate_policies(
     policy: Annotated[str, typer.Option(help="A policy's name, several with commas, or all.")] = ALL,
     options: Annotated[str, typer.Option(help="Options of the one policy, such as k=6.")] = "",
     delays: Annotated[
@@ -82,10 +82,10 @@ def simulate(
         )  # fmt: skip
         for make in made.values() if policy != ALL else ():
             make(trials[0].setting)
-    from lockstep.simulate.comparison import compare
+    from lockstep.simulate.comparison import compare_policies
 
     began = time.perf_counter()
-    table = compare(made, trials)
+    table = compare_policies(made, trials)
     for kind, rows in table.groupby("delays", sort=False):
         typer.echo("\n".join(_text(str(kind), rows, trials[0])))
     typer.echo("\n".join(("", *_LEGEND)))

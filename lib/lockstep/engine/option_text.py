@@ -21,6 +21,12 @@ from typing import Any, TypeVar
 
 from lockstep.engine.options import JobError, Option, options_of
 
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of what has none."""
+
+
 AnyOptions = TypeVar("AnyOptions")
 _TRUTH = {"true": True, "false": False}
 _READERS: dict[str, Callable[[str], Any]] = {

@@ -11,6 +11,6 @@ from __future__ import annotations
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.ending import Until
 from lockstep.simulate.running import simulate
-from lockstep.simulate.tasks import Run
+from lockstep.simulate.tasks import SimulatedRun
 
-__all__ = ["Cluster", "Run", "Until", "simulate"]
+__all__ = ["Cluster", "SimulatedRun", "Until", "simulate"]

@@ -29,7 +29,7 @@ from lockstep.simulate.ending import Until
 from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.problems import Logistic
 from lockstep.simulate.running import simulate
-from lockstep.simulate.tasks import Run
+from lockstep.simulate.tasks import SimulatedRun
 
 MakePolicy = Callable[[Setting], Policy]
 
@@ -55,7 +55,7 @@ class Trial:
         samples = self.updates * self.setting.global_batch
         return Until(samples=samples) if self.loss is None else Until(samples=10 * samples, loss=self.loss)
 
-    def run(self, make: MakePolicy) -> Run:
+    def run(self, make: MakePolicy) -> SimulatedRun:
         """One policy."""
         setting, learner = self.setting, None
         if self.loss is not None:
@@ -69,7 +69,7 @@ LEARNING_RATE = 0.5
 BASE = "wait_for_all"
 
 
-def seconds_per_sample(run: Run) -> float:
+def seconds_per_sample(run: SimulatedRun) -> float:
     """NaN if no update was made."""
     return run.total_seconds / run.samples if run.samples else math.nan
 
@@ -96,7 +96,7 @@ def bound_seconds_per_sample(trial: Trial, tasks: int = 200) -> float:
     return 1 / float(rates.sum()) if rates.sum() else math.inf
 
 
-def compare(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]) -> pd.DataFrame:
+def compare_policies(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]) -> pd.DataFrame:
     """A row per policy and kind of delays.
 
     Columns: delays, policy, updates, step_seconds, seconds_per_sample, mitigation, of_the_bound, seconds (until the end
@@ -137,7 +137,7 @@ def _row(name: str, make: MakePolicy, trial: Trial) -> dict[str, Any]:
     return row | ({"reason": why} if why else {"seconds": run.total_seconds})
 
 
-def unfinished(run: Run, trial: Trial) -> str:
+def unfinished(run: SimulatedRun, trial: Trial) -> str:
     """Why a run did not end as it should; empty if it did."""
     if run.samples < trial.until.samples or not len(run.updates):  # type: ignore[operator]
         if trial.loss is not None and len(run.updates) and run.updates["loss"].iloc[-1] <= trial.loss:
@@ -146,7 +146,7 @@ def unfinished(run: Run, trial: Trial) -> str:
     return "" if trial.loss is None else f"did not come to a loss of {trial.loss:g}"
 
 
-def wasted_share(run: Run) -> float:
+def wasted_share(run: SimulatedRun) -> float:
     """Samples that were computed or given out and that no update used, as a share of all."""
     used = run.sums["applied"] + run.sums.get("late", 0.0)
     lost = run.sums["recalled"] + run.sums.get("dropped", 0.0)

@@ -19,12 +19,12 @@ import pandas as pd
 
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import Delays
-from lockstep.engine.policies.base import Arrived, Contribution, Decision, Measured, Policy, Updated, Work
+from lockstep.engine.policies.base import Arrived, Contribution, Decision, Policy, Progressed, Updated, Work
 from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.ending import Until
 from lockstep.simulate.learner import Learner
-from lockstep.simulate.tasks import Run, TaskLog
+from lockstep.simulate.tasks import SimulatedRun, TaskLog
 from lockstep.simulate.worker import Course, Times, course_of
 
 _MESSAGE, _PROGRESS = 0, 1
@@ -62,7 +62,7 @@ class Events:
         self._latency, self._message = cluster.latency, cluster.message
         self._times = Times(cluster.costs, delays, cluster.workers)
 
-    def run(self) -> Run:
+    def run(self) -> SimulatedRun:
         """Until `until` is reached, the policy stops, or nothing can happen any more."""
         self._act(self.policy.begin(0.0))
         while not self._over():
@@ -121,7 +121,7 @@ class Events:
             return
         at = starts - self._latency
         done = sum(piece.samples for piece in course.pieces if piece.ended <= at)
-        seen = Measured(course.worker, course.task, done, (at - course.began) / NANOSECONDS)
+        seen = Progressed(course.worker, course.task, done, (at - course.began) / NANOSECONDS)
         self.now = max(self.now, starts)
         self._act(self.policy.on(seen, self.now / NANOSECONDS))
 
@@ -208,7 +208,7 @@ class Events:
         ended, _, _, loss = self._updates[-1]
         return self.until.reached(self.version, self._samples, ended, loss)
 
-    def _result(self) -> Run:
+    def _result(self) -> SimulatedRun:
         for course in (*self._under_way.values(), *self._waiting.values()):
             self._note(course, "unfinished", ended=max(min(course.ended, self.now), course.began))
         updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions", "loss"])
@@ -216,7 +216,7 @@ class Events:
         # An event: a task begins, or a message is received.
         events = sum(self._given) + self._received
         sums, name = self._sums | {"events": events}, type(self.policy).__name__
-        return Run(name, self.cluster.workers, updates, table, sums, self.policy.facts())
+        return SimulatedRun(name, self.cluster.workers, updates, table, sums, self.policy.facts())
 
 
 def _distinct(used: Iterable[Course]) -> int:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.engine.policies.base import Ranges, StandIn
+from lockstep.engine.policies.base import GradientStandIn, Ranges
 from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.simulate.worker import Course
@@ -32,7 +32,7 @@ class Learner(Protocol):
     def dropped(self, worker: int, task: int) -> None:
         """The gradient of a task won't be used."""
 
-    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[StandIn]) -> float:
+    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
         """One step with the weighted sum of kept gradients; the loss of the new parameters."""
 
 
@@ -108,7 +108,7 @@ class SgdLearner:
     def dropped(self, worker: int, task: int) -> None:
         del self._kept[worker, task]
 
-    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[StandIn]) -> float:
+    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
         total = np.zeros_like(self.parameters)
         for course, weight in used:
             own = self._kept.pop((course.worker, course.task))

@@ -25,7 +25,7 @@ from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.courses import Courses, courses_of
 from lockstep.simulate.ending import Until
-from lockstep.simulate.tasks import Run
+from lockstep.simulate.tasks import SimulatedRun
 
 Times = NDArray[np.int64]
 Whole = NDArray[np.int64]
@@ -79,7 +79,7 @@ class Rounds:
         self._updates: list[tuple[float, int, int]] = []
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "recalled", "events"), 0.0)
 
-    def run(self) -> Run:
+    def run(self) -> SimulatedRun:
         """Until `until` is reached, or nobody comes any more."""
         while self._round():
             ended, samples, _ = self._updates[-1]
@@ -88,7 +88,8 @@ class Rounds:
                 break
         updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions"])
         updates["loss"] = np.nan
-        return Run(type(self.policy).__name__, self.cluster.workers, updates, None, self._sums, self.policy.facts())
+        name, facts = type(self.policy).__name__, self.policy.facts()
+        return SimulatedRun(name, self.cluster.workers, updates, None, self._sums, facts)
 
     def _round(self) -> bool:
         policy, cluster = self.policy, self.cluster

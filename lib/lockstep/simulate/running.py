@@ -11,7 +11,7 @@ from lockstep.simulate.ending import Until
 from lockstep.simulate.events import Events
 from lockstep.simulate.learner import Learner
 from lockstep.simulate.rounds import Rounds, refusal
-from lockstep.simulate.tasks import Run
+from lockstep.simulate.tasks import SimulatedRun
 
 PATHS = ("auto", "rounds", "events")
 
@@ -19,7 +19,7 @@ PATHS = ("auto", "rounds", "events")
 def simulate(
     policy: Policy, cluster: Cluster, delays: Delays, until: Until, *, learner: Learner | None = None,
     keep_tasks: bool = False, path: str = "auto",
-) -> Run:  # fmt: skip
+) -> SimulatedRun:  # fmt: skip
     """Run `policy` on `cluster` in virtual time.
 
     `learner` computes real gradients; without it only time passes. `path`: rounds (all workers at once), events, or

@@ -39,7 +39,7 @@ FATES = ("applied", "late", "dropped", "recalled", "unfinished")
 
 
 @dataclass
-class Run:
+class SimulatedRun:
     """`updates` has a row per update: ended_seconds, samples, contributions, loss. `tasks` is None where nobody asked
     for it. Sums count all tasks, also where no table was kept. `facts` are the policy's own (`Policy.facts`)."""
 

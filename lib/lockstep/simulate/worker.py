@@ -17,7 +17,7 @@ from lockstep.predict.cost_model import Costs
 from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 
 
-class Piece(NamedTuple):
+class MicroBatch(NamedTuple):
     """A micro-batch: when it began, when its computing ended, and when its delay ended, all in nanoseconds."""
 
     began: int
@@ -37,7 +37,7 @@ class Course(NamedTuple):
     ended: int
     samples: int
     compute: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MicroBatch, ...]
 
     def listens(self, time: int) -> int:
         """When a recall that comes at `time` is heard; `ended` or later if the task is over by then."""
@@ -84,7 +84,7 @@ def course_of(worker: int, task: int, version: int, work: Work, began: int, time
         ended = nanoseconds(now)
         compute += computing
         done += size
-        pieces.append(Piece(at, at + computing, ended, size))
+        pieces.append(MicroBatch(at, at + computing, ended, size))
         at = ended
         if ended >= NEVER:
             break

@@ -12,12 +12,12 @@ from lockstep.engine.policies.k_sync import KSync, KSyncOptions
 from lockstep.engine.policies.rounds import Closed, RoundPolicy
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
-from lockstep.simulate import Cluster, Run, Until, simulate
+from lockstep.simulate import Cluster, SimulatedRun, Until, simulate
 
 SETTING = Setting(workers=16, samples=51_200, global_batch=512)
 
 
-def ran(policy: RoundPolicy, delays: str, updates: int = 600) -> Run:
+def ran(policy: RoundPolicy, delays: str, updates: int = 600) -> SimulatedRun:
     cluster = Cluster(16, Costs(0.0, 0.1 / 32, 0.0), AlphaBeta(0.0, 0.0))
     return simulate(policy, cluster, make_delays(delays, 16, 0), Until(samples=512 * updates))
 

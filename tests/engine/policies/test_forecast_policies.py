@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lockstep.engine.policies import StandIn
-from lockstep.engine.policies.forecasting import shares_by_speed, stragglers
+from lockstep.engine.policies import GradientStandIn
+from lockstep.engine.policies.forecasting import predicted_stragglers, shares_by_speed
 from policy_runs import Hand, Watched, learner_of, made, ran
 
 SMALL = {"workers": 4, "samples": 400, "global_batch": 40, "micro_batch": 0}
@@ -40,9 +40,9 @@ def test_shares_sum_up_and_end_together(seed: int) -> None:
 
 
 def test_who_is_a_straggler() -> None:
-    assert stragglers(np.array([1.0, 1.0, 2.0, 1.4, 9.0]), 1.5).tolist() == [4]
-    assert stragglers(np.array([1.0, 1.1, 2.0, 1.2, 9.0]), 1.5).tolist() == [4, 2]
-    assert stragglers(np.full(3, np.nan), 1.5).tolist() == []
+    assert predicted_stragglers(np.array([1.0, 1.0, 2.0, 1.4, 9.0]), 1.5).tolist() == [4]
+    assert predicted_stragglers(np.array([1.0, 1.1, 2.0, 1.2, 9.0]), 1.5).tolist() == [4, 2]
+    assert predicted_stragglers(np.full(3, np.nan), 1.5).tolist() == []
 
 
 def test_shares_follow_the_last_value() -> None:
@@ -141,7 +141,7 @@ def test_what_stands_in_for_a_predicted_straggler(options: str, kind: str) -> No
     hand = Hand(made("dpro_sm", f"forecast=last,{options}".rstrip(","), **SMALL))
     slow(hand, [1, 1, 5, 1])
     decision = hand.round(lambda worker, work: 0.01 * [1, 1, 5, 1][worker] * work.samples)
-    assert decision.stand_in == (StandIn(2, kind, 0.25),)
+    assert decision.stand_in == (GradientStandIn(2, kind, 0.25),)
     assert [use.weight for use in decision.apply] == [0.25] * 3
     assert decision.recall == (2,) and hand.work[0].ranges == ((60, 10),), "the straggler's samples come first"
 
@@ -156,7 +156,7 @@ def test_without_a_stand_in_the_others_weigh_more() -> None:
 def test_detected_instead_of_forecast() -> None:
     hand = Hand(made("dpro_sm", "when=detected,forecast=last,stand_in=last", **SMALL))
     decision = hand.round(lambda worker, work: 0.01 * [1, 1, 5, 1][worker] * work.samples)
-    assert decision.recall == (2,) and decision.stand_in == (StandIn(2, "last", 0.25),)
+    assert decision.recall == (2,) and decision.stand_in == (GradientStandIn(2, "last", 0.25),)
     assert hand.now == pytest.approx(0.15), "1.5 times the median"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.engine.policies import Left, Measured
+from lockstep.engine.policies import Left, Progressed
 from policy_runs import Hand, made, ran
 
 SMALL = {"workers": 4, "samples": 200, "global_batch": 32, "micro_batch": 2}
@@ -61,7 +61,7 @@ def test_the_work_of_a_worker_that_left_goes_to_the_first_that_is_free() -> None
 def measured(hand: Hand, worker: int, samples: int, now: float) -> None:
     """A worker has told how far it is."""
     hand.now = now
-    hand.act(hand.policy.on(Measured(worker, hand.tasks[worker] - 1, samples, now), now))
+    hand.act(hand.policy.on(Progressed(worker, hand.tasks[worker] - 1, samples, now), now))
 
 
 def test_late_copies_the_share_with_the_longest_time_to_end() -> None:
@@ -137,7 +137,7 @@ def test_progress_of_an_old_task_means_nothing() -> None:
     hand = Hand(made("grass", "epsilon=0", **SMALL))
     for worker in range(4):
         hand.arrive(worker, 1.0)
-    hand.act(hand.policy.on(Measured(3, 0, 6, 2.0), 2.0))
+    hand.act(hand.policy.on(Progressed(3, 0, 6, 2.0), 2.0))
     assert all(share.computed == {worker: 0} for worker, share in enumerate(hand.policy.shares))  # type: ignore[attr-defined]
 
 

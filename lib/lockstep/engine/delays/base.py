@@ -18,21 +18,15 @@ same object.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockstep.engine.option_text import named_text
+from lockstep.engine.option_text import NoOptions, named_text
 from lockstep.engine.options import at_least
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """The options of a kind that has none."""
 
 
 class Delays(ABC):

@@ -12,7 +12,7 @@ from lockstep.engine.forecasts.kept import Kept
 Array = NDArray[np.float64]
 
 
-class History(Kept):
+class RecentSeconds(Kept):
     """A ring of the last `length` values of each worker; [workers, length], NaN where there were not as many."""
 
     kept: ClassVar[tuple[str, ...]] = ("values", "count")

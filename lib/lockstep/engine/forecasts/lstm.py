@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lockstep.engine.forecasts.base import Array, Forecast, Seen
-from lockstep.engine.forecasts.history import History
+from lockstep.engine.forecasts.history import RecentSeconds
 from lockstep.engine.forecasts.kept import Kept
 from lockstep.engine.forecasts.system import FEATURES_PER_NUMBER, SystemFeatures
 from lockstep.engine.options import option
@@ -67,7 +67,7 @@ class LstmInputs(Kept):
     kept: ClassVar[tuple[str, ...]] = ("_history", "_mean", "_system", "level", "lowest", "highest")
 
     def __init__(self, workers: int, numbers: int) -> None:
-        self._history = History(workers, LONG)
+        self._history = RecentSeconds(workers, LONG)
         self._mean = np.full(workers, np.nan)
         self._system = SystemFeatures(workers, numbers)
         self.level = float("nan")  # the running median of all workers, in logarithms

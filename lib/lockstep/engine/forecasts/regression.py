@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.engine.forecasts.base import Array, Forecast, Seen
-from lockstep.engine.forecasts.history import History
+from lockstep.engine.forecasts.history import RecentSeconds
 from lockstep.engine.forecasts.kept import Kept
 from lockstep.engine.forecasts.system import FEATURES_PER_NUMBER, SystemFeatures
 from lockstep.engine.options import option
@@ -132,7 +132,7 @@ class Autoregression(_Linear):
 
     def __init__(self, workers: int, options: AutoregressionOptions, seed: int) -> None:
         super().__init__(workers, options, seed, features=1 + options.order)
-        self._history = History(workers, options.order)
+        self._history = RecentSeconds(workers, options.order)
 
     def features(self, seen: Seen, logs: Array) -> tuple[Array, NDArray[np.bool_]]:
         """1 and the lags, the latest first."""

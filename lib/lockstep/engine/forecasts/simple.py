@@ -9,16 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from lockstep.engine.forecasts.base import Array, Forecast, Seen
-from lockstep.engine.forecasts.history import History
+from lockstep.engine.forecasts.history import RecentSeconds
+from lockstep.engine.option_text import NoOptions
 from lockstep.engine.options import option
 
 Truth = Callable[[int, int], float]
 """(worker, task) -> the seconds per sample that this task will take."""
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """There is nothing to choose."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class _Window(Forecast):
 
     def __init__(self, workers: int, options: WindowOptions, seed: int) -> None:
         super().__init__(workers, options, seed)
-        self._history = History(workers, options.window)
+        self._history = RecentSeconds(workers, options.window)
 
     def learn(self, seen: Seen) -> None:
         """Keeps the window."""

@@ -22,10 +22,10 @@ from lockstep.engine.policies.base import (
     Left,
     Policy,
     Setting,
-    Tasks,
     Use,
     Work,
 )
+from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.pool import Pool
 
 

@@ -29,11 +29,12 @@ What travels here is a named tuple: a simulation makes a hundred thousand of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from lockstep.engine.declared import DeclaredPolicy
+from lockstep.engine.option_text import NoOptions
 from lockstep.engine.options import JobError, options_of
 
 Ranges = tuple[tuple[int, int], ...]
@@ -80,7 +81,7 @@ class Arrived(NamedTuple):
     contribution: Contribution
 
 
-class Measured(NamedTuple):
+class Progressed(NamedTuple):
     """A worker has computed `samples` of its task in `seconds` so far, and goes on."""
 
     worker: int
@@ -102,7 +103,7 @@ class Updated(NamedTuple):
     square_norm: float  # of the weighted sum that was applied
 
 
-Event = Arrived | Measured | Left | Updated
+Event = Arrived | Progressed | Left | Updated
 
 
 class Use(NamedTuple):
@@ -113,7 +114,7 @@ class Use(NamedTuple):
     weight: float
 
 
-class StandIn(NamedTuple):
+class GradientStandIn(NamedTuple):
     """A gradient made up for a worker that is missing: `kind` says how, see `lockstep.engine.policies.stand_ins`."""
 
     worker: int
@@ -126,7 +127,7 @@ class Decision(NamedTuple):
 
     drop: tuple[tuple[int, int], ...] = ()  # (worker, task) whose waiting contribution is discarded
     apply: tuple[Use, ...] = ()
-    stand_in: tuple[StandIn, ...] = ()
+    stand_in: tuple[GradientStandIn, ...] = ()
     release: tuple[tuple[int, Work], ...] = ()  # workers that get the present parameters, and what they do with them
     recall: tuple[int, ...] = ()  # workers that are called off; most are released in the same decision
     stop: bool = False
@@ -141,7 +142,7 @@ class Needs:
 
     partial: bool = False  # contributions of fewer samples than the work had
     recall: bool = False
-    progress: bool = False  # Measured events
+    progress: bool = False  # Progressed events
     single_gradients: bool = False  # the gradients of single workers, where a sum alone would not do
     one_decider: bool = True  # False: several owners of a shard each may decide on their own, and decide the same
     square_norm: bool = False  # of contributions and updates, wherever gradients are computed
@@ -181,11 +182,6 @@ class Setting:
     def training(self) -> int:
         """Workers that train, without those that stand by."""
         return self.workers - self.standby
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """A policy without options."""
 
 
 class Policy(DeclaredPolicy, ABC):
@@ -249,67 +245,3 @@ class Policy(DeclaredPolicy, ABC):
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from `state`; `begin` follows."""
-
-
-@dataclass
-class Tasks:
-    """Numbers each worker's tasks and remembers which one is under way, so that nothing strange is ever applied."""
-
-    workers: int
-    given: list[int] = field(init=False)  # tasks that each worker has been given
-    under_way: list[Work | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.given = [0] * self.workers
-        self.under_way = [None] * self.workers
-
-    def give(self, worker: int, work: Work) -> tuple[int, Work]:
-        """An entry of `Decision.release`. Raises ValueError for a worker that has a task already."""
-        if self.under_way[worker] is not None:
-            raise ValueError(f"worker {worker} can't be given a task: its task {self.given[worker] - 1} is under way")
-        self.given[worker] += 1
-        self.under_way[worker] = work
-        return worker, work
-
-    def finish(self, contribution: Contribution) -> Work:
-        """The work of a contribution. Raises ValueError for a task that is not under way or too many samples."""
-        worker, task = contribution.worker, contribution.task
-        if not 0 <= worker < self.workers:
-            raise ValueError(f"worker {worker} does not exist; there are 0 to {self.workers - 1}")
-        work = self.under_way[worker]
-        if work is None or task != self.given[worker] - 1:
-            raise ValueError(
-                f"worker {worker} contributes to task {task}, which it was never given or which is over; "
-                f"it has been given {self.given[worker]} tasks"
-            )
-        if not 0 <= contribution.samples <= work.samples:
-            raise ValueError(
-                f"worker {worker} contributes {contribution.samples} samples to task {task}, which has {work.samples}"
-            )
-        self.under_way[worker] = None
-        return work
-
-    def recall(self, worker: int) -> Work:
-        """The work that a worker is called off. Raises ValueError if it has none."""
-        work = self.under_way[worker]
-        if work is None:
-            raise ValueError(f"worker {worker} has no task to be recalled from")
-        self.under_way[worker] = None
-        return work
-
-    def is_free(self, worker: int) -> bool:
-        return self.under_way[worker] is None
-
-    def state(self, waiting: Sequence[int] = ()) -> dict[str, Any]:
-        """For a checkpoint. Tasks under way, and those of the workers whose contribution is `waiting`, are given anew,
-        with the same numbers: nobody who was there before comes back with one."""
-        again = [work is not None for work in self.under_way]
-        given = [number - one for number, one in zip(self.given, again, strict=True)]
-        for worker in waiting:
-            given[worker] -= 1
-        return {"given": given}
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.given = [int(number) for number in state["given"]]
-        self.under_way = [None] * self.workers
-

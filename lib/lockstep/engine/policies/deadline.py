@@ -34,13 +34,13 @@ from lockstep.engine.policies.base import (
     Policy,
     Ranges,
     Setting,
-    Tasks,
     Updated,
     Use,
     Work,
 )
 from lockstep.engine.policies.deadlines import DeadlineClock, ShortestMicroBatch, best_deadline, parse_deadline
 from lockstep.engine.policies.forecasting import forecast_option, forecaster
+from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.noise_scale import NoiseScale
 from lockstep.engine.policies.places import cut_ranges
 from lockstep.engine.policies.pool import Pool

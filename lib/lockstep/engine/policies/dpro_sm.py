@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.engine.options import choice, option
-from lockstep.engine.policies.base import Needs, Setting, StandIn
+from lockstep.engine.policies.base import GradientStandIn, Needs, Setting
 from lockstep.engine.policies.detection import FACTOR, median_of_all
-from lockstep.engine.policies.forecasting import ForecastPolicy, forecast_option, shares_by_speed, stragglers
+from lockstep.engine.policies.forecasting import ForecastPolicy, forecast_option, predicted_stragglers, shares_by_speed
 from lockstep.engine.policies.rounds import Closed, Floats, Whole
 from lockstep.engine.policies.stand_ins import GRADIENTS, WEIGHTS
 
@@ -103,12 +103,12 @@ class DproSm(ForecastPolicy):
         total = sum(samples) + sum(self._replaced(workers).values())
         return [own / total if total else 0.0 for own in samples]
 
-    def stand_ins(self, missing: Sequence[int]) -> tuple[StandIn, ...]:
+    def stand_ins(self, missing: Sequence[int]) -> tuple[GradientStandIn, ...]:
         del missing
         replaced = self._replaced(list(self._here))
         total = sum(one.samples for one in self._here.values()) + sum(replaced.values())
         kind = WEIGHTS if self.options.reading == "weights" else self.options.stand_in
-        return tuple(StandIn(worker, kind, samples / total) for worker, samples in replaced.items())
+        return tuple(GradientStandIn(worker, kind, samples / total) for worker, samples in replaced.items())
 
     def _replaced(self, here: Sequence[int]) -> dict[int, int]:
         """Samples of those that a stand-in replaces, by worker: of all who were given work and are not here."""
@@ -124,7 +124,7 @@ class DproSm(ForecastPolicy):
             self._delayed = _was_late(over, self.options.factor)
         elif self._proactive:
             self._skipped[:] = False
-            self._skipped[stragglers(self.predicted(), self.options.factor)] = True
+            self._skipped[predicted_stragglers(self.predicted(), self.options.factor)] = True
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"skipped": self._skipped.tolist(), "delayed": self._delayed}

@@ -104,7 +104,7 @@ def shares_by_speed(samples: int, seconds_per_sample: Floats) -> Whole:
     return sizes
 
 
-def stragglers(seconds_per_sample: Floats, factor: float, usual: Floats | None = None) -> Whole:
+def predicted_stragglers(seconds_per_sample: Floats, factor: float, usual: Floats | None = None) -> Whole:
     """The workers that take more than `factor` x the median of `usual` (or of these themselves), the slowest first."""
     usual = seconds_per_sample if usual is None else usual
     if not np.isfinite(usual).any():

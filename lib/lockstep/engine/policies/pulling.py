@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lockstep.engine.options import JobError, option
 from lockstep.engine.policies.rounds import even
-from lockstep.engine.policies.shares import Share, SharesPolicy
+from lockstep.engine.policies.shares import HeldShare, SharesPolicy
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Pulling(SharesPolicy):
         full, rest = divmod(samples, size)
         return [size] * full + [rest]
 
-    def copy_for(self, worker: int, now: float) -> Share | None:
+    def copy_for(self, worker: int, now: float) -> HeldShare | None:
         del worker, now
         if not self.options.copies:
             return None
@@ -74,7 +74,7 @@ class Cloning(SharesPolicy):
     def cut(self, samples: int) -> list[int]:
         return list(even(samples, self.workers // self.options.clones).tolist())
 
-    def copy_for(self, worker: int, now: float) -> Share | None:
+    def copy_for(self, worker: int, now: float) -> HeldShare | None:
         """Only as the round begins: the share with the fewest clones."""
         del worker, now
         if self.done:

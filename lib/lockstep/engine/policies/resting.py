@@ -19,7 +19,7 @@ import numpy as np
 from lockstep.engine.options import JobError, option
 from lockstep.engine.policies.base import Needs, Setting
 from lockstep.engine.policies.detection import FACTOR
-from lockstep.engine.policies.forecasting import ForecastPolicy, forecast_option, stragglers
+from lockstep.engine.policies.forecasting import ForecastPolicy, forecast_option, predicted_stragglers
 from lockstep.engine.policies.rounds import Closed, RoundPolicy, Whole, even
 
 
@@ -92,7 +92,7 @@ class Wrangler(Resting, ForecastPolicy):
 
     def chosen(self, over: Closed) -> Whole:
         usual, surely = self.quantiles(0.5, 1 - self.options.confidence).T
-        return stragglers(surely, self.options.factor, usual)
+        return predicted_stragglers(surely, self.options.factor, usual)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Standby(Resting, ForecastPolicy):
         return min(self.setting.standby, self.setting.training - 1)
 
     def chosen(self, over: Closed) -> Whole:
-        return stragglers(self.predicted(), self.options.factor)
+        return predicted_stragglers(self.predicted(), self.options.factor)
 
     def sizes(self, samples: int, present: Whole) -> Whole:
         """As many shares as workers train: of those who do not rest, then of standby nodes."""

@@ -26,16 +26,16 @@ from lockstep.engine.policies.base import (
     Contribution,
     Decision,
     Event,
+    GradientStandIn,
     Left,
     Needs,
     Policy,
     Ranges,
     Setting,
-    StandIn,
-    Tasks,
     Use,
     Work,
 )
+from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.pool import Pool
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ class RoundPolicy(Policy, ABC):
         total = sum(samples)
         return [own / total if total else 0.0 for own in samples]
 
-    def stand_ins(self, missing: Sequence[int]) -> tuple[StandIn, ...]:
+    def stand_ins(self, missing: Sequence[int]) -> tuple[GradientStandIn, ...]:
         """What replaces the gradients of these workers, which were given work and are not here."""
         del missing
         return ()

@@ -23,20 +23,20 @@ from lockstep.engine.policies.base import (
     Decision,
     Event,
     Left,
-    Measured,
     Needs,
     Policy,
+    Progressed,
     Ranges,
     Setting,
-    Tasks,
     Use,
     Work,
 )
+from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.pool import Pool
 
 
 @dataclass
-class Share:
+class HeldShare:
     """A piece of a batch, and who computes it."""
 
     ranges: Ranges
@@ -56,10 +56,10 @@ class SharesPolicy(Policy):
         super().__init__(setting, options)
         self.pool, self.tasks = Pool(setting), Tasks(setting.workers)
         self.round = -1
-        self.shares: list[Share] = []
+        self.shares: list[HeldShare] = []
         self.done = 0  # shares of this round that are here
-        self._unheld: deque[Share] = deque()
-        self._held: dict[int, Share] = {}  # by worker
+        self._unheld: deque[HeldShare] = deque()
+        self._held: dict[int, HeldShare] = {}  # by worker
         self._idle: set[int] = set()
         self._gone: set[int] = set()
 
@@ -70,7 +70,7 @@ class SharesPolicy(Policy):
         """The sizes of the shares of a batch of so many samples."""
 
     @abstractmethod
-    def copy_for(self, worker: int, now: float) -> Share | None:
+    def copy_for(self, worker: int, now: float) -> HeldShare | None:
         """The share that `worker`, who is free, computes a copy of; None: it waits."""
 
     def needed(self) -> int:
@@ -85,7 +85,7 @@ class SharesPolicy(Policy):
     def on(self, event: Event, now: float) -> Decision:
         if isinstance(event, Arrived):
             return self._arrived(event.contribution, now)
-        if isinstance(event, Measured):
+        if isinstance(event, Progressed):
             return self._measured(event, now)
         return self._left(event.worker, now) if isinstance(event, Left) else NOTHING
 
@@ -105,7 +105,7 @@ class SharesPolicy(Policy):
             return Decision(recall=recalled, release=self._assign(now))
         return self._close(recalled, now)
 
-    def _recall(self, share: Share) -> tuple[int, ...]:
+    def _recall(self, share: HeldShare) -> tuple[int, ...]:
         workers = tuple(sorted(share.holders))
         for worker in workers:
             self.tasks.recall(worker)
@@ -129,7 +129,7 @@ class SharesPolicy(Policy):
     def closed(self) -> None:
         """An update has been decided on; the next round has not begun."""
 
-    def _measured(self, event: Measured, now: float) -> Decision:
+    def _measured(self, event: Progressed, now: float) -> Decision:
         share = self._held.get(event.worker)
         if share is None or event.task != self.tasks.given[event.worker] - 1:
             return NOTHING
@@ -150,7 +150,7 @@ class SharesPolicy(Policy):
     def _open(self, now: float) -> tuple[tuple[int, Work], ...]:
         self.round += 1
         self.done = 0
-        self.shares = [Share(self.pool.take(size), size) for size in self.cut(self.pool.batch_size()) if size]
+        self.shares = [HeldShare(self.pool.take(size), size) for size in self.cut(self.pool.batch_size()) if size]
         self._unheld = deque(self.shares)
         self._idle = {worker for worker in range(self.workers) if worker not in self._gone}
         return self._assign(now)
@@ -171,7 +171,7 @@ class SharesPolicy(Policy):
                 released.append(self.tasks.give(worker, Work(share.ranges, share.samples, self.micro_batch(share))))
         return tuple(released)
 
-    def micro_batch(self, share: Share) -> int:
+    def micro_batch(self, share: HeldShare) -> int:
         """Samples that a worker computes at once."""
         return min(self.setting.micro_batch or share.samples, share.samples)
 

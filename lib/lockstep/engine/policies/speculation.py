@@ -23,7 +23,7 @@ import numpy as np
 from lockstep.engine.options import JobError, option
 from lockstep.engine.policies.base import Needs, Setting, Work
 from lockstep.engine.policies.rounds import even
-from lockstep.engine.policies.shares import Share, SharesPolicy
+from lockstep.engine.policies.shares import HeldShare, SharesPolicy
 
 ROUNDING = 1e-9
 """Seconds by which a timer may come too early."""
@@ -36,7 +36,7 @@ class Speculating(SharesPolicy):
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
-        self._slow: list[Share] | None = None  # shares that a copy is due for, as this event came
+        self._slow: list[HeldShare] | None = None  # shares that a copy is due for, as this event came
         self._usual: tuple[int, float] = (-1, math.nan)  # shares done, and `usual_seconds` then
 
     def check_setting(self) -> None:
@@ -60,7 +60,7 @@ class Speculating(SharesPolicy):
         """Of a share, judged by those that are done; infinite while too few are."""
 
     @abstractmethod
-    def patience(self, share: Share) -> float:
+    def patience(self, share: HeldShare) -> float:
         """A share that has been under way for so many times the usual, without further progress, gets a copy."""
 
     def may_copy(self, worker: int) -> bool:
@@ -68,7 +68,7 @@ class Speculating(SharesPolicy):
         del worker
         return True
 
-    def copy_for(self, worker: int, now: float) -> Share | None:
+    def copy_for(self, worker: int, now: float) -> HeldShare | None:
         """The slow share that would end last."""
         if not self.done or not self.may_copy(worker):
             return None
@@ -87,7 +87,7 @@ class Speculating(SharesPolicy):
         self._slow = None
         return super()._assign(now)
 
-    def _slow_since(self) -> list[tuple[Share, float]]:
+    def _slow_since(self) -> list[tuple[HeldShare, float]]:
         """Of each share that one worker computes, from when on it is slow unless its worker reports progress."""
         if self._usual[0] != self.done:
             self._usual = self.done, self.usual_seconds()
@@ -101,15 +101,15 @@ class Speculating(SharesPolicy):
     def closed(self) -> None:
         self._usual = (-1, math.nan)
 
-    def left_seconds(self, share: Share, now: float) -> float:
+    def left_seconds(self, share: HeldShare, now: float) -> float:
         """Until the share is done, at the rate of its progress so far."""
         return (1 - self.finished(share)) * (now - began_of(share)) / self.fraction(share)
 
-    def finished(self, share: Share) -> float:
+    def finished(self, share: HeldShare) -> float:
         """The part of the share that its worker has reported."""
         return max(share.computed.values()) / share.samples
 
-    def fraction(self, share: Share) -> float:
+    def fraction(self, share: HeldShare) -> float:
         """The same with the micro-batch that is under way."""
         return min((max(share.computed.values()) + self.setting.micro_batch) / share.samples, 1.0)
 
@@ -118,7 +118,7 @@ class Speculating(SharesPolicy):
         return [share.seconds for share in self.shares if share.done is not None]
 
 
-def began_of(share: Share) -> float:
+def began_of(share: HeldShare) -> float:
     """When the share was first given out."""
     return min(share.holders.values())
 
@@ -150,7 +150,7 @@ class Late(Speculating):
         place = math.ceil(self.options.percentile / 100 * (len(self.shares) - 1)) - (len(self.shares) - len(done))
         return done[place] if place >= 0 else math.inf
 
-    def patience(self, share: Share) -> float:
+    def patience(self, share: HeldShare) -> float:
         return self.fraction(share)
 
     def may_copy(self, worker: int) -> bool:
@@ -203,7 +203,7 @@ class Grass(Speculating):
         factor = 1 if self.done >= self.options.switch * self.needed() else 2
         return factor * float(np.median(self.seconds_of_done()))
 
-    def patience(self, share: Share) -> float:
+    def patience(self, share: HeldShare) -> float:
         """When t_rem, which grows while nothing is heard, has become as long."""
         left = 1 - self.finished(share)
         return self.fraction(share) / left if left else math.inf

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from lockstep.engine.groups import ANY, Group, GroupError, GroupTimeout
-from lockstep.engine.policies import Arrived, Decision, Measured, Policy, Updated, Work
+from lockstep.engine.policies import Arrived, Decision, Policy, Progressed, Updated, Work
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.base import StepCost
@@ -113,7 +113,7 @@ class PolicyServer:
             elif note.kind == orders.PROGRESS:
                 if self._expects(worker, note):
                     seconds = note.ended - note.began
-                    return self.policy.on(Measured(worker, note.task, note.samples, seconds), self.now)
+                    return self.policy.on(Progressed(worker, note.task, note.samples, seconds), self.now)
             elif note.kind == orders.GAVE_UP:
                 self._log(worker, note, "recalled")
             else:
