@@ -17,6 +17,7 @@ help stand there once:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lockstep.engine.options import JobError, Option, options_of
