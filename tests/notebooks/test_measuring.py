@@ -1,6 +1,6 @@
 """Every notebook that measures does so, from its grid to its figures.
 
-Two of them really measure, with small batches: 02 on this machine's processes, 06 on MPI and Spark. In the others the
+Two of them really measure, with small batches: 02 on this machine's processes, 06 on MPI and a Spark driver. In the others the
 cells are answered from the stored results, since the conformance suite and the tests of probes run what they would run.
 """
 
@@ -29,7 +29,7 @@ REALLY = {
         "use_cases=[SimpleBig]",
         "worker_counts={SimpleBig: [2]}",
         "per_worker_batch_size={SimpleBig: 1, Pneumonia: 1}",
-        "variants={SimpleBig: [spark_allreduce, sparknet]}",
+        "variants={SimpleBig: [sparknet]}",
         "data_sizes=[6]",
         "prepared_images=12",
         "message_bytes=65536",
