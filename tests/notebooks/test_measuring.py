@@ -1,7 +1,8 @@
 """Every notebook that measures does so, from its grid to its figures.
 
-Two of them really measure, with small batches: 02 on this machine's processes, 06 on MPI and a Spark driver. In the others the
-cells are answered from the stored results, since the conformance suite and the tests of probes run what they would run.
+Two of them really measure, with small batches: 02 on this machine's processes, 06 on MPI and a Spark driver. In the
+others the cells are answered from the stored results, since the conformance suite and the tests of probes run what they
+would run.
 """
 
 from __future__ import annotations

@@ -173,10 +173,17 @@ def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Con
     ratios = (above / below).dropna()
     if ratios.empty:
         raise AnalysisError(
-            f"no round holds {measure} of both {dict(numerator)} ({len(above)} rounds) and {dict(denominator)} "
+            f"no round holds {measure} of both {_words(numerator)} ({len(above)} rounds) and {_words(denominator)} "
             f"({len(below)} rounds): measure them in one run"
         )
     return ratios
+
+
+def _words(conditions: Conditions) -> str:
+    """A cell as a reader would name it: `SimpleBig threads cpu table1, workers 2`."""
+    texts = [value for value in conditions.values() if isinstance(value, str)]
+    numbers = [f"{name} {value}" for name, value in conditions.items() if not isinstance(value, str)]
+    return ", ".join([" ".join(texts), *numbers] if texts else numbers)
 
 
 def ratio_with_interval(
@@ -200,8 +207,9 @@ def highest_ratio(
         if len(ratios):
             found[place] = interval_of(ratios)
     if not found:
-        names = " or ".join(str(dict(numerator)) for numerator in numerators) or "any cell"
-        raise AnalysisError(f"no round holds {measure} of {names} and of {dict(denominator)}: measure them in one run")
+        names = " or ".join(_words(numerator) for numerator in numerators) or "any cell"
+        base = _words(denominator)
+        raise AnalysisError(f"no round holds {measure} of {names} and of {base}: measure them in one run")
     return highest(list(found.values())), max(found, key=lambda place: found[place].value)
 
 
