@@ -49,7 +49,7 @@ def simulate_policies(
     steps: Annotated[int, typer.Option(min=1, help="Updates of all workers' samples.")] = 200,
     loss: Annotated[float | None, typer.Option(help="Compare the time to this loss of a small problem.")] = None,
     share: Annotated[int, typer.Option(min=1, help="Images per worker and update.")] = 32,
-    micro_batch: Annotated[int, typer.Option(min=0, help="Images computed at once; 0: the whole share.")] = 0,
+    micro_batch: Annotated[int, typer.Option(min=0, help="Images computed at once; 0: the whole share.")] = 4,
     step_seconds: Annotated[float, typer.Option(help="A worker's computing time of an update.")] = 0.1,
     message_seconds: Annotated[float, typer.Option(help="A gradient's on the server's link.")] = 0.0,
     latency_seconds: Annotated[float, typer.Option(help="Of a message.")] = 0.0,
@@ -85,9 +85,8 @@ def simulate_policies(
     from lockstep.simulate.comparison import compare_policies
 
     began = time.perf_counter()
-    table = compare_policies(made, trials)
-    for kind, rows in table.groupby("delays", sort=False):
-        typer.echo("\n".join(_text(str(kind), rows, trials[0])))
+    for trial in trials:
+        typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
     typer.echo("\n".join(("", *_LEGEND)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     typer.echo(f"simulated in {time.perf_counter() - began:.1f} s, {peak:.0f} MiB of memory at the most")

@@ -8,19 +8,26 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+JUDGED = 4096
+"""Samples over which the loss is taken after each update."""
+
+
 class Logistic:
     """`samples` points of two normal distributions in `features` dimensions, whose means lie `distance` apart, and an
-    L2 penalty of `decay` / 2 |w|^2, so that there is one minimum. Deterministic for a seed."""
+    L2 penalty of `decay` / 2 |w|^2, so that there is one minimum. The last feature is `condition` times smaller than
+    the first one, so that the first gradient does not point to the minimum. Deterministic for a seed."""
 
     def __init__(
-        self, samples: int = 4096, features: int = 32, distance: float = 2.0, decay: float = 1e-3, seed: int = 0
-    ) -> None:
+        self, samples: int = 4096, features: int = 32, distance: float = 2.0, decay: float = 1e-3, seed: int = 0,
+        condition: float = 1.0,
+    ) -> None:  # fmt: skip
         random = np.random.default_rng([seed, samples, features])
         self.samples, self.decay = samples, decay
         self._labels = random.integers(0, 2, samples) * 2.0 - 1.0
         direction = random.standard_normal(features)
         direction *= distance / 2 / np.linalg.norm(direction)
         self._points = random.standard_normal((samples, features)) + self._labels[:, None] * direction
+        self._points *= np.geomspace(1, 1 / condition, features)
         self.start = np.zeros(features)
 
     def gradient(self, parameters: Floats, ids: NDArray[np.int64]) -> tuple[Floats, float]:
@@ -32,6 +39,6 @@ class Logistic:
         return points.T @ factors + self.decay * parameters, loss
 
     def loss(self, parameters: Floats) -> float:
-        """Over all samples."""
-        margins = self._labels * (self._points @ parameters)
+        """Over the first `JUDGED` samples."""
+        margins = self._labels[:JUDGED] * (self._points[:JUDGED] @ parameters)
         return float(np.logaddexp(0, -margins).mean()) + self.decay / 2 * float(parameters @ parameters)
