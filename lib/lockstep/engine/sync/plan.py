@@ -80,7 +80,7 @@ class Plan:
             cut = [(part_of_batch(work.ranges, work.samples, part, workers), factor) for part, factor in work.parts]
         else:
             size = work.micro_batch
-            starts = range(0, work.samples, size)
+            starts = range(0, work.samples, max(size, 1))
             cut = [(cut_ranges(work.ranges, start, start + size), 1.0) for start in starts]
         shares = []
         for place, (ranges, factor) in enumerate(cut):

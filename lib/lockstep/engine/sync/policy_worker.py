@@ -96,13 +96,15 @@ class PolicySync(Sync):
 
     def next(self) -> Share | None:
         """The next micro-batch. Waits for an order where the last one is done; None when the server ends training."""
-        if not self._pieces and not self.over:
+        while not self._pieces and not self.over:
             if not self._ready:
                 self.team.send(Note(orders.READY).tensor(), self.server, orders.NOTE)
                 self._ready = True
             if self._order is None:
                 self._await_order()
             self._begin()
+            if not self.over and not self._pieces:
+                self.step()  # it has no sample, and comes along all the same
         return None if self.over else self._pieces.pop(0)
 
     def preview(self) -> Share | None:
