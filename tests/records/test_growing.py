@@ -122,3 +122,20 @@ def test_kill_9_in_the_middle_of_writing_leaves_whole_rounds(tmp_path: Path) -> 
         steps = read_traced_table(tmp_path, "steps")
         assert steps is not None and steps["round"].value_counts().eq(40).all()
         assert set(steps["round"]) == set(stored.index)
+
+
+def test_a_folder_that_is_older_than_an_option_goes_on(tmp_path: Path) -> None:
+    """Seen: a new option of a parameter server, and no notebook could be measured further into its stored folder."""
+    row = make_row(Job(strategy="sequential", sync="local"), {"step_seconds": 0.1 + 0.2})
+    session = {"machine": "m", "versions": {}, "git": {}, "day": "d"}
+    with RunFolder(tmp_path, {"parameters": {}, "data": {}}, session) as run:
+        run.write_round([row])
+    path = tmp_path / "records.csv"
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame.drop(columns=["policy_options", "compute"]).to_csv(path, index=False)
+    with RunFolder(tmp_path, {"parameters": {}, "data": {}}, session) as run:
+        assert run.rounds_done == [0]
+        run.write_round([row | {"round": 1}])
+    stored = read_records(tmp_path)
+    assert stored["round"].tolist() == [0, 1] and set(stored["compute"]) == {"real"}
+    assert stored["step_seconds"].tolist() == [0.1 + 0.2] * 2, "to the last bit"

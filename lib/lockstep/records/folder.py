@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
-from lockstep.records.growing import append_csv
+from lockstep.engine.job import Job
+from lockstep.records.growing import append_csv, take_in_new_columns
 from lockstep.records.reading import read_records, read_run, read_traced_table
-from lockstep.records.schema import COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
+from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
 
 _HEADER = ",".join(COLUMNS) + "\n"
 _SAME_SESSION = ("machine", "versions", "git", "day")
@@ -64,6 +65,8 @@ class RunFolder:
 
     def _check_resumable(self) -> None:
         path = self.path / "records.csv"
+        if path.is_file():
+            take_in_new_columns(path, COLUMNS, {name: Job.options()[name].default for name in ADDED})
         if path.is_file() and not path.read_text().startswith(_HEADER):
             raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
         if not (self.path / "run.json").is_file():

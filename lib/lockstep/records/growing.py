@@ -7,7 +7,7 @@ rounds take some ten megabytes, which are written whole in some hundredths of a 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -31,6 +31,19 @@ def append_csv(path: Path, length: int, frame: pd.DataFrame) -> int:
     content = before + text.encode()
     write_atomically(path, content)
     return len(content)
+
+
+def take_in_new_columns(path: Path, columns: Iterable[str], defaults: Mapping[str, object]) -> None:
+    """Give a CSV file the columns among `defaults` that it lacks, with these values, if it is complete then: its rows
+    are older than an option that a new strategy has brought. All else stays as it is written. Raises WriteError."""
+    order = list(columns)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    lacking = [name for name in order if name not in frame]
+    if not lacking or not set(lacking) <= set(defaults) or set(frame.columns) - set(order):
+        return
+    frame = frame.assign(**{name: defaults[name] for name in lacking})[order]
+    with clear_errors(path):
+        write_atomically(path, frame.to_csv(index=False))
 
 
 def _with_columns(content: bytes, names: Sequence[str]) -> bytes:
