@@ -101,6 +101,8 @@ def test_what_would_have_been(tmp_path: Path) -> None:
     pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(tmp_path / "run.csv", index=False)
     code, text = told("--trace", str(tmp_path / "run.csv"), "--what-if", "--policy", "wait_for_all,k_sync")
     assert code == 0 and "3 workers" in text
+    code, text = told("--trace", str(tmp_path / "run.csv"), "--what-if", "--policy", "wait_for_all", "--standby", "1")
+    assert code == 0 and "2 workers" in text, "one of those recorded stands by"
 
 
 @pytest.mark.parametrize(

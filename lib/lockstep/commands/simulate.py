@@ -79,7 +79,7 @@ def simulate_policies(
         made = _policies(policy, options)
         kinds = _kinds(delays, trace)
         if trace is not None:
-            workers = _recorded_workers(trace) + standby
+            workers = _recorded_workers(trace)
         trials = _trials(
             kinds, workers, standby, steps, loss, share, micro_batch, seed,
             costs=(step_seconds / share, message_seconds, latency_seconds, update_seconds),

@@ -71,8 +71,7 @@ class Trial:
 
 LEARNING_RATE = 0.5
 DISTANCE, CONDITION, DECAY = 4.5, 10.0, 1e-4
-"""Of the two classes: one in 80 samples lies on the wrong side. Without delays it takes some 160 updates to a loss of
-0.1, and the least is about half of that."""
+"""Of the two classes: so far apart that a loss of 0.1 can be reached, so unlike in scale that it takes many updates."""
 
 
 @functools.lru_cache(maxsize=2)

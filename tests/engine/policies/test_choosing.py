@@ -43,14 +43,16 @@ def test_without_delays_it_waits_for_all_and_loses_nothing() -> None:
     assert run.step_seconds == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("delays", ["exponential", "pareto", "bimodal", "markov"])
-def test_it_comes_near_the_best_rule_that_is_fixed(delays: str) -> None:
+@pytest.mark.parametrize(
+    ("delays", "most"), [("exponential", 1.03), ("pareto", 1.1), ("bimodal", 1.17), ("markov", 1.25)]
+)
+def test_it_comes_near_the_best_rule_that_is_fixed(delays: str, most: float) -> None:
     """Its first 25 rounds wait for all, and every 50th; the best fixed rule is known only afterwards."""
     fixed = min(ran(KSync(SETTING, KSyncOptions(k=k)), delays).total_seconds for k in range(8, 17))
     chosen = ran(Choosing(SETTING), delays).total_seconds
     waiting = ran(WaitForAll(SETTING), delays).total_seconds
     assert chosen < waiting
-    assert chosen < 1.25 * fixed
+    assert chosen < most * fixed
 
 
 def test_a_worker_that_never_comes_does_not_stop_it() -> None:

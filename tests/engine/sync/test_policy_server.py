@@ -13,10 +13,12 @@ import tiny
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.job import Job
 from lockstep.engine.policies import POLICIES, Work
+from lockstep.engine.replica import Replica
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.orders import Note, Order
 from lockstep.engine.training import checkpoint
-from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.engine.training.loop import Site, Trace, replica_for, run_job
+from lockstep.engine.usecases import UseCase
 from steps import on_ranks
 from together import TOLERANCE, alone, small_job
 
@@ -89,8 +91,15 @@ def test_every_policy_trains_to_its_end(policy: str) -> None:
     """All workers end with the server's parameters, after as many updates as were asked for."""
     this = job(policy, 4, micro_batch=1, delays="exponential:mean=1", updates=6, steps=1, warmup_steps=1,
                standby=int(policy in ("standby", "dpro_sm")))  # fmt: skip
-    traces = ran(this)
-    assert len({trace.scores.get("train_loss") for trace in traces[:-1]}) == 1
+    kept: dict[int, Replica] = {}
+
+    def make(case: UseCase, job: Job, group: Group) -> Replica:
+        kept[group.rank] = replica_for(case, job, group)
+        return kept[group.rank]
+
+    traces = on_ranks(this.ranks, lambda group: run_job(this, group, Site(use_case=tiny.case()), make))
+    assert len(kept) == 4
+    assert all(torch.equal(kept[rank].parameters, kept[0].parameters) for rank in kept)
     tasks = tasks_of(traces)
     assert tasks["update"].max() == 5
     assert not tasks.duplicated(["worker", "task"]).any()
@@ -113,6 +122,15 @@ def test_resume_goes_on_where_the_unbroken_run_is(tmp_path: Path) -> None:
     ran(job(updates=12, **fields), tmp_path / "broken", resume=True)
     whole, broken = (checkpoint.read(str(tmp_path / name))["parameters"] for name in ("whole", "broken"))
     assert (whole - broken).abs().max() < TOLERANCE
+
+
+def test_a_checkpoint_of_every_epoch_waits_until_all_have_stopped(tmp_path: Path) -> None:
+    """`lockstep.train` asks for one per epoch; workers with steps of their own would wait for each other for ever."""
+    this = job("asynchronous", 3, updates=12, steps=1, warmup_steps=1)
+    site = Site(use_case=tiny.case(), checkpoint=str(tmp_path / "c"), checkpoint_every_steps=1)
+    traces = on_ranks(this.ranks, lambda group: run_job(this, group, site))
+    assert checkpoint.read(str(tmp_path / "c"))["sync"]["step"] == 12
+    assert tasks_of(traces)["update"].max() == 11
 
 
 # --- messages ---

@@ -106,7 +106,7 @@ class RoundPolicy(Policy, ABC):
     def limit_seconds(self, arrivals: Floats) -> float:
         """The round closes so many seconds after it began, given its first `limit_after` arrivals in seconds since
         then."""
-        raise NotImplementedError(f"{type(self).__name__} has a limit_after and no limit_seconds")
+        raise TypeError(f"{type(self).__name__} has a limit_after, so its file must define limit_seconds, too")
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
         """The factor of each worker's mean gradient."""

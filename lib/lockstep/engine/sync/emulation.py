@@ -6,15 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lockstep.engine.declared import Values
-from lockstep.engine.option_text import named_text, parse_named
+from lockstep.engine.option_text import NoOptions, named_text, parse_named
 from lockstep.engine.options import JobError, option
 
 NO_DELAYS, REAL, PLAIN = "none", "real", "wait_for_all"
-
-
-@dataclass(frozen=True)
-class NoCosts:
-    """Computing takes what it takes."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +20,27 @@ class SleepCosts:
     image_seconds: float = option(0.0, "of an image", least=0)
 
 
-_COMPUTE = {REAL: NoCosts, "sleep": SleepCosts}
+_COMPUTE = {REAL: NoOptions, "sleep": SleepCosts}
 
 
 def emulated_costs(text: str) -> Callable[[int], float] | None:
     """Seconds of a micro-batch by its images, as `Job.compute` says; None: what it really takes. Raises JobError."""
     name, costs = parse_named(text, _COMPUTE, "compute")
     if (written := named_text(name, costs)) != text:
-        raise JobError(f"compute={text!r} has another order than records know; write {written!r}")
+        raise JobError(f"compute={text!r} is not in canonical form; write {written!r}")
     if name == REAL:
         return None
     return lambda images: costs.fixed_seconds + images * costs.image_seconds
 
 
 def check_delays(text: str) -> None:
-    """Raises JobError for delays that do not exist or are not in canonical order."""
+    """Raises JobError for delays that do not exist or are not in canonical form."""
     if text == NO_DELAYS:
         return
     from lockstep.engine.delays import canonical  # numpy
 
     if (written := canonical(text)) != text:
-        raise JobError(f"delays={text!r} has another order than records know; write {written!r}")
+        raise JobError(f"delays={text!r} is not in canonical form; write {written!r}")
 
 
 def decides_on_work(values: Values) -> bool:
@@ -81,7 +76,7 @@ def check_policy(values: Values) -> None:
         )
     options = values["policy_options"]
     if (written := canonical_options(name, options)) != options:
-        raise JobError(f"policy_options={options!r} has another order than records know; write {written!r}")
+        raise JobError(f"policy_options={options!r} is not in canonical form; write {written!r}")
     batch = values["global_batch_size"]
     setting = Setting(values["workers"], batch, batch, values["micro_batch"], values["standby"], values["seed"])
     policy_of(name, options, setting)

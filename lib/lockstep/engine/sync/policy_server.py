@@ -117,7 +117,7 @@ class PolicyServer:
             elif note.kind == orders.GAVE_UP:
                 self._log(worker, note, "recalled")
             else:
-                raise GroupError(f"worker {worker} says {note.kind}, which is none of its business now")
+                raise GroupError(f"worker {worker} sent a note of kind {note.kind} while training goes on")
 
     def _expects(self, worker: int, note: Note) -> bool:
         """Is this a contribution to the task under way? False for one that was recalled. Raises GroupError for a task

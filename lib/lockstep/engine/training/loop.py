@@ -239,6 +239,8 @@ def _train(
     input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
     """
     done, last = 0, dict.fromkeys(STEP_COLUMNS, 0.0)
+    # A checkpoint is collective, so workers that take steps of their own have none before all have stopped.
+    every = site.checkpoint_every_steps if sync.in_step else 0
     measuring = job.input == "jpeg" and not site.checkpoint and not job.learns and sync.in_step
     times = dict.fromkeys(STEP_COLUMNS, 0.0)
     began, decoded, link = time.perf_counter(), loader.decode_seconds, LinkMeter()
@@ -269,11 +271,11 @@ def _train(
                 break
             link.read()
             began, decoded = time.perf_counter(), loader.decode_seconds
-        if site.checkpoint and site.checkpoint_every_steps and done % site.checkpoint_every_steps == 0:
+        if site.checkpoint and every and done % every == 0:
             checkpoint.save(site.checkpoint, job, group, replica, sync)
             began = time.perf_counter()
     if tracker is not None and not sync.in_step:
         tracker.stopped(sync.done)
-    if site.checkpoint and not (site.checkpoint_every_steps and done and done % site.checkpoint_every_steps == 0):
+    if site.checkpoint and not (every and done and done % every == 0):
         checkpoint.save(site.checkpoint, job, group, replica, sync)
     return last
