@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.stats import chi2
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate, estimated, highest
-from lockstep.engine.job import LEARNING
+from lockstep.records import repeated_by_seed
 
 __all__ = ["MIN_ROUNDS", "AnalysisError", "Estimate"]
 
@@ -161,7 +161,7 @@ def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd
 
 def _pairing(rows: pd.DataFrame) -> str:
     """What pairs the rows of two cells: the round in which both stood back to back; the seed, where they learn."""
-    return "seed" if len(rows) and rows["experiment"].isin(LEARNING).all() else "round"
+    return "seed" if len(rows) and repeated_by_seed(rows).all() else "round"
 
 
 def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> pd.Series:

@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from lockstep.engine.job import LEARNING
-from lockstep.records import COLUMNS, CONTENDED, TRACE, read_records, read_tables
+from lockstep.records import COLUMNS, CONTENDED, TRACE, read_records, read_tables, repeated_by_seed
 
 Value = TypeVar("Value")
 
@@ -36,7 +35,7 @@ class Stored:
     @cached_property
     def quiet(self) -> Stored:
         """The same without the rounds in which other programs used the machine: verdicts rest on these alone."""
-        learnt = self.records["experiment"].isin(LEARNING)  # nobody else's work changes what is learnt
+        learnt = repeated_by_seed(self.records)  # nobody else's work changes what is learnt or simulated
         rounds = _disturbed(self.records[~learnt]) | _disturbed(self.traces)
         if not rounds:
             return self

@@ -126,6 +126,7 @@ class DeclaredLauncher(Declared):
     process_per_worker: ClassVar[bool] = True
     owns_loop: ClassVar[bool] = False  # for peers whose driver owns the training loop
     emulates_links: ClassVar[bool] = False
+    simulated: ClassVar[bool] = False  # no worker runs: time is computed
     hosts_of_threads: ClassVar[bool] = False  # it can start one process per host, with a thread for each worker
 
 

@@ -64,6 +64,8 @@ LAUNCHERS = {
     "spark": "lockstep.engine.launch.spark.launchers:Spark",
     "spark_driver": "lockstep.engine.launch.spark.launchers:SparkDriver",
 }
+SIMULATORS = {"virtual": "lockstep.engine.launch.virtual:VirtualTime"}
+"""Launchers on which nothing runs: an experiment's own probe computes what the workers would do."""
 
 
 def syncs() -> dict[str, type[DeclaredSync]]:
@@ -104,7 +106,8 @@ def sync_of(name: str) -> type[DeclaredSync] | None:
 
 def launcher_of(name: str) -> type[DeclaredLauncher] | None:
     """The launcher of that name; None for one that only a caller knows."""
-    return _load(LAUNCHERS[name]) if name in LAUNCHERS else None
+    entry = LAUNCHERS.get(name) or SIMULATORS.get(name)
+    return None if entry is None else _load(entry)
 
 
 @functools.cache

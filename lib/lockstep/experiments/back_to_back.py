@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.job import Job
 from lockstep.measure.comparisons import SEEDS
 from lockstep.measure.planning import Comparison
 
@@ -21,11 +21,11 @@ def back_to_back(
 ) -> list[Comparison]:
     """The cells of `pairs` beside each other, on equal workers and batches unless the other one is sequential; those
     of experiments in `growing` (experiment -> what grows) beside the least of their strategy; both halves of each A/A
-    pair; and what is left alone, cells that learn seed after seed."""
+    pair; and what is left alone, cells that learn or are simulated seed after seed."""
     found = dict.fromkeys([*_named(jobs, pairs), *_growing(jobs, growing), *_again(jobs)])
     paired = {place for pair in found for place in pair}
     alone = [
-        Comparison((place,), rounds=SEEDS if job.experiment in LEARNING else 0)
+        Comparison((place,), rounds=SEEDS if job.repeated_by_seed else 0)
         for place, job in enumerate(jobs)
         if place not in paired
     ]

@@ -8,6 +8,7 @@ A folder `experiments/e02_threads_vs_processes/` holds the same few files as eve
     findings.py   what is stored -> the sentence or two that a figure shows
     verdicts.py   a claim of the paper and what is stored -> a verdict
     targets.py    what we ourselves aim at
+    measuring.py  what its cells measure where they do not train (most have none)
     __init__.py   EXPERIMENT, which names them all
 
 and `registry.py` has a line for it.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -28,6 +29,9 @@ from lockstep.analysis.targets import Target
 from lockstep.analysis.verdicts import VerdictFunction
 from lockstep.engine.job import Job, JobError
 from lockstep.measure.planning import Comparison
+
+if TYPE_CHECKING:  # probes bring torch, for which figures and reports do not wait
+    from lockstep.measure.probes.probe import Probes
 
 
 class Parameters(SimpleNamespace):
@@ -70,6 +74,7 @@ class Experiment:
     headlines: Sequence[str] = ()  # claims that the README shows
     traced: Callable[[Job], bool] = lambda job: False  # cells whose CPU, memory and threads are sampled
     drawn_only: Sequence[str] = ()  # parameters that decide what is shown and nothing that is measured
+    probes: Callable[[], Probes] = dict  # its own, of cells that do not train; called when they are measured
     after: Callable[[Stored, Any], None] | None = None  # writes further files of a run, given its folder
 
     @property

@@ -77,6 +77,7 @@ class Run:
             images=self.parameters.images,
             strict=self.parameters.strict,
             traced=self.experiment.traced,
+            probes=self.experiment.probes(),
         )
         draw_all(self.experiment.figures, self.stored, self.folder / "figures")
         if self.experiment.after:

@@ -15,6 +15,7 @@ from lockstep.engine.usecases import Source
 from lockstep.measure.contention import Contention
 from lockstep.measure.environment import missing
 from lockstep.measure.probes import PROBES
+from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import say
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.summary import ACCURACIES, summarise
@@ -26,17 +27,18 @@ TRACE_INTERVAL_SECONDS = 0.2  # five samples a second
 
 
 def measure_job(
-    job: Job, source: Source | None, teams: Teams, traced: bool = False
+    job: Job, source: Source | None, teams: Teams, traced: bool = False, probes: Probes = PROBES
 ) -> tuple[Row, dict[str, pd.DataFrame], bool]:
     """Measure one cell. Returns its row, its rows of the traced tables, and whether others used the machine meanwhile.
 
-    With `traced`, the samples of CPU, memory and threads are one of the tables. A cell that fails or can't run here is
+    `probes`: by experiment, what is measured where nothing trains. With `traced`, the samples of CPU, memory and threads are one of the tables. A cell that fails or can't run here is
     a row too, with the reason.
     """
-    reason = why_impossible(job)
+    probe = probes.get(job.experiment)
+    reason = why_impossible(job) or (probe.lacking(job, source) if probe else None)
     if reason is not None:
         return make_row(job, {}, status="skipped", reason=reason), {}, False
-    team, probe = teams.team(job), PROBES.get(job.experiment)
+    team = teams.team(job)
     site = Site(data_root=source.root, skipped=source.skipped) if source else Site()
     try:
         if probe is not None and probe.restarts_team:
@@ -55,8 +57,8 @@ def measure_job(
     measured = summarise(job, traces) | _around(team, source, contention, sampler)
     status, notes = _status(job, measured, team, contention)
     row = make_row(job, measured, status=status, reason="; ".join(notes))
-    tables = traced_tables(job, traces, sampler if traced and not team.repeated else None)
-    return row, tables, contention.contended()
+    tables = traced_tables(job, traces, sampler if traced and not team.repeated else None, probe)
+    return row, tables, not job.simulated and contention.contended()
 
 
 def _around(team: Team, source: Source | None, contention: Contention, sampler: ResourceSampler) -> dict[str, float]:
@@ -76,7 +78,7 @@ def _around(team: Team, source: Source | None, contention: Contention, sampler: 
 def _status(job: Job, measured: dict[str, float], team: Team, contention: Contention) -> tuple[str, list[str]]:
     """The row's status, and the notes for its column `reason`."""
     notes = job.cautions(len(usable_cores()))
-    if contention.contended():
+    if not job.simulated and contention.contended():
         notes.append(CONTENDED)
     if team.repeated:
         notes.append(team.repeated)

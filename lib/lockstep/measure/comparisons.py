@@ -9,11 +9,11 @@ import pandas as pd
 
 from lockstep.analysis.cells import SAME_RUN
 from lockstep.analysis.statistics import BASELINE
-from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.job import Job
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.measure.history import History
 from lockstep.measure.planning import Comparison, Progress, log_ratio
-from lockstep.records import CONTENDED, TRACE
+from lockstep.records import CONTENDED, TRACE, repeated_by_seed
 
 SEEDS = 20
 """With how many seeds a cell is trained that learns, where seconds are enough for one."""
@@ -36,7 +36,7 @@ def pairs_of(
     for place, job in enumerate(jobs):
         base = bases.get(_run_of(job))
         if (
-            job.experiment not in LEARNING
+            not job.repeated_by_seed
             and base is not None
             and base != place
             and not {(place, base), (base, place)} & {*pairs}
@@ -44,7 +44,7 @@ def pairs_of(
             pairs.append((place, base))
     paired = {place for pair in pairs for place in pair}
     alone = [
-        Comparison((place,), place in wanted, SEEDS if job.experiment in LEARNING else 0)
+        Comparison((place,), place in wanted, SEEDS if job.repeated_by_seed else 0)
         for place, job in enumerate(jobs)
         if place not in paired
     ]
@@ -73,7 +73,7 @@ def states_of(comparisons: Sequence[Comparison], history: History) -> list[Progr
     states = [Progress(comparison) for comparison in comparisons]
     rows = history.rows
     # What is learnt does not depend on the machine, so its seeds go on from session to session.
-    learns = rows["experiment"].isin(LEARNING)
+    learns = repeated_by_seed(rows)
     done = (rows["status"] == "ok") | (learns & rows["reason"].str.startswith(DIVERGED))
     rows = rows[done & (learns | (rows["session"] == history.session))]
     for _, found in rows.groupby("round"):
@@ -93,6 +93,6 @@ def _count(state: Progress, own: pd.DataFrame, whole: pd.DataFrame) -> None:
     # In a round of the whole grid each cell was visited once.
     visits = 1.0 if len(own) == len(whole) else len(state.comparison.visits) / len(own)
     state.seconds.append(visits * float(own["measuring_seconds"].sum()))
-    timed = whole[~whole["experiment"].isin(LEARNING)]
-    if own["experiment"].isin(LEARNING).all() or not timed["reason"].str.contains(CONTENDED).any():
+    timed = whole[~repeated_by_seed(whole)]
+    if repeated_by_seed(own).all() or not timed["reason"].str.contains(CONTENDED).any():
         state.logs.append(log_ratio(own.to_dict("records")))

@@ -15,7 +15,7 @@ from lockstep.measure.planning import Comparison
 
 _ALIKE: tuple[Callable[[Job], tuple[Any, ...]], ...] = (
     lambda job: (job.experiment, job.use_case),
-    lambda job: (job.experiment in LEARNING, job.use_case),
+    lambda job: (job.repeated_by_seed, job.use_case),
     lambda job: (job.experiment,),
 )
 """What two cells have in common that take a similar time: the first of these that any measured cell shares."""

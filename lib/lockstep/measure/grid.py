@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from lockstep.engine.job import LEARNING, NO_USE_CASE, Job, JobError
+from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.engine.launch.environment import PROFILES
 from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.cell import depends_on_framework, why_impossible
@@ -24,6 +25,8 @@ from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.history import History
 from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, not_begun, outlook
+from lockstep.measure.probes import PROBES
+from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import say
 from lockstep.measure.round import Measured, RoundGivenUp, measure_round, measure_trace
 from lockstep.measure.teams import Teams
@@ -63,6 +66,7 @@ def run_grid(
     images: int = 0,
     strict: bool = False,
     traced: Callable[[Job], bool] = lambda job: False,
+    probes: Probes = MappingProxyType({}),
 ) -> Path:
     """Measure a grid into `<results>/<notebook>/`, for `minutes` or for whole `rounds`; returns that folder.
 
@@ -70,7 +74,8 @@ def run_grid(
     Without `comparisons` each cell stands beside the sequential one (`pairs_of`). A cell that fails or can't run here
     is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos
     that can't be read are left out, with a warning, and counted in `skipped_images`; `strict` allows none. Cells for
-    which `traced` is true get a minute each in which their CPU, memory and threads are sampled.
+    which `traced` is true get a minute each in which their CPU, memory and threads are sampled. `probes` are the
+    experiment's own, beside `lockstep.measure.probes.PROBES`.
 
     Raises RecordError, WriteError, DataError or JobError before anything is measured, also for a choice that a use case
     does not offer and for minutes that hold no round.
@@ -78,6 +83,8 @@ def run_grid(
     budget = Budget(minutes, rounds)
     repository = repository_root()
     folder = (repository / results if not Path(results).is_absolute() else Path(results)) / notebook
+    probes = {**PROBES, **probes}
+    _check_simulated(jobs, probes)
     jobs, sources = _with_images(jobs, data_dir, images, strict)
     with Teams() as teams:
         for job in jobs:
@@ -85,7 +92,7 @@ def run_grid(
                 teams.team(job)
         info = {"notebook": notebook, "data": _data(sources), "parameters": dict(parameters)}
         with RunFolder(folder, info, _session(repository, jobs, teams)) as run:
-            grid = _Grid(run, jobs, sources, teams, traced, History(run, jobs))
+            grid = _Grid(run, jobs, sources, teams, traced, probes, History(run, jobs))
             if budget.rounds:
                 grid.measure_rounds(budget.rounds)
             else:
@@ -119,6 +126,7 @@ class _Grid:
     sources: Mapping[str, Source]
     teams: Teams
     traced: Callable[[Job], bool]
+    probes: Probes
     history: History
 
     def measure_rounds(self, rounds: int) -> None:
@@ -167,7 +175,7 @@ class _Grid:
             found = self._measure(state.comparison.visits, float("inf") if state.seconds else ends)
         state.seconds.append(time.monotonic() - began)
         state.disturbed_now += found.disturbed
-        learns = self.jobs[state.comparison.cells[0]].experiment in LEARNING
+        learns = self.jobs[state.comparison.cells[0]].repeated_by_seed
         if learns and found.diverged:
             state.logs.append(0.0)  # that seed is done
         elif found.failed:
@@ -186,7 +194,7 @@ class _Grid:
         """These cells as the next round, whatever was stored before it and how; raises RoundGivenUp."""
         found = measure_round(
             self.jobs, visits, number=self.run.next_round, seeds=self.history.seeds(visits), session=self.run.number,
-            sources=self.sources, teams=self.teams, durations=self.history.durations, ends=ends,
+            sources=self.sources, teams=self.teams, durations=self.history.durations, probes=self.probes, ends=ends,
         )  # fmt: skip
         return self._store(found)
 
@@ -223,6 +231,16 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
     for name, count in dict.fromkeys(held_out):  # DataError for a class that is too small for it
         use_case(name).open("train", sources[name].root, count, sources[name].skipped, part="held_out")
     return jobs, sources
+
+
+def _check_simulated(jobs: Sequence[Job], probes: Probes) -> None:
+    """Raises JobError for a simulated cell that no probe simulates."""
+    for job in jobs:
+        if job.simulated and job.experiment not in probes:
+            raise JobError(
+                f"launcher={job.launcher!r} with experiment={job.experiment!r}: nothing trains in virtual time, and no "
+                f"probe of that name simulates it; there are: {', '.join(probes)}"
+            )
 
 
 def _check_choices(job: Job) -> None:

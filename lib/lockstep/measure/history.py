@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.cells import CELL
-from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.job import Job
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.measure.durations import Durations
-from lockstep.records import COLUMNS, MEASURED, Row, RunFolder, read_records
+from lockstep.records import COLUMNS, TRACE, Row, RunFolder, read_records, repeated_by_seed
 
 
 class History:
@@ -36,9 +36,9 @@ class History:
     def _learn(self) -> None:
         """Take seeds and durations from the stored rows."""
         known = self.rows[self.rows["cell"] >= 0]
-        for row in known[known["experiment"].isin(LEARNING)].to_dict("records"):
+        for row in known[repeated_by_seed(known)].to_dict("records"):
             self._note_seed(row["cell"], row)
-        timed = known[(known["session"] == self.session) & (known["status"] == "ok") & (known["source"] == MEASURED)]
+        timed = known[(known["session"] == self.session) & (known["status"] == "ok") & (known["source"] != TRACE)]
         for _, rows in timed.groupby("round"):
             # A pair was visited A B B A, and its rows hold both visits.
             visits = 2 if len(rows) == 2 < len(self._jobs) else 1
@@ -53,15 +53,16 @@ class History:
     def add(self, rows: Iterable[Row]) -> None:
         """A round was measured and stored."""
         for row in rows:
-            if row["experiment"] in LEARNING:
-                self._note_seed(self._places[tuple(row[name] for name in CELL)], row)
+            place = self._places[tuple(row[name] for name in CELL)]
+            if self._jobs[place].repeated_by_seed:
+                self._note_seed(place, row)
 
     def seeds(self, places: Iterable[int]) -> dict[int, int]:
-        """With which seed each of these cells that learn is trained next: the first that is not stored."""
+        """With which seed each of these cells that learn, or are simulated, runs next: the first that is not stored."""
         return {
             place: next(seed for seed in count() if seed not in self._seeds.get(place, ()))
             for place in places
-            if self._jobs[place].experiment in LEARNING
+            if self._jobs[place].repeated_by_seed
         }
 
     def seeds_learnt(self, place: int) -> int:

@@ -21,6 +21,8 @@ from lockstep.engine.usecases import Source
 from lockstep.measure.cell import measure_job
 from lockstep.measure.durations import Durations
 from lockstep.measure.planning import log_ratio
+from lockstep.measure.probes import PROBES
+from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
@@ -69,6 +71,7 @@ def measure_round(
     sources: Mapping[str, Source],
     teams: Teams,
     durations: Durations,
+    probes: Probes = PROBES,
     ends: float = math.inf,
 ) -> Measured:
     """Measure the cells at these places of the grid, in this order, as round `number`.
@@ -90,7 +93,7 @@ def measure_round(
                 f"round {number} was given up after {index} of {len(visits)} visits: the others should take "
                 f"{needed / 60:.1f} minutes, and {max(0.0, ends - began) / 60:.1f} are left"
             )
-        row, tables, _ = measure_job(job, sources.get(job.use_case), teams)
+        row, tables, _ = measure_job(job, sources.get(job.use_case), teams, probes=probes)
         row |= {"session": session, "measuring_seconds": time.monotonic() - began}
         if row["status"] == "ok":
             durations.note(place, row["measuring_seconds"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
+from typing import cast
 
 import psutil
 
+from lockstep.engine import registry
 from lockstep.engine.job import Job
-from lockstep.engine.launch import LAUNCHERS, Launcher, Team
+from lockstep.engine.launch import Launcher, Team
 from lockstep.measure import cgroups
 
 GIB = 2**30
@@ -41,9 +43,7 @@ class Teams:
     def team(self, job: Job) -> Team:
         key = _key(job)
         if key not in self._launchers:
-            if job.launcher not in LAUNCHERS:
-                raise ValueError(f"launcher={job.launcher!r} does not exist; there are: {', '.join(LAUNCHERS)}")
-            self._launchers[key] = LAUNCHERS[job.launcher].of(job)
+            self._launchers[key] = _launcher(job).of(job)
         return self._launchers[key].team
 
     def make_room(self, job: Job) -> None:
@@ -53,7 +53,7 @@ class Teams:
         warm = key in self._heavy
         if warm:
             self._heavy.remove(key)
-        heavy = LAUNCHERS[job.launcher].heavy_when_idle
+        heavy = _launcher(job).heavy_when_idle
         needed = START_BYTES if heavy and not warm else CELL_BYTES
         while self._heavy and self._free() < needed:
             self._launchers[self._heavy.pop(0)].team.close()
@@ -63,7 +63,7 @@ class Teams:
     def in_a_row(self, jobs: Sequence[Job], order: Iterable[int]) -> list[int]:
         """`order` (places in `jobs`) with all jobs of a team that is heavy when idle right after its first one."""
         order = list(order)
-        turns = [_key(jobs[index]) if LAUNCHERS[jobs[index].launcher].heavy_when_idle else index for index in order]
+        turns = [_key(jobs[index]) if _launcher(jobs[index]).heavy_when_idle else index for index in order]
         return [index for _, index in sorted(zip(turns, order, strict=True), key=lambda pair: turns.index(pair[0]))]
 
     def placements(self) -> list[dict[str, object]]:
@@ -91,6 +91,14 @@ class Teams:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for launcher in self._launchers.values():
             launcher.__exit__(kind, error, at)
+
+
+def _launcher(job: Job) -> type[Launcher]:
+    """Raises ValueError for one that does not exist."""
+    found = registry.launcher_of(job.launcher)
+    if found is None:
+        raise ValueError(f"launcher={job.launcher!r} does not exist; there are: {', '.join(registry.LAUNCHERS)}")
+    return cast("type[Launcher]", found)
 
 
 def _key(job: Job) -> _Key:

@@ -13,8 +13,7 @@ import pandas as pd
 
 from lockstep.engine.job import LEARNING, OF_LEARNING, Job
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
-from lockstep.measure.probes import PROBES
-from lockstep.measure.probes.probe import OF_PIPELINES
+from lockstep.measure.probes.probe import OF_PIPELINES, Probe
 from lockstep.measure.resources import ResourceSampler
 from lockstep.measure.summary import slowest_steps
 
@@ -40,8 +39,11 @@ _OF_TRAINING: Mapping[str, Sequence[str]] = {
 """Table that training writes -> the columns of its cell, besides those that every table has."""
 
 
-def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None) -> dict[str, pd.DataFrame]:
-    """This cell's rows of each traced table. `sampler`: of the processes, if their samples are to be kept."""
+def traced_tables(
+    job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None, probe: Probe | None
+) -> dict[str, pd.DataFrame]:
+    """This cell's rows of each traced table. `sampler`: of the processes, if their samples are to be kept; `probe`:
+    what measured the cell, if it did not train."""
     # Of a pipeline that learns, what its stages did in one step is of no interest.
     kept = _LEARNING_TABLES if job.experiment in LEARNING else traces[0].tables
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items() if name in kept}
@@ -52,7 +54,6 @@ def traced_tables(job: Job, traces: Sequence[Trace], sampler: ResourceSampler | 
         found["resources"] = _samples(traces, sampler)
     if job.experiment in STEPS_TRACED:
         found["timeline"] = step_table(traces)
-    probe = PROBES.get(job.experiment)
     columns_of = {**_OF_TRAINING, **(probe.tables if probe else {})}
     for name, frame in found.items():
         _insert_first(frame, job, columns_of.get(name, ()))

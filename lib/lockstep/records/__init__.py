@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.records.folder import RunFolder
-    from lockstep.records.reading import read_records, read_run, read_tables, read_traced_table
+    from lockstep.records.reading import read_records, read_run, read_tables, read_traced_table, repeated_by_seed
     from lockstep.records.schema import (
         ADDED,
         COLUMNS,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MEASUREMENTS,
         OUTCOME,
         SCHEMA_VERSION,
+        SIMULATED,
         TABLES,
         TEXTS_OF_TABLES,
         TRACE,
@@ -41,6 +42,7 @@ __all__ = [
     "MEASUREMENTS",
     "OUTCOME",
     "SCHEMA_VERSION",
+    "SIMULATED",
     "TABLES",
     "TEXTS_OF_TABLES",
     "TRACE",
@@ -54,6 +56,7 @@ __all__ = [
     "read_run",
     "read_tables",
     "read_traced_table",
+    "repeated_by_seed",
 ]
 
 

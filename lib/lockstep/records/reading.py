@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.engine.job import Job
+from lockstep.engine.job import LEARNING, Job
 from lockstep.records.schema import (
     ADDED,
     COLUMNS,
     MEASUREMENTS,
     SCHEMA_VERSION,
+    SIMULATED,
     TABLES,
     TEXTS_OF_TABLES,
     RecordError,
@@ -52,6 +53,11 @@ def read_records(folder: str | Path) -> pd.DataFrame:
 def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows that are older than an option of a strategy have its default."""
     return frame.assign(**{name: Job.options()[name].default for name in ADDED if name not in frame})
+
+
+def repeated_by_seed(rows: pd.DataFrame) -> pd.Series:
+    """Which rows are repetitions with another seed: what is learnt or simulated depends on no machine and no day."""
+    return rows["experiment"].isin(LEARNING) | (rows["source"] == SIMULATED)
 
 
 def read_run(folder: str | Path) -> dict[str, Any]:

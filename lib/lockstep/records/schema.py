@@ -15,8 +15,8 @@ from lockstep.engine.job.strategies import LAUNCHER_NAMES, RUNGS, STRATEGIES, YA
 SCHEMA_VERSION = 2
 CONTENDED = "contended"
 """In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round."""
-MEASURED, TRACE = "measured", "trace"
-"""Sources of a row. A trace trained for a minute in one go while its resources were sampled: it is no repetition of its
+MEASURED, TRACE, SIMULATED = "measured", "trace", "simulated"
+"""Sources of a row. What is simulated is repeated by seed, and no machine or day changes it. A trace trained for a minute in one go while its resources were sampled: it is no repetition of its
 cell, and no median, ratio or interval holds it."""
 
 
@@ -39,7 +39,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     **CHOICES,
     # Yardsticks are not strategies; `own` is a reader's own job.
     "strategy": tuple(dict.fromkeys((*STRATEGIES, *RUNGS, *YARDSTICKS, "own"))),
-    "launcher": LAUNCHER_NAMES,
+    "launcher": (*LAUNCHER_NAMES, *registry.SIMULATORS),
     "sync": (*registry.syncs_and_peers(), "copy_bound", "ping_pong"),
 }
 
@@ -102,7 +102,7 @@ OUTCOME: dict[str, Column] = {
     "session": Column(
         "integer", meaning="on which machine, with which commit, on which day: see `sessions` of run.json"
     ),
-    "source": Column("text", allowed=(MEASURED, TRACE, "simulated"), meaning="trace: a minute with resources sampled"),
+    "source": Column("text", allowed=(MEASURED, TRACE, SIMULATED), meaning="trace: a minute with resources sampled"),
     "status": Column("text", allowed=("ok", "failed", "skipped")),
     "reason": Column("text", meaning="why failed or skipped, or a caveat of an ok row"),
 }
@@ -151,7 +151,7 @@ def make_row(job: Job, measured: Mapping[str, Any], *, status: str = "ok", reaso
     if unknown:
         raise RecordError(f"unknown measurement(s) {sorted(unknown)}; there are: {', '.join(MEASUREMENTS)}")
     row.update(measured)
-    row.update(session=session, source=MEASURED, status=status, reason=" ".join(reason.split()))
+    row.update(session=session, source=SIMULATED if job.simulated else MEASURED, status=status, reason=" ".join(reason.split()))
     check_row(row)
     return row
 

@@ -9,7 +9,7 @@ from lockstep.engine.job.clock import Clock
 
 def cautions_of(job: Clock, usable_cores: int) -> Iterator[str]:
     """Remarks for a warning and for the column `reason` of the records."""
-    if job.ranks * job.cores_per_worker > usable_cores:
+    if not job.simulated and job.ranks * job.cores_per_worker > usable_cores:
         served = f" and {job.servers} servers" if job.servers else ""
         needed = f"{job.workers} workers{served} x {job.cores_per_worker} cores"
         yield f"{needed} on {usable_cores} usable cores: workers share cores"

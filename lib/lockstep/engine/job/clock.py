@@ -22,6 +22,11 @@ class Clock(Execution):
     variant: str = choice("a", "b", help="the two halves of an A/A pair")
     selected: bool = option(False, "a finalist: quoted if validation data choose its setting")
 
+    @property
+    def repeated_by_seed(self) -> bool:
+        """Is each round another seed? What is learnt, or simulated, does not depend on the machine or the day."""
+        return self.experiment in LEARNING or self.simulated
+
     def check(self) -> None:
         super().check()
         if not self.learns:

@@ -186,6 +186,7 @@ YARDSTICKS: dict[str, str] = {
     "roof": "matrix products and copies on all cores",
     "decode": "decoding alone",
     "ping_pong": "a message there and back",
+    "simulated": "policies in virtual time",
     "spark_schedule": "Spark: an empty job",
     "spark_broadcast": "Spark: a broadcast",
     "spark_aggregate": "Spark: treeAggregate",

@@ -36,6 +36,11 @@ class Where(Agreement):
         """What the file of this job's launcher declares; None for a launcher that only a caller knows."""
         return registry.launcher_of(self.launcher)
 
+    @property
+    def simulated(self) -> bool:
+        """Are the workers simulated, in virtual time?"""
+        return self.declared_launcher is not None and self.declared_launcher.simulated
+
     def check(self) -> None:
         super().check()
         launcher = self.declared_launcher

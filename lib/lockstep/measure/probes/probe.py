@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.usecases import Source
 
 OF_PIPELINES = (
     "schedule", "stages", "stages_per_rank", "micro_batches", "partition", "activations", "global_batch_size",
@@ -25,3 +26,9 @@ class Probe:
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
     any_framework: bool = False  # else it measures torch alone
     restarts_team: bool = False  # in every round, so that `launch_seconds` is measured as often as all else
+    lacking: Callable[[Job, Source | None], str | None] = lambda job, source: None
+    """Why a cell can't be measured with these data, or None if it can: then its row is skipped."""
+
+
+Probes = Mapping[str, Probe]
+"""By the name of the experiment whose cells it measures; an experiment that is not named trains."""
