@@ -31,8 +31,8 @@ def measure_job(
 ) -> tuple[Row, dict[str, pd.DataFrame], bool]:
     """Measure one cell. Returns its row, its rows of the traced tables, and whether others used the machine meanwhile.
 
-    `probes`: by experiment, what is measured where nothing trains. With `traced`, the samples of CPU, memory and threads are one of the tables. A cell that fails or can't run here is
-    a row too, with the reason.
+    `probes`: by experiment, what is measured where nothing trains. With `traced`, the samples of CPU, memory and
+    threads are one of the tables. A cell that fails or can't run here is a row too, with the reason.
     """
     probe = probes.get(job.experiment)
     reason = why_impossible(job) or (probe.lacking(job, source) if probe else None)

@@ -16,8 +16,9 @@ SCHEMA_VERSION = 2
 CONTENDED = "contended"
 """In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round."""
 MEASURED, TRACE, SIMULATED = "measured", "trace", "simulated"
-"""Sources of a row. What is simulated is repeated by seed, and no machine or day changes it. A trace trained for a minute in one go while its resources were sampled: it is no repetition of its
-cell, and no median, ratio or interval holds it."""
+"""Sources of a row. What is simulated is repeated by seed, and no machine or day changes it. A trace trained for a
+minute in one go while its resources were sampled: it is no repetition of its cell, and no median, ratio or interval
+holds it."""
 
 
 class RecordError(ValueError):
@@ -151,7 +152,9 @@ def make_row(job: Job, measured: Mapping[str, Any], *, status: str = "ok", reaso
     if unknown:
         raise RecordError(f"unknown measurement(s) {sorted(unknown)}; there are: {', '.join(MEASUREMENTS)}")
     row.update(measured)
-    row.update(session=session, source=SIMULATED if job.simulated else MEASURED, status=status, reason=" ".join(reason.split()))
+    row.update(
+        session=session, source=SIMULATED if job.simulated else MEASURED, status=status, reason=" ".join(reason.split())
+    )
     check_row(row)
     return row
 
