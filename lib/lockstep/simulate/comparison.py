@@ -126,8 +126,8 @@ def compare_policies(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]
         bound = bound_seconds_per_sample(trial)
         quickest = np.fmin.reduce([float(row["seconds"]) for row in own])
         for row in own:
-            row["mitigation"] = _share(waiting, row["seconds_per_sample"], ideal)
-            row["of_the_bound"] = _share(waiting, row["seconds_per_sample"], bound)
+            row["mitigation"] = share_of_way(waiting, row["seconds_per_sample"], ideal)
+            row["of_the_bound"] = share_of_way(waiting, row["seconds_per_sample"], bound)
             row["regret"] = float(row["seconds"]) / quickest - 1
         rows += own
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -167,7 +167,7 @@ def wasted_share(run: SimulatedRun) -> float:
     return lost / (used + lost) if used + lost else math.nan
 
 
-def _share(waiting: float, own: float, best: float) -> float:
+def share_of_way(waiting: float, own: float, best: float) -> float:
     """How much of the way from `waiting` to `best` was gone; NaN where there is none."""
     way = waiting - best
     return (waiting - own) / way if way > 1e-9 * waiting else math.nan

@@ -50,15 +50,18 @@ class Problem(Protocol):
 
 
 class SgdLearner:
-    """Plain SGD on a problem. `versions` holds the parameters that a worker may still compute with.
+    """SGD on a problem, with momentum if asked for. `versions` holds the parameters that a worker may still use.
 
     With a `batch` the learning rate is that of an update of so many samples, and of a smaller one in proportion (the
     linear scaling rule of Goyal et al. 2018, reference 40 of DPro-SM): else a policy would gain by stepping more often.
     """
 
-    def __init__(self, problem: Problem, learning_rate: float, workers: int, seed: int = 0, batch: int = 0) -> None:
+    def __init__(
+        self, problem: Problem, learning_rate: float, workers: int, seed: int = 0, batch: int = 0, momentum: float = 0.0
+    ) -> None:
         self.problem, self.learning_rate, self.seed, self.workers = problem, learning_rate, seed, workers
-        self.batch = batch
+        self.batch, self.momentum = batch, momentum
+        self._velocity = np.zeros_like(problem.start)  # of the parameters, per update
         self.versions: dict[int, Floats] = {0: problem.start.copy()}
         self._version = 0
         self._held: dict[int, int] = {}  # version by worker
@@ -123,7 +126,8 @@ class SgdLearner:
             total += one.weight * self._stand_ins.made(one.worker, one.kind)
         self._stand_ins.moved(total)
         self.square_norm = float(total @ total)
-        new, old = self.parameters - self._rate(used, stand_in) * total, self._version
+        self._velocity = self.momentum * self._velocity + self._rate(used, stand_in) * total
+        new, old = self.parameters - self._velocity, self._version
         self._version += 1
         self.versions[self._version] = new
         self._forget(old)

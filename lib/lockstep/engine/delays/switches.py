@@ -27,13 +27,13 @@ class Switch(Delays):
     def _switches(self) -> tuple[Floats, Floats]:
         """For each worker when it switches, in seconds of the run's clock (infinite: never), and its factor after."""
 
-    def _of_one(self, worker: int, at: float, after: float) -> tuple[Floats, Floats]:
-        """One worker switches, the others never. Raises JobError for a worker that does not exist."""
-        if worker >= self.workers:
-            most = self.workers - 1
-            raise JobError(f"delays={self.text!r}: worker={worker} does not exist; there are {most + 1}: 0 … {most}")
+    def _of_some(self, worker: int, nodes: int, at: float, after: float) -> tuple[Floats, Floats]:
+        """`nodes` workers from `worker` on switch, the others never. Raises JobError for one that does not exist."""
+        last, most = worker + nodes - 1, self.workers - 1
+        if last > most:
+            raise JobError(f"delays={self.text!r}: worker={last} does not exist; there are {most + 1}: 0 … {most}")
         all_at, all_after = np.full(self.workers, np.inf), np.ones(self.workers)
-        all_at[worker], all_after[worker] = at, after
+        all_at[worker : last + 1], all_after[worker : last + 1] = at, after
         return all_at, all_after
 
     def end(
@@ -61,10 +61,10 @@ class Switch(Delays):
 
 
 class BadNode(Switch):
-    """One worker is slower than the others, from `at` on: what trace AR of the public ones shows (traces.py).
+    """One worker or more are slower than the others, from `at` on: what trace AR of the public ones shows (traces.py).
 
-    `slow` is a multiple of the work, `at` seconds of the run's clock. The worker is named, not drawn: a drawn one would
-    be another for another number of workers.
+    `slow` is a multiple of the work, `at` seconds of the run's clock. The workers are named, not drawn: drawn ones
+    would be others for another number of workers.
     """
 
     name = "bad_node"
@@ -74,11 +74,13 @@ class BadNode(Switch):
         worker: int = option(0, "the worker that is slower", least=0)
         slow: float = option(3.0, "times as long as work takes on the others", least=1)
         at: float = option(0.0, "when it begins, in seconds of the run's clock", least=0)
+        nodes: int = option(1, "workers that are slower: this one and those after it", least=1)
 
     options_kind = Options
 
     def _switches(self) -> tuple[Floats, Floats]:
-        return self._of_one(self.options.worker, self.options.at, self.options.slow)
+        chosen = self.options
+        return self._of_some(chosen.worker, chosen.nodes, chosen.at, chosen.slow)
 
 
 class Gone(Switch):
@@ -98,7 +100,7 @@ class Gone(Switch):
     options_kind = Options
 
     def _switches(self) -> tuple[Floats, Floats]:
-        return self._of_one(self.options.worker, self.options.at, np.inf)
+        return self._of_some(self.options.worker, 1, self.options.at, np.inf)
 
     def message_end(self, worker: int, task: int, start: float, seconds: float) -> float:
         return self.end(worker, task, start, seconds)

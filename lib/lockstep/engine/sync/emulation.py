@@ -25,12 +25,16 @@ _COMPUTE = {REAL: NoOptions, "sleep": SleepCosts}
 
 def emulated_costs(text: str) -> Callable[[int], float] | None:
     """Seconds of a micro-batch by its images, as `Job.compute` says; None: what it really takes. Raises JobError."""
+    costs = sleep_costs(text)
+    return None if costs is None else lambda images: costs.fixed_seconds + images * costs.image_seconds
+
+
+def sleep_costs(text: str) -> SleepCosts | None:
+    """What `Job.compute` says that a micro-batch takes; None: what it really takes. Raises JobError."""
     name, costs = parse_named(text, _COMPUTE, "compute")
     if (written := named_text(name, costs)) != text:
         raise JobError(f"compute={text!r} is not in canonical form; write {written!r}")
-    if name == REAL:
-        return None
-    return lambda images: costs.fixed_seconds + images * costs.image_seconds
+    return None if name == REAL else costs
 
 
 def check_delays(text: str) -> None:

@@ -1,0 +1,86 @@
+"""Training in virtual time as the experiments ask for it: on X-rays, with stand-ins judged, with images that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.engine.job import Job
+from lockstep.engine.policies.base import GradientStandIn
+from lockstep.engine.training.loop import Site
+from lockstep.engine.usecases import use_case
+from lockstep.simulate.learner import SgdLearner
+from lockstep.simulate.perceptron import Perceptron, inputs_of
+from lockstep.simulate.worker import Course
+
+Floats = NDArray[np.float64]
+
+
+@lru_cache(maxsize=2)
+def _images(name: str, root: str, images: int, skipped: tuple[str, ...]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Inputs and labels of training, then of testing. The labels of two classes are 0 and 1."""
+    found: list[Floats] = []
+    for split, count in (("train", images), ("test", 0)):
+        data = use_case(name).open(split, root, count, skipped)
+        found += [inputs_of(data.load(np.arange(len(data)), 0, 0)), data.labels.astype(np.float64)]
+    return found[0], found[1], found[2], found[3]
+
+
+def problem_of(job: Job, site: Site) -> tuple[Perceptron, Floats, Floats]:
+    """The small network on the job's images with the job's seed; inputs and labels for testing."""
+    assert site.data_root is not None
+    inputs, labels, test, test_labels = _images(job.use_case, site.data_root, job.images, site.skipped)
+    return Perceptron(inputs, labels, seed=job.seed), test, test_labels
+
+
+class JudgedLearner(SgdLearner):
+    """Keeps how close what stands in for a missing gradient is to the gradient over all images: `cosines`. As a control
+    `own_cosines` are those of real contributions of the same updates."""
+
+    def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
+        made = [self._stand_ins.made(one.worker, one.kind) for one in stand_in]
+        if made:
+            full, _ = self.problem.gradient(self.parameters, np.arange(self.problem.samples))
+            self.cosines += [cosine(one, full) for one in made if np.any(one)]
+            kept = [self._kept[course.worker, course.task] for course, _ in used]
+            self.own_cosines += [cosine(one, full) for one in kept]
+        return super().update(used, stand_in)
+
+    cosines: list[float]
+    own_cosines: list[float]
+
+    @classmethod
+    def of(cls, problem: Perceptron, rate: float, workers: int, seed: int, batch: int) -> JudgedLearner:
+        made = cls(problem, rate, workers, seed, batch)
+        made.cosines, made.own_cosines = [], []
+        return made
+
+
+def cosine(one: Floats, other: Floats) -> float:
+    """Of the angle between two vectors; NaN if one of them is zero."""
+    length = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / length if length else float("nan")
+
+
+class PartitionedLearner(SgdLearner):
+    """The images stay with the workers, as partitions of Spark do: whoever computes takes the next of its own.
+
+    `parts`: the ids of each worker's images.
+    """
+
+    def with_parts(self, parts: Sequence[NDArray[np.int64]]) -> PartitionedLearner:
+        """The same learner with these partitions."""
+        self.parts = parts
+        self._next = [0] * len(parts)
+        return self
+
+    def gradient(self, course: Course) -> tuple[float, float]:
+        own, first = self.parts[course.worker], self._next[course.worker]
+        self._next[course.worker] += course.samples
+        ids = own[(first + np.arange(course.samples)) % len(own)]
+        total, loss = self.problem.gradient(self.versions[course.version], ids)
+        self._kept[course.worker, course.task] = total
+        return loss, float(total @ total)
