@@ -85,14 +85,14 @@ def _learning(experiment: str, chosen: Parameters, kind: str, workers: int, shar
 
 
 def _real(chosen: Parameters) -> Iterator[Job]:
-    """On real ranks: waiting for all without delays and with pauses, and every policy under every other kind."""
+    """On real ranks: every policy under every kind, and the cells of the calibration, which wait for all."""
     compute = f"sleep:image_seconds={chosen.real_image_seconds:g}"
     share, wait = chosen.real_share, next(iter(REAL.values()))
     kinds = dict.fromkeys((*CALIBRATION, *chosen.real_kinds))
     for workers in chosen.real_workers:
         for kind in kinds:
             for contender in REAL.values():
-                if kind == "none" and contender != wait:
+                if kind in CALIBRATION and contender != wait:
                     continue
                 options = canonical_options(
                     contender.policy, contender.options_for(workers, share * chosen.real_image_seconds)
