@@ -195,7 +195,8 @@ def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:
 
 def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, int, float]:
     """The least comes first: within reach, a headline, without an interval; of those with a number of rounds of their
-    own, as seeds have it, the one with the fewest, so that no cell waits for all seeds of another; then the quickest."""
+    own, as seeds have it, the one with the fewest, so that no cell waits for all seeds of another; then the quickest.
+    """
     left = state.seconds_left(usual)
     done = state.rounds if state.comparison.rounds else 0
     return left > seconds, not state.comparison.headline, state.rounds >= MIN_ROUNDS, done, left
