@@ -142,6 +142,8 @@ def test_running_statistics_are_the_mean_over_workers(
     traces = teams.run(this, case, path, evaluate=True)
     assert 0 <= traces[0].scores["test_accuracy"] <= 1
     assert traces[0].scores == traces[1].scores
+    counted = checkpoint.read(str(path))["others"]
+    assert list(counted) == ["1.num_batches_tracked"] and int(counted["1.num_batches_tracked"]) >= this.steps
     assert teams.of(launcher, 2).call(_averaged) == [[1.0, 1.0], [1.0, 1.0]]
 
 
