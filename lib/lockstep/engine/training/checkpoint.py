@@ -79,7 +79,7 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
     group.enter("checkpoint")
     average_buffers(replica, group)
     state, parts = sync.state_dict(), sync.parts_of_state()
-    content = {"parameters": replica.whole(sync.model()), "buffers": replica.whole_buffers()}
+    content: dict[str, Any] = {"parameters": replica.whole(sync.model()), "buffers": replica.whole_buffers()}
     others = replica.whole_others()
     if replica.sharers is not None:
         state = {"step": state["step"], "parts": allgather_object(replica.sharers, state)}

@@ -51,7 +51,7 @@ def unpacked_content(data: bytes) -> Any:
     """The inverse of `packed_content`. Raises ValueError, which says what is wrong with a file of these bytes."""
     first, _, rest = data[: len(_FIRST) + 20].partition(b"\n")
     if not first.startswith(_FIRST) or not rest:
-        raise ValueError("it is not one of Lockstep's")
+        raise ValueError("it is not one of Lockstep's, or of an earlier format")
     if first[len(_FIRST) :] != str(FORMAT).encode():
         written = first[len(_FIRST) :].decode(errors="replace")
         raise ValueError(f"it was written in format {written!r}, and this Lockstep reads format '{FORMAT}'")
