@@ -147,7 +147,8 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [{"weights": torch.zeros(3)}, [1, 2], torch.zeros(3)])
 def test_a_torch_file_of_something_else_is_refused(tmp_path: Path, content: object) -> None:
     torch.save(content, tmp_path / "c.pt")
-    with pytest.raises(checkpoint.CheckpointError, match=r"c\.pt can't be read: it is not one of Lockstep's, or of an earlier format; name"):
+    message = r"c\.pt can't be read: it is not one of Lockstep's, or of an earlier format; name another"
+    with pytest.raises(checkpoint.CheckpointError, match=message):
         train(job(), tmp_path / "c.pt", resume=True)
 
 
