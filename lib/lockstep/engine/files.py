@@ -27,13 +27,15 @@ def write_atomically(path: Path, content: str | bytes | Iterable[Any], *, privat
     Others may read it as far as the umask lets them, or not at all (`private`). Raises WriteError with the fix if it
     can't be written.
     """
-    given = content.encode() if isinstance(content, str) else content
+    pieces: Iterable[Any] = [content] if isinstance(content, bytes) else content
+    if isinstance(content, str):
+        pieces = [content.encode()]
     with clear_errors(path):
         remove_unfinished(path)
         handle, temporary = _claim(path, 0o600 if private else 0o666)
         try:
             with os.fdopen(handle, "wb") as stream:
-                for piece in [given] if isinstance(given, bytes) else given:
+                for piece in pieces:
                     stream.write(piece)
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -29,6 +29,7 @@ from lockstep.engine.training.finite import NotFiniteError
 from lockstep.engine.training.loop import Site, Trace, replica_for, run_job
 from lockstep.engine.usecases import UseCase
 from steps import on_ranks
+from together import held_bytes
 
 
 def job(workers: int = 1, sync: str = "shared_memory", **changes: object) -> Job:
@@ -282,7 +283,7 @@ def test_frozen_parameters_are_the_same_on_every_rank_and_are_kept(tmp_path: Pat
 
 
 def many_layers() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(126, 8), *(nn.Linear(8, 8) for _ in range(40)), nn.Linear(8, 3))
+    return nn.Sequential(nn.Flatten(), nn.Linear(126, 8), *(nn.Linear(8, 8) for _ in range(60)), nn.Linear(8, 3))
 
 
 ADAM = functools.partial(torch.optim.Adam, lr=0.01)
@@ -300,17 +301,10 @@ ADAM = functools.partial(torch.optim.Adam, lr=0.01)
 def test_a_file_is_as_large_as_what_it_holds(
     tmp_path: Path, workers: int, sync: str, model: object, optimiser: object
 ) -> None:
-    """Seen: 1 187 parameters took 4.2 MB, for whole memories of views were written."""
+    """Seen: a file had 1.5 times its content. Workers with memory in common are in the conformance suite."""
     path = tmp_path / "c.pt"
     train(job(workers, sync, steps=2), path, tiny.case(model=model, optimiser=optimiser))
     assert path.stat().st_size <= 1.02 * held_bytes(checkpoint.read(str(path))) + 2**16
-
-
-def held_bytes(value: object) -> int:
-    if isinstance(value, Tensor):
-        return value.nbytes
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return sum(held_bytes(each) for each in inner)
 
 
 @pytest.fixture(scope="module")
@@ -456,7 +450,11 @@ def test_training_can_go_on_all_the_same(tmp_path: Path) -> None:
 
 def test_parameters_that_are_no_numbers_do_not_replace_a_checkpoint(tmp_path: Path) -> None:
     """The loss before the step that spoils them is finite."""
-    case = tiny.case(optimiser=functools.partial(torch.optim.SGD, lr=1e39))
+
+    def steep(output: Tensor, labels: Tensor) -> Tensor:
+        return 1000 * nn.functional.cross_entropy(output, labels, reduction="none")
+
+    case = tiny.case(loss=steep, optimiser=functools.partial(torch.optim.SGD, lr=3e38))
     with pytest.raises(NotFiniteError, match="a parameter is NaN or infinite after step 0 on rank 0"):
         train(job(), tmp_path / "c.pt", case, checkpoint_every_steps=1)
     assert list(tmp_path.iterdir()) == []

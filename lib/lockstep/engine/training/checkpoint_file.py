@@ -41,7 +41,7 @@ def packed_content(content: Any) -> Iterator[Any]:
     checksum.update(head)
     yield head
     for tensor in tensors:
-        piece = bytes_of(tensor.detach().cpu().contiguous())
+        piece = bytes_of(tensor.detach().cpu().contiguous()).data
         checksum.update(piece)
         yield piece
     yield checksum.digest()
