@@ -78,3 +78,11 @@ def _trained_alone(job: Job, case: UseCase) -> Path:
         run_job(job, ThreadGroup.of(1)[0], Site(use_case=case, checkpoint=str(unfinished)))
         unfinished.rename(kept)
     return kept
+
+
+def held_bytes(value: Any) -> int:
+    """Of all tensors within lists, tuples and dicts."""
+    if isinstance(value, Tensor):
+        return value.nbytes
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return sum(held_bytes(each) for each in inner)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.checking import check_photos
 from lockstep.engine.data.folders import SPLITS, open_folder
 from lockstep.engine.data.sources import Arrays, ImageData
+from lockstep.engine.files import scratch_folder
 from lockstep.engine.job import OF_PIPELINES, Job, JobError, at_least
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
@@ -29,6 +29,8 @@ from lockstep.engine.replica.pipeline.cut import CutError, flatten
 from lockstep.engine.replica.pipeline.profile import static_costs
 from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
+from lockstep.engine.training.finite import ON_NAN
+from lockstep.engine.training.first_pass import check_first_pass
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import PAPER_SGD, UseCase
 
@@ -66,6 +68,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     strict: bool = False,
+    on_nan: str = "stop",
     **options: Any,
 ) -> Trained:
     """Train `model_factory()` on `data` with `workers` workers; the same parameters whatever the workers.
@@ -74,7 +77,9 @@ def train(
     `{train,test}/<class>/*.jpg` (its test half is used unless `test` is given), or an `ImageData`.
     `optimiser(tensors)` must work element by element (SGD, Adam, ...); `loss(output, labels)` gives one value per
     sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
-    can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
+    can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed. A loss
+    that is NaN or infinite ends the training; with on_nan="warn" it goes on, and a warning at its end names step and
+    rank. Before any worker starts, two images go through the model once.
     `options` are what the sync reads (`lockstep strategies` lists them all): bucket="layer", overlap=True,
     compression="topk", density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for
     `parameter_server`.
@@ -99,6 +104,8 @@ def train(
         raise JobError(f"checkpoint={str(checkpoint)!r}: its folder does not exist; make it first")
     if resume and (checkpoint is None or not Path(checkpoint).is_file()):
         raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
+    if on_nan not in ON_NAN:
+        raise JobError(f"on_nan={on_nan!r} does not exist; there are: {', '.join(ON_NAN)}")
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
         raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
     declared = [name for name in Job.options() if name in registry.declared_options()]
@@ -119,27 +126,24 @@ def train(
         per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
         steps=per_epoch * epochs, warmup_steps=0, seed=seed, **options,
     )  # fmt: skip
-    if job.model_parallel == "pipeline":
-        _check_stages(model_factory(), job.stages)
-    if resume:
-        # DDP's workers run under `local`, and say so in the checkpoint.
-        checkpoints.read_for(str(checkpoint), job.with_(sync="local") if sync == "ddp" else job)
+    _check(case, job, str(checkpoint) if resume else None)
     for caution in job.cautions(len(usable_cores())):
         warnings.warn(caution, stacklevel=2)
-    with tempfile.TemporaryDirectory(prefix="lockstep-") as scratch:
-        path = str(Path(checkpoint) if checkpoint else Path(scratch) / "checkpoint.pt")
+    with scratch_folder("lockstep-train-") as scratch:
+        path = str(Path(checkpoint) if checkpoint else scratch / "checkpoint.pt")
         site = Site(
-            use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=resume, evaluate=bool(test_data)
-        )
+            use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=resume, evaluate=bool(test_data),
+            on_nan=on_nan,
+        )  # fmt: skip
         with warnings.catch_warnings(action="ignore"):  # that workers share cores has just been said
             ready = LAUNCHERS[launcher].of(job)
         with ready as team:
             traces = team.run(job, site)
         final = checkpoints.read(path)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # what is not trained is initialised as it was in the workers
-        model = model_factory()
-    load_flat(model, final["parameters"], final["buffers"])
+    for told in dict.fromkeys(caution for trace in traces for caution in trace.cautions):
+        warnings.warn(told, stacklevel=2)
+    model = _initialised(case, seed)
+    load_flat(model, final["parameters"], final["buffers"], final["others"])
     return _trained(model.eval(), traces, job.workers)
 
 
@@ -151,6 +155,23 @@ def _pipelined(sync: str, workers: int, options: dict[str, Any]) -> tuple[str, d
     chosen = defaults | {"micro_batches": 1 if schedule == "naive" else max(4, workers)} | options
     at_least("stages", chosen["stages"], 1)
     return ("local" if workers == chosen["stages"] // per_rank else sync), chosen
+
+
+def _initialised(case: UseCase, seed: int) -> nn.Module:
+    """The model as workers begin with it, as far as torch's seed decides."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return case.model()
+
+
+def _check(case: UseCase, job: Job, resumed: str | None) -> None:
+    """Raises JobError, CheckpointError for what can be told before any worker starts. `resumed`: a checkpoint."""
+    model = _initialised(case, job.seed)
+    if job.model_parallel == "pipeline":
+        _check_stages(model, job.stages)
+    layout = check_first_pass(model, case, job)
+    if resumed is not None:
+        checkpoints.check_resumable(resumed, job, layout, case.optimiser)
 
 
 def _check_stages(model: nn.Module, stages: int) -> None:

@@ -6,14 +6,19 @@ import json
 import os
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import tiny
 from lockstep.commands import mpi_job
 from lockstep.commands import mpi_rank as cluster
 from lockstep.commands.cli import app
+from lockstep.engine.job import Job
 from lockstep.engine.launch.mpi.commands import Mpi, MpiError
+from lockstep.engine.training.loop import Site, run_job
+from steps import on_ranks
 
 HOSTS = ("--workers", "8", "--hosts", "a:4,b:4", "--iface", "eth1", "--sync", "allreduce", "--dry-run")
 
@@ -118,6 +123,25 @@ def test_what_is_refused_before_a_rank_starts(
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", *arguments])
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
+
+
+def test_a_file_that_is_no_checkpoint_is_refused_before_a_rank_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one of another run, as far as that can be told without the images."""
+    monkeypatch.setattr(mpi_job, "supervise", lambda words, environment: pytest.fail(f"started {words}"))
+    path = tmp_path / "c.pt"
+    given = ["mpi", "--workers", "3", "--sync", "shared_memory", "--checkpoint", str(path), "--resume"]
+    path.write_bytes(b"lockstep checkpoint, format 2\nof which the rest is missing")
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 2 and "its content does not match its checksum" in " ".join(done.output.split())
+    small = Job(
+        use_case="SimpleBig", sync="shared_memory", workers=2, global_batch_size=96, images=37, steps=1, warmup_steps=0
+    )
+    site = Site(use_case=tiny.case(), checkpoint=str(path))
+    on_ranks(2, lambda group: run_job(small, group, site))
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 2 and "resume it with workers=2 per node, not 3" in " ".join(done.output.split())
 
 
 def test_hosts_and_what_they_have_are_not_looked_for_here() -> None:

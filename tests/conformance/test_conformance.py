@@ -23,7 +23,7 @@ from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.peers import PEERS
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.training import checkpoint
-from together import TOLERANCE, Teams, alone, small_job
+from together import TOLERANCE, Teams, alone, held_bytes, small_job
 
 LOCAL = ("threads", "processes")
 SYNCS_AND_PEERS = registry.syncs_and_peers()
@@ -142,6 +142,11 @@ def test_running_statistics_are_the_mean_over_workers(
     traces = teams.run(this, case, path, evaluate=True)
     assert 0 <= traces[0].scores["test_accuracy"] <= 1
     assert traces[0].scores == traces[1].scores
+    content = checkpoint.read(str(path))
+    counted = content["others"]
+    assert list(counted) == ["1.num_batches_tracked"] and int(counted["1.num_batches_tracked"]) >= this.steps
+    largest = 1.02 * held_bytes(content) + 2**16
+    assert path.stat().st_size <= largest, "seen: 4.2 MB for 453 parameters, the whole memory that workers share"
     assert teams.of(launcher, 2).call(_averaged) == [[1.0, 1.0], [1.0, 1.0]]
 
 

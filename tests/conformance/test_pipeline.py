@@ -159,8 +159,10 @@ def test_evaluation_is_that_of_the_whole_model(teams: Teams, variant: str, tmp_p
 def test_running_statistics_come_from_every_stage(teams: Teams, variant: str, tmp_path: Path) -> None:
     case = tiny.case(model=tiny.normalised_net)
     teams.run(staged(variant), case, tmp_path / "c")
-    buffers = checkpoint.read(str(tmp_path / "c"))["buffers"]
+    content = checkpoint.read(str(tmp_path / "c"))
+    buffers = content["buffers"]
     assert buffers.shape == (10,) and buffers[:5].abs().max() > 0 and (buffers[5:] != 1).all()
+    assert int(content["others"]["1.num_batches_tracked"]) > 0 and len(content["others"]) == 1
 
 
 @EVERY

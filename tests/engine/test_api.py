@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from torch import Tensor, nn
 
 import lockstep
 import tiny
@@ -21,9 +22,11 @@ from lockstep.engine.cores import cores_of_rank, usable_cores
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
-from lockstep.engine.launch import LAUNCHERS, Launcher, Threads
+from lockstep.engine.launch import LAUNCHERS, Launcher, Threads, WorkerFailed
 from lockstep.engine.launch.environment import EnvironmentProfileError, worker_environment
+from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.training.checkpoint import CheckpointError
+from lockstep.engine.training.finite import NotFiniteError
 from lockstep.engine.training.loop import Site, Trace, run_job
 
 WHOLE, HELD_BACK = tiny.arrays(), tiny.arrays(11)
@@ -72,6 +75,7 @@ NINE_STAGES = {"model_parallel": "pipeline", "launcher": "processes", "workers":
         ({"global_batch_size": 0}, "global_batch_size=0 is not possible"),
         ({"precision": "float16"}, "precision='float16' does not exist; there are: float32, bfloat16"),
         ({"seed": -1}, "seed=-1 is not possible"),
+        ({"on_nan": "hope"}, "on_nan='hope' does not exist; there are: stop, warn"),
         ({"buckets": "layer"}, "unknown option(s) ['buckets']; there are: bucket, overlap, transport, exchange_every"),
         ({"bucket": "layer"}, "bucket='layer' does nothing with sync='shared_memory'; only allreduce reads it"),
         ({"model_parallel": "pipeline", "stages": "2"}, "stages='2' is not possible"),
@@ -122,6 +126,83 @@ def test_what_is_allowed_is_warned_about_once(changes: dict[str, Any], message: 
     assert {one.filename for one in told} == {__file__}, "the warning points at the caller's line"
 
 
+# --- models that can't be trained or scored: told before anything starts ---
+
+
+class Returning(nn.Module):
+    """What `wrap` makes of the output, in training and, if `always`, in evaluation too."""
+
+    def __init__(self, wrap: Any, always: bool = True) -> None:
+        super().__init__()
+        self.inner, self.wrap, self.always = tiny.net(), wrap, always
+
+    def forward(self, x: Tensor) -> Any:
+        output = self.inner(x)
+        return self.wrap(output) if self.always or self.training else output
+
+
+def pair(output: Tensor) -> tuple[Tensor, Tensor]:
+    return output, output
+
+
+def of_pair(output: Any, labels: Tensor) -> Tensor:
+    return cross_entropy(output[0] if isinstance(output, tuple) else output, labels)
+
+
+def returning(*arguments: Any) -> Any:
+    return functools.partial(Returning, *arguments)
+
+
+def in_type(dtype: torch.dtype) -> Any:
+    return lambda: tiny.net().to(dtype)
+
+
+def with_dropout2d() -> nn.Module:
+    return nn.Sequential(nn.Dropout2d(0.3), tiny.net())
+
+
+FLOAT32 = "parameters are trained in float32; give the model as float32 (model.float()), with precision='bfloat16'"
+
+
+@pytest.mark.usefixtures("no_workers")
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (in_type(torch.float64), {}, f"parameter '0.weight' is float64, and {FLOAT32}"),
+        (in_type(torch.bfloat16), {}, f"parameter '0.weight' is bfloat16, and {FLOAT32}"),
+        (in_type(torch.float16), {"precision": "bfloat16"}, f"parameter '0.weight' is float16, and {FLOAT32}"),
+        (returning(pair), {}, "the model returns a tuple of 2, which the loss can't take (AttributeError: "),
+        (returning(lambda output: {"logits": output}), {}, "the model returns a dict of 1, which the loss can't take"),
+        (returning(pair), {"loss": of_pair, "test": TEST}, "in evaluation mode the model returns a tuple of 2 for 2"),
+        (tiny.net, {"loss": nn.functional.cross_entropy}, "the loss gives a tensor [] for 2 images, whose output is a"),
+        (with_dropout2d, {}, "layer '0' is Dropout2d, whose masks can't be keyed by sample"),
+        (lambda: nn.Linear(3, 3), {}, "a first pass of 2 training images fails with RuntimeError: mat1 and mat2"),
+    ],
+)
+def test_a_model_that_can_not_be_trained_or_scored(model: Any, options: dict[str, Any], message: str) -> None:
+    """Seen: other precisions were trained in float32 without a word; a tuple failed after all epochs."""
+    with pytest.raises(JobError) as caught:
+        lockstep.train(model, DATA, **(SETTINGS | options))
+    assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_workers")
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (returning(pair), {"loss": of_pair}),
+        (returning(pair, False), {"loss": of_pair, "test": TEST}),
+        (tiny.normalised_net, {"precision": "bfloat16", "test": TEST}),
+        (tiny.Spare, {"test": TEST}),
+    ],
+)
+def test_outputs_that_loss_and_scores_can_take_are_fine(model: Any, options: dict[str, Any]) -> None:
+    before = torch.random.get_rng_state()
+    with pytest.raises(Started):
+        lockstep.train(model, DATA, **(SETTINGS | options))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 # --- what comes back ---
 
 
@@ -169,10 +250,11 @@ def both_epochs(first_epoch: Trained, folder: Path, here: str) -> Trained:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _none_left() -> Iterator[None]:
+def _none_left(_zygotes: Any) -> Iterator[None]:
     before = set(psutil.Process().children(recursive=True))
     yield
-    left = [one for one in set(psutil.Process().children(recursive=True)) - before if one.is_running()]
+    new = set(psutil.Process().children(recursive=True)) - before
+    left = [one for one in new if one.is_running() and one.pid not in _zygotes.pids]
     assert not left
 
 
@@ -249,6 +331,56 @@ def test_scores_are_those_of_the_model_that_comes_back(alone: Trained, first_epo
     assert first_epoch.scores == {}, "without test data"
 
 
+class Counted(nn.Module):
+    """Batches are counted in whole numbers, and averaged in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = tiny.normalised_net()
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
+        self.frozen = nn.Parameter(torch.from_numpy(np.random.default_rng().normal(size=3).astype(np.float32)))
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.steps += 1
+            self.mean += 0.1 * (float(x.detach().mean()) - self.mean)
+        output: Tensor = self.inner(x) + self.frozen
+        return output
+
+
+@pytest.mark.parametrize("options", [{"sync": "shared_memory"}, {"sync": "allreduce"}], ids=str)
+def test_the_model_that_comes_back_has_all_its_buffers(here: str, options: dict[str, Any]) -> None:
+    """Seen: num_batches_tracked was 0, float64 became float32, and layers that torch's seed does not decide were
+    others than those that were scored."""
+    got = lockstep.train(Counted, DATA, **(SETTINGS | {"launcher": here, "workers": 2, "test": TEST} | options))
+    assert int(got.model.steps) == int(got.model.inner[1].num_batches_tracked) == 5
+    assert got.model.mean.dtype == torch.float64 and float(got.model.mean) != 0.0
+    with torch.no_grad():
+        guess = got.model(TEST[0]).argmax(dim=1)
+    assert got.scores["test_accuracy"] == pytest.approx(float((guess == TEST[1]).float().mean()))
+
+
+def test_a_loss_that_is_no_number_stops_training_or_is_warned_about(here: str) -> None:
+    images = WHOLE.images.copy()
+    images[5] = np.nan
+    spoilt = functools.partial(lockstep.train, tiny.net, (images, WHOLE.labels))
+    with pytest.raises(NotFiniteError, match=r"the loss is nan in step \d on rank 0: lower the learning rate, or look"):
+        spoilt(**(SETTINGS | {"launcher": here, "workers": 1}))
+    with pytest.warns(UserWarning, match=r"the loss is nan in step \d on rank 0, the first of \d such losses there"):
+        got = spoilt(**(SETTINGS | {"launcher": here, "workers": 1, "on_nan": "warn"}))
+    assert len(got.losses) == 5 and np.isnan(got.losses[-1])
+
+
+def test_a_worker_whose_loss_is_no_number_is_named(tmp_path: Path) -> None:
+    images = WHOLE.images.copy()
+    images[:] = np.nan
+    with pytest.raises(WorkerFailed, match=r"rank [01] raised NotFiniteError: the loss is nan in step 0 on rank [01]"):
+        lockstep.train(tiny.net, (images, WHOLE.labels), checkpoint=tmp_path / "c.pt", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_traces_are_by_rank(both_epochs: Trained) -> None:
     assert [trace.rank for trace in both_epochs.traces] == [0, 1]
     assert [len(trace.steps) for trace in both_epochs.traces] == [5, 5]
@@ -269,9 +401,35 @@ def test_what_can_not_be_resumed_is_refused_before_anything_starts(
         train(checkpoint=folder / "c.pt", resume=True, seed=1)
     with pytest.raises(JobError, match="resume=True needs the file of an earlier run"):
         train(checkpoint=tmp_path / "c.pt", resume=True)
-    (tmp_path / "c.pt").write_bytes(b"not a checkpoint")
-    with pytest.raises(CheckpointError, match=r"c\.pt can't be read"):
-        train(checkpoint=tmp_path / "c.pt", resume=True)
+    written = (folder / "c.pt").read_bytes()
+    for content in (b"not a checkpoint", written[:-1], written[:600] + bytes([written[600] ^ 4]) + written[601:]):
+        (tmp_path / "c.pt").write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"c\.pt can't be read"):
+            train(checkpoint=tmp_path / "c.pt", resume=True)
+    (tmp_path / "c.pt").write_bytes(written)
+    for changes, message in (
+        ({"workers": 1}, "in 2 slices, one per worker per node; resume it with workers=2 per node, not 1"),
+        ({"sync": "allreduce"}, "was written with sync='shared_memory', this run has 'allreduce'"),
+        ({"optimiser": functools.partial(torch.optim.Adam, lr=0.01)}, "this run's has class=torch.optim.adam.Adam"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            train(checkpoint=tmp_path / "c.pt", resume=True, **changes)
+    with pytest.raises(CheckpointError, match=r"'7.bias' is missing there, trained, float32 \[3\] here"):
+        lockstep.train(narrower, DATA, checkpoint=tmp_path / "c.pt", resume=True, **SETTINGS)
+
+
+def narrower() -> nn.Module:
+    """As many parameters, in other shapes."""
+    return nn.Sequential(*tiny.net()[:6], nn.Linear(7, 3, bias=False), Shift())
+
+
+class Shift(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias
 
 
 # --- launchers, before they start anything ---

@@ -24,6 +24,8 @@ LATER += ("analysis/anytime", "analysis/confidence", "analysis/noise", "analysis
 LATER += ("measure/planning", "measure/history", "measure/durations", "predict/gpu", "predict/networks")
 LATER += ("experiments/e02_threads_vs_processes/gpu_", "experiments/e03_pipelined_model_parallelism/gpu_")
 LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_scaling/bounds")
+LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/training/finite")
+LATER += ("engine/training/first_pass",)
 """What issues that came later have added, which is not counted."""
 
 

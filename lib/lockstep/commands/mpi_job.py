@@ -113,6 +113,8 @@ def prepared(options: MpiOptions) -> Prepared:
         text = batch_script(words, job.cores_per_worker) if options.batch else shlex.join(words)
         return Prepared(words, environment, text)
     check_this_machine(options, found, rank_options["data_dir"] if runs_here else "")
+    if options.resume:
+        _check_checkpoint(rank_options["checkpoint"], job)
     return Prepared(words, environment)
 
 
@@ -134,6 +136,16 @@ def check_this_machine(options: MpiOptions, found: Mpi, data_dir: str) -> None:
         raise MpiError(f"--checkpoint {options.checkpoint}: its folder does not exist; make it first")
     if options.resume and not Path(options.checkpoint).is_file():
         raise MpiError(f"--resume: {options.checkpoint} does not exist; train without --resume first")
+
+
+def _check_checkpoint(path: str, job: Job) -> None:
+    """Raises MpiError for a file that the job can't go on from, as far as that can be told without its images."""
+    from lockstep.engine.training.checkpoint import CheckpointError, check_resumable  # torch, for this alone
+
+    try:
+        check_resumable(path, job)
+    except CheckpointError as error:
+        raise MpiError(str(error)) from error
 
 
 def find_mpi(kind: str, placement: Placement, will_run: bool) -> Mpi:

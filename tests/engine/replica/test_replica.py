@@ -12,10 +12,12 @@ from torch import Tensor, nn
 import tiny
 from lockstep.engine.data.keyed import STREAM_DROPOUT
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.groups import Group
 from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.dropout import KeyedDropout, SampleKeys, key_dropout
 from lockstep.engine.replica.torch import load_flat
+from steps import on_ranks
 
 DATA = tiny.arrays()
 
@@ -111,10 +113,82 @@ def test_flat_parameters_go_into_a_plain_model() -> None:
     made = replica(tiny.normalised_net)
     made.backward(batch(*range(8)), even(8))
     plain = tiny.normalised_net()
-    load_flat(plain, made.parameters, made.buffers)
+    load_flat(plain, made.parameters, made.buffers, made.others())
+    assert int(plain[1].num_batches_tracked) == 1
     assert torch.equal(plain.eval()(torch.from_numpy(DATA.images)), made.predict(batch(*range(tiny.SAMPLES))))
     made.parameters.zero_()
     assert float(plain[0].weight.detach().abs().sum()) > 0, "a copy"
+
+
+class Mixed(nn.Module):
+    """A frozen parameter, and buffers of four types: one in two places, one that is set later, one that is replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(126, 3)
+        self.table = nn.Parameter(torch.ones(2, 3, dtype=torch.float16), requires_grad=False)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int32))
+        self.register_buffer("phase", torch.tensor([1 + 2j]), persistent=False)
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("late", None)
+        self.inner.register_buffer("same", self.mask)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.inner(x.flatten(1)) * self.mask + self.table.sum()
+        self.mean = 0.5 * self.mean + output.mean(0)
+        self.count = self.count + 1
+        self.late = torch.ones(2, dtype=torch.int64)
+        return output
+
+
+OTHERS = {"table": torch.float16, "count": torch.int32, "phase": torch.complex64, "mask": torch.bool}
+
+
+def test_what_is_not_in_the_flat_vectors_is_known_by_name() -> None:
+    made = replica(Mixed)
+    assert {name: each.dtype for name, each in made.others().items()} == OTHERS
+    made.backward(batch(0, 1), even(2))
+    made.adopt_buffers()
+    assert made.buffers.tolist() == made.model.mean.tolist() and float(made.buffers.abs().sum()) > 0
+    kept = {name: each.clone() for name, each in made.others(frozen=False).items()}
+    assert sorted(kept) == ["count", "late", "mask", "phase"] and int(kept["count"]) == 1
+    fresh, plain = replica(Mixed), seeded(Mixed)
+    fresh.take_others({"mask": torch.tensor([False] * 3), "late": kept["late"], "of another": torch.zeros(1)})
+    assert not fresh.model.inner.same.any() and torch.equal(fresh.model.late, kept["late"])
+    load_flat(plain, made.parameters, made.buffers, made.others())
+    assert int(plain.count) == 1 and torch.equal(plain.mean, made.buffers) and torch.equal(plain.late, kept["late"])
+    assert [(entry.name, entry.kind) for entry in made.layout.entries][:3] == [
+        *(("table", "frozen"), ("inner.weight", "trained"), ("inner.bias", "trained"))
+    ]
+
+
+def test_ranks_start_alike_and_agree() -> None:
+    """Whole numbers and truth values are rank 0's, other floating point numbers the mean."""
+
+    def run(group: Group) -> dict[str, Tensor]:
+        made = replica(Mixed)
+        value = group.rank + 1
+        made.take_others({"table": torch.full((2, 3), value, dtype=torch.float16), "phase": torch.tensor([value + 0j])})
+        made.start_alike(group)
+        assert bool((made.model.table == 1).all()) and made.model.phase.tolist() == [1]
+        made.take_others({"phase": torch.tensor([value * 1j]), "count": torch.tensor(value, dtype=torch.int32)})
+        made.agree_on_others(group)
+        return made.others()
+
+    for found in on_ranks(3, run):
+        assert found["phase"].tolist() == [2j] and int(found["count"]) == 1
+        assert {name: each.dtype for name, each in found.items()} == OTHERS
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.complex64])
+def test_parameters_in_another_precision_are_refused(dtype: torch.dtype) -> None:
+    """Seen: they became float32 without a word."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3, dtype=dtype))
+    with pytest.raises(
+        ValueError, match=r"parameter '1.weight' is \w+, and parameters are trained in float32; give the"
+    ):
+        TorchReplica(model)
 
 
 # --- gradients ---

@@ -274,6 +274,34 @@ def test_frozen_layers_and_layers_without_bias() -> None:
         assert (gradient - alone.gradients).abs().max() < TOLERANCE
 
 
+@SIZES
+def test_frozen_units_are_put_together_under_the_sequential_names(ranks: int) -> None:
+    """A head of which some is not trained: each rank has its units of that too, and a checkpoint the whole."""
+
+    def model() -> nn.Module:
+        made = nn.Sequential(
+            *(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten()),
+            *(nn.Linear(100, 7), nn.ReLU(), nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 3)),
+        )
+        for each in (made[0].bias, made[3].weight, made[5].weight, made[5].bias):
+            each.requires_grad_(False)
+        return made
+
+    def run(group: Group) -> tuple[dict[str, Tensor], dict[str, Tensor], set[str]]:
+        made = replica(group, model)
+        made.start_alike(group)
+        start = {name: each.clone() for name, each in made.whole_others().items()}
+        made.take_others(made.others_of({name: each + 1 for name, each in start.items()}))
+        return start, made.whole_others(), set(made.common_others())
+
+    alone = whole_replica(model)
+    for start, after, common in with_gloo(ranks, run):
+        assert sorted(start) == ["0.bias", "1.num_batches_tracked", "3.weight", "5.bias", "5.weight"]
+        assert common == {"0.bias", "1.num_batches_tracked", "5.bias"}
+        for name, each in alone.others().items():
+            assert torch.equal(start[name], each) and torch.equal(after[name], each + 1)
+
+
 def test_a_use_case_starts_as_the_sequential_one() -> None:
     job = Job(model_parallel="head", launcher="processes", sync="allreduce", workers=2, seed=4)
     with torch.random.fork_rng(devices=[]):

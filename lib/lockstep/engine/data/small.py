@@ -154,7 +154,8 @@ def _decoded(data: SmallImages, path: Path | None, dates: bytes) -> tuple[Pixels
     if path is not None:
         with contextlib.suppress(OSError, WriteError):  # a cache that can't be written is no error
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, b"".join((dates, enlarged.to_bytes(8), pixels.tobytes())))
+            # Perhaps of patients, and a copy of what its owner may have kept from others.
+            write_atomically(path, (dates, enlarged.to_bytes(8), pixels), private=True)
     return pixels, enlarged
 
 

@@ -46,10 +46,12 @@ from lockstep.engine.peers.sparknet_worker import (
     window,
 )
 from lockstep.engine.replica import Replica
+from lockstep.engine.replica.layout import agreed
 from lockstep.engine.sync import Plan, StepCost
 from lockstep.engine.sync.local import LocalSync
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.evaluate import evaluate
+from lockstep.engine.training.finite import FiniteWatch
 from lockstep.engine.training.loop import STEP_COLUMNS, Site, Trace, torch_replica
 from lockstep.engine.usecases import use_case
 
@@ -107,7 +109,7 @@ def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
         checkpoint.load(site.checkpoint, job, replica, sync)
     context = SparkSession.builder.getOrCreate().sparkContext
     cores = json.loads(context.getConf().get(CORES_SETTING, "[]"))
-    assigned = Assignment(uuid.uuid4().hex, job, case, data, plan, cores)
+    assigned = Assignment(uuid.uuid4().hex, job, case, data, plan, cores, replica.others())
     spark = _Windows(context, assigned)
     try:
         trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
@@ -127,15 +129,20 @@ def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
 def _train(job: Job, site: Site, group: Group, sync: DriverSync, spark: _Windows, trace: Trace) -> None:
     every, last = job.exchange_every or sync.plan.steps_per_epoch, job.warmup_steps + job.steps
     rows: list[dict[str, float | str]] = []
+    watch = FiniteWatch(group.rank, site.on_nan)
     while sync.done < last:
         steps = range(sync.done, min(sync.done + every, last))
         group.at_step(steps.start)
         group.enter("exchange")
         start = time.perf_counter()
         result, phases = spark.run(_state(job, sync), steps)
+        for times in result[1]:
+            for step, loss in zip(steps, times.losses, strict=True):
+                watch.see_loss(loss, step, times.partition)
         group.enter("update")
         middle = time.perf_counter()
         _update(job, sync, result[0], steps)
+        watch.see_parameters(sync.replica.parameters, steps[-1])
         for _ in steps:
             sync.next()  # the plan's position, for a checkpoint
         ended = time.perf_counter()
@@ -147,17 +154,19 @@ def _train(job: Job, site: Site, group: Group, sync: DriverSync, spark: _Windows
         each = site.checkpoint_every_steps
         if site.checkpoint and each and sync.done // each > steps.start // each:  # a window may end after it
             checkpoint.save(site.checkpoint, job, group, sync.replica, sync)
+    trace.cautions = watch.cautions
     trace.tables["spark"] = rows
 
 
 def _state(job: Job, sync: DriverSync) -> State:
     """The state with which executors start a window."""
     averaged = sync.optimiser if job.averages_parameters and job.state_averaged else None
-    return state_of(sync.replica.parameters, sync.replica.buffers, averaged)
+    return state_of(sync.replica, averaged)
 
 
 def _update(job: Job, sync: DriverSync, total: State, steps: range) -> None:
     sync.replica.buffers.copy_(torch.from_numpy(total.buffers / job.workers))
+    sync.replica.take_others(agreed([total.others[partition] for partition in sorted(total.others)]))
     if not job.averages_parameters:
         sync.update(torch.from_numpy(total.parameters))
         return

@@ -26,6 +26,7 @@ from lockstep.engine.data.sources import ImageData
 from lockstep.engine.groups.memory import release_memory
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
+from lockstep.engine.replica import Replica
 from lockstep.engine.sync import Plan, Share
 from lockstep.engine.thread_names import name_training_thread
 from lockstep.engine.training.loop import torch_replica
@@ -45,6 +46,7 @@ class Assignment:
     data: ImageData
     plan: Plan
     cores: list[list[int]]  # of each partition's worker; empty: not bound
+    others: dict[str, Tensor]  # of the driver's replica: frozen parameters, which no window changes, and buffers
 
 
 @dataclass
@@ -53,6 +55,7 @@ class State:
 
     parameters: Array  # of a window that sends gradients: their sum
     buffers: Array
+    others: dict[int, dict[str, Tensor]]  # buffers of other types than float32, by partition; the driver's by 0
     held: dict[str, Array] = field(default_factory=dict)  # of the optimiser: an entry per parameter
     counts: dict[str, Any] = field(default_factory=dict)  # of the optimiser: the rest, the same everywhere
 
@@ -60,13 +63,16 @@ class State:
         """In place."""
         self.parameters += other.parameters
         self.buffers += other.buffers
+        self.others |= other.others
         for name, values in other.held.items():
             self.held[name] += values
         return self
 
     @property
     def nbytes(self) -> int:
-        return int(self.parameters.nbytes + self.buffers.nbytes + sum(each.nbytes for each in self.held.values()))
+        others = sum(each.nbytes for buffers in self.others.values() for each in buffers.values())
+        held = sum(each.nbytes for each in self.held.values())
+        return int(self.parameters.nbytes + self.buffers.nbytes + others + held)
 
 
 @dataclass
@@ -143,6 +149,7 @@ class PartitionWorker:
             assigned.data if self.come is None else self.come, self.job.seed, threads=self.job.cores_per_worker
         )
         self.replica = torch_replica(assigned.case, self.job, ThreadGroup.of(1)[0])
+        self.replica.take_others(assigned.others)
         self.gradients = torch.zeros_like(self.replica.parameters)
         self.replica.rebind(gradients=self.gradients)
         self.replica.clear_gradients()
@@ -153,6 +160,7 @@ class PartitionWorker:
         given: State = state.value
         self.replica.parameters.copy_(torch.from_numpy(given.parameters))
         self.replica.buffers.copy_(torch.from_numpy(given.buffers))
+        self.replica.take_others(given.others[0])
         times.state_seconds = time.perf_counter() - start
         by_place = self.come is not None
         work = [shares(self.assigned.plan, step, partition, self.job.workers, by_place) for step in steps]
@@ -161,6 +169,7 @@ class PartitionWorker:
         for _ in records:
             pass  # Spark ends a Python worker, and with it the replica, that leaves anything of its partition unread
         made = self._local_steps(given, work, times) if self.job.averages_parameters else self._gradient(work, times)
+        made.others[partition] = made.others.pop(0)
         # Decoded while the driver adds up; after the last step too, so that every step pays for one batch.
         if not by_place:
             following = shares(self.assigned.plan, steps.stop, partition, self.job.workers, False)
@@ -173,7 +182,7 @@ class PartitionWorker:
         (share,) = work
         self._backward(share, share.weights, times)
         start = time.perf_counter()
-        made = State(self.gradients.numpy().copy(), self.replica.buffers.numpy().copy())
+        made = State(self.gradients.numpy().copy(), *_buffers(self.replica))
         self.replica.clear_gradients()
         times.update_seconds += time.perf_counter() - start
         return made
@@ -193,7 +202,7 @@ class PartitionWorker:
             self.replica.clear_gradients()
             times.update_seconds += time.perf_counter() - start
         start = time.perf_counter()
-        made = state_of(self.replica.parameters, self.replica.buffers, optimiser if self.job.state_averaged else None)
+        made = state_of(self.replica, optimiser if self.job.state_averaged else None)
         times.update_seconds += time.perf_counter() - start
         return made
 
@@ -216,17 +225,24 @@ def _take(records: Iterable[Record], work: list[Share], contents: dict[int, byte
     return time.perf_counter() - start
 
 
-def state_of(parameters: Tensor, buffers: Tensor, optimiser: torch.optim.Optimizer | None) -> State:
+def state_of(replica: Replica, optimiser: torch.optim.Optimizer | None) -> State:
     """A copy of everything that is averaged; the optimizer's state only if `optimiser` is given."""
     held: dict[str, Array] = {}
     counts: dict[str, Any] = {}
     for values in optimiser.state.values() if optimiser is not None else ():
         for name, value in values.items():
-            if isinstance(value, Tensor) and value.shape == parameters.shape:
+            if isinstance(value, Tensor) and value.shape == replica.parameters.shape:
                 held[name] = value.detach().numpy().copy()
             else:
                 counts[name] = value
-    return State(parameters.detach().numpy().copy(), buffers.numpy().copy(), held, counts)
+    return State(replica.parameters.detach().numpy().copy(), *_buffers(replica), held, counts)
+
+
+def _buffers(replica: Replica) -> tuple[Array, dict[int, dict[str, Tensor]]]:
+    """A copy of the buffers: those that are summed, and the others."""
+    replica.adopt_buffers()
+    others = {name: each.clone() for name, each in replica.others(frozen=False).items()}
+    return replica.buffers.numpy().copy(), {0: others}
 
 
 def restore(optimiser: torch.optim.Optimizer, leaf: nn.Parameter, state: State) -> None:

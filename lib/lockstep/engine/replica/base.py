@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lockstep.engine.data.loader import Batch
-from lockstep.engine.groups import Group
+from lockstep.engine.groups import Group, allgather_object
+from lockstep.engine.groups.wire import bytes_of, tensor_of
+from lockstep.engine.replica.layout import TensorLayout, agreed
 
 Ready = Callable[[int], None]
 
@@ -21,6 +23,7 @@ class Replica(ABC):
         parameters |-- layer 0 --|---- layer 1 ----|- layer 2 -|     float32 [length]
         gradients  |-- layer 0 --|---- layer 1 ----|- layer 2 -|     float32 [length], sums, weighted by the caller
         buffers    running statistics of normalization layers        float32 [any]
+        others     what is in neither: frozen parameters, counters   by name, of any type
 
     `layer_slices` are the layers in that vector. `gradients` is one vector only after `rebind(gradients=...)`; until
     then a replica may keep its gradients wherever its framework puts them, reached through `leaves[i].grad`.
@@ -28,6 +31,7 @@ class Replica(ABC):
 
     parameters: Tensor
     buffers: Tensor
+    layout: TensorLayout  # of the whole model
     layer_slices: list[slice]  # one for each layer with parameters, in the model's order
     leaves: Sequence[Tensor]  # what an optimizer of one worker steps on; `.grad` is set after `backward`
     forward_seconds: float = 0.0  # summed since the replica was made; NaN where the two passes can't be timed apart
@@ -39,6 +43,7 @@ class Replica(ABC):
     cuts: list[int] | None = None  # the first layer of each stage, if the model is cut into stages
     skips_empty: bool = True  # False: the other ranks need this one even for a batch without samples
     sharers: Group | None = None  # all ranks that hold this copy of the model, if it is divided among several
+    other_buffers: bool = False  # whether there may be buffers among its `others`, such as counters
 
     @property
     @abstractmethod
@@ -88,6 +93,55 @@ class Replica(ABC):
     def buffers_of(self, whole: Tensor) -> Tensor:
         """The inverse of `whole_buffers`."""
         return whole
+
+    def adopt_buffers(self) -> None:  # noqa: B027 - most models write into their buffers
+        """Take up into `buffers` what the model has put in their place. Raises ValueError for another shape."""
+
+    def others(self, frozen: bool = True) -> dict[str, Tensor]:
+        """What training reads besides `parameters` and `buffers`, by name in the whole model, each in its own type:
+        frozen parameters (unless not `frozen`), and buffers that are not float32. This rank's own memory."""
+        return {}
+
+    def take_others(self, values: Mapping[str, Tensor]) -> None:  # noqa: B027 - for those that have some
+        """Write `values` into those of `others` that have their names."""
+
+    def whole_others(self) -> dict[str, Tensor]:
+        """`others`, put together for the whole model. Collective, as `whole` is."""
+        return self.others()
+
+    def others_of(self, whole: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The inverse of `whole_others`; it may hold more than this rank's own."""
+        return whole
+
+    def start_alike(self, group: Group) -> None:
+        """Give every rank of `group` the first one's `others`, as far as its ranks have them in common. Collective.
+
+        The job's seed need not decide what a model is initialised with, and a sync knows nothing of these.
+        """
+        own = self.common_others()
+        if group.size == 1 or not own:
+            return
+        message = torch.from_numpy(
+            np.concatenate([bytes_of(each.detach().cpu().contiguous()) for each in own.values()])
+        )
+        group.broadcast(message)
+        pieces = message.split([each.nbytes for each in own.values()])
+        self.take_others(
+            {
+                name: tensor_of(piece.clone().numpy(), each.dtype, list(each.shape))
+                for piece, (name, each) in zip(pieces, own.items(), strict=True)
+            }
+        )
+
+    def common_others(self) -> dict[str, Tensor]:
+        """Those of `others` that all ranks of the sync have."""
+        return self.others()
+
+    def agree_on_others(self, group: Group) -> None:
+        """Make the buffers among `others` the same on every rank of `group`: see `layout.agreed`. Collective."""
+        if group.size > 1 and self.other_buffers:
+            own = {name: each.detach().cpu().clone() for name, each in self.others(frozen=False).items()}
+            self.take_others(agreed(allgather_object(group, own)))
 
     def stepped(self, exchange_seconds: float, update_seconds: float) -> None:  # noqa: B027 - most note nothing
         """Called after every step, with the time that its exchange and its update took."""

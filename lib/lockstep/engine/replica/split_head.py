@@ -18,6 +18,7 @@ them, is from Shoeybi et al. 2019 (Megatron-LM), section 3.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import KeyedDropout, SampleKeys, key_dropout
+from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.rows import Gather, Rows, SumOwn
 from lockstep.engine.replica.torch import TorchReplica
 
@@ -99,7 +101,8 @@ class SplitHead(nn.Module):
     """One rank's part of `model`, whose dropout is keyed already; its own units come last in `modules()`.
 
     `keys`: the samples of all ranks that are in the forward pass now; those of `model` are this rank's. `split`: shape
-    and split dimension of the parameters that are, in the model's order. Raises ValueError as `find_head`.
+    and split dimension of the parameters that are, in the model's order; `origins`: where the two layers stood in it.
+    Raises ValueError as `find_head`.
     """
 
     def __init__(self, model: nn.Module, rows: Rows, keys: SampleKeys) -> None:
@@ -119,6 +122,7 @@ class SplitHead(nn.Module):
         self.second = Units(_part(two.weight, rank, ranks, dim=1), None)
         places = ((one.weight, 0), (one.bias, 0), (two.weight, 1))
         self.split = [(each.shape, dim) for each, dim in places if each is not None and each.requires_grad]
+        self.origins = (first, second)
         if _trained(model) != _trained(self.features, self.rest) + sum(shape.numel() for shape, _ in self.split):
             raise ValueError(f"layers {first} and {second} can't be split: they share parameters; give each its own")
 
@@ -169,9 +173,15 @@ class SplitHeadReplica(TorchReplica):
     ) -> None:
         keys, self.all_keys = SampleKeys(seed), SampleKeys(seed)
         self.sharers, self.rows = group, Rows(group)
+        layout = TensorLayout.of(model)
         head = SplitHead(key_dropout(model, keys), self.rows, self.all_keys)
         self.split, self._before = head.split, _trained(head.features)
-        super().__init__(head, loss, seed=seed, **options)
+        one, two = (list(model._modules)[place] for place in head.origins)
+        layout.paths.update({head.first: one, head.second: two, head.rest[0]: two})
+        frozen = {entry.name for entry in layout.of_kind("frozen")}
+        divided = {f"{one}.weight": 0, f"{one}.bias": 0, f"{two}.weight": 1}
+        self._divided = {name: dim for name, dim in divided.items() if name in frozen}
+        super().__init__(head, loss, seed=seed, layout=layout, **options)
         self.keys = keys
 
     @property
@@ -216,6 +226,20 @@ class SplitHeadReplica(TorchReplica):
             for each, (shape, dim) in zip(split, self.split, strict=True)
         ]
         return torch.cat([before, rest, *own])
+
+    def common_others(self) -> dict[str, Tensor]:
+        return {name: each for name, each in self.others().items() if name not in self._divided}
+
+    def whole_others(self) -> dict[str, Tensor]:
+        found = self.others()
+        for name, dim in self._divided.items():
+            found[name] = torch.cat(self.rows.group.allgather(found[name].cpu().contiguous()), dim)
+        return found
+
+    def others_of(self, whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        rank, ranks = self.rows.group.rank, self.rows.group.size
+        own = {name: whole[name].tensor_split(ranks, dim)[rank] for name, dim in self._divided.items()}
+        return {**whole, **own}
 
 
 def split_head_replica(case: UseCase, job: Job, group: Group) -> SplitHeadReplica:

@@ -6,6 +6,8 @@ import functools
 import itertools
 import time
 import weakref
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from lockstep.engine.data.loader import Batch
 from lockstep.engine.models.losses import Loss, cross_entropy, scores_of
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
+from lockstep.engine.replica.layout import TensorLayout, averaged_buffers, put_others, trained_layers
 
 MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
@@ -29,7 +32,9 @@ def formatted(images: Tensor, memory_format: torch.memory_format) -> Tensor:
 
 
 class TorchReplica(Replica):
-    """`model` on `device`, with `loss(output, labels)` giving one value per sample.
+    """`model` on `device`, with `loss(output, labels)` giving one value per sample. `layout`: of the whole model, if
+    `model` is a part of it. Raises ValueError for a model without parameters to train, or with such in another type
+    than float32.
 
     Until `rebind(gradients=...)`, gradients stay where autograd leaves them (`leaves[i].grad`): a single
     worker pays nothing for being distributable. Afterwards a hook moves each gradient into the flat buffer
@@ -45,12 +50,15 @@ class TorchReplica(Replica):
         precision: str = "float32",
         seed: int = 0,
         memory_format: str = "contiguous",
+        layout: TensorLayout | None = None,
     ) -> None:
+        self.layout = TensorLayout.of(model) if layout is None else layout
+        self.layout.check_trainable()
         self.keys = SampleKeys(seed)
         self.model = key_dropout(model, self.keys).to(device).train()
         self.loss, self.device, self.precision = loss, torch.device(device), precision
         self.memory_format = MEMORY_FORMATS[memory_format]
-        self._layers = _layers(self.model)
+        self._layers = trained_layers(self.model)
         self._trained = [leaf for layer in self._layers for leaf in layer]
         self.leaves = self._trained
         if not self._trained:
@@ -92,7 +100,6 @@ class TorchReplica(Replica):
         self._pending = [len(layer) for layer in self._layers]
         loss = 0.0
         if len(batch.labels) or not self.skips_empty:
-            self.keys.epoch, self.keys.sample_ids = batch.epoch, batch.sample_ids
             loss = self._backward(batch, torch.from_numpy(np.asarray(weights, np.float32)).to(self.device))
         if self._gradients is not None:
             self._finish_untouched()
@@ -101,8 +108,7 @@ class TorchReplica(Replica):
 
     def _backward(self, batch: Batch, weights: Tensor) -> float:
         start = time.perf_counter()
-        output = self._forward(batch)
-        total = (self.loss(output, torch.from_numpy(batch.labels).to(self.device)) * weights).sum()
+        total = (self.losses(batch)[1] * weights).sum()
         middle = time.perf_counter()
         total.backward()
         loss = float(total.detach())
@@ -112,6 +118,12 @@ class TorchReplica(Replica):
         self.backward_seconds += time.perf_counter() - middle if split else float("nan")
         return loss
 
+    def losses(self, batch: Batch) -> tuple[Any, Tensor]:
+        """What the model returns in training, and the loss of each sample."""
+        self.keys.epoch, self.keys.sample_ids = batch.epoch, batch.sample_ids
+        output = self._forward(batch)
+        return output, self.loss(output, torch.from_numpy(batch.labels).to(self.device))
+
     def _forward(self, batch: Batch) -> Tensor:
         images = formatted(torch.from_numpy(batch.images).to(self.device), self.memory_format)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
@@ -119,10 +131,14 @@ class TorchReplica(Replica):
         return output
 
     def predict(self, batch: Batch) -> Tensor:
+        return scores_of(self.evaluated(batch))
+
+    def evaluated(self, batch: Batch) -> Any:
+        """What the model returns in evaluation mode; training goes on as if it had not been asked."""
         self.model.eval()
         try:
             with torch.no_grad():
-                return scores_of(self._forward(batch))
+                return self._forward(batch)
         finally:
             self.model.train()
 
@@ -166,11 +182,36 @@ class TorchReplica(Replica):
                 self._done(layer)
 
     def _flatten_buffers(self) -> None:
-        owners = _float_buffers(self.model)
-        flat = [buffer.detach().float().view(-1) for *_, buffer in owners]
+        found = averaged_buffers(self.model)
+        flat = [buffer.detach().reshape(-1) for buffer, _ in found]
         self.buffers = torch.cat([torch.empty(0, device=self.device), *flat])
-        for (module, name, _), view in zip(owners, flat_views(self.buffers, [b for *_, b in owners]), strict=True):
-            setattr(module, name, view)
+        views = flat_views(self.buffers, [buffer for buffer, _ in found])
+        self._buffer_views = [(view, places) for view, (_, places) in zip(views, found, strict=True)]
+        for view, places in self._buffer_views:
+            for module, name in places:
+                setattr(module, name, view)
+        self.other_buffers = any(True for _ in self.layout.others(self.model, frozen=False))
+
+    def adopt_buffers(self) -> None:
+        for view, places in self._buffer_views:
+            for module, name in places:
+                now = module._buffers.get(name)
+                if now is view:
+                    continue
+                if now is None or now.shape != view.shape:
+                    raise ValueError(
+                        f"{type(module).__name__} has replaced its buffer {name!r}, float32 {list(view.shape)}, by "
+                        f"{None if now is None else list(now.shape)}; keep its shape, so that workers can average it"
+                    )
+                view.copy_(now.detach())
+                setattr(module, name, view)
+
+    def others(self, frozen: bool = True) -> dict[str, Tensor]:
+        held = self.layout.others(self.model, frozen)
+        return {name: each.detach() for name, _, each in held if each is not None}
+
+    def take_others(self, values: Mapping[str, Tensor]) -> None:
+        put_others(self.layout.others(self.model), values)
 
 
 def _take(replica: weakref.ref[TorchReplica], index: int, layer: int, leaf: Tensor) -> None:
@@ -179,33 +220,13 @@ def _take(replica: weakref.ref[TorchReplica], index: int, layer: int, leaf: Tens
         alive._take(leaf, index, layer)
 
 
-def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor) -> None:
-    """Put a replica's flat parameters and buffers into a plain model of the same kind."""
-    leaves = [leaf for layer in _layers(model) for leaf in layer]
-    owned = [buffer for *_, buffer in _float_buffers(model)]
+def load_flat(model: nn.Module, parameters: Tensor, buffers: Tensor, others: Mapping[str, Tensor]) -> None:
+    """Put a replica's flat parameters and buffers, and its other tensors, into a plain model of the same kind."""
+    leaves = [leaf for layer in trained_layers(model) for leaf in layer]
+    owned = [buffer for buffer, _ in averaged_buffers(model)]
     with torch.no_grad():
         for leaf, view in zip(leaves, flat_views(parameters, leaves), strict=True):
             leaf.copy_(view)
         for buffer, view in zip(owned, flat_views(buffers, owned), strict=True):
             buffer.copy_(view)
-
-
-def _float_buffers(model: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
-    return [
-        (module, name, buffer)
-        for module in model.modules()
-        for name, buffer in module.named_buffers(recurse=False)
-        if buffer.is_floating_point()
-    ]
-
-
-def _layers(model: nn.Module) -> list[list[nn.Parameter]]:
-    """The trainable parameters by the module that owns them, in module order; a shared one counts once."""
-    seen: set[int] = set()
-    layers = []
-    for module in model.modules():
-        own = [p for p in module.parameters(recurse=False) if p.requires_grad and id(p) not in seen]
-        seen.update(id(p) for p in own)
-        if own:
-            layers.append(own)
-    return layers
+    put_others(TensorLayout.of(model).others(model), others)

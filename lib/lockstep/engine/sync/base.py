@@ -126,6 +126,11 @@ class Sync(DeclaredSync, ABC):
     def load_optimiser_state(self, state: Any) -> None:
         """Raises ValueError if `state` was saved by another number of ranks that each hold a slice."""
 
+    def parts_of_state(self) -> dict[str, int]:
+        """What the state is divided among, if only as many can go on from it: workers, slices (of the workers of each
+        node) or shards."""
+        return {} if self.codec is None else {"workers": self.group.size}
+
     def state_dict(self) -> dict[str, Any]:
         """Optimiser state and position, the same on every rank. Collective; call it between steps."""
         step = self._position - (1 if self._waiting else 0)

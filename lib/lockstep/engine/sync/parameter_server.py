@@ -222,6 +222,9 @@ class ParameterServerSync(Sync):
         cost = self.owner.update()
         return None if cost is None else (self.owner.done - 1, cost)
 
+    def parts_of_state(self) -> dict[str, int]:
+        return {**super().parts_of_state(), "shards": self.shards}
+
     def optimiser_state(self) -> Any:
         return self.client.states()
 
@@ -231,4 +234,3 @@ class ParameterServerSync(Sync):
     def close(self) -> None:
         if hasattr(self, "client"):
             self.client.close()
-

@@ -220,6 +220,9 @@ class PolicySync(Sync):
             raise group_error("with a policy that lets workers differ, the model is known when training is over")
         return self.replica.parameters
 
+    def parts_of_state(self) -> dict[str, int]:
+        return {"workers": self.group.size}
+
     def optimiser_state(self) -> Any:
         """The server's: its optimiser and its policy."""
         from lockstep.engine.groups import allgather_object

@@ -123,6 +123,9 @@ class PrivateSync(Sync):
             mean /= self.group.size
         return mean
 
+    def parts_of_state(self) -> dict[str, int]:
+        return {"workers": self.group.size}
+
     def optimiser_state(self) -> Any:
         return gather(self.group, self.optimiser.state_dict())
 

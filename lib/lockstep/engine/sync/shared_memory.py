@@ -119,6 +119,9 @@ class SharedMemorySync(Sync):
         waited = (met - start) + (time.perf_counter() - updated)
         return StepCost(waited, summed - met, updated - summed, sent)
 
+    def parts_of_state(self) -> dict[str, int]:
+        return {"slices": self.slices}
+
     def optimiser_state(self) -> Any:
         return gather(self.node, self.optimiser.state_dict())[: self.slices]
 

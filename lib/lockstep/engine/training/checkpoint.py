@@ -1,20 +1,26 @@
-"""A training run's state in one file, written whole or not at all."""
+"""A training run's state in one file, written whole or not at all, and the refusal of any file but the right one."""
 
 from __future__ import annotations
 
-import io
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from lockstep.engine.files import write_atomically
 from lockstep.engine.groups import Group, allgather_object
 from lockstep.engine.job import Job
 from lockstep.engine.registry import declared_options
 from lockstep.engine.replica import Replica
+from lockstep.engine.replica.layout import Entry, TensorLayout, difference
 from lockstep.engine.sync import Sync
 from lockstep.engine.sync.base import of_worker
+from lockstep.engine.sync.plan import OptimiserFactory
+from lockstep.engine.training.checkpoint_file import packed_content, unpacked_content
+from lockstep.engine.training.rates import BASE_RATE, STEPS_DONE
 
 # The fields that must be the same, so that a resumed run reaches the parameters of an uninterrupted one.
 _SAME: tuple[str, ...] = (
@@ -51,32 +57,44 @@ _SAME_IF_HELD_OUT = ("scored_on",)
 _SAME_IF_FALLING = ("epochs", "updates", "warmup_steps", "steps")
 _ALL = _SAME + _SAME_IF_COMPRESSED + _SAME_IF_HELD_OUT + _SAME_IF_FALLING
 
+_CONTENT = ("job", "model", "optimiser", "parts", "parameters", "buffers", "others", "cuts", "sync")
+# What can be divided among ranks -> what the file holds, and what to resume it with.
+_PARTS = {
+    "workers": ("the state of {} workers", "workers={}"),
+    "ranks": ("a part of the model for each of {} workers", "workers={}"),
+    "slices": ("the optimiser's state in {} slices, one per worker per node", "workers={} per node"),
+    "shards": ("the state of {} shards", "shards={}"),
+}
+# Settings of an optimiser that change how a step is computed, and not what comes out.
+_HOW_COMPUTED = ("params", "foreach", "fused", "capturable", "differentiable", BASE_RATE, STEPS_DONE)
+
 
 class CheckpointError(ValueError):
-    """A checkpoint that is missing, unreadable, or of another training run."""
+    """A checkpoint that is missing, damaged, or of another training run; the message says what differs, and the fix."""
 
 
 def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> None:
-    """Rank 0 writes parameters, buffers (averaged over ranks), optimiser state and position. Collective."""
+    """Rank 0 writes all that training reads: parameters, buffers (averaged over ranks, or rank 0's where they are no
+    floating point numbers), frozen parameters, the optimiser's state and the position. Collective."""
     group.enter("checkpoint")
     average_buffers(replica, group)
-    state, parameters = sync.state_dict(), replica.whole(sync.model())
-    buffers = replica.whole_buffers()
+    state, parts = sync.state_dict(), sync.parts_of_state()
+    content: dict[str, Any] = {"parameters": replica.whole(sync.model()), "buffers": replica.whole_buffers()}
+    others = replica.whole_others()
     if replica.sharers is not None:
         state = {"step": state["step"], "parts": allgather_object(replica.sharers, state)}
+        parts = {**parts, "ranks": replica.sharers.size}
     if group.rank == 0 and (replica.sharers is None or replica.sharers.rank == 0):
-        stream = io.BytesIO()
-        torch.save(
-            {
-                "job": {name: getattr(job, name) for name in _ALL},
-                "parameters": parameters.detach().cpu(),
-                "buffers": buffers.detach().cpu(),
-                "cuts": replica.cuts,
-                "sync": state,
-            },
-            stream,
-        )
-        write_atomically(Path(path), stream.getvalue())
+        content |= {
+            "job": {name: getattr(job, name) for name in _ALL},
+            "model": list(replica.layout.entries),
+            "optimiser": _settings(sync.make_optimiser),
+            "parts": parts,
+            "others": others,
+            "cuts": replica.cuts,
+            "sync": state,
+        }
+        write_atomically(Path(path), packed_content(content))
     if replica.sharers is not None:
         replica.sharers.barrier()
     group.barrier()
@@ -86,13 +104,15 @@ def read(path: str) -> dict[str, Any]:
     """The content of a checkpoint: tensors and plain data only, never code. Raises CheckpointError if it is missing,
     damaged, or not a checkpoint."""
     try:
-        content: Any = torch.load(path, weights_only=True)
+        content: Any = unpacked_content(Path(path).read_bytes())
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} does not exist; train without resume first") from None
-    except Exception as error:
-        raise CheckpointError(f"checkpoint {path} can't be read ({error}); remove it and train anew") from error
-    if not isinstance(content, dict) or not {"job", "parameters", "buffers", "sync"} <= set(content):
-        raise CheckpointError(f"checkpoint {path} is not one of Lockstep's; name another file")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint {path} can't be read: {error}; name another file, or remove it and train anew"
+        ) from error
+    if not isinstance(content, dict) or not set(_CONTENT) <= set(content):
+        raise CheckpointError(f"checkpoint {path} can't be read: it lacks some of {', '.join(_CONTENT)}; remove it")
     return content
 
 
@@ -106,7 +126,7 @@ def read_for(path: str, job: Job) -> dict[str, Any]:
     names += _SAME_IF_FALLING if job.learning_rate_decay != "none" else ()
     for name in names:
         there = stored[name]
-        if there != getattr(job, name):
+        if there != getattr(job, name) and not (name == "images" and not job.images):  # 0: not known yet
             raise CheckpointError(
                 f"checkpoint {path} was written with {name}={there!r}, this run has "
                 f"{getattr(job, name)!r}; resume with the same value or remove the file"
@@ -114,21 +134,76 @@ def read_for(path: str, job: Job) -> dict[str, Any]:
     return content
 
 
+def check_resumable(
+    path: str, job: Job, layout: TensorLayout | None = None, optimiser: OptimiserFactory | None = None
+) -> None:
+    """Raises CheckpointError, before anything starts, unless `job` can go on from the file. `layout`, `optimiser`:
+    those of the model, as far as they are known."""
+    # DDP's workers run under `local`, and say so in the checkpoint.
+    content = read_for(path, job.with_(sync="local") if job.sync == "ddp" else job)
+    ranks = job.workers if job.model_parallel == "head" else job.pipeline_ranks
+    parts = {"workers": job.replicas, "ranks": ranks, "shards": job.shards}
+    if job.hosts == 1:  # else only the ranks know how they are spread over the nodes
+        parts["slices"] = job.replicas
+    _check(path, content, parts, layout, optimiser)
+
+
+def _check(
+    path: str, content: dict[str, Any], parts: Mapping[str, int], layout: TensorLayout | None,
+    optimiser: OptimiserFactory | None,
+) -> None:  # fmt: skip
+    """Raises CheckpointError with the first difference between what is stored and what is to go on from it."""
+    for name, count in content["parts"].items():
+        if parts.get(name, count) != count:
+            holds, fix = (text.format(count) for text in _PARTS[name])
+            raise CheckpointError(
+                f"checkpoint {path}: this checkpoint holds {holds}; resume it with {fix}, not {parts[name]}"
+            )
+    if layout is not None and (other := difference([Entry(*entry) for entry in content["model"]], layout.entries)):
+        there, here = (_trained_numbers(entries) for entries in (content["model"], layout.entries))
+        raise CheckpointError(
+            f"checkpoint {path} holds {there} parameters, the model has {here}; it was written for another model: "
+            f"{other}; give the model that it was written for, or remove the file"
+        )
+    if optimiser is not None:
+        _check_optimiser(path, content["optimiser"], _settings(optimiser))
+
+
+def _trained_numbers(entries: Sequence[Any]) -> int:
+    return sum(math.prod(shape) for _, kind, shape, _ in entries if kind == "trained")
+
+
+def _settings(make: OptimiserFactory) -> dict[str, str]:
+    """The class of the optimisers that `make` makes, and their settings as text."""
+    optimiser = make([nn.Parameter(torch.zeros(1))])
+    group = {name: value for name, value in optimiser.param_groups[0].items() if name not in _HOW_COMPUTED}
+    kind = type(optimiser)
+    return {"class": f"{kind.__module__}.{kind.__qualname__}"} | {name: repr(value) for name, value in group.items()}
+
+
+def _check_optimiser(path: str, there: dict[str, str], here: dict[str, str]) -> None:
+    # Another version of torch may know more settings, and an optimiser's own defaults keep their meaning then.
+    for name in sorted(there.keys() & here.keys()) if there["class"] == here["class"] else ["class"]:
+        if there[name] != here[name]:
+            raise CheckpointError(
+                f"checkpoint {path} was written with an optimiser of {name}={there[name]}, this run's has "
+                f"{name}={here[name]}; resume with the same optimiser or remove the file"
+            )
+
+
 def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
     """Restore replica and sync from the checkpoint. Raises CheckpointError."""
     content = read_for(path, job)
+    parts = sync.parts_of_state() | ({} if replica.sharers is None else {"ranks": replica.sharers.size})
+    _check(path, content, parts, replica.layout, sync.make_optimiser)
     try:
         parameters, buffers = replica.part_of(content["parameters"]), replica.buffers_of(content["buffers"])
     except ValueError as error:
         raise CheckpointError(f"checkpoint {path}: {error}") from error
-    if parameters.numel() != replica.length:
-        raise CheckpointError(
-            f"checkpoint {path} holds {content['parameters'].numel()} parameters, the model has {replica.length}; "
-            f"it was written for another model"
-        )
     sync.group.barrier()  # parameters may be in shared memory, which must be written completely before any rank trains
     replica.parameters.copy_(parameters)
     replica.buffers.copy_(buffers)
+    replica.take_others(replica.others_of(content["others"]))
     state = content["sync"]
     try:
         if replica.sharers is not None:
@@ -146,7 +221,10 @@ def cuts_of(path: str, job: Job) -> list[int] | None:
 
 
 def average_buffers(replica: Replica, group: Group) -> None:
-    """Average the running statistics of normalization layers, which differ between ranks. Collective."""
+    """Average the running statistics of normalization layers, which differ between ranks, and let rank 0 decide on
+    what can't be averaged. Collective."""
+    replica.adopt_buffers()
     if replica.buffers.numel() and group.size > 1:
         group.allreduce(replica.buffers)
         replica.buffers /= group.size
+    replica.agree_on_others(group)

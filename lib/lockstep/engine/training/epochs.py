@@ -69,7 +69,7 @@ class EpochTracker:
         self.seconds = 0.0  # the time of all steps, without evaluation
         self._done, self._steps, self._loss, self._epoch_seconds = 0, 0, 0.0, 0.0
         self._stopping = EarlyStopping(job.early_stopping_epochs)
-        self._best: tuple[Tensor, Tensor] | None = None
+        self._best: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
 
     def stepped(self, step: int, loss: float, seconds: float) -> bool:
         """Called after each step with this rank's part of the loss. Returns whether an epoch has ended; then
@@ -108,7 +108,8 @@ class EpochTracker:
             everyones = allgather_object(self.team, (self._loss, self._epoch_seconds, found))
             losses, seconds, founds = zip(*everyones, strict=True)
             if founds[0] and self._stopping.improved(founds[0]["validation_loss"]) and self.job.early_stopping_epochs:
-                self._best = self.replica.parameters.clone(), self.replica.buffers.clone()
+                others = {name: each.clone() for name, each in self.replica.others(frozen=False).items()}
+                self._best = self.replica.parameters.clone(), self.replica.buffers.clone(), others
         row = {"epoch": -(-self._done // self.plan.steps_per_epoch), "train_loss": sum(losses) / self._steps}
         missing = dict.fromkeys(("validation_loss", "validation_accuracy"), float("nan"))
         more = {"learning_rate": self.rate.at(self._done - 1), "seconds": max(seconds)}
@@ -147,6 +148,7 @@ class EpochTracker:
         else:
             self.replica.parameters.copy_(self._best[0])
             self.replica.buffers.copy_(self._best[1])
+            self.replica.take_others(self._best[2])
         scores: dict[str, float] = {
             "epochs_trained": self._done // self.plan.steps_per_epoch,
             "updates_done": self._done,

@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
 from lockstep.engine.data.loader import Loader
+from lockstep.engine.files import remove_unfinished
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.groups.links import LinkMeter
 from lockstep.engine.job import Job
@@ -18,6 +20,7 @@ from lockstep.engine.sync import Plan, Share, Sync, make_sync
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.epochs import EpochTracker, Images, Rate
 from lockstep.engine.training.evaluate import evaluate
+from lockstep.engine.training.finite import FiniteWatch
 from lockstep.engine.training.model_parallel import gather_tables, make_model_parallel_replica, state_bytes
 from lockstep.engine.training.rates import plan_of, rate_factor, scheduled
 from lockstep.engine.usecases import UseCase, use_case
@@ -54,6 +57,7 @@ class Site:
     resume: bool = False
     evaluate: bool = False
     skipped: tuple[str, ...] = ()  # photos that can't be read: see `lockstep.engine.usecases.find_images`
+    on_nan: str = "stop"  # at a loss that is NaN or infinite; "warn": go on, and say so in the trace
 
 
 @dataclass
@@ -71,6 +75,7 @@ class Trace:
     summed: int = 0
     scores: dict[str, float] = field(default_factory=dict)
     tables: dict[str, list[dict[str, float | str]]] = field(default_factory=dict)  # rows of traced tables, by name
+    cautions: list[str] = field(default_factory=list)  # what went on though it looks wrong
 
     def note(self, times: dict[str, float], began: float, now: float, *, summed: bool) -> None:
         """Add a measured step, or add it to the sum of all steps."""
@@ -135,6 +140,8 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         samples, steps = (int(number) for number in group.receive(0, _PLAN)[1])
         plan = Plan(samples, job.global_batch_size, steps, job.seed, job.values["micro_batch"])
         return serve(job, group, case, plan, began)
+    if site.checkpoint and group.rank == 0:
+        remove_unfinished(Path(site.checkpoint))
     images = Images.of(case, job, site.data_root, site.skipped)
     data, plan, case = images.train, plan_of(job, images.train), case.fitting(images.train)
     for server in range(job.workers, group.size) if group.rank == 0 else ():
@@ -148,6 +155,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     sync = make_sync(job, plan, scheduled(make, factor))
     sync.attach(replica, replica.peers(group))
     everybody, group = group, sync.group  # the ranks with a replica, or with the same part of a model
+    replica.start_alike(group)
     if site.resume and site.checkpoint:
         checkpoint.load(site.checkpoint, job, replica, sync)
     # As many decoding threads as the worker has cores; they share those cores with the computation.
@@ -159,7 +167,9 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
             team = group if replica.sharers is None else everybody
             tracker = EpochTracker(job, plan, images, replica, sync, team, Rate.of(make, factor), site.checkpoint)
         try:
-            last = _train(job, site, group, replica, sync, loader, trace, tracker)
+            watch = FiniteWatch(everybody.rank, site.on_nan)
+            last = _train(job, site, group, replica, sync, loader, trace, watch, tracker)
+            trace.cautions = watch.cautions
             if tracker is not None:
                 trace.scores, trace.tables = tracker.finish()
             if site.evaluate and job.scored_on == "none":
@@ -194,11 +204,14 @@ def _input(share: Share, group: Group, replica: Replica, sync: Sync, loader: Loa
     return batch
 
 
-def _compute(share: Share, batch: Batch, replica: Replica, sync: Sync, times: dict[str, float]) -> None:
+def _compute(
+    share: Share, batch: Batch, replica: Replica, sync: Sync, times: dict[str, float], watch: FiniteWatch
+) -> None:
     """Forward and backward pass of one micro-batch, added to `times`."""
     start = time.perf_counter()
     before = {name: getattr(replica, name) for name in (*_PASSES, *_WITHIN)}
     loss = replica.backward(batch, share.weights, sync.layer_ready if share.last else None) / share.scale
+    watch.see_loss(loss, share.step)
     sync.observe(loss, float(share.weights.sum()) / share.scale)
     times["train_loss"] += loss
     times["images"] += len(share.sample_ids) if replica.reads_images else 0  # each image counts once
@@ -232,7 +245,7 @@ def serve(job: Job, group: Group, case: UseCase, plan: Plan, began: float) -> Tr
 
 def _train(
     job: Job, site: Site, group: Group, replica: Replica, sync: Sync, loader: Loader, trace: Trace,
-    tracker: EpochTracker | None = None,
+    watch: FiniteWatch, tracker: EpochTracker | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """The training loop. Returns the costs of the last step.
 
@@ -251,7 +264,7 @@ def _train(
         batch = _input(share, group, replica, sync, loader, measuring)
         group.enter("compute")
         times["input_seconds"] += time.perf_counter() - start
-        _compute(share, batch, replica, sync, times)
+        _compute(share, batch, replica, sync, times, watch)
         if not sync.contributes(share):
             continue
         cost = sync.step()
@@ -272,10 +285,12 @@ def _train(
             link.read()
             began, decoded = time.perf_counter(), loader.decode_seconds
         if site.checkpoint and every and done % every == 0:
+            watch.see_parameters(replica.parameters, share.step)
             checkpoint.save(site.checkpoint, job, group, replica, sync)
             began = time.perf_counter()
     if tracker is not None and not sync.in_step:
         tracker.stopped(sync.done)
     if site.checkpoint and not (every and done and done % every == 0):
+        watch.see_parameters(replica.parameters, sync.done - 1)
         checkpoint.save(site.checkpoint, job, group, replica, sync)
     return last

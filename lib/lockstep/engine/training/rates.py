@@ -28,7 +28,8 @@ from lockstep.engine.sync.plan import OptimiserFactory, Plan
 BATCH_OF_THE_RATE = 32
 """The global batch size for which a use case's learning rate is stated."""
 Factor = Callable[[int], float]
-_BASE, _DONE = "lockstep_base_rate", "lockstep_steps"  # kept in an optimiser's groups
+BASE_RATE, STEPS_DONE = "lockstep_base_rate", "lockstep_steps"
+"""What is kept in an optimiser's groups: the rate that it was made with, and its steps until now."""
 
 
 def plan_of(job: Job, data: ImageData) -> Plan:
@@ -70,13 +71,13 @@ def scheduled(make: OptimiserFactory, factor: Factor | None) -> OptimiserFactory
 
     def set_rate(optimiser: Optimizer, *_: Any) -> None:
         for group in optimiser.param_groups:
-            group["lr"] = group[_BASE] * factor(group[_DONE])
-            group[_DONE] += 1
+            group["lr"] = group[BASE_RATE] * factor(group[STEPS_DONE])
+            group[STEPS_DONE] += 1
 
     def made(tensors: Any) -> Optimizer:
         optimiser = make(tensors)
         for group in optimiser.param_groups:
-            group |= {_BASE: group["lr"], _DONE: 0}
+            group |= {BASE_RATE: group["lr"], STEPS_DONE: 0}
         optimiser.register_step_pre_hook(set_rate)
         return optimiser
 

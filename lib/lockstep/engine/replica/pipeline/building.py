@@ -16,6 +16,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.pipelines import partition
 from lockstep.engine.pipelines.order import in_flight, order
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
+from lockstep.engine.replica.layout import TensorLayout, averaged_buffers
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten, stage_module, uncuttable
 from lockstep.engine.replica.pipeline.mesh import Mesh, mesh_of
 from lockstep.engine.replica.pipeline.profile import profile, static_costs
@@ -46,6 +47,7 @@ class Built:
     shapes: dict[int, tuple[Tensor, Tensor]]  # of one micro-batch: input and output, on the device `meta`
     parameter_counts: list[int]  # of every stage
     buffer_counts: list[int]
+    layout: TensorLayout  # of the whole model
 
     def ends(self, stage: int) -> tuple[int, int]:
         """The first and the last layer of a stage."""
@@ -61,15 +63,18 @@ def build_stages(
     PartitionError or CutError for a model that can't be cut so.
     """
     mesh = mesh_of(job, group)
-    layers, keys = _layers(case, job)
+    layers, keys, layout = _layers(case, job)
     if cuts is None:
         cuts = agree_on_cuts(case, job, group, image_shape)
     check_cuts(layers, cuts)
     bounds = [*cuts, len(layers)]
     own = {index: stage_module(layers, bounds[index], bounds[index + 1] - 1) for index in _own(job, mesh)}
+    for index, stage in own.items():
+        for copied, layer in zip(stage, layers[bounds[index] :], strict=False):
+            layout.paths[copied] = layout.paths[layer]
     parameters, buffers = ([_count(layers, bounds, kind, i) for i in range(job.stages)] for kind in (True, False))
     shapes = _shapes(layers, bounds, job, image_shape, list(own))
-    return Built(mesh, cuts, len(layers), own, shapes, parameters, buffers), keys
+    return Built(mesh, cuts, len(layers), own, shapes, parameters, buffers, layout), keys
 
 
 def _own(job: Job, mesh: Mesh) -> list[int]:
@@ -88,13 +93,13 @@ def micro_batch_size(job: Job) -> int:
     return job.global_batch_size // (job.replicas * job.micro_batches)
 
 
-def _layers(case: UseCase, job: Job) -> tuple[list[nn.Module], SampleKeys]:
-    """The whole model's layers, with keyed dropout, initialised as the sequential model's."""
+def _layers(case: UseCase, job: Job) -> tuple[list[nn.Module], SampleKeys, TensorLayout]:
+    """The whole model's layers, with keyed dropout, initialised as the sequential model's; and its tensors."""
     keys = SampleKeys(job.seed)
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.seed)
         model = key_dropout(case.model(), keys)
-    return flatten(model), keys
+    return flatten(model), keys, TensorLayout.of(model)
 
 
 def agree_on_cuts(case: UseCase, job: Job, group: Group, image_shape: tuple[int, ...]) -> list[int]:
@@ -105,7 +110,7 @@ def agree_on_cuts(case: UseCase, job: Job, group: Group, image_shape: tuple[int,
 
 
 def _choose(case: UseCase, job: Job, image_shape: tuple[int, ...]) -> list[int]:
-    layers, keys = _layers(case, job)
+    layers, keys, _ = _layers(case, job)
     if job.partition == "equal_layers":
         return partition.equal_layers(static_costs(layers), job.stages)
     if job.partition == "equal_parameters":
@@ -140,7 +145,7 @@ def _bound(job: Job, images: Tensor) -> partition.Memory:
 def _numbers(module: nn.Module, trainable: bool = True) -> int:
     if trainable:
         return sum(each.numel() for each in module.parameters() if each.requires_grad)
-    return sum(each.numel() for each in module.buffers() if each.is_floating_point())
+    return sum(each.numel() for each, _ in averaged_buffers(module))
 
 
 def _count(layers: list[nn.Module], bounds: list[int], trainable: bool, stage: int) -> int:

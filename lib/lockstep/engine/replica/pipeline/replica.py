@@ -59,6 +59,7 @@ class PipelineReplica(TorchReplica):
             precision=job.precision,
             seed=job.seed,
             memory_format=job.memory_format,
+            layout=built.layout,
         )
         self.sharers, self.reads_images = built.mesh.pipeline, 0 in built.modules
         self.keys = keys  # of the whole model's dropout layers, numbered as the sequential model's
@@ -206,10 +207,15 @@ class PipelineReplica(TorchReplica):
     def buffers_of(self, whole: Tensor) -> Tensor:
         return self._pick(whole, self.built.buffer_counts)
 
+    def whole_others(self) -> dict[str, Tensor]:
+        own = {name: each.cpu().clone() for name, each in self.others().items()}
+        return {name: each for others in allgather_object(self.mesh.pipeline, own) for name, each in others.items()}
+
     def _gather(self, flat: Tensor, counts: list[int]) -> Tensor:
         """The pieces of all stages, in the order of the stages, which may differ from that of the ranks."""
         own = torch.split(flat.detach().cpu(), [counts[index] for index in self.built.modules])
-        everyones = allgather_object(self.mesh.pipeline, dict(zip(self.built.modules, own, strict=True)))
+        sent = {index: each.clone() for index, each in zip(self.built.modules, own, strict=True)}  # not all of `flat`
+        everyones = allgather_object(self.mesh.pipeline, sent)
         by_stage = {index: piece for pieces in everyones for index, piece in pieces.items()}
         return torch.cat([by_stage[index] for index in sorted(by_stage)])
 

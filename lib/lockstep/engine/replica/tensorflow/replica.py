@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +49,8 @@ class TensorFlowReplica(Replica):
         if self._graph.keras.length != like.length or self._graph.keras.running != like.buffers.numel():
             raise ValueError(f"the torch model has {like.length} parameters, {network} {self._graph.keras.length}")
         self.parameters, self.buffers = like.parameters.detach().clone(), like.buffers.detach().clone()
-        self.layer_slices = list(like.layer_slices)
+        self.layout, self.layer_slices = like.layout, list(like.layer_slices)
+        self._others = {name: each.clone() for name, each in like.others().items()}  # of torch alone; kept for it
         # One leaf for each parameter of torch's model, so that an optimizer's state fits either framework.
         self._like = [torch.empty(piece.shape, device="meta") for piece in self._graph.keras.parameters]
         self.leaves = [nn.Parameter(view) for view in flat_views(self.parameters, self._like)]
@@ -128,6 +129,12 @@ class TensorFlowReplica(Replica):
         logits = _taken(self._run(self._graph.predict, given))
         # One logit is of the second class against the first.
         return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
+
+    def others(self, frozen: bool = True) -> dict[str, Tensor]:
+        return dict(self._others)
+
+    def take_others(self, values: Mapping[str, Tensor]) -> None:
+        self._others.update((name, each.clone()) for name, each in values.items() if name in self._others)
 
     def _run(self, function: Any, given: Iterable[Any]) -> Any:
         with self._executor(self._tf):

@@ -1,0 +1,86 @@
+"""A first forward pass before any worker starts: can this model be trained on these images, and be scored?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lockstep.engine.data.loader import Batch
+from lockstep.engine.job import Job, JobError
+from lockstep.engine.replica.layout import TensorLayout
+from lockstep.engine.replica.torch import TorchReplica
+from lockstep.engine.usecases import UseCase
+
+SAMPLES = 2  # batch normalisation of one sample alone is impossible
+
+
+def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> TensorLayout:
+    """The tensors of `model`, which is not to be used afterwards, after a pass in training and one in evaluation.
+
+    The first training images of `case` go through it as a worker of `job` computes. Raises JobError, with the fix, for
+    a model in another precision than float32, for an output that its loss can't take, and, if there are test images,
+    for one that can't be scored.
+    """
+    assert case.train is not None
+    ids = np.arange(min(SAMPLES, len(case.train)), dtype=np.int64)
+    batch = Batch(case.train.load(ids, 0, job.seed), case.train.labels[ids], ids, 0)
+    try:
+        replica = TorchReplica(model, case.loss, precision=job.precision, seed=job.seed)
+    except ValueError as error:
+        raise JobError(str(error)) from error
+    if not len(ids):
+        return replica.layout
+    with torch.random.fork_rng(devices=[]):
+        if case.test is not None:
+            _check_scores(replica, batch)
+        _check_losses(replica, batch)
+    return replica.layout
+
+
+def _check_losses(replica: TorchReplica, batch: Batch) -> None:
+    try:
+        output, losses = replica.losses(batch)
+    except Exception as error:
+        raise _failed(replica, batch, error) from error
+    if not isinstance(losses, Tensor) or losses.shape != (len(batch),):
+        raise JobError(
+            f"the loss gives {_kind(losses)} for {len(batch)} images, whose output is {_kind(output)}; let it give one "
+            "value per image (of torch's own losses, with reduction='none')"
+        )
+
+
+def _failed(replica: TorchReplica, batch: Batch, error: Exception) -> JobError:
+    """What to say of an error in training: of the loss, if the model has an output that is no tensor."""
+    reason = f"{type(error).__name__}: {error}"
+    try:
+        output = replica.evaluated(batch)
+    except Exception:
+        output = None
+    if output is None or isinstance(output, Tensor):
+        return JobError(f"a first pass of {len(batch)} training images fails with {reason}")
+    return JobError(
+        f"the model returns {_kind(output)}, which the loss can't take ({reason}); let it return one tensor "
+        "[images, classes], or give a loss that takes this"
+    )
+
+
+def _check_scores(replica: TorchReplica, batch: Batch) -> None:
+    try:
+        output = replica.evaluated(batch)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise JobError(f"a first pass of {len(batch)} images in evaluation mode fails with {reason}") from error
+    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != len(batch):
+        raise JobError(
+            f"in evaluation mode the model returns {_kind(output)} for {len(batch)} images, and scores need one tensor "
+            "[images, classes]; let it return that where self.training is False, or give no test images"
+        )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)}"
+    return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, tuple | list | dict) else "")
