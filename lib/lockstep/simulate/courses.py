@@ -32,8 +32,7 @@ class Courses:
 
     def listens(self, heard: int) -> Times:
         """When each worker hears a recall that comes at `heard`."""
-        found = np.full(len(self.workers), heard)
-        open_ = np.ones(len(self.workers), np.bool_)
+        found, open_ = np.maximum(self.began, heard), self.began < heard
         for _, computed, ended in self.pieces:
             computing = open_ & (heard < computed)
             found[computing] = computed[computing]
@@ -71,8 +70,8 @@ def courses_of(
         now = now.copy()
         now[who] = delays.ends(workers[who], tasks[who], now[who], seconds, place, counts[who])
         computed, ended = at.copy(), at.copy()
-        computed[who] += nanoseconds_of(seconds)
         ended[who] = nanoseconds_of(now[who])
+        computed[who] = np.minimum(at[who] + nanoseconds_of(seconds), ended[who])
         pieces.append((at, computed, ended))
         compute += computed - at
         samples[who] += own

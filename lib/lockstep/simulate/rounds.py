@@ -95,8 +95,8 @@ class Rounds:
         policy, cluster = self.policy, self.cluster
         policy.round += 1
         opened = self._decided
-        batch = self._batches.next()
-        sizes = np.asarray(policy.sizes(batch, self.workers))
+        sizes = np.asarray(policy.sizes(self._batches.size(), self.workers))
+        self._batches.take(int(sizes.sum()))
         working = self.workers if policy.everyone else self.workers[sizes > 0]
         sizes = sizes[working]
         sent = self.now + cluster.message * np.arange(1, len(working) + 1)
@@ -150,11 +150,11 @@ class Rounds:
         policy, fresh = self.policy, np.flatnonzero(queue.fresh)
         enough = policy.closes_at(queue.workers[fresh], len(working))
         by_count = int(fresh[enough - 1]) + 1 if enough else None
-        after = policy.limit_after()
+        after = policy.limit_after(len(working))
         if after is not None and 1 <= after <= len(fresh):
             began = opened / NANOSECONDS
             arrivals = queue.received[fresh[:after]] / NANOSECONDS - began
-            wake = nanoseconds(began + policy.limit_seconds(arrivals))
+            wake = nanoseconds(began + policy.limit_seconds(arrivals, len(working)))
             known = int(fresh[after - 1]) + 1
             received = known + int(np.searchsorted(queue.starts[known:], wake, side="left"))
             if by_count is None or received < by_count:
@@ -178,7 +178,12 @@ class Rounds:
         given[courses.workers] = courses.sizes
         tasks[self.workers] = self._tasks - 1
         lasted = self._decided / NANOSECONDS - opened / NANOSECONDS
-        self.policy.closed(Closed(arrivals, seconds, samples, given, tasks, lasted))
+        system = None
+        if self.delays.readings:
+            ended = np.full(self.policy.workers, np.nan)
+            ended[here] = courses.ended[own] / NANOSECONDS
+            system = self.delays.systems(ended)
+        self.policy.closed(Closed(arrivals, seconds, samples, given, tasks, lasted, system=system))
         late = np.flatnonzero(np.isnan(arrivals[courses.workers]))
         self._recall(courses, late, queue, received)
         left = courses.sizes.sum() - samples.sum()
@@ -224,13 +229,16 @@ class _Batches:
     def __init__(self, setting: Setting) -> None:
         self.setting, self._returned, self._next = setting, 0, 0
 
-    def next(self) -> int:
+    def size(self) -> int:
+        """Of the next global batch."""
         setting = self.setting
-        size = min(setting.global_batch, self._returned + setting.samples - self._next % setting.samples)
-        used = min(size, self._returned)
+        return min(setting.global_batch, self._returned + setting.samples - self._next % setting.samples)
+
+    def take(self, samples: int) -> None:
+        """A policy whose workers may stop early gives out more than a batch."""
+        used = min(samples, self._returned)
         self._returned -= used
-        self._next += size - used
-        return size
+        self._next += samples - used
 
     def give_back(self, samples: int) -> None:
         self._returned += samples

@@ -25,7 +25,7 @@ from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, 
 class FixedTime(RoundPolicy):
     """`deadline_seconds` after a worker has its parameters it begins no further micro-batch."""
 
-    needs = Needs(round_by_round=True, partial=True)
+    needs = Needs(partial=True)
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
@@ -33,6 +33,7 @@ class FixedTime(RoundPolicy):
 
     def closed(self, over: Closed) -> None:
         """Raises JobError for a fixed time in which nobody has ever finished a micro-batch."""
+        super().closed(over)
         if self.options.seconds:
             here = np.flatnonzero(~np.isnan(over.seconds)).tolist()
             seen = [(worker, int(over.samples[worker]), float(over.seconds[worker])) for worker in here]
