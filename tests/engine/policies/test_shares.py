@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from lockstep.engine.policies import Decision, Event, Left, Progressed
@@ -183,3 +184,19 @@ def test_the_server_hears_how_far_a_worker_was_as_it_said_so() -> None:
     ran(Listening(made("grass")), "exponential", updates=10, link=AlphaBeta(1e-4, 2e-8))  # 8 ms for each message
     assert len(heard) > 60
     assert all(own == [2, 4, 6][: len(own)] for own in heard.values())
+
+
+@pytest.mark.parametrize("began", [0.0, 1e3, 3e7])
+def test_a_timer_of_a_late_clock_is_not_set_again_and_again(began: float) -> None:
+    """Bug: after some months in virtual time the last bits of the clock are longer than a nanosecond. The timer came a
+    little too early, nobody was slow yet, and it was set to the same moment for ever."""
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        hand = Hand(made("grass", "epsilon=0,switch=0", **SMALL))
+        for share in hand.policy.shares:  # type: ignore[attr-defined]
+            share.holders = dict.fromkeys(share.holders, began)
+        hand.arrive(0, began + float(random.uniform(1, 2)))
+        due = hand.policy.wake_at()
+        if due is not None:
+            hand.now = round(due * 1e9) / 1e9
+            assert hand.act(hand.policy.woke(hand.now)).release

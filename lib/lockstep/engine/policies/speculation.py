@@ -25,8 +25,8 @@ from lockstep.engine.policies.base import Contribution, Decision, Needs, Setting
 from lockstep.engine.policies.rounds import even
 from lockstep.engine.policies.shares import HeldShare, SharesPolicy
 
-ROUNDING = 1e-9
-"""Seconds by which a timer may come too early."""
+ROUNDING, EPSILON = 1e-9, 1e-15
+"""Seconds by which a timer may come too early, and what the last bits of a late clock add: it would come for ever."""
 
 
 class Speculating(SharesPolicy):
@@ -85,7 +85,8 @@ class Speculating(SharesPolicy):
         if not self.done or not self.may_copy(worker):
             return None
         if self._slow is None:
-            slow = [share for share, since in self._slow_since() if now >= since - ROUNDING]
+            latest = now + ROUNDING + EPSILON * now
+            slow = [share for share, since in self._slow_since() if since <= latest]
             self._slow = sorted(slow, key=lambda share: self.left_seconds(share, now))
         return self._slow.pop() if self._slow else None
 
