@@ -111,14 +111,13 @@ class PolicySync(Sync):
                 self._ready = True
             if self._order is None:
                 self._await_order()
-            self._begin()
-            if self.over:
-                break
+            if not self._begin():
+                return None
             if self._held_up(self._began):  # it was so late that it has been called off before it could begin
                 self._give_up()
             elif not self._pieces:
                 self.step()  # it has no sample, and comes along all the same
-        return None if self.over else self._pieces.pop(0)
+        return self._pieces.pop(0) if self._pieces else None
 
     def preview(self) -> Share | None:
         return self._pieces[0] if self._pieces else None
@@ -129,14 +128,15 @@ class PolicySync(Sync):
         self.replica.parameters.copy_(self.team.receive(self.server, orders.PARAMETERS)[1])
         self.version = self._position = self._order.version
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Follow the order. False when training is over."""
         order, self._order = self._order, None
         assert order is not None
         if order.work is None:
             self.over = True
             while self._heard < order.task:  # they crossed a contribution; the next run must not hear them
                 self._hear(None)
-            return
+            return False
         self._work, self._task = order.work, order.task
         self._zero = time.monotonic() - order.now if self._zero is None else self._zero
         self._began = time.monotonic()
@@ -145,6 +145,7 @@ class PolicySync(Sync):
         self._pieces = self.plan.micro_batches(self._work, self.version, self.group.size)
         self._count = len(self._pieces)
         self._at = self._began
+        return True
 
     def observe(self, loss: float, weight: float) -> None:
         self._loss += loss
@@ -155,7 +156,8 @@ class PolicySync(Sync):
         computed, start = time.monotonic() - self._at, self._at - self._zero
         own = computed if self.emulated is None else max(computed, self.emulated(len(share.sample_ids)))
         ends = self.delays.end(self.group.rank, self._task, start, own, self._place, self._count)
-        own = max(computed, min(own, ends - start))  # a trace has workers that are faster than the median
+        if ends < start + own:  # a trace has workers that are faster than the median
+            own = max(computed, ends - start)
         _sleep_until(self._at + own)
         self._compute_seconds += own
         self._done += len(share.sample_ids)
