@@ -62,7 +62,6 @@ class AdaptiveK(RoundPolicy):
 
     def closed(self, over: Closed) -> None:
         """Compares the loss with that of the update before, weighed by samples."""
-        super().closed(over)
         if over.losses is None:
             return
         here = ~np.isnan(over.losses) & (over.samples > 0)

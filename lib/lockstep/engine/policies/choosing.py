@@ -78,7 +78,6 @@ class Choosing(RoundPolicy):
 
     def closed(self, over: Closed) -> None:
         """Remembers the round, unless its batch was so short that some had no sample, and chooses if it is time."""
-        super().closed(over)
         own = over.arrivals[: self.setting.training]
         if np.count_nonzero(over.given[: self.setting.training]) >= self.alive:
             if not np.isnan(own).any():

@@ -46,7 +46,6 @@ class ForecastPolicy(RoundPolicy):
 
     def closed(self, over: Closed) -> None:
         """The forecaster hears of the round."""
-        super().closed(over)
         seconds, samples = over.seconds.copy(), over.samples
         missing = np.isnan(seconds) & (over.given > 0)
         with np.errstate(invalid="ignore", divide="ignore"):

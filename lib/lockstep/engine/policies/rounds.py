@@ -131,7 +131,10 @@ class RoundPolicy(Policy, ABC):
 
     def closed(self, over: Closed) -> None:
         """A round is over; the next one has not begun. Raises JobError for what only shows while workers train."""
-        np.copyto(self._missed, np.isnan(over.arrivals), where=over.given > 0)
+
+    def note_missing(self, workers: Whole, missing: NDArray[np.bool_]) -> None:
+        """Whether each of these workers, which were given work in the round that is over, has not come."""
+        self._missed[workers] = missing
 
     # --- the events ----------------------------------------------------------------------------------------------
 
@@ -194,6 +197,8 @@ class RoundPolicy(Policy, ABC):
         stand_ins = self.stand_ins(late)
         for worker in late:
             self.unused(self.tasks.recall(worker), 0)
+        given = np.array([worker for worker, work in self._given.items() if work.samples], np.int64)
+        self.note_missing(given, np.array([worker not in self._here for worker in given.tolist()], np.bool_))
         self.closed(self._over(now))
         return Decision(apply=uses, stand_in=stand_ins, recall=tuple(late), release=self._open(now))
 
