@@ -15,9 +15,10 @@ from lockstep.engine.policies import Setting, policy_of
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster
-from lockstep.simulate.comparison import Trial, bound_seconds_per_sample, compare_policies
+from lockstep.simulate.comparison import Trial, bound_seconds_per_sample, compare_policies, wasted_share
 from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.problems import Logistic
+from policy_runs import made, ran
 
 SHARE, IMAGE_SECONDS = 10, 0.01
 
@@ -77,6 +78,27 @@ def test_a_smaller_update_steps_less_far() -> None:
     assert learner._rate([(Half(), 0.5)] * 3, ()) == pytest.approx(0.4), "never above that of a whole batch"  # type: ignore[list-item]
 
 
+def test_the_bound_is_of_as_long_a_run() -> None:
+    """100 tasks of 0.1 s; from 5 s on a worker needs 0.3 s for each: 50 x 0.1 + 50 x 0.3 = 20 s. Bug: of 200 tasks."""
+    late = trial("bad_node:worker=3,slow=3,at=5", updates=100)
+    assert 1 / bound_seconds_per_sample(late) == pytest.approx(3 * 100 + 1000 / 20, rel=1e-6)
+
+
+def test_the_bound_counts_the_nodes_that_stand_by() -> None:
+    """Bug: a standby node did work, and the bound was that of the others."""
+    setting = Setting(5, 100 * SHARE * 4, SHARE * 4, standby=1)
+    cluster = Cluster(5, Costs(0.0, IMAGE_SECONDS, 0.0), AlphaBeta(0.0, 0.0), standby=1)
+    assert 1 / bound_seconds_per_sample(Trial(setting, cluster, "none", 10)) == pytest.approx(500)
+
+
+def test_coded_work_that_was_recalled_wastes_its_parts() -> None:
+    """Eight workers with two parts of eight each, of which one is late. Bug: a whole batch was taken to be wasted."""
+    run = ran(made("gradient_coding_cyclic", "s=1"), "bad_node", updates=10)
+    assert run.tasks is not None
+    assert run.tasks.query("fate == 'recalled'")["samples"].eq(16).all()
+    assert wasted_share(run) == pytest.approx(1 / 8)
+
+
 # --- the command ---
 
 
@@ -95,14 +117,44 @@ def test_the_command_shows_a_table_with_its_legend() -> None:
         assert word in text
 
 
+def recorded(folder: Path, worker: int = 2) -> str:
+    """Five steps of three workers, of which one takes 2 s and the others 1 s; in every second step half of it."""
+    rows = [
+        (one, step, (2.0 if one == worker else 1.0) / (1 + step % 2)) for step in range(5) for one in range(3)
+    ]  # fmt: skip
+    file = folder / "run.csv"
+    pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(file, index=False)
+    return str(file)
+
+
+def seconds_of(text: str, policy: str) -> float:
+    """The column 'in all' of its line."""
+    [line] = [line.split() for line in text.splitlines() if line.split()[:1] == [policy]]
+    return float(line[2])
+
+
 def test_what_would_have_been(tmp_path: Path) -> None:
-    """A recorded run in which worker 2 took twice as long."""
-    rows = [(worker, step, 2.0 if worker == 2 else 1.0) for step in range(5) for worker in range(3)]
-    pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(tmp_path / "run.csv", index=False)
-    code, text = told("--trace", str(tmp_path / "run.csv"), "--what-if", "--policy", "wait_for_all,k_sync")
-    assert code == 0 and "3 workers" in text
-    code, text = told("--trace", str(tmp_path / "run.csv"), "--what-if", "--policy", "wait_for_all", "--standby", "1")
+    """The run itself: waiting for all takes what was recorded, 2 + 1 + 2 + 1 + 2 s. Bug: --what-if changed nothing."""
+    file = recorded(tmp_path)
+    code, text = told("--trace", file, "--what-if", "--policy", "wait_for_all,k_sync")
+    assert code == 0 and "3 workers, 5 updates" in text
+    assert seconds_of(text, "wait_for_all") == pytest.approx(8.0)
+    assert seconds_of(text, "k_sync") < 8.0
+    code, text = told("--trace", file, "--policy", "wait_for_all", "--step-seconds", "0.1", "--steps", "10")
+    assert "3 workers, 10 updates" in text and seconds_of(text, "wait_for_all") == pytest.approx(2.0)
+
+
+def test_a_trace_says_how_many_workers_there_are_unless_told(tmp_path: Path) -> None:
+    """Bug: --workers was ignored beside a trace."""
+    file = recorded(tmp_path)
+    code, text = told("--trace", file, "--what-if", "--policy", "wait_for_all", "--standby", "1")
     assert code == 0 and "2 workers" in text, "one of those recorded stands by"
+    code, text = told("--trace", file, "--policy", "wait_for_all", "--workers", "2")
+    assert code == 0 and "2 workers" in text
+    code, text = told("--trace", file, "--policy", "wait_for_all", "--workers", "4")
+    assert code == 2 and "records 3 workers in all stages, fewer than workers=4" in " ".join(text.split())
+    code, text = told("--trace", file, "--what-if", "--step-seconds", "1")
+    assert code == 2 and "--what-if replays the recorded run" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -118,6 +170,11 @@ def test_what_would_have_been(tmp_path: Path) -> None:
         (["--trace", "none.csv"], "does not exist; give a CSV or Parquet file"),
         (["--step-seconds", "nan"], "--step-seconds nan is not possible"),
         (["--standby", "8"], "standby=8 of 8 workers"),
+        (["--loss", "0"], "--loss 0.0 is not possible"),
+        (["--loss", "nan"], "--loss nan is not possible"),
+        (["--delays", "bad_node:worker=9"], "worker=9 does not exist; there are 8: 0 … 7"),
+        (["--trace", "a,b.csv"], "a comma parts the options of delays"),
+        (["--policy", "reassign", "--options", "forecast=oracle"], "take another forecaster"),
     ],
 )
 def test_what_is_refused(words: list[str], said: str) -> None:

@@ -7,13 +7,16 @@ import pytest
 
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import KINDS, make_delays
+from lockstep.engine.delays.base import NoDelays
 from lockstep.engine.options import JobError
-from lockstep.engine.policies import Setting, WaitForAll
+from lockstep.engine.policies import Setting, WaitForAll, Work
 from lockstep.engine.policies.k_sync import KSync, KSyncOptions
 from lockstep.engine.policies.rounds import Floats, RoundPolicy, Whole
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster, SimulatedRun, Until, simulate
+from lockstep.simulate.clock import nanoseconds
+from lockstep.simulate.worker import Times, course_of
 
 COSTS = Costs(fixed_seconds=0.002, image_seconds=0.003, crowding=0.0, gradient_bytes=4e6)
 LINK = AlphaBeta(1e-4, 1e-9)
@@ -25,10 +28,10 @@ OPTIONS = {"gone": "gone:worker=0,at=1"}
 class AfterTheMedian(RoundPolicy):
     """Whoever takes more than 1.5 times as long as half of the workers is left out."""
 
-    def limit_after(self) -> int | None:
-        return max(1, self.setting.workers // 2)
+    def limit_after(self, expected: int) -> int | None:
+        return max(1, expected // 2)
 
-    def limit_seconds(self, arrivals: Floats) -> float:
+    def limit_seconds(self, arrivals: Floats, expected: int) -> float:
         return 1.5 * float(np.median(arrivals))
 
 
@@ -128,12 +131,19 @@ def test_a_message_that_crosses_its_recall_is_received_and_discarded() -> None:
 
 @pytest.mark.parametrize("text", ["none", "exponential", "markov", "link"])
 def test_time_is_accounted_for(text: str) -> None:
-    """Both paths agree on computing and delays, and the table of tasks adds up to them."""
-    one_by_one = simulate(
-        KSync(Setting(5, 1000, 100)), Cluster(5, COSTS, LINK), make_delays(text, 5, 1), Until(updates=20),
-        keep_tasks=True,
+    """Both paths agree on computing and delays, and the table of tasks adds up to them, with a row for each."""
+    one_by_one, at_once = (
+        simulate(
+            KSync(Setting(5, 1000, 100)), Cluster(5, COSTS, LINK), make_delays(text, 5, 1), Until(updates=20),
+            keep_tasks=path == "events", path=path,
+        )
+        for path in ("events", "rounds")
     )  # fmt: skip
     assert one_by_one.tasks is not None
+    assert len(one_by_one.tasks) == 5 * 20, "also those whose message was on its way as the run ended"
+    assert one_by_one.sums["recalled"] == at_once.sums["recalled"]
+    for name in ("compute_seconds", "delay_seconds"):
+        assert one_by_one.sums[name] == pytest.approx(at_once.sums[name], abs=1e-9)
     tasks = one_by_one.tasks
     assert (tasks["delay_seconds"] >= -1e-12).all()
     total = tasks["ended_seconds"] - tasks["began_seconds"]
@@ -142,6 +152,60 @@ def test_time_is_accounted_for(text: str) -> None:
     assert tasks.loc[tasks["fate"] == "applied", "samples"].sum() == one_by_one.samples
     assert set(tasks["fate"]) <= {"applied", "recalled", "unfinished"}
     assert (tasks.loc[tasks["fate"] == "applied", "staleness"] == 0).all()
+
+
+def test_a_message_that_is_lost_has_its_row_too() -> None:
+    """Worker 2 is recalled while its message waits for the server, and is gone before that has received it."""
+    run = simulate(
+        KSync(Setting(3, 999, 9)), Cluster(3, COSTS, LINK, 0.001), make_delays("gone:worker=2,at=0.038", 3, 0),
+        Until(updates=3), keep_tasks=True,
+    )  # fmt: skip
+    assert run.tasks is not None
+    assert run.tasks.query("worker == 2")["fate"].tolist() == ["recalled"] * 3
+
+
+def test_who_has_no_sample_takes_no_time() -> None:
+    """Bug: event by event such a worker paid a micro-batch's fixed costs, and its pause; real ranks pay neither."""
+    fixed = Costs(fixed_seconds=0.05, image_seconds=0.001, crowding=0.0, gradient_bytes=1.0)
+    runs = [
+        simulate(
+            WaitForAll(Setting(3, 12, 5)), Cluster(3, fixed, NO_LINK), make_delays("pareto:shape=1", 3, 0),
+            Until(updates=30), path=path,
+        )
+        for path in ("rounds", "events")
+    ]  # fmt: skip
+    assert runs[0].updates["ended_seconds"].tolist() == runs[1].updates["ended_seconds"].tolist()
+    assert (runs[0].updates["samples"] == 2).sum() == 10, "a batch of two for three workers"
+
+
+class Fast(NoDelays):
+    """Half of the time: what a trace says of a worker that is faster than the median."""
+
+    def end(
+        self, worker: int, task: int, start: float, work_seconds: float, piece: int = 0, pieces: int = 1
+    ) -> float:
+        return start + work_seconds / 2
+
+
+def test_a_micro_batch_that_a_trace_has_faster() -> None:
+    """Bug: its computing was taken to last longer than the micro-batch itself, and a recall to be heard that late."""
+    times = Times(Costs(0.0, 0.1, 0.0), Fast(NoDelays.options_kind(), 1, 0), 1)
+    course = course_of(0, 0, 0, Work(((0, 4),), 4, 2), 0, times)
+    tenth = nanoseconds(0.1)
+    assert [(piece.began, piece.computed, piece.ended) for piece in course.pieces] == [
+        (0, tenth, tenth), (tenth, 2 * tenth, 2 * tenth),
+    ]  # fmt: skip
+    assert course.compute == course.ended == 2 * tenth
+    assert course.listens(tenth // 2) == tenth and course.computed(3 * tenth // 2) == 3 * tenth // 2
+
+
+def test_a_recall_before_the_beginning_costs_nothing() -> None:
+    """Bug: a worker that was still busy computed a micro-batch of a task that it had been recalled from long before."""
+    times = Times(Costs(0.0, 0.1, 0.0), NoDelays(NoDelays.options_kind(), 1, 0), 1)
+    course = course_of(0, 3, 0, Work(((0, 4),), 4, 2), nanoseconds(5.0), times)
+    assert course.listens(nanoseconds(4.0)) == course.listens(course.began) == nanoseconds(5.0)
+    assert course.computed(nanoseconds(5.0)) == 0
+    assert course.listens(nanoseconds(5.1)) == nanoseconds(5.2)
 
 
 def test_a_worker_that_never_comes_ends_what_waits_for_it() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, MISS, AnalysisError, Estimate
@@ -50,4 +49,6 @@ def pooled_noise(pairs: Sequence[Estimate]) -> float:
     if not pairs:
         return math.inf
     spread = math.sqrt(np.mean([math.log(pair.value) ** 2 for pair in pairs]))
+    from scipy.stats import t as student  # heavy
+
     return float(student.ppf(1 - MISS / 2, len(pairs))) * spread

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate, estimated, highest
 from lockstep.records import repeated_by_seed
@@ -106,6 +105,8 @@ def sessions_differ(sessions: Mapping[int, Estimate]) -> bool:
         return False
     means = np.array([math.log(each.value) if each.logarithmic else each.value for each in found])
     mean = np.average(means, weights=1 / variances)
+    from scipy.stats import chi2  # most of the time that importing this file would take
+
     return bool(chi2.sf((((means - mean) ** 2) / variances).sum(), len(found) - 1) < 0.05)
 
 

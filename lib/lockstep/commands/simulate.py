@@ -6,7 +6,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lockstep.engine.policies import Policy, Setting
+    from lockstep.simulate import Cluster
     from lockstep.simulate.comparison import Trial
 
 ALL = "all"
+WORKERS, STEPS, STEP_SECONDS = 8, 200, 0.1
 _COLUMNS = {
     "step_seconds": "step (s)",
     "seconds": "in all (s)",
@@ -30,7 +32,7 @@ _COLUMNS = {
 }
 _LEGEND = (
     "mitigation    of the time that the delays cost wait-for-all per image, the share that the policy saves",
-    "of the bound  the same of what could be saved at all: nobody waits, messages and updates are free",
+    "of the bound  the same of what could be saved without calling anybody off: nobody waits, messages are free",
     "regret        how much longer it takes than the quickest policy",
     "wasted        share of the images given out that no update used",
 )
@@ -44,56 +46,69 @@ def simulate_policies(
     delays: Annotated[
         str, typer.Option(help="Kind of delays, such as markov:slow=3,enter=0.01; several with ';', or all.")
     ] = ALL,
-    workers: Annotated[int, typer.Option(min=1)] = 8,
+    workers: Annotated[int | None, typer.Option(min=1, help="8, or those of the trace.")] = None,
     standby: Annotated[int, typer.Option(min=0, help="Of these, nodes that stand by.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="Updates of all workers' samples.")] = 200,
+    steps: Annotated[int | None, typer.Option(min=1, help="Updates of all workers' samples; 200.")] = None,
     loss: Annotated[float | None, typer.Option(help="Compare the time to this loss of a small problem.")] = None,
     share: Annotated[int, typer.Option(min=1, help="Images per worker and update.")] = 32,
     micro_batch: Annotated[
         int | None, typer.Option(min=0, help="Images computed at once; 0: the share. For all policies: an eighth.")
     ] = None,
-    step_seconds: Annotated[float, typer.Option(help="A worker's computing time of an update.")] = 0.1,
+    step_seconds: Annotated[float | None, typer.Option(help="A worker's computing time of an update; 0.1.")] = None,
     message_seconds: Annotated[float, typer.Option(help="A gradient's on the server's link.")] = 0.0,
     latency_seconds: Annotated[float, typer.Option(help="Of a message.")] = 0.0,
     update_seconds: Annotated[float, typer.Option(help="Of the server.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     trace: Annotated[Path | None, typer.Option(help="Recorded times, CSV or Parquet, in place of --delays.")] = None,
-    what_if: Annotated[bool, typer.Option("--what-if", help="What policies would have gained in the trace.")] = False,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="The recorded run itself: its steps, in its seconds, by other policies.")
+    ] = False,
 ) -> None:
     """Run straggler policies in virtual time: mean step, what was gained, and what could be gained at all."""
     with checking_arguments():
-        if what_if and trace is None:
-            raise RunError("--what-if asks about a trace; name one with --trace")
-        if trace is not None and delays != ALL:
-            raise RunError(f"--trace {trace} and --delays {delays} ask for two different things; give one of them")
-        for name, value, least in (
-            ("--step-seconds", step_seconds, 1e-9),
-            ("--message-seconds", message_seconds, 0.0),
-            ("--latency-seconds", latency_seconds, 0.0),
-            ("--update-seconds", update_seconds, 0.0),
-        ):
-            if not least <= value < float("inf"):
-                raise RunError(f"{name} {value} is not possible; give a number of at least {least:g}")
+        made = _policies(policy, options)
+        run = _recorded(trace, delays, what_if, steps, step_seconds)
+        workers = workers or (WORKERS if run is None else run.workers)
+        steps, step = (run.steps, run.step_seconds) if run and what_if else (steps or STEPS, step_seconds)
         if micro_batch is None:  # some policies see only what lies between micro-batches; one alone is the quickest
             micro_batch = max(1, share // 8) if policy == ALL else 0
-        made = _policies(policy, options)
-        kinds = _kinds(delays, trace)
-        if trace is not None:
-            workers = _recorded_workers(trace)
-        trials = _trials(
-            kinds, workers, standby, steps, loss, share, micro_batch, seed,
-            costs=(step_seconds / share, message_seconds, latency_seconds, update_seconds),
-        )  # fmt: skip
+        cluster = _cluster(workers, standby, share, step, message_seconds, latency_seconds, update_seconds)
+        trials = _trials(_kinds(delays, trace, what_if), cluster, steps, loss, share, micro_batch, seed)
         for make in made.values() if policy != ALL else ():
             make(trials[0].setting)
-    from lockstep.simulate.comparison import compare_policies
+    _show(made, trials)
 
-    began = time.perf_counter()
-    for trial in trials:
-        typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
-    typer.echo("\n".join(("", *_LEGEND)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    typer.echo(f"simulated in {time.perf_counter() - began:.1f} s, {peak:.0f} MiB of memory at the most")
+
+class Recorded(NamedTuple):
+    """What a trace holds: so many workers and steps, of which a worker's usual one takes so many seconds."""
+
+    workers: int
+    steps: int
+    step_seconds: float
+
+
+def _recorded(
+    trace: Path | None, delays: str, what_if: bool, steps: int | None, step_seconds: float | None
+) -> Recorded | None:
+    """None without a trace. Raises RunError for what does not go together, JobError for a trace that can't be read."""
+    if trace is None:
+        if what_if:
+            raise RunError("--what-if asks about a trace; name one with --trace")
+        return None
+    if delays != ALL:
+        raise RunError(f"--trace {trace} and --delays {delays} ask for two different things; give one of them")
+    if "," in str(trace):
+        raise RunError(f"--trace {trace}: a comma parts the options of delays; rename the file")
+    for name, given in (("--steps", steps), ("--step-seconds", step_seconds)):
+        if what_if and given is not None:
+            raise RunError(f"--what-if replays the recorded run, and {name} {given} another one; leave one of them out")
+    import numpy as np
+
+    from lockstep.engine.delays.traces import read_trace
+
+    found = read_trace(trace)
+    seconds = np.concatenate([found.step_seconds(stage) for stage in found.stages], axis=1)
+    return Recorded(seconds.shape[1], seconds.shape[0], float(np.median(seconds)))
 
 
 def _policies(names: str, options: str) -> Mapping[str, Callable[[Setting], Policy]]:
@@ -108,42 +123,62 @@ def _policies(names: str, options: str) -> Mapping[str, Callable[[Setting], Poli
     return {name: functools.partial(policy_of, name, options) for name in chosen}
 
 
-def _kinds(delays: str, trace: Path | None) -> list[str]:
+def _kinds(delays: str, trace: Path | None, what_if: bool) -> list[str]:
     from lockstep.engine.delays import KINDS, canonical
 
     if trace is not None:
-        return [canonical(f"trace:file={trace}")]
+        return [canonical(f"trace:file={trace}" + (",median=trace" if what_if else ""))]
     if delays == ALL:
         return [name for name in KINDS if name not in ("trace", "gone")]
     return [canonical(text) for text in delays.split(";")]
 
 
-def _recorded_workers(trace: Path) -> int:
-    from lockstep.engine.delays.traces import read_trace
+def _cluster(
+    workers: int, standby: int, share: int, step: float | None, message: float, latency: float, update: float
+) -> Cluster:
+    """Seconds of a share, a message, its latency and an update. Raises RunError for what they can't be."""
+    from lockstep.predict.cost_model import Costs
+    from lockstep.predict.link_model import AlphaBeta
+    from lockstep.simulate import Cluster
 
-    table = read_trace(trace).table
-    return len(table[["stage", "worker"]].drop_duplicates())
+    step = STEP_SECONDS if step is None else step
+    for name, value, least in (
+        ("--step-seconds", step, 1e-9), ("--message-seconds", message, 0.0), ("--latency-seconds", latency, 0.0),
+        ("--update-seconds", update, 0.0),
+    ):  # fmt: skip
+        if not least <= value < float("inf"):
+            raise RunError(f"{name} {value} is not possible; give a number of at least {least:g}")
+    # A gradient of one byte, so that a second per byte is a second per message.
+    costs = Costs(0.0, step / share, 0.0, gradient_bytes=1.0)
+    return Cluster(workers, costs, AlphaBeta(latency, message), update, standby)
 
 
 def _trials(
-    kinds: list[str], workers: int, standby: int, steps: int, loss: float | None, share: int, micro_batch: int,
-    seed: int, costs: tuple[float, float, float, float],
-) -> list[Trial]:  # fmt: skip
+    kinds: list[str], cluster: Cluster, steps: int, loss: float | None, share: int, micro_batch: int, seed: int
+) -> list[Trial]:
+    """One for each kind of delays. Raises RunError, JobError or AnalysisError for what can't be simulated."""
+    from lockstep.engine.delays import make_delays
     from lockstep.engine.policies import Setting
-    from lockstep.predict.cost_model import Costs
-    from lockstep.predict.link_model import AlphaBeta
-    from lockstep.simulate.cluster import Cluster
     from lockstep.simulate.comparison import Trial
 
-    image_seconds, message_seconds, latency_seconds, update_seconds = costs
-    batch = share * (workers - standby) if standby < workers else share
-    setting = Setting(workers, 100 * batch, batch, micro_batch, standby, seed)
-    # A gradient of one byte, so that a second per byte is a second per message.
-    cluster = Cluster(
-        workers, Costs(0.0, image_seconds, 0.0, gradient_bytes=1.0), AlphaBeta(latency_seconds, message_seconds),
-        update_seconds, standby,
-    )  # fmt: skip
+    if loss is not None and not 0 < loss < float("inf"):
+        raise RunError(f"--loss {loss} is not possible; give a number above 0")
+    batch = share * (cluster.workers - cluster.standby)
+    setting = Setting(cluster.workers, 100 * batch, batch, micro_batch, cluster.standby, seed)
+    for kind in kinds:
+        make_delays(kind, cluster.workers, seed)
     return [Trial(setting, cluster, kind, steps, loss) for kind in kinds]
+
+
+def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) -> None:
+    from lockstep.simulate.comparison import compare_policies
+
+    began = time.perf_counter()
+    for trial in trials:
+        typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
+    typer.echo("\n".join(("", *_LEGEND)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    typer.echo(f"simulated in {time.perf_counter() - began:.1f} s, {peak:.0f} MiB of memory at the most")
 
 
 def _text(kind: str, rows: pd.DataFrame, trial: Trial) -> list[str]:

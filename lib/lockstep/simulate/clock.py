@@ -23,6 +23,8 @@ def nanoseconds(seconds: float) -> int:
 def nanoseconds_of(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """`nanoseconds` of each, with the same bits."""
     scaled = seconds * NANOSECONDS
+    if seconds.max(initial=0.0) < NEVER / NANOSECONDS:
+        return np.rint(scaled, out=scaled).astype(np.int64)
     out = np.full(scaled.shape, NEVER, dtype=np.int64)
     np.rint(scaled, out=scaled)
     np.copyto(out, scaled, where=seconds < NEVER / NANOSECONDS, casting="unsafe")

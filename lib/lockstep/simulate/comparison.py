@@ -2,8 +2,9 @@
 
     seconds        of the policy, for the same number of samples as wait-for-all
     mitigation     (wait-for-all - policy) / (wait-for-all - no delays): 1 is as if nothing was ever delayed
-    of the bound   (wait-for-all - policy) / (wait-for-all - bound): 1 is the best that these delays leave possible
-    bound          nobody ever waits, and messages and updates are free: each worker computes at its own mean rate
+    of the bound   (wait-for-all - policy) / (wait-for-all - bound): 1 is the best without calling anybody off
+    bound          nobody ever waits, and messages and updates are free: each node computes at its own mean rate and
+                   sits out its pauses. Whoever is called off leaves a pause behind, so more than 1 is possible
 
 Every policy meets the same delays, worker by worker and task by task (common random numbers). A policy that leaves
 workers out makes updates of fewer samples; so times are compared per sample, and beside them stands the time until a
@@ -23,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.statistics import AnalysisError
-from lockstep.engine.delays import make_delays
+from lockstep.engine.delays import Delays, make_delays
 from lockstep.engine.options import JobError
 from lockstep.engine.policies import Policy, Setting, WaitForAll
 from lockstep.simulate.cluster import Cluster
@@ -57,6 +58,11 @@ class Trial:
         samples = self.updates * self.setting.global_batch
         return Until(samples=samples) if self.loss is None else Until(samples=10 * samples, loss=self.loss)
 
+    @functools.cached_property
+    def made_delays(self) -> Delays:
+        """One object for all policies: what it says depends on nobody who has asked before, and it says it sooner."""
+        return make_delays(self.delays, self.setting.workers, self.setting.seed)
+
     def run(self, make: MakePolicy) -> SimulatedRun:
         """One policy."""
         setting, learner = self.setting, None
@@ -65,8 +71,7 @@ class Trial:
                 problem_of(setting.samples, setting.seed), LEARNING_RATE, setting.workers, setting.seed,
                 setting.global_batch,
             )  # fmt: skip
-        made = make_delays(self.delays, setting.workers, setting.seed)
-        return simulate(make(setting), self.cluster, made, self.until, learner=learner)
+        return simulate(make(setting), self.cluster, self.made_delays, self.until, learner=learner)
 
 
 LEARNING_RATE = 0.5
@@ -94,19 +99,18 @@ def ideal_seconds_per_sample(trial: Trial) -> float:
     return seconds_per_sample(simulate(WaitForAll(trial.setting), trial.cluster, delays, Until(updates=1)))
 
 
-def bound_seconds_per_sample(trial: Trial, tasks: int = 200) -> float:
-    """The least that the delays leave possible: the workers' mean rates over `tasks` tasks that follow each other
-    without a pause between them, added up. A worker that never comes adds nothing."""
-    setting = trial.setting
-    delays, training = make_delays(trial.delays, setting.workers, setting.seed), setting.training
-    workers, now = np.arange(training), np.zeros(training)
-    work = np.full(training, trial.cluster.costs.compute_seconds(trial.share))
-    done = np.zeros(training)
+def bound_seconds_per_sample(trial: Trial) -> float:
+    """Seconds per sample where all nodes, those that stand by included, add up their mean rates over as many tasks as
+    waiting for all has updates, one after the other without a pause between them. A worker that never comes adds
+    nothing."""
+    nodes, tasks = trial.setting.workers, trial.updates
+    workers, now, done = np.arange(nodes), np.zeros(nodes), np.zeros(nodes)
+    work = np.full(nodes, trial.cluster.costs.compute_seconds(trial.share))
     for task in range(tasks):
-        ended = delays.ends(workers, np.full(training, task), now, work)
+        ended = trial.made_delays.ends(workers, np.full(nodes, task), now, work)
         comes = np.isfinite(ended)
         now, done = np.where(comes, ended, now), done + comes
-    rates = np.divide(done * trial.share, now, out=np.zeros(training), where=(now > 0) & (done == tasks))
+    rates = np.divide(done * trial.share, now, out=np.zeros(nodes), where=(now > 0) & (done == tasks))
     return 1 / float(rates.sum()) if rates.sum() else math.inf
 
 

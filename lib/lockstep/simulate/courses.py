@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lockstep.engine.delays import Delays
 from lockstep.engine.policies.rounds import RoundPolicy
 from lockstep.predict.cost_model import Costs
-from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds_of
+from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds, nanoseconds_of
 
 Times = NDArray[np.int64]
 Whole = NDArray[np.int64]
@@ -30,21 +30,21 @@ class Courses:
     compute: Times
     pieces: tuple[tuple[Times, Times, Times], ...]  # began, computed, ended
 
-    def listens(self, heard: int) -> Times:
-        """When each worker hears a recall that comes at `heard`."""
-        found = np.full(len(self.workers), heard)
-        open_ = np.ones(len(self.workers), np.bool_)
+    def listens(self, heard: int, at: Whole) -> Times:
+        """When the workers at these places hear a recall that comes at `heard`."""
+        own = self.began[at]
+        found, open_ = np.maximum(own, heard), own < heard
         for _, computed, ended in self.pieces:
-            computing = open_ & (heard < computed)
-            found[computing] = computed[computing]
-            open_ &= ~computing & (heard >= ended)
+            computing = open_ & (heard < computed[at])
+            found[computing] = computed[at][computing]
+            open_ &= ~computing & (heard >= ended[at])
         return found
 
-    def computed(self, until: Times) -> Times:
-        """Nanoseconds that each has computed before its own `until`."""
-        total = np.zeros(len(self.workers), np.int64)
+    def computed(self, until: Times, at: Whole) -> Times:
+        """Nanoseconds that the workers at these places have computed, each before its own `until` [workers]."""
+        total, ends = np.zeros(len(at), np.int64), until[at]
         for began, computed, _ in self.pieces:
-            total += np.maximum(np.minimum(computed, until) - began, 0)
+            total += np.maximum(np.minimum(computed[at], ends) - began[at], 0)
         return total
 
 
@@ -53,6 +53,8 @@ def courses_of(
 ) -> Courses:
     """How the tasks go that `workers` begin at `began`, with `sizes` samples."""
     size = policy.setting.micro_batch
+    if not (size and size < sizes.max(initial=0)) and sizes.min(initial=1) and began.max(initial=0) < NEVER:
+        return _whole(workers, tasks, sizes, began, costs, delays)
     micro = np.maximum(np.minimum(size, sizes) if size else sizes, 1)
     counts = -(-sizes // micro)
     deadline = policy.deadline_seconds()
@@ -67,12 +69,12 @@ def courses_of(
         if not len(who):
             break
         own = np.minimum(micro, sizes - place * micro)[who]
-        seconds = _compute_seconds(costs, own)
+        seconds, computing = _computing(costs, own)
         now = now.copy()
         now[who] = delays.ends(workers[who], tasks[who], now[who], seconds, place, counts[who])
         computed, ended = at.copy(), at.copy()
-        computed[who] += nanoseconds_of(seconds)
         ended[who] = nanoseconds_of(now[who])
+        computed[who] = np.minimum(at[who] + computing, ended[who])
         pieces.append((at, computed, ended))
         compute += computed - at
         samples[who] += own
@@ -80,9 +82,20 @@ def courses_of(
     return Courses(workers, tasks, sizes, samples, began, at, compute, tuple(pieces))
 
 
-def _compute_seconds(costs: Costs, images: Whole) -> NDArray[np.float64]:
-    """`Costs.compute_seconds` of each; workers have few different shares."""
+def _whole(workers: Whole, tasks: Whole, sizes: Whole, began: Times, costs: Costs, delays: Delays) -> Courses:
+    """The same where every share is one micro-batch, of at least a sample."""
+    seconds, computing = _computing(costs, sizes)
+    ended = nanoseconds_of(delays.ends(workers, tasks, began / NANOSECONDS, seconds))
+    computed = np.minimum(began + computing, ended)
+    return Courses(workers, tasks, sizes, sizes, began, ended, computed - began, ((began, computed, ended),))
+
+
+def _computing(costs: Costs, images: Whole) -> tuple[ArrayLike, Times | int]:
+    """`Costs.compute_seconds` of each, and in nanoseconds; one number where all are the same. Workers have few different
+    shares."""
     if (images == images[0]).all():
-        return np.full(len(images), costs.compute_seconds(int(images[0])))
+        one = costs.compute_seconds(int(images[0]))
+        return one, nanoseconds(one)
     distinct, place = np.unique(images, return_inverse=True)
-    return np.array([costs.compute_seconds(int(one)) for one in distinct])[place]
+    each = np.array([costs.compute_seconds(int(size)) for size in distinct])[place]
+    return each, nanoseconds_of(each)

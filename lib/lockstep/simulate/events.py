@@ -20,6 +20,7 @@ import pandas as pd
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.delays import Delays
 from lockstep.engine.policies.base import Arrived, Contribution, Decision, Policy, Progressed, Updated, Work
+from lockstep.engine.policies.places import part_sizes
 from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 from lockstep.simulate.cluster import Cluster
 from lockstep.simulate.ending import Until
@@ -50,6 +51,7 @@ class Events:
         self._received = 0
         self._queue: list[tuple[int, int, int, int, Course]] = []  # ready, worker, task, kind, course
         self._under_way: dict[int, Course] = {}
+        self._lost: set[tuple[int, int]] = set()  # (worker, task) whose message has not come through
         self._never_sent: set[tuple[int, int, int]] = set()  # (worker, task, kind) in the queue, recalled in time
         self._free = [0] * cluster.workers  # when a recalled worker can begin its next task
         self._given = [0] * cluster.workers
@@ -87,9 +89,9 @@ class Events:
             self.now = max(self.now, wake)
             self._act(self.policy.woke(self.now / NANOSECONDS))
             return True
-        _, _, _, kind, course = heapq.heappop(self._queue)
+        ready, _, _, kind, course = heapq.heappop(self._queue)
         if kind == _PROGRESS:
-            self._progress(course, starts)
+            self._progress(course, ready - self._latency, starts)
         else:
             self._receive(course, starts)
         return True
@@ -97,12 +99,15 @@ class Events:
     def _receive(self, course: Course, starts: int) -> None:
         seconds = self.cluster.message_seconds
         received = nanoseconds(self.delays.message_end(course.worker, course.task, starts / NANOSECONDS, seconds))
-        if received >= NEVER:
-            return  # its worker was lost while it sent
+        expected = self._under_way.get(course.worker) is course
+        if not expected:
+            self._note(course, "recalled")  # it crossed the recall
+        if received >= NEVER:  # its worker was lost while it sent
+            self._lost.add((course.worker, course.task))
+            return
         self.now = received
         self._received += 1
-        if self._under_way.get(course.worker) is not course:
-            self._note(course, "recalled")  # it crossed the recall
+        if not expected:
             return
         del self._under_way[course.worker]
         self._waiting[course.worker, course.task] = course
@@ -110,16 +115,16 @@ class Events:
 
     def _contribution(self, course: Course) -> Contribution:
         began, ended = course.began / NANOSECONDS, course.ended / NANOSECONDS
-        if self.learner is None:
-            return Contribution(course.worker, course.task, course.version, course.samples, began, ended)
-        loss, norm = self.learner.gradient(course)
-        return Contribution(course.worker, course.task, course.version, course.samples, began, ended, loss, norm)
+        system = self.delays.system(course.worker, ended) if self.delays.readings else None
+        loss, norm = (math.nan, math.nan) if self.learner is None else self.learner.gradient(course)
+        return Contribution(
+            course.worker, course.task, course.version, course.samples, began, ended, loss, norm, system
+        )
 
-    def _progress(self, course: Course, starts: int) -> None:
-        """A worker says how far it is; the message is so short that it takes the server no time."""
+    def _progress(self, course: Course, at: int, starts: int) -> None:
+        """A worker said `at` that time how far it is; the message is so short that it takes the server no time."""
         if self._under_way.get(course.worker) is not course:
             return
-        at = starts - self._latency
         done = sum(piece.samples for piece in course.pieces if piece.ended <= at)
         seen = Progressed(course.worker, course.task, done, (at - course.began) / NANOSECONDS)
         self.now = max(self.now, starts)
@@ -147,6 +152,8 @@ class Events:
         course = self._under_way.pop(worker)
         if course.ended <= heard:
             self._free[worker] = course.ended  # its message is on its way, and will be discarded
+            if (worker, course.task) in self._lost:
+                self._note(course, "recalled")
             return
         self._free[worker] = course.listens(heard)
         if course.ended < NEVER:
@@ -190,11 +197,12 @@ class Events:
         sums = self._sums
         sums["compute_seconds"] += compute / NANOSECONDS
         sums["delay_seconds"] += (ended - course.began - compute) / NANOSECONDS
+        sent = update >= 0 or fate == "dropped"
+        samples = course.samples if sent else sum(part_sizes(course.work, self.cluster.workers))
         if fate != "unfinished":
-            sums[fate] += course.samples if update >= 0 or fate == "dropped" else course.work.samples
+            sums[fate] += samples
         if self.log is None:
             return
-        samples = course.samples if update >= 0 or fate == "dropped" else course.work.samples
         staleness = update - course.version if update >= 0 else -1
         delay, forecast = ended - course.began - compute, course.work.micro_batch_seconds or math.nan
         row = (course.worker, course.task, course.version, samples, course.began, ended, compute, delay, forecast)
@@ -209,6 +217,10 @@ class Events:
         return self.until.reached(self.version, self._samples, ended, loss)
 
     def _result(self) -> SimulatedRun:
+        for _, worker, task, kind, course in sorted(self._queue, key=lambda entry: entry[:4]):
+            crosses = kind == _MESSAGE and self._under_way.get(worker) is not course
+            if crosses and (worker, task, kind) not in self._never_sent:
+                self._note(course, "recalled")
         for course in (*self._under_way.values(), *self._waiting.values()):
             self._note(course, "unfinished", ended=max(min(course.ended, self.now), course.began))
         updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions", "loss"])

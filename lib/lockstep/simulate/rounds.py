@@ -11,7 +11,7 @@ Times are whole nanoseconds, so that every step ends at the same nanosecond as e
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,10 +50,11 @@ class Crossed(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """The messages of a round, in the order in which the server takes them; `fresh` are those of the round's tasks."""
+    """The messages of a round, in the order in which the server takes them. `fresh` are the places of those of the
+    round's tasks; None where no others are among them."""
 
     workers: Whole
-    fresh: NDArray[np.bool_]
+    fresh: Whole | None
     ready: Times
     starts: Times
     received: Times
@@ -74,6 +75,7 @@ class Rounds:
         self.now = self._decided = 0  # the policy counts a round from its decision, before the update is made
         self._free = np.zeros(len(self.workers), np.int64)
         self._tasks = np.zeros(len(self.workers), np.int64)
+        self._turns = cluster.latency + cluster.message * np.arange(1, len(self.workers) + 1)
         self._crossed = Crossed(np.empty(0, np.int64), np.empty(0, np.int64))
         self._batches = _Batches(policy.setting)
         self._updates: list[tuple[float, int, int]] = []
@@ -95,14 +97,16 @@ class Rounds:
         policy, cluster = self.policy, self.cluster
         policy.round += 1
         opened = self._decided
-        batch = self._batches.next()
-        sizes = np.asarray(policy.sizes(batch, self.workers))
-        working = self.workers if policy.everyone else self.workers[sizes > 0]
-        sizes = sizes[working]
-        sent = self.now + cluster.message * np.arange(1, len(working) + 1)
-        began = np.maximum(sent + cluster.latency, self._free[working])
+        sizes = np.asarray(policy.sizes(self._batches.size(), self.workers))
+        self._batches.take(int(sizes.sum()))
+        working = self.workers if policy.everyone or sizes.all() else self.workers[sizes > 0]
+        free, tasks = self._free, self._tasks
+        if len(working) < len(self.workers):
+            free, tasks, sizes = free[working], tasks[working], sizes[working]
+        began = np.maximum(self.now + self._turns[: len(working)], free)
         self.now += cluster.message * len(working)
-        courses = courses_of(policy, working, self._tasks[working], sizes, began, cluster.costs, self.delays)
+        courses = courses_of(policy, working, tasks, sizes, began, cluster.costs, self.delays)
+        self._tasks = self._tasks.copy()
         self._tasks[working] += 1
         queue = self._queue(courses)
         if policy.round and len(queue.starts) and queue.starts[0] > self.now:
@@ -118,43 +122,49 @@ class Rounds:
         fresh, ended = courses.workers, courses.ended
         if ended.max(initial=0) >= NEVER:
             fresh, ended = fresh[ended < NEVER], ended[ended < NEVER]
-        crossed = len(self._crossed.ready)
-        ready = np.concatenate([self._crossed.ready, ended + self.cluster.latency])
-        workers = np.concatenate([self._crossed.workers, fresh])
-        order = in_order(ready)
-        workers, is_fresh, ready = workers[order], order >= crossed, ready[order]
+        ready, workers, crossed = ended + self.cluster.latency, fresh, len(self._crossed.ready)
+        if crossed:
+            ready = np.concatenate([self._crossed.ready, ready])
+            workers = np.concatenate([self._crossed.workers, workers])
+        order, ready = in_order(ready)
+        workers, is_fresh = workers[order], np.flatnonzero(order >= crossed) if crossed else None
         message = self.cluster.message
         if type(self.delays).message_end is not Delays.message_end:
             return self._one_by_one(workers, is_fresh, ready, courses)
-        before = message * np.arange(len(ready))
-        received = np.maximum.accumulate(np.maximum(ready, self.now) - before) + before + message
+        received = np.maximum(ready, self.now) + message
+        if message:
+            before = message * np.arange(len(ready))
+            received = np.maximum.accumulate(received - before) + before
         return Queue(workers, is_fresh, ready, received - message, received)
 
-    def _one_by_one(self, workers: Whole, fresh: NDArray[np.bool_], ready: Times, courses: Courses) -> Queue:
+    def _one_by_one(self, workers: Whole, fresh: Whole | None, ready: Times, courses: Courses) -> Queue:
         """Messages that take longer or shorter, each according to when it begins to be received. Those that never end,
         for their worker was lost while it sent, are left out."""
         now, starts, received = self.now, np.empty_like(ready), np.empty_like(ready)
-        tasks = np.zeros(len(self.workers), np.int64)
+        tasks, is_fresh = np.zeros(len(self.workers), np.int64), np.ones(len(ready), np.bool_)
         tasks[courses.workers] = courses.tasks
-        for place, (worker, is_fresh) in enumerate(zip(workers.tolist(), fresh.tolist(), strict=True)):
+        if fresh is not None:
+            is_fresh[:] = False
+            is_fresh[fresh] = True
+        for place, (worker, of_round) in enumerate(zip(workers.tolist(), is_fresh.tolist(), strict=True)):
             starts[place] = max(now, int(ready[place]))
-            task = int(tasks[worker]) - (not is_fresh)
+            task = int(tasks[worker]) - (not of_round)
             seconds = int(starts[place]) / NANOSECONDS
             received[place] = nanoseconds(self.delays.message_end(worker, task, seconds, self.cluster.message_seconds))
             now = int(received[place]) if received[place] < NEVER else now
         come = received < NEVER
-        return Queue(workers[come], fresh[come], ready[come], starts[come], received[come])
+        return Queue(workers[come], np.flatnonzero(is_fresh[come]), ready[come], starts[come], received[come])
 
     def _close(self, queue: Queue, opened: int, working: Whole) -> tuple[int, int] | None:
         """(messages received, time) when the round closes; None if it never does."""
-        policy, fresh = self.policy, np.flatnonzero(queue.fresh)
-        enough = policy.closes_at(queue.workers[fresh], len(working))
+        policy, fresh = self.policy, np.arange(len(queue.workers)) if queue.fresh is None else queue.fresh
+        enough = policy.closes_at(queue.workers if queue.fresh is None else queue.workers[fresh], len(working))
         by_count = int(fresh[enough - 1]) + 1 if enough else None
-        after = policy.limit_after()
+        after = policy.limit_after(len(working))
         if after is not None and 1 <= after <= len(fresh):
             began = opened / NANOSECONDS
             arrivals = queue.received[fresh[:after]] / NANOSECONDS - began
-            wake = nanoseconds(began + policy.limit_seconds(arrivals))
+            wake = nanoseconds(began + policy.limit_seconds(arrivals, len(working)))
             known = int(fresh[after - 1]) + 1
             received = known + int(np.searchsorted(queue.starts[known:], wake, side="left"))
             if by_count is None or received < by_count:
@@ -165,57 +175,83 @@ class Rounds:
         """Learn, recall, update."""
         received, self._decided = found
         self.now = self._decided
-        arrived = np.flatnonzero(queue.fresh[:received])
+        arrived = slice(received) if queue.fresh is None else queue.fresh[: np.searchsorted(queue.fresh, received)]
         here = queue.workers[arrived]
-        place = np.empty(len(self.workers), np.int64)
-        place[courses.workers] = np.arange(len(courses.workers))
-        arrivals, seconds = np.full((2, self.policy.workers), np.nan)
-        samples, given, tasks = np.zeros((3, self.policy.workers), np.int64)
-        own = place[here]
-        arrivals[here] = queue.received[arrived] / NANOSECONDS - opened / NANOSECONDS
-        seconds[here] = courses.ended[own] / NANOSECONDS - courses.began[own] / NANOSECONDS
-        samples[here] = courses.samples[own]
-        given[courses.workers] = courses.sizes
-        tasks[self.workers] = self._tasks - 1
-        lasted = self._decided / NANOSECONDS - opened / NANOSECONDS
-        self.policy.closed(Closed(arrivals, seconds, samples, given, tasks, lasted))
-        late = np.flatnonzero(np.isnan(arrivals[courses.workers]))
-        self._recall(courses, late, queue, received)
-        left = courses.sizes.sum() - samples.sum()
-        self._batches.give_back(int(left))
+        late = np.zeros(self.policy.workers, np.bool_)
+        late[courses.workers], late[here] = True, False
+        self.policy.note_missing(courses.workers, late[courses.workers])
+        if type(self.policy).closed is not RoundPolicy.closed:
+            self.policy.closed(self._over(queue, arrived, here, opened, courses, late))
+        missing = np.flatnonzero(late[courses.workers])
+        self._recall(courses, missing, queue, received)
+        used = int(courses.samples.sum() - courses.samples[missing].sum())
+        self._batches.give_back(int(courses.sizes.sum()) - used)
         self.now += self.cluster.update
-        self._updates.append((self.now / NANOSECONDS, int(samples.sum()), len(here)))
-        self._sums["events"] += 2 * len(here) + len(late)
+        self._updates.append((self.now / NANOSECONDS, used, len(here)))
+        self._sums["events"] += 2 * len(here) + len(missing)
+
+    def _over(
+        self, queue: Queue, arrived: slice | Whole, here: Whole, opened: int, courses: Courses, late: NDArray[np.bool_]
+    ) -> Closed:
+        """What the policy hears of the round. `late`: who was given work and is not here, [workers]."""
+        arrivals = np.full(self.policy.workers, np.nan)
+        arrivals[here] = queue.received[arrived] / NANOSECONDS - opened / NANOSECONDS
+        seconds = self._of_all(courses, courses.ended / NANOSECONDS - courses.began / NANOSECONDS, np.nan)
+        samples, given = self._of_all(courses, courses.samples, 0), self._of_all(courses, courses.sizes, 0)
+        if len(here) < len(courses.workers):
+            seconds, samples = np.where(late, np.nan, seconds), np.where(late, 0, samples)
+        tasks = np.zeros(self.policy.workers, np.int64)
+        tasks[self.workers] = self._tasks - 1
+        lasted, system = self._decided / NANOSECONDS - opened / NANOSECONDS, None
+        if self.delays.readings:
+            ended = np.full(self.policy.workers, np.nan)
+            ended[here] = self._of_all(courses, courses.ended, 0)[here] / NANOSECONDS
+            system = self.delays.systems(ended)
+        return Closed(arrivals, seconds, samples, given, tasks, lasted, system=system)
+
+    def _of_all(self, courses: Courses, values: NDArray[Any], others: float) -> NDArray[Any]:
+        """`values` of the tasks' workers as those of all, [workers]."""
+        if len(values) == self.policy.workers:
+            return values
+        found = np.full(self.policy.workers, others, values.dtype)
+        found[courses.workers] = values
+        return found
 
     def _recall(self, courses: Courses, late: Whole, queue: Queue, received: int) -> None:
         """Call off the tasks at these places of `courses`."""
-        heard = self.now + self.cluster.latency
-        crossing = np.zeros(len(courses.workers), np.bool_)
-        crossing[late] = courses.ended[late] <= heard
-        stopped = courses.ended.copy()
-        stopped[late] = np.where(crossing, courses.ended, courses.listens(heard))[late]
-        self._free[courses.workers] = stopped
-        stale = ~queue.fresh[received:]
-        ready = np.concatenate([queue.ready[received:][stale], courses.ended[crossing] + self.cluster.latency])
-        workers = np.concatenate([queue.workers[received:][stale], courses.workers[crossing]])
+        stopped, compute, crossing = courses.ended, int(courses.compute.sum()), late[:0]
+        if len(late):
+            heard, stopped = self.now + self.cluster.latency, courses.ended.copy()
+            crosses = courses.ended[late] <= heard
+            crossing = late[crosses]
+            stopped[late] = np.where(crosses, courses.ended[late], courses.listens(heard, late))
+            compute += int(courses.computed(stopped, late).sum() - courses.compute[late].sum())
+        if len(stopped) == len(self._free):
+            self._free = stopped
+        else:
+            self._free[courses.workers] = stopped
+        stale = slice(0) if queue.fresh is None else np.setdiff1d(np.arange(received, len(queue.workers)), queue.fresh)
+        ready = np.concatenate([queue.ready[stale], courses.ended[crossing] + self.cluster.latency])
+        workers = np.concatenate([queue.workers[stale], courses.workers[crossing]])
         order = np.lexsort((workers, ready))
         self._crossed = Crossed(ready[order], workers[order])
-        compute = float(courses.computed(stopped).sum()) / NANOSECONDS
-        self._sums["compute_seconds"] += compute
-        self._sums["delay_seconds"] += float((stopped - courses.began).sum()) / NANOSECONDS - compute
+        compute_seconds = compute / NANOSECONDS
+        self._sums["compute_seconds"] += compute_seconds
+        self._sums["delay_seconds"] += float((stopped - courses.began).sum()) / NANOSECONDS - compute_seconds
         self._sums["recalled"] += float(courses.sizes[late].sum())
 
 
-def in_order(times: Times) -> Whole:
-    """`np.argsort(times, kind="stable")`, several times as fast: time and place are sorted as one number, where they
-    fit."""
+def in_order(times: Times) -> tuple[Whole, Times]:
+    """`np.argsort(times, kind="stable")` and the times in that order, several times as fast: time and place are sorted as
+    one number, where they fit."""
     low, high = int(times.min(initial=NEVER)), int(times.max(initial=0))
     bits = len(times).bit_length()
     if high - low >= 1 << (62 - bits):
-        return np.argsort(times, kind="stable")
+        order = np.argsort(times, kind="stable")
+        return order, times[order]
     keys = ((times - low) << bits) | np.arange(len(times))
     keys.sort()
-    return keys & ((1 << bits) - 1)
+    return keys & ((1 << bits) - 1), (keys >> bits) + low
 
 
 class _Batches:
@@ -224,13 +260,16 @@ class _Batches:
     def __init__(self, setting: Setting) -> None:
         self.setting, self._returned, self._next = setting, 0, 0
 
-    def next(self) -> int:
+    def size(self) -> int:
+        """Of the next global batch."""
         setting = self.setting
-        size = min(setting.global_batch, self._returned + setting.samples - self._next % setting.samples)
-        used = min(size, self._returned)
+        return min(setting.global_batch, self._returned + setting.samples - self._next % setting.samples)
+
+    def take(self, samples: int) -> None:
+        """A policy whose workers may stop early gives out more than a batch."""
+        used = min(samples, self._returned)
         self._returned -= used
-        self._next += size - used
-        return size
+        self._next += samples - used
 
     def give_back(self, samples: int) -> None:
         self._returned += samples

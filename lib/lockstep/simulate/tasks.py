@@ -4,10 +4,10 @@
 | --- | --- |
 | worker, task | who, and its how manyth task |
 | version | updates that the parameters had seen |
-| samples | computed and sent, or given out where the task was recalled |
+| samples | computed and sent, or given out where the task was recalled or not finished; of coded work, of its parts |
 | began_seconds, ended_seconds | on the run's clock: it has the parameters; it is done, or stopped |
 | compute_seconds, delay_seconds | of these: at work, and held up |
-| forecast_seconds | what the policy expected, if it forecasts |
+| forecast_seconds | what the policy expected of a micro-batch, where it told the worker |
 | fate | applied, late (applied to a later version than the next), dropped, recalled, unfinished (when the run ended) |
 | update | the update that it went into; -1: none |
 | staleness | updates between its parameters and the update; -1: none |

@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from lockstep.engine.delays import Delays
 from lockstep.engine.policies.base import Work
+from lockstep.engine.policies.places import part_sizes
 from lockstep.predict.cost_model import Costs
 from lockstep.simulate.clock import NANOSECONDS, NEVER, nanoseconds
 
 
 class MicroBatch(NamedTuple):
-    """A micro-batch: when it began, when its computing ended, and when its delay ended, all in nanoseconds."""
+    """A micro-batch: when it began, when its computing ended, and when its delay ended, all in nanoseconds. One that a
+    trace has faster than the median ends before all its work would have been done: its computing ends then, too."""
 
     began: int
     computed: int
@@ -40,7 +42,10 @@ class Course(NamedTuple):
     pieces: tuple[MicroBatch, ...]
 
     def listens(self, time: int) -> int:
-        """When a recall that comes at `time` is heard; `ended` or later if the task is over by then."""
+        """When a recall that comes at `time` is heard; `ended` or later if the task is over by then. One that is still
+        busy with what was before hears it as it would begin."""
+        if time <= self.began:
+            return self.began
         for piece in self.pieces:
             if time < piece.computed:
                 return piece.computed
@@ -82,9 +87,10 @@ def course_of(worker: int, task: int, version: int, work: Work, began: int, time
         seconds, computing = times.of(size)
         now = times.delays.end(worker, task, now, seconds, place, count)
         ended = nanoseconds(now)
-        compute += computing
+        computed = min(at + computing, ended)
+        compute += computed - at
         done += size
-        pieces.append(MicroBatch(at, at + computing, ended, size))
+        pieces.append(MicroBatch(at, computed, ended, size))
         at = ended
         if ended >= NEVER:
             break
@@ -92,11 +98,8 @@ def course_of(worker: int, task: int, version: int, work: Work, began: int, time
 
 
 def _micro_batches(work: Work, workers: int) -> list[int]:
-    """Samples of each; of coded work, of each part."""
-    if work.parts:
-        size, larger = divmod(work.samples, workers)
-        return [size + (part < larger) for part, _ in work.parts]
-    if work.micro_batch == work.samples:
-        return [work.samples]
+    """Samples of each; of coded work, of each part. A worker without samples computes nothing, and comes along."""
+    if work.parts or work.micro_batch == work.samples:
+        return part_sizes(work, workers) if work.samples else []
     full, rest = divmod(work.samples, max(work.micro_batch, 1))
     return [work.micro_batch] * full + ([rest] if rest else [])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lockstep.engine.delays import Delays, make_delays, timeline
+from lockstep.engine.delays import KINDS, Delays, make_delays, timeline
 from lockstep.engine.delays.states import TwoStates
 
 LIKELY = 1e-3
@@ -160,6 +160,22 @@ def test_credits_run_out_and_leave_the_baseline() -> None:
     drawn = make_delays("credits:seconds=54", 500, seed=0)
     empty = 30.0 - (drawn.ends(np.arange(500), 0, 0.0, 30.0) - 30.0) / 9  # late by 9 s for each second at the baseline
     assert stats.kstest(empty, stats.uniform(0, 30).cdf).pvalue > LIKELY
+
+
+def test_nodes_show_their_credits_and_nothing_else() -> None:
+    delays = make_delays("credits:spread=0,seconds=54", 3, seed=0)
+    assert [delays.system(1, clock) for clock in (0.0, 12.0, 40.0)] == [
+        {"credits": pytest.approx(30.0)}, {"credits": pytest.approx(18.0)}, {"credits": 0.0},
+    ]  # fmt: skip
+    drawn = make_delays("credits", 3, seed=0)
+    together = drawn.systems([5.0, np.nan, 700.0])
+    assert together is not None and np.isnan(together["credits"][1])
+    for worker, clock in ((0, 5.0), (2, 700.0)):
+        assert drawn.system(worker, clock) == {"credits": together["credits"][worker]}
+    for name, kind in KINDS.items():
+        if name != "trace":
+            shown = make_delays(name, 4, 0).system(0, 1.0)
+            assert tuple(shown or ()) == kind.readings == (("credits",) if name == "credits" else ())
 
 
 def test_slow_decoding_stretches_the_input_alone() -> None:

@@ -193,10 +193,10 @@ def test_what_a_trace_does_not_record(tmp_path: Path, options: str, workers: int
 
 def test_workers_and_tasks_that_no_trace_has(tmp_path: Path) -> None:
     delays = make_delays(f"trace:file={stored(tmp_path, rows())}", 4, 0)
-    for worker, task in ((-1, 0), (4, 0), (0, -1)):
-        with pytest.raises(ValueError, match="does not exist"):
+    for worker, task, said in ((-1, 0, "worker -1"), (4, 0, "worker 4"), (0, -1, "task -1")):
+        with pytest.raises(ValueError, match=f"{said} does not exist"):
             delays.end(worker, task, 0.0, 1.0)
-        with pytest.raises(ValueError, match="does not exist"):
+        with pytest.raises(ValueError, match=f"{said} does not exist"):
             delays.ends([worker], task, 0.0, 1.0)
 
 
@@ -267,14 +267,29 @@ def test_the_public_traces(real_images: Path, name: str, shape: tuple[int, ...],
 def test_a_run_of_our_own_is_a_trace(tmp_path: Path) -> None:
     """Worker 1's second task was recalled after 1 s; its others took 3 s, so that one would have, too."""
     rows = [
-        (0, 0, 0.0, 1.0, "applied"), (0, 1, 1.0, 2.5, "applied"), (0, 2, 2.5, 3.0, "applied"),
-        (1, 0, 0.0, 3.0, "applied"), (1, 1, 3.0, 4.0, "recalled"), (1, 2, 4.0, 7.0, "dropped"),
-        (0, 3, 3.0, 4.0, "applied"), (1, 3, 7.0, 7.5, "unfinished"),
+        (0, 0, 8, 0.0, 1.0, "applied"), (0, 1, 8, 1.0, 2.5, "applied"), (0, 2, 8, 2.5, 3.0, "applied"),
+        (1, 0, 8, 0.0, 3.0, "applied"), (1, 1, 8, 3.0, 4.0, "recalled"), (1, 2, 8, 4.0, 7.0, "dropped"),
+        (0, 3, 8, 3.0, 4.0, "applied"), (1, 3, 8, 7.0, 7.5, "unfinished"),
     ]  # fmt: skip
-    columns = ["worker", "task", "began_seconds", "ended_seconds", "fate"]
+    columns = ["worker", "task", "samples", "began_seconds", "ended_seconds", "fate"]
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "tasks.csv", index=False)
     trace = read_trace(tmp_path / "tasks.csv")
     assert trace.step_seconds(0).tolist() == [[1.0, 3.0], [1.5, 3.0], [0.5, 3.0]]
     pd.DataFrame(rows, columns=columns).drop(columns="task").to_csv(tmp_path / "tasks.csv", index=False)
     with pytest.raises(JobError, match=r"tasks.csv has tasks \(a column fate\) but no column task"):
         read_trace(tmp_path / "tasks.csv")
+
+
+def test_tasks_of_unequal_size_are_compared_by_the_sample(tmp_path: Path) -> None:
+    """Bug: worker 1 needs three times as long for a sample. It was given a third of them, and so seemed as fast."""
+    rows = [
+        (worker, task, (12, 4)[worker], 1.2 * task, 1.2 * task + 1.2, "applied")
+        for task in range(2)
+        for worker in range(2)
+    ]
+    rows.append((0, 2, 0, 2.4, 2.4, "applied"))  # it had no sample, and is taken to be as fast as before
+    rows.append((1, 2, 4, 2.4, 3.6, "applied"))
+    columns = ["worker", "task", "samples", "began_seconds", "ended_seconds", "fate"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "tasks.csv", index=False)
+    seconds = read_trace(tmp_path / "tasks.csv").step_seconds(0)
+    np.testing.assert_allclose(seconds[:, 1] / seconds[:, 0], 3.0)

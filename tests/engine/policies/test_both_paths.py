@@ -38,7 +38,7 @@ def policy_for(name: str, options: str, workers: int) -> Policy:
 
 
 @pytest.mark.parametrize("workers", [2, 3, 7, 64])
-@pytest.mark.parametrize("delays", ["none", "exponential", "markov", "bimodal", "link"])
+@pytest.mark.parametrize("delays", ["none", "exponential", "markov", "bimodal", "link", "credits:balance=3,seconds=5"])
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_every_step_ends_at_the_same_nanosecond(name: str, options: str, delays: str, workers: int) -> None:
     runs = []
@@ -49,6 +49,18 @@ def test_every_step_ends_at_the_same_nanosecond(name: str, options: str, delays:
     one, other = (run.updates.drop(columns="loss") for run in runs)
     assert one.equals(other) and len(one) == 15
     assert runs[0].sums["applied"] == runs[1].sums["applied"]
+
+
+def test_what_nodes_show_of_their_state_reaches_the_forecasters_of_both_paths() -> None:
+    """The credits that are left, which tell a forecaster when they will have gone."""
+    said = []
+    for path in ("rounds", "events"):
+        policy = policy_for("reassign", "forecast=linear", 3)
+        delays = make_delays("credits:balance=3,seconds=5", 3, seed=2)
+        simulate(policy, cluster_of(policy), delays, Until(updates=30), path=path)
+        said.append(policy.forecast.predict((0.5, 0.9)).tolist())  # type: ignore[attr-defined]
+        assert policy.forecast.state()["_readings"]["names"] == ["credits"]  # type: ignore[attr-defined]
+    assert said[0] == said[1]
 
 
 def test_all_that_can_be_are_tried() -> None:

@@ -148,6 +148,17 @@ def test_who_has_left_is_not_waited_for() -> None:
     assert len(decision.apply) == 3 and sorted(hand.work) == [0, 1, 2]
 
 
+def test_a_checkpoint_in_the_middle_of_an_update_gives_out_anew_what_waits() -> None:
+    """Bug: the forecaster had heard of the contribution that was lost, and refused to hear of the same task again."""
+    hand = Hand(made("deadline", "deadline=1.0,forecast=last", **SMALL))
+    hand.arrive(0, 1.0, 4)
+    again = made("deadline", "deadline=1.0,forecast=last", **SMALL)
+    again.load(hand.policy.state())
+    other = Hand(again)
+    assert other.tasks == {worker: 1 for worker in range(4)} and other.work[0].ranges == ((0, 32),)
+    assert len(other.round(lambda worker, work: 1.0 + worker / 100, samples=4).apply) == 4
+
+
 # --- which deadline ------------------------------------------------------------------------------------------------
 
 

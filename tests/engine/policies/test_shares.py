@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from lockstep.engine.policies import Left, Progressed
-from policy_runs import Hand, made, ran
+from lockstep.engine.policies import Decision, Event, Left, Progressed
+from lockstep.predict.link_model import AlphaBeta
+from policy_runs import Hand, Watched, made, ran
 
 SMALL = {"workers": 4, "samples": 200, "global_batch": 32, "micro_batch": 2}
 
@@ -56,6 +58,18 @@ def test_the_work_of_a_worker_that_left_goes_to_the_first_that_is_free() -> None
     del hand.work[2]
     decision = hand.act(hand.policy.on(Left(2), 2.0))
     assert [(worker, work.ranges) for worker, work in decision.release] == [(0, ((4, 2),))]
+
+
+def test_what_a_worker_had_computed_leaves_with_it() -> None:
+    hand = Hand(made("grass", "epsilon=0", **SMALL))
+    measured(hand, 3, 6, 0.5)
+    for worker in (0, 1, 2):
+        hand.arrive(worker, 1.0 + worker)
+    [share] = [share for share in hand.policy.shares if share.done is None]  # type: ignore[attr-defined]
+    holders = set(share.holders) - {3}
+    del hand.work[3]
+    hand.act(hand.policy.on(Left(3), 4.0))
+    assert set(share.computed) >= holders and 3 not in share.computed
 
 
 def measured(hand: Hand, worker: int, samples: int, now: float) -> None:
@@ -155,3 +169,34 @@ def test_a_standby_node_computes_copies() -> None:
     due = hand.policy.wake_at()
     # t_rem = elapsed x 1 / (1/4), as nothing was reported: more than 1 s from 0.25 s on.
     assert due is None and hand.work[0].ranges == hand.work[3].ranges
+
+
+def test_the_server_hears_how_far_a_worker_was_as_it_said_so() -> None:
+    """Bug: while the server was busy, a simulated worker's message came to tell of micro-batches done since then."""
+    heard: dict[tuple[int, int], list[int]] = {}
+
+    class Listening(Watched):
+        def on(self, event: Event, now: float) -> Decision:
+            if isinstance(event, Progressed):
+                heard.setdefault((event.worker, event.task), []).append(event.samples)
+            return super().on(event, now)
+
+    ran(Listening(made("grass")), "exponential", updates=10, link=AlphaBeta(1e-4, 2e-8))  # 8 ms for each message
+    assert len(heard) > 60
+    assert all(own == [2, 4, 6][: len(own)] for own in heard.values())
+
+
+@pytest.mark.parametrize("began", [0.0, 1e3, 3e7])
+def test_a_timer_of_a_late_clock_is_not_set_again_and_again(began: float) -> None:
+    """Bug: after some months in virtual time the last bits of the clock are longer than a nanosecond. The timer came a
+    little too early, nobody was slow yet, and it was set to the same moment for ever."""
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        hand = Hand(made("grass", "epsilon=0,switch=0", **SMALL))
+        for share in hand.policy.shares:  # type: ignore[attr-defined]
+            share.holders = dict.fromkeys(share.holders, began)
+        hand.arrive(0, began + float(random.uniform(1, 2)))
+        due = hand.policy.wake_at()
+        if due is not None:
+            hand.now = round(due * 1e9) / 1e9
+            assert hand.act(hand.policy.woke(hand.now)).release

@@ -36,6 +36,19 @@ def test_what_is_made_up_changes_nothing_that_is_kept() -> None:
         assert made_up.made(1, kind).tolist() == [1, 1]
 
 
+def test_only_what_is_needed_is_remembered() -> None:
+    """Bug: a server kept sixteen gradients of each worker, however large the model, for any kind of stand-in."""
+    made_up = seen(StandIns(2, kinds=("average",)), [np.array([4.0, 0.0]), np.array([2.0, 1.0])])
+    assert made_up.made(1, "average").tolist() == [3.0, 0.5] and not made_up._gradients and not made_up._weights
+    assert len(seen(StandIns(2, kinds=("last",)), [np.ones(2)] * 3)._gradients[1]) == 1
+    with pytest.raises(ValueError, match="of kind 'lstm' does not exist; there are: average"):
+        made_up.made(1, "lstm")
+    kinds = {options: made("dpro_sm", f"forecast=last,{options}").stand_in_kinds for options in (
+        "reading=shares", "stand_in=nothing", "stand_in=last", "reading=weights",
+    )}  # fmt: skip
+    assert list(kinds.values()) == [(), (), ("last",), ("lstm_weights",)]
+
+
 def alternating(steps: int, length: int = 40) -> list[np.ndarray]:
     """Gradients that change their sign in every step, of a random size in every coordinate."""
     size = np.random.default_rng(0).standard_normal(length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import torch
 import tiny
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.job import Job
+from lockstep.engine.options import JobError
 from lockstep.engine.policies import POLICIES, Work
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.orders import Note, Order
+from lockstep.engine.sync.policy_server import PolicyServer
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, Trace, replica_for, run_job
 from lockstep.engine.usecases import UseCase
@@ -56,6 +59,9 @@ def test_micro_batches_change_nothing(tmp_path: Path) -> None:
 def test_every_task_has_a_row_and_one_fate() -> None:
     tasks = tasks_of(ran(job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=20")))
     assert set(tasks["fate"]) <= {"applied", "recalled", "unfinished"}
+    assert (tasks["samples"] > 0).all(), "of a task that was recalled, those that were given out, as in virtual time"
+    for _, own in tasks.groupby("worker"):
+        assert sorted(own["task"]) == list(range(len(own)))
     assert not tasks.duplicated(["worker", "task"]).any()
     applied = tasks[tasks["fate"] == "applied"]
     assert applied.groupby("update").size().tolist() == [2] * 12
@@ -133,12 +139,131 @@ def test_a_checkpoint_of_every_epoch_waits_until_all_have_stopped(tmp_path: Path
     assert tasks_of(traces)["update"].max() == 11
 
 
+def test_coded_work_of_a_batch_that_has_no_part_for_everybody(tmp_path: Path) -> None:
+    """Bug: the last batch of an epoch has 5 samples, and a sixth worker's part none: it had no place to read from."""
+    ran(job("gradient_coding_cyclic", 6), tmp_path / "c")
+    expected = alone(tiny.case(), tmp_path / "alone")
+    assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < 100 * TOLERANCE
+
+
+def test_a_trace_may_be_faster_than_the_median(tmp_path: Path) -> None:
+    """Bug: worker 0 of two, which takes half of the median, slept all its work; in virtual time it took half."""
+    rows = [(worker, step, (1.0, 3.0)[worker]) for step in range(3) for worker in range(2)]
+    pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(tmp_path / "run.csv", index=False)
+    this = job(delays=f"trace:file={tmp_path / 'run.csv'}", compute="sleep:fixed_seconds=0.1", steps=6)
+    tasks = tasks_of(ran(this)).query("fate == 'applied'")
+    seconds = (tasks["ended_seconds"] - tasks["began_seconds"]).groupby(tasks["worker"]).median()
+    assert seconds[0] == pytest.approx(0.05, abs=0.03) and seconds[1] == pytest.approx(0.15, abs=0.03)
+    assert (tasks["delay_seconds"] >= -1e-9).all()
+
+
+def test_what_the_policy_has_found_out_stands_beside_the_tasks() -> None:
+    """Its facts, and the forecast that each task was given with; in virtual time they stand in the same columns."""
+    fields: dict[str, Any] = {"micro_batch": 1, "policy_options": "deadline=0.05,forecast=last"}
+    traces = ran(job("deadline", 2, updates=6, steps=1, warmup_steps=1, **fields))
+    facts = {str(row["fact"]): row["value"] for row in traces[-1].tables["facts"]}
+    assert facts["deadline_seconds"] == 0.05
+    forecast = tasks_of(traces).query("version > 1")["forecast_seconds"]
+    assert len(forecast) and (forecast > 0).all()
+
+
+def test_the_state_of_a_node_reaches_the_forecaster(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers, update = [], PolicyServer.update
+
+    def kept(server: PolicyServer) -> Any:
+        servers.append(server)
+        return update(server)
+
+    monkeypatch.setattr(PolicyServer, "update", kept)
+    ran(job("wrangler", 2, delays="credits:balance=0.01"))
+    assert servers[0].policy.forecast.state()["_readings"]["names"] == ["credits"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"policy_options": "samples=100"}, None),
+        ({"policy_options": "samples=100", "images": 50}, "samples=100 of a task are more than the 50 images"),
+        ({"policy_options": "samples=100", "images": 500}, None),
+        ({"shards": 2, "servers": 2}, "has one decider: give servers=1 and shards=1"),
+        ({"policy_options": " samples=4"}, "is not in canonical form; write 'samples=4'"),
+    ],
+)
+def test_jobs_that_the_server_refuses(fields: dict[str, Any], said: str | None) -> None:
+    """Bug: a task of more samples than a batch was refused, for the number of images was taken to be the batch."""
+    if said is None:
+        assert job("asynchronous", 2, **fields).policy == "asynchronous"
+        return
+    with pytest.raises(JobError, match=said):
+        job("asynchronous", 2, **fields)
+
+
 # --- messages ---
 
 
+def late(case: UseCase, job: Job, group: Group) -> Replica:
+    """Worker 1 computes for so long that the others are through meanwhile."""
+    made = replica_for(case, job, group)
+    backward = made.backward
+
+    def slow(*arguments: Any) -> float:
+        time.sleep(0.3 if group.rank == 1 else 0.0)
+        return backward(*arguments)
+
+    made.backward = slow  # type: ignore[method-assign]
+    return made
+
+
+def test_nothing_waits_for_the_next_run_of_the_team() -> None:
+    """Bug: the end of worker 0 was the end of all. What a slower worker still sent was read by the next run."""
+    this = job("k_sync", 2, policy_options="k=1", updates=3, steps=1, warmup_steps=1)
+
+    def act(group: Any) -> tuple[list[Trace], int]:
+        traces = [run_job(this, group, Site(use_case=tiny.case()), late) for _ in range(2)]
+        group.barrier()
+        return traces, len(group._boxes[group.rank]._messages)
+
+    found = on_ranks(3, act)
+    assert [left for _, left in found] == [0, 0, 0]
+    for trace in found[-1][0]:
+        tasks = pd.DataFrame(trace.tables["tasks"])
+        own = tasks.query("worker == 1").sort_values("task")
+        assert own["fate"].tolist() == ["recalled"] * 3
+        assert own["compute_seconds"].tolist()[1:] == [0.0, 0.0], "bug: it computed all that it had been recalled from"
+        assert len(tasks.query("worker == 0 and fate == 'applied'")) == 3
+
+
+def test_a_recall_that_crosses_a_contribution_is_heard_before_the_end() -> None:
+    """Bug: it stayed in the mailbox, and called off the same task of the team's next run, for which all waited."""
+
+    def act(group: Any) -> int:
+        if group.rank == 0:
+            run_job(this, group, Site(use_case=tiny.case()))
+            return len(group._boxes[0]._messages)
+        group.receive(0, "plan")
+        group.split(1)
+        parameters = group.receive(0, orders.START)[1]
+        assert Note.of(group.receive(0, orders.NOTE)[1]).kind == orders.READY
+        group.send(Order(0, 0.0, 0, Work(((0, 4),), 4, 4)).tensor(), 0, orders.ORDER)
+        group.send(parameters, 0, orders.PARAMETERS)
+        assert Note.of(group.receive(0, orders.NOTE)[1]).kind == orders.CONTRIBUTES
+        group.receive(0, orders.GRADIENT)
+        group.send(torch.tensor([0]), 0, orders.RECALL)
+        group.send(Order(1, 0.1, 1).tensor(), 0, orders.ORDER)
+        group.send(parameters, 0, orders.PARAMETERS)
+        assert Note.of(group.receive(0, orders.NOTE)[1]).kind == orders.END
+        return 0
+
+    this = job(workers=1)
+    assert on_ranks(2, act) == [0, 0]
+
+
+
 def test_notes_and_orders_arrive_as_they_were() -> None:
-    note = Note(orders.CONTRIBUTES, 7, 3, 20, 1.5, 2.5, 0.75, 0.25, 0.5, 4.0)
+    note = Note(orders.CONTRIBUTES, 7, 3, 20, 1.5, 2.5, 0.75, 0.25, 0.5, 4.0, (12.5, 0.5))
     assert Note.of(note.tensor()) == note
+    assert note.contribution(2, ("credits", "load")).system == {"credits": 12.5, "load": 0.5}
+    assert Note.of(Note(orders.READY).tensor()).system == () and Note(orders.READY).contribution(0).system is None
     for work in (
         Work(((0, 4), (2**40, 3)), 7, 2, 0.5, 0.1),
         Work(((8, 12),), 12, 12, None, 0.0, ((0, 1.0), (2, -0.5))),

@@ -13,6 +13,7 @@ import tiny
 from lockstep.engine.groups import ANY, Group, GroupError
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
+from lockstep.engine.options import JobError
 from lockstep.engine.policies import (
     NOTHING,
     Arrived,
@@ -25,6 +26,7 @@ from lockstep.engine.policies import (
     WaitForAll,
     Work,
 )
+from lockstep.engine.policies.k_sync import KSync
 from lockstep.engine.sync import StepCost, make_sync
 from lockstep.engine.sync.allreduce import AllreduceSync
 from lockstep.engine.sync.owner import HEAD, PULLED, PUSH, PUSHED, STOP, Owner, head
@@ -268,6 +270,19 @@ def test_a_policy_that_drops() -> None:
 def test_a_policy_that_has_a_clock() -> None:
     _, _, seen = served_by(Impatient(Setting(3, 12, 3)), pushes=[1, 0], updates=1)
     assert seen == [-11.0]
+
+
+def test_an_owner_refuses_what_it_does_not_do() -> None:
+    """A policy that recalls, several owners that may differ, and receiving in rank order from who may be left out."""
+    group, plain = ThreadGroup.of(4)[3], Setting(3, 12, 3)
+    shard = GradientShard(torch.zeros(1), lambda tensors: torch.optim.SGD(tensors, lr=1.0), None)
+    with pytest.raises(JobError, match="KSync needs recall, and an owner of a shard follows neither work nor recall"):
+        Owner(group, shard, KSync(plain))
+    with pytest.raises(JobError, match="FirstTwo needs one decider, and shards=2 have an owner each; give shards=1"):
+        Owner(group, shard, FirstTwo(plain), owners=2)
+    with pytest.raises(JobError, match="FirstTwo may leave workers out, and WeightShard receives in rank order"):
+        Owner(group, WeightShard(torch.zeros(2), "mean"), FirstTwo(plain))
+    Owner(group, WeightShard(torch.zeros(2), "mean"), WaitForAll(plain), owners=2)
 
 
 def test_a_job_gives_the_options() -> None:

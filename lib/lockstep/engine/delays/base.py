@@ -39,6 +39,7 @@ class Delays(ABC):
     name: ClassVar[str]  # in the text of a job
     family: ClassVar[str]  # states | pauses | none
     options_kind: ClassVar[type[Any]] = NoOptions  # a frozen dataclass of lockstep.engine.options.option
+    readings: ClassVar[tuple[str, ...]] = ()  # the numbers of a worker's state that its node shows, such as credits
 
     def __init__(self, options: Any, workers: int, seed: int) -> None:
         """Raises JobError for less than one worker, and for options that these workers don't allow."""
@@ -78,6 +79,17 @@ class Delays(ABC):
     def message_ends(self, workers: ArrayLike, tasks: ArrayLike, starts: ArrayLike, seconds: ArrayLike) -> Floats:
         """The same for arrays that are broadcast against each other; bit for bit equal to `message_end`."""
         return _sum(workers, tasks, starts, seconds)
+
+    def system(self, worker: int, clock: float) -> dict[str, float] | None:
+        """What the node of `worker` shows of its state at `clock`, seconds of the run: `readings` by name; None where
+        it shows nothing."""
+        del worker, clock
+        return None
+
+    def systems(self, clocks: ArrayLike) -> dict[str, Floats] | None:
+        """The same of all workers, [workers], at their own `clocks`; NaN where a clock is. Bit for bit as `system`."""
+        del clocks
+        return None
 
     def _who(self, workers: ArrayLike) -> NDArray[np.int64]:
         """Workers as an array. Raises ValueError for one that does not exist."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lockstep.engine.delays.base import Floats
 from lockstep.engine.delays.draws import STREAM_START, row_keys, uniforms
@@ -47,6 +48,21 @@ class Credits(Switch):
                 )
 
     options_kind = Options
+    readings = ("credits",)
+
+    @property
+    def _spent(self) -> float:
+        """Credits in a second of the run's clock."""
+        spent: float = (MINUTES * self.options.vcpus - self.options.earned) / self.options.seconds
+        return spent
+
+    def system(self, worker: int, clock: float) -> dict[str, float]:
+        """The balance, as the cloud shows it."""
+        return {"credits": max(self._one[worker][0] - clock, 0.0) * self._spent}
+
+    def systems(self, clocks: ArrayLike) -> dict[str, Floats]:
+        """The balances of all workers."""
+        return {"credits": np.maximum(self._at - np.asarray(clocks, np.float64), 0.0) * self._spent}
 
     def _switches(self) -> tuple[Floats, Floats]:
         options = self.options

@@ -257,7 +257,8 @@ class _Walk(Timeline):
 class Drift(States):
     """Slow drift: a worker's factor is a random walk between 1 and `most`, reflected there: heat, a filling memory.
 
-    In each unit of time it goes one of `levels` equal steps up or down. It begins, and so stays, uniformly distributed.
+    In each unit of time it goes one of `levels` equal steps up or down. It begins, and so stays, uniformly distributed
+    over them, but for the two ends, which are half as likely.
     """
 
     name = "drift"

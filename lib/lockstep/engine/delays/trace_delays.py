@@ -71,8 +71,10 @@ class TraceDelays(Delays):
     def end(
         self, worker: int, task: int, start: float, work_seconds: float, piece: int = 0, pieces: int = 1
     ) -> float:
-        if not 0 <= worker < self.workers or task < 0:
+        if not 0 <= worker < self.workers:
             self._refuse(worker)
+        if task < 0:
+            self._what(task)
         return start + work_seconds * self._lists[task % len(self._lists)][worker]
 
     def ends(

@@ -147,19 +147,21 @@ def _of_operations(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def _of_tasks(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """A run of our own (`tasks.csv`): a worker's how manyth task is its step, as far as every worker has come.
 
-    Of a task that was recalled only the least that it would have taken is known: it is taken to have needed what the
-    worker's other tasks needed in the median, if that is more. Tasks that the end of the run cut off are left out.
+    Tasks differ in size, so that seconds are made those of a task of the median size. Of a task that was recalled only
+    the least that it would have taken is known: it is taken to have needed what the worker's other tasks needed in the
+    median, if that is more. Tasks that the end of the run cut off are left out.
     """
-    needed = ["worker", "task", "began_seconds", "ended_seconds"]
+    needed = ["worker", "task", "samples", "began_seconds", "ended_seconds"]
     missing = [column for column in needed if column not in table]
     if missing:
         raise JobError(f"{name} has tasks (a column fate) but no column {', '.join(missing)}")
     table = table[table["fate"] != "unfinished"]
-    seconds = table["ended_seconds"] - table["began_seconds"]
-    recalled = table["fate"] == "recalled"
-    usual = seconds.where(~recalled).groupby(table["worker"]).transform("median")
-    seconds = seconds.where(~recalled, seconds.combine(usual, max).fillna(seconds))
-    found = table[["worker"]].assign(step=table["task"], seconds=seconds)
+    samples = table["samples"].where(table["samples"] > 0)
+    size = samples.median()
+    seconds = (table["ended_seconds"] - table["began_seconds"]) * (size / samples.fillna(size))
+    known = seconds.where((table["fate"] != "recalled") & samples.notna())
+    usual = known.groupby(table["worker"]).transform("median")
+    found = table[["worker"]].assign(step=table["task"], seconds=known.fillna(np.fmax(seconds, usual)))
     common = table.groupby("worker")["task"].max().min()
     return found[found["step"] <= common]
 

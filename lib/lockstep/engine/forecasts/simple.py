@@ -11,7 +11,7 @@ import numpy as np
 from lockstep.engine.forecasts.base import Array, Forecast, Seen
 from lockstep.engine.forecasts.history import RecentSeconds
 from lockstep.engine.option_text import NoOptions
-from lockstep.engine.options import option
+from lockstep.engine.options import JobError, option
 
 Truth = Callable[[int, int], float]
 """(worker, task) -> the seconds per sample that this task will take."""
@@ -118,10 +118,13 @@ class Oracle(Forecast):
     kept: ClassVar[tuple[str, ...]] = ("_next",)
 
     def __init__(self, workers: int, options: NoOptions, seed: int, truth: Truth | None = None) -> None:
-        """Raises ValueError without `truth`."""
+        """Raises JobError without `truth`."""
         super().__init__(workers, options, seed)
         if truth is None:
-            raise ValueError("the forecast 'oracle' needs truth(worker, task) -> seconds per sample; nobody gave it")
+            raise JobError(
+                "the forecast 'oracle' needs truth(worker, task) -> seconds per sample, which nobody gave: "
+                "take another forecaster"
+            )
         self._truth = truth
         self._next = np.zeros(workers, np.int64)
 

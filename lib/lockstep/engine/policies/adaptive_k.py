@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.engine.options import JobError, option
-from lockstep.engine.policies.base import Needs
+from lockstep.engine.policies.base import Needs, Setting
 from lockstep.engine.policies.rounds import Closed, RoundPolicy, Whole
 
 
@@ -38,9 +38,9 @@ class AdaptiveK(RoundPolicy):
     does = "a server makes an update of the first k contributions; k grows when the loss stops falling"
     label = "adaptive k"
     Options = AdaptiveKOptions
-    needs = Needs(round_by_round=True, recall=True, loss=True)
+    needs = Needs(recall=True, loss=True)
 
-    def __init__(self, setting: Any, options: Any = None) -> None:
+    def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
         self.k = self.options.k
         self._rises = self._updates = 0
@@ -57,7 +57,7 @@ class AdaptiveK(RoundPolicy):
         return self.setting.training - self.k
 
     def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
-        needed = min(self.k, expected)
+        needed = self.enough_of(self.k, expected)
         return needed if len(order) >= needed else None
 
     def closed(self, over: Closed) -> None:

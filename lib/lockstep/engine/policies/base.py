@@ -72,7 +72,7 @@ class Contribution(NamedTuple):
     ended: float
     loss: float = float("nan")
     square_norm: float = float("nan")  # of the mean gradient
-    system: Mapping[str, float] | None = None  # numbers of the worker's state as the task ended, such as its load
+    system: Mapping[str, float] | None = None  # what its node showed of its state as the task ended: `Delays.readings`
 
 
 class Arrived(NamedTuple):
@@ -91,7 +91,8 @@ class Progressed(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A worker won't come back."""
+    """A worker won't come back. No server says so today: a rank that dies ends its team, and one that a delay holds for
+    ever may come again for all anybody knows."""
 
     worker: int
 
@@ -149,7 +150,6 @@ class Needs:
     loss: bool = False  # of contributions: it can't decide without
     coded: bool = False  # sums over parts with coefficients
     local_steps: bool = False  # work whose micro-batches are steps on parameters of the worker's own
-    round_by_round: bool = False  # all work of an update is given out at once, when the update before it has been made
 
 
 @dataclass(frozen=True)
@@ -231,12 +231,17 @@ class Policy(DeclaredPolicy, ABC):
         del now
         return NOTHING
 
+    @property
+    def stand_in_kinds(self) -> tuple[str, ...]:
+        """The kinds of gradients that it may ask to be made up."""
+        return ()
+
     def idle(self, budget_seconds: float) -> None:
         """The caller waits, and has so much time to spare for forecasters that learn."""
         del budget_seconds
 
     def facts(self) -> dict[str, float]:
-        """Numbers that a record of the run should hold beside the usual ones, by name."""
+        """Numbers of the run beside the usual ones, by name: `SimulatedRun.facts`, or the server's table `facts`."""
         return {}
 
     def state(self) -> dict[str, Any]:

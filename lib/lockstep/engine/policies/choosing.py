@@ -49,7 +49,7 @@ class Choosing(RoundPolicy):
     does = "a server replays the last rounds under several rules, and goes on with the cheapest"
     label = "chosen by replay"
     Options = ChoosingOptions
-    needs = Needs(round_by_round=True, recall=True)
+    needs = Needs(recall=True)
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
@@ -69,17 +69,20 @@ class Choosing(RoundPolicy):
             return super().closes_at(order, expected)
         return self.candidates[self.chosen].closes_at(order, expected)
 
-    def limit_after(self) -> int | None:
-        return max(1, self.setting.training // 2)
+    def limit_after(self, expected: int) -> int | None:
+        return max(1, expected // 2)
 
-    def limit_seconds(self, arrivals: Floats) -> float:
+    def limit_seconds(self, arrivals: Floats, expected: int) -> float:
+        del expected
         return PATIENCE * float(arrivals[-1])
 
     def closed(self, over: Closed) -> None:
+        """Remembers the round, unless its batch was so short that some had no sample, and chooses if it is time."""
         own = over.arrivals[: self.setting.training]
-        if not np.isnan(own).any():
-            self._complete.append(own)
-        self._rounds.append(self._completed(own))
+        if np.count_nonzero(over.given[: self.setting.training]) >= self.alive:
+            if not np.isnan(own).any():
+                self._complete.append(own)
+            self._rounds.append(self._completed(own))
         self._exploring = False
         if (self.round + 1) % self.options.every == 0:
             self._choices += 1
@@ -120,19 +123,12 @@ def candidates(setting: Setting) -> list[RoundPolicy]:
 
 
 def replayed_cost(rule: RoundPolicy, rounds: Sequence[Floats] | deque[Floats]) -> float:
-    """Seconds per contribution that `rule` would have needed in these rounds, float64 [workers] each: seconds until a
-    worker would have come. Infinite where it would have closed none."""
+    """Seconds per contribution that `rule`, which has no limit, would have needed in these rounds: float64 [workers]
+    each, seconds until a worker would have come. Infinite where it would have closed none."""
     total = came = 0.0
     for seconds in rounds:
         order = np.argsort(seconds, kind="stable")
         enough = rule.closes_at(order, len(order))
-        after = rule.limit_after()
-        if after is not None and after <= len(order):
-            limit = rule.limit_seconds(seconds[order[:after]])
-            within = max(after, int(np.searchsorted(seconds[order], limit)))
-            if enough is None or within < enough:
-                total, came = total + max(limit, float(seconds[order[within - 1]])), came + within
-                continue
         if enough is not None:
             total, came = total + float(seconds[order[enough - 1]]), came + enough
     return total / came if came else float("inf")

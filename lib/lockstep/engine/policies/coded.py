@@ -26,7 +26,7 @@ from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, 
 class Coded(RoundPolicy):
     """A round whose workers compute parts of one batch. Places that no contribution covers go back to the pool."""
 
-    needs = Needs(round_by_round=True, recall=True, coded=True)
+    needs = Needs(recall=True, coded=True)
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
@@ -49,17 +49,18 @@ class Coded(RoundPolicy):
 
     def works(self) -> list[tuple[int, Work]]:
         """The whole batch for everybody, each with parts of their own."""
-        samples = self._samples = self.pool.batch_size()
-        self._ranges, sizes = self.pool.take(samples), even(samples, self.workers)
-        shares, micro_batch = sizes / samples, int(sizes[0])
-        return [
-            (worker, Work(self._ranges, samples, micro_batch, parts=self._coefficients(worker, shares)))
-            for worker in range(self.workers)
-            if worker not in self._gone
-        ]
+        self._samples = self.pool.batch_size()
+        self._ranges, sizes = self.pool.take(self._samples), even(self._samples, self.workers)
+        shares, present = sizes / self._samples, (one for one in range(self.workers) if one not in self._gone)
+        return [(worker, self._work(worker, sizes, shares)) for worker in present]
 
-    def _coefficients(self, worker: int, shares: Floats) -> tuple[tuple[int, float], ...]:
-        return tuple((part, float(self.matrix[worker, part] * shares[part])) for part in self._parts[worker])
+    def _work(self, worker: int, sizes: Whole, shares: Floats) -> Work:
+        """A batch of fewer samples than workers leaves parts empty, and whoever has only such ones without work."""
+        own = [part for part in self._parts[worker] if sizes[part]]
+        if not own:
+            return Work((), 0, 0)
+        parts = tuple((part, float(self.matrix[worker, part] * shares[part])) for part in own)
+        return Work(self._ranges, self._samples, int(sizes[0]), parts=parts)
 
     def unused(self, work: Work, samples: int) -> None:
         """Nothing yet: others may compute the same places. `closed` knows."""

@@ -91,7 +91,10 @@ class Deadline(Policy):
 
     @property
     def survives_loss(self) -> int:
-        return 0 if self.deadline == math.inf else self.setting.training - 1
+        """Before the first update, which needs more than half of the workers, fewer than half."""
+        if self.deadline == math.inf:
+            return 0
+        return (self.setting.training - 1) // (2 if self.deadline is None else 1)
 
     # --- the events ----------------------------------------------------------------------------------------------
 
@@ -109,23 +112,19 @@ class Deadline(Policy):
         work = self.tasks.finish(one)
         self.pool.give_back(work.ranges, one.samples)
         _, released = self._since.pop(one.worker)
-        self._learn(one, now - released)
-        if one.samples:
-            self._here[one.worker, one.task] = (one, cut_ranges(work.ranges, 0, one.samples))
         self._free.add(one.worker)
         self._waited.discard(one.worker)
         if not one.samples:
             return self._again(one, now)
-        if self._complete(now):
+        self._here[one.worker, one.task] = (one, cut_ranges(work.ranges, 0, one.samples))
+        if one.ended > one.began:
+            self.clock.arrived(now - released - (one.ended - one.began))
+        if not self._waited or self.clock.is_over(now):  # all who are expected are here, or it is too late to wait
             return self._close(now)
         if self.deadline is None:  # the first update: twice the median, as soon as more than half are there
             self.clock.limit_by_median(now, len(self._here), self.setting.training)
             return NOTHING
         return self._more(one, now)
-
-    def _complete(self, now: float) -> bool:
-        """Are all here who are expected, or is it too late to wait?"""
-        return not self._waited or self.clock.is_over(now)
 
     def _more(self, one: Contribution, now: float) -> Decision:
         """Work for the rest of the round, if a micro-batch fits in, were it as long as the last ones were."""
@@ -163,7 +162,11 @@ class Deadline(Policy):
     # --- a round -------------------------------------------------------------------------------------------------
 
     def _close(self, now: float) -> Decision:
-        here = [self._here[which][0] for which in sorted(self._here)]
+        arrived = [one for one, _ in self._here.values()]
+        for one in arrived:  # not before: a checkpoint gives out anew what waits for an update
+            if one.ended > one.began:
+                self.forecast.observe(one.worker, one.task, (one.ended - one.began) / one.samples, one.system)
+        here = sorted(arrived)
         total = sum(one.samples for one in here)
         uses = tuple(Use(one.worker, one.task, one.samples / total) for one in here)
         self.noise.contributions([one.samples for one in here], [one.square_norm for one in here])
@@ -255,11 +258,6 @@ class Deadline(Policy):
     def _release(self, worker: int, work: Work, now: float) -> tuple[int, Work]:
         self._since[worker] = (self.version, now)
         return self.tasks.give(worker, work)
-
-    def _learn(self, one: Contribution, took: float) -> None:
-        if one.samples and one.ended > one.began:
-            self.clock.arrived(took - (one.ended - one.began))
-            self.forecast.observe(one.worker, one.task, (one.ended - one.began) / one.samples, one.system)
 
     def _planned(self, worker: int, seconds: float | None, samples: int) -> int:
         """Samples that a worker was expected to contribute."""

@@ -29,17 +29,17 @@ class DropAfterDetection(RoundPolicy):
     does = "a server waits for 1.5 times the median arrival, then makes an update without those that are missing"
     label = "drop after detection"
     Options = DetectionOptions
-    needs = Needs(round_by_round=True, recall=True)
+    needs = Needs(recall=True)
 
     @property
     def survives_loss(self) -> int:
         return (self.setting.training - 1) // 2
 
-    def limit_after(self) -> int | None:
-        return self.alive // 2 + 1
+    def limit_after(self, expected: int) -> int | None:
+        return expected // 2 + 1
 
-    def limit_seconds(self, arrivals: Floats) -> float:
-        return self.options.factor * median_of_all(arrivals, self.alive)
+    def limit_seconds(self, arrivals: Floats, expected: int) -> float:
+        return self.options.factor * median_of_all(arrivals, expected)
 
 
 def median_of_all(arrivals: Floats, workers: int) -> float:

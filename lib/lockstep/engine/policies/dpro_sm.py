@@ -54,7 +54,7 @@ class DproSm(ForecastPolicy):
     does = "stragglers are forecast by an LSTM; it makes up their gradients or weights, or shares follow the forecast"
     label = "DPro-SM"
     Options = DproOptions
-    needs = Needs(round_by_round=True, recall=True, single_gradients=True)
+    needs = Needs(recall=True, single_gradients=True)
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
@@ -74,6 +74,11 @@ class DproSm(ForecastPolicy):
         """Proactively none: a worker that was never late is waited for."""
         return (self.setting.training - 1) // 2 if self._replaces and not self._proactive else 0
 
+    @property
+    def stand_in_kinds(self) -> tuple[str, ...]:
+        kind = WEIGHTS if self.options.reading == "weights" else self.options.stand_in
+        return (kind,) if self._replaces and kind != "nothing" else ()
+
     def sizes(self, samples: int, present: Whole) -> Whole:
         if self._replaces or not (self._proactive or self._delayed):
             sizes = super().sizes(samples, present)
@@ -92,11 +97,11 @@ class DproSm(ForecastPolicy):
         waited = np.cumsum(~self._skipped[np.asarray(order, np.int64)])
         return int(np.searchsorted(waited, needed)) + 1 if len(waited) and waited[-1] >= needed else None
 
-    def limit_after(self) -> int | None:
-        return None if self._proactive or not self._replaces else self.alive // 2 + 1
+    def limit_after(self, expected: int) -> int | None:
+        return None if self._proactive or not self._replaces else expected // 2 + 1
 
-    def limit_seconds(self, arrivals: Floats) -> float:
-        return self.options.factor * median_of_all(arrivals, self.alive)
+    def limit_seconds(self, arrivals: Floats, expected: int) -> float:
+        return self.options.factor * median_of_all(arrivals, expected)
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
         """With a stand-in, whoever is missing has the weight of its share."""
@@ -107,12 +112,13 @@ class DproSm(ForecastPolicy):
         del missing
         replaced = self._replaced(list(self._here))
         total = sum(one.samples for one in self._here.values()) + sum(replaced.values())
-        kind = WEIGHTS if self.options.reading == "weights" else self.options.stand_in
-        return tuple(GradientStandIn(worker, kind, samples / total) for worker, samples in replaced.items())
+        return tuple(
+            GradientStandIn(worker, self.stand_in_kinds[0], samples / total) for worker, samples in replaced.items()
+        )
 
     def _replaced(self, here: Sequence[int]) -> dict[int, int]:
         """Samples of those that a stand-in replaces, by worker: of all who were given work and are not here."""
-        if not self._replaces or (self.options.reading == "gradient" and self.options.stand_in == "nothing"):
+        if not self.stand_in_kinds:
             return {}
         missing = sorted(self._working.difference(here))
         return {worker: self._given[worker].samples for worker in missing}

@@ -25,7 +25,7 @@ from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, 
 class FixedTime(RoundPolicy):
     """`deadline_seconds` after a worker has its parameters it begins no further micro-batch."""
 
-    needs = Needs(round_by_round=True, partial=True)
+    needs = Needs(partial=True)
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)

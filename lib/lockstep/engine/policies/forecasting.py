@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.engine.options import JobError, option
+from lockstep.engine.options import option
 from lockstep.engine.policies.base import Setting
 from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, even
 
@@ -20,10 +20,7 @@ def forecaster(text: str, setting: Setting) -> Any:
     """The `Forecast` of a policy. Raises JobError for a text that names none, or one that this setting can't have."""
     from lockstep.engine.forecasts import make_forecast
 
-    try:
-        return make_forecast(text.replace(";", ","), setting.workers, setting.seed, setting.truth)
-    except ValueError as error:
-        raise JobError(f"forecast={text!r}: {error}") from error
+    return make_forecast(text.replace(";", ","), setting.workers, setting.seed, setting.truth)
 
 
 class ForecastPolicy(RoundPolicy):

@@ -27,7 +27,7 @@ class KSync(RoundPolicy):
     does = "a server makes an update of the first k contributions, and recalls the other workers"
     label = "k-sync"
     Options = KSyncOptions
-    needs = Needs(round_by_round=True, recall=True)
+    needs = Needs(recall=True)
 
     def check_setting(self) -> None:
         if self.options.k > self.setting.training:
@@ -43,5 +43,5 @@ class KSync(RoundPolicy):
         return self.setting.training - self.k
 
     def closes_at(self, order: Sequence[int] | Whole, expected: int) -> int | None:
-        needed = min(self.k, expected)
+        needed = self.enough_of(self.k, expected)
         return needed if len(order) >= needed else None

@@ -27,7 +27,7 @@ class LocalSgd(RoundPolicy):
     does = "workers make several steps on their own, then a server averages their parameters"
     label = "local SGD"
     Options = LocalSgdOptions
-    needs = Needs(round_by_round=True, local_steps=True)
+    needs = Needs(local_steps=True)
 
     def check_setting(self) -> None:
         setting = self.setting

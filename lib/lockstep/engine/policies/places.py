@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.engine.data.sampling import epoch_order
-from lockstep.engine.policies.base import Ranges
+from lockstep.engine.policies.base import Ranges, Work
 
 
 def ids_of(ranges: Ranges, count: int, seed: int) -> NDArray[np.int64]:
@@ -18,7 +18,7 @@ def ids_of(ranges: Ranges, count: int, seed: int) -> NDArray[np.int64]:
             here = min(samples, count - place)
             pieces.append(epoch_order(seed, epoch, count)[place : place + here])
             first, samples = first + here, samples - here
-    return np.concatenate(pieces)
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
 def cut_ranges(ranges: Ranges, start: int, stop: int) -> Ranges:
@@ -30,6 +30,14 @@ def cut_ranges(ranges: Ranges, start: int, stop: int) -> Ranges:
             found.append((first + low, high - low))
         before += samples
     return tuple(found)
+
+
+def part_sizes(work: Work, workers: int) -> list[int]:
+    """Samples of each part of coded work, of a batch that is cut into a part per worker; of plain work, all of them."""
+    if not work.parts:
+        return [work.samples]
+    size, larger = divmod(work.samples, workers)
+    return [size + (part < larger) for part, _ in work.parts]
 
 
 def part_of_batch(ranges: Ranges, samples: int, part: int, parts: int) -> Ranges:

@@ -30,7 +30,8 @@ class Pulling(SharesPolicy):
 
     @property
     def survives_loss(self) -> int:
-        return self.workers - 1 if self.options.copies else 0
+        """A share may lie with one worker more than there are copies."""
+        return min(int(self.options.copies), self.workers - 1)
 
     def cut(self, samples: int) -> list[int]:
         size = self.setting.micro_batch

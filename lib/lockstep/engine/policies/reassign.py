@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.engine.policies.base import Needs
 from lockstep.engine.policies.forecasting import ForecastPolicy, forecast_option, shares_by_speed
 from lockstep.engine.policies.rounds import Whole
 
@@ -33,7 +32,6 @@ class Reassign(ForecastPolicy):
     does = "shares of the next update follow the speed that is forecast; a server waits for all"
     label = "reassignment"
     Options = ReassignOptions
-    needs = Needs(round_by_round=True)
 
     def sizes(self, samples: int, present: Whole) -> Whole:
         return shares_by_speed(samples, self.predicted()[present])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.engine.options import JobError, option
-from lockstep.engine.policies.base import Needs, Setting
+from lockstep.engine.policies.base import Setting
 from lockstep.engine.policies.detection import FACTOR
 from lockstep.engine.policies.forecasting import ForecastPolicy, forecast_option, predicted_stragglers
 from lockstep.engine.policies.rounds import Closed, RoundPolicy, Whole, even
@@ -88,7 +88,6 @@ class Wrangler(Resting, ForecastPolicy):
     does = "predicted stragglers get no work for some updates, and the others share it"
     label = "Wrangler"
     Options = WranglerOptions
-    needs = Needs(round_by_round=True)
 
     def chosen(self, over: Closed) -> Whole:
         usual, surely = self.quantiles(0.5, 1 - self.options.confidence).T
@@ -110,7 +109,6 @@ class Standby(Resting, ForecastPolicy):
     does = "a standby node does the share of a predicted straggler"
     label = "standby node"
     Options = StandbyOptions
-    needs = Needs(round_by_round=True)
 
     def check_setting(self) -> None:
         if not self.setting.standby:
@@ -153,7 +151,6 @@ class Blacklisting(Resting):
     does = "workers that were stragglers in half of the last updates get no work for some time"
     label = "blacklisting"
     Options = BlacklistOptions
-    needs = Needs(round_by_round=True)
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)

@@ -28,7 +28,6 @@ from lockstep.engine.policies.base import (
     Event,
     GradientStandIn,
     Left,
-    Needs,
     Policy,
     Ranges,
     Setting,
@@ -58,7 +57,6 @@ class Closed(NamedTuple):
 class RoundPolicy(Policy, ABC):
     """The questions have answers here: even shares, wait for all of them, no limit, every sample weighs the same."""
 
-    needs = Needs(round_by_round=True)
     everyone: ClassVar[bool] = False  # who gets no sample comes along all the same
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
@@ -72,6 +70,7 @@ class RoundPolicy(Policy, ABC):
         self._limit: float | None = None  # when the round closes, on the clock
         self._given: dict[int, Work] = {}  # the works of this round
         self._gone: set[int] = set()
+        self._missed = np.zeros(setting.workers, np.bool_)  # who did not come when it was last given work
 
     # --- the questions -------------------------------------------------------------------------------------------
 
@@ -87,8 +86,13 @@ class RoundPolicy(Policy, ABC):
 
     def sizes(self, samples: int, present: Whole) -> Whole:
         """Samples of each of the `present` workers, int64 [present], which sum to `samples`; 0: none this time.
-        A policy whose workers stop before they have done all of it may give out more."""
-        return even(samples, len(present))
+        A policy whose workers stop before they have done all of it may give out more. Where a short batch has fewer
+        samples than workers, those get one who came last time: the others may never come."""
+        if samples >= len(present):
+            return even(samples, len(present))
+        sizes = np.zeros(len(present), np.int64)
+        sizes[np.argsort(self._missed[present], kind="stable")[:samples]] = 1
+        return sizes
 
     def deadline_seconds(self) -> float | None:
         """After so long workers begin no further micro-batch; None: they compute all that they were given."""
@@ -99,13 +103,20 @@ class RoundPolicy(Policy, ABC):
         not even all of them."""
         return expected if len(order) >= expected else None
 
-    def limit_after(self) -> int | None:
-        """Arrivals that must be known before `limit_seconds` can be asked, at least 1; None: there is no limit."""
+    def enough_of(self, k: int, expected: int) -> int:
+        """How many of `expected` workers are enough where k of all are: in a short batch, which has no sample for some,
+        as many may be missing as ever."""
+        return min(k, expected) if expected >= self.alive else max(1, expected - max(self.alive - k, 0))
+
+    def limit_after(self, expected: int) -> int | None:
+        """Arrivals of `expected` workers that must be known before `limit_seconds` can be asked, at least 1; None: no
+        limit."""
+        del expected
         return None
 
-    def limit_seconds(self, arrivals: Floats) -> float:
-        """The round closes so many seconds after it began, given its first `limit_after` arrivals in seconds since
-        then."""
+    def limit_seconds(self, arrivals: Floats, expected: int) -> float:
+        """The round closes so many seconds after it began, given the first `limit_after` arrivals of `expected` workers
+        in seconds since then."""
         raise TypeError(f"{type(self).__name__} has a limit_after, so its file must define limit_seconds, too")
 
     def weights(self, workers: Sequence[int], samples: Sequence[int]) -> list[float]:
@@ -120,6 +131,10 @@ class RoundPolicy(Policy, ABC):
 
     def closed(self, over: Closed) -> None:
         """A round is over; the next one has not begun. Raises JobError for what only shows while workers train."""
+
+    def note_missing(self, workers: Whole, missing: NDArray[np.bool_]) -> None:
+        """Whether each of these workers, which were given work in the round that is over, has not come."""
+        self._missed[workers] = missing
 
     # --- the events ----------------------------------------------------------------------------------------------
 
@@ -142,9 +157,10 @@ class RoundPolicy(Policy, ABC):
         return self._close(now) if self._enough() else self._wait()
 
     def _wait(self) -> Decision:
-        after = self.limit_after() if self._limit is None else None
+        expected = len(self._working)
+        after = self.limit_after(expected) if self._limit is None else None
         if after is not None and 1 <= after <= len(self._since):
-            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]))
+            self._limit = self._began + self.limit_seconds(np.array(self._since[:after]), expected)
         return NOTHING
 
     def _left(self, worker: int, now: float) -> Decision:
@@ -181,6 +197,8 @@ class RoundPolicy(Policy, ABC):
         stand_ins = self.stand_ins(late)
         for worker in late:
             self.unused(self.tasks.recall(worker), 0)
+        given = np.array([worker for worker, work in self._given.items() if work.samples], np.int64)
+        self.note_missing(given, np.array([worker not in self._here for worker in given.tolist()], np.bool_))
         self.closed(self._over(now))
         return Decision(apply=uses, stand_in=stand_ins, recall=tuple(late), release=self._open(now))
 
@@ -224,8 +242,8 @@ class RoundPolicy(Policy, ABC):
         """The round under way is given out anew."""
         started = 1 if self._given else 0
         places = self.places() if started else []
-        tasks = self.tasks.state(list(self._here))
-        return {"round": self.round - started, "pool": self.pool.state(places), "tasks": tasks}
+        tasks, missed = self.tasks.state(list(self._here)), self._missed.tolist()
+        return {"round": self.round - started, "pool": self.pool.state(places), "tasks": tasks, "missed": missed}
 
     def places(self) -> list[Ranges]:
         """Of the round under way."""
@@ -235,6 +253,7 @@ class RoundPolicy(Policy, ABC):
         self.round = int(state["round"])
         self.pool.load(state["pool"])
         self.tasks.load(state["tasks"])
+        self._missed = np.array(state["missed"], np.bool_)
 
 
 def even(samples: int, workers: int) -> Whole:

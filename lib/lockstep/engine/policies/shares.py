@@ -142,7 +142,7 @@ class SharesPolicy(Policy):
         share = self._held.pop(worker, None)
         if share is not None:
             self.tasks.recall(worker)
-            del share.holders[worker]
+            del share.holders[worker], share.computed[worker]
             if not share.holders:
                 self._unheld.append(share)
         return self._assigned(now)
@@ -161,7 +161,7 @@ class SharesPolicy(Policy):
 
     def _assign(self, now: float) -> tuple[tuple[int, Work], ...]:
         released = []
-        for worker in sorted(self._idle):
+        for worker in self.free_workers():
             share = self._unheld.popleft() if self._unheld else self.copy_for(worker, now)
             if share is not None:
                 share.holders[worker] = now
@@ -170,6 +170,10 @@ class SharesPolicy(Policy):
                 self._idle.discard(worker)
                 released.append(self.tasks.give(worker, Work(share.ranges, share.samples, self.micro_batch(share))))
         return tuple(released)
+
+    def free_workers(self) -> list[int]:
+        """Who waits for a share, in the order in which they get one."""
+        return sorted(self._idle)
 
     def micro_batch(self, share: HeldShare) -> int:
         """Samples that a worker computes at once."""

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from lockstep.engine.options import JobError, option
-from lockstep.engine.policies.base import Needs, Setting, Work
+from lockstep.engine.policies.base import Contribution, Decision, Needs, Setting, Work
 from lockstep.engine.policies.rounds import even
 from lockstep.engine.policies.shares import HeldShare, SharesPolicy
 
-ROUNDING = 1e-9
-"""Seconds by which a timer may come too early."""
+ROUNDING, EPSILON = 1e-9, 1e-15
+"""Seconds by which a timer may come too early, and what the last bits of a late clock add: it would come for ever."""
 
 
 class Speculating(SharesPolicy):
@@ -38,6 +38,7 @@ class Speculating(SharesPolicy):
         super().__init__(setting, options)
         self._slow: list[HeldShare] | None = None  # shares that a copy is due for, as this event came
         self._usual: tuple[int, float] = (-1, math.nan)  # shares done, and `usual_seconds` then
+        self._missed: set[int] = set()  # who was recalled from its last share
 
     def check_setting(self) -> None:
         share = int(even(self.setting.global_batch, self.setting.training)[0])
@@ -50,10 +51,21 @@ class Speculating(SharesPolicy):
     def cut(self, samples: int) -> list[int]:
         return list(even(samples, self.setting.training).tolist())
 
-    @property
-    def survives_loss(self) -> int:
-        """Whoever never comes is slow in the end, and its share is copied."""
-        return self.workers - 1
+    def free_workers(self) -> list[int]:
+        """Where a short batch has fewer shares than workers, those who were recalled last time get none if it can be
+        helped: they may never come, and nothing is judged slow before a share is done."""
+        if self.done or len(self.shares) >= self.setting.training:
+            return super().free_workers()
+        return sorted(self._idle, key=lambda worker: (worker in self._missed, worker))
+
+    def _arrived(self, one: Contribution, now: float) -> Decision:
+        self._missed.discard(one.worker)
+        return super()._arrived(one, now)
+
+    def _recall(self, share: HeldShare) -> tuple[int, ...]:
+        workers = super()._recall(share)
+        self._missed.update(workers)
+        return workers
 
     @abstractmethod
     def usual_seconds(self) -> float:
@@ -73,7 +85,8 @@ class Speculating(SharesPolicy):
         if not self.done or not self.may_copy(worker):
             return None
         if self._slow is None:
-            slow = [share for share, since in self._slow_since() if now >= since - ROUNDING]
+            latest = now + ROUNDING + EPSILON * now
+            slow = [share for share, since in self._slow_since() if since <= latest]
             self._slow = sorted(slow, key=lambda share: self.left_seconds(share, now))
         return self._slow.pop() if self._slow else None
 
@@ -113,6 +126,13 @@ class Speculating(SharesPolicy):
         """The same with the micro-batch that is under way."""
         return min((max(share.computed.values()) + self.setting.micro_batch) / share.samples, 1.0)
 
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"missed": sorted(self._missed)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        super().load(state)
+        self._missed = {int(worker) for worker in state["missed"]}
+
     def seconds_of_done(self) -> list[float]:
         """How long the shares took that are here."""
         return [share.seconds for share in self.shares if share.done is not None]
@@ -143,6 +163,12 @@ class Late(Speculating):
         super().__init__(setting, options)
         self._pace = np.full(setting.workers, np.nan)  # seconds per sample of each worker's last share
         self._slowest_pace = math.inf  # of a worker that is not slow
+
+    @property
+    def survives_loss(self) -> int:
+        """One, whose share is copied by somebody who is not slow; two may hold the same share."""
+        fit = 1 + int((1 - self.options.percentile / 100) * (self.setting.training - 1)) + self.setting.standby
+        return int(self.setting.training > 1 and fit > 1)
 
     def usual_seconds(self) -> float:
         """Of the share at the percentile."""
@@ -195,8 +221,17 @@ class Grass(Speculating):
     label = "GRASS"
     Options = GrassOptions
 
+    @property
+    def survives_loss(self) -> int:
+        """Those that an update does without, and one whose share is copied; two may hold the same share."""
+        workers = self.setting.training
+        return min(workers - self._needed_of(workers) + 1, workers - 1)
+
     def needed(self) -> int:
-        return max(1, math.ceil((1 - self.options.epsilon) * len(self.shares) - 1e-9))
+        return self._needed_of(len(self.shares))
+
+    def _needed_of(self, shares: int) -> int:
+        return max(1, math.ceil((1 - self.options.epsilon) * shares - 1e-9))
 
     def usual_seconds(self) -> float:
         """t_new, or twice as much."""

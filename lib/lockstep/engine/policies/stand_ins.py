@@ -15,6 +15,7 @@ it is small, whatever the model.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,14 +41,16 @@ UPDATES = 2
 
 
 class StandIns:
-    """Remembers the last `REMEMBERED` gradients of each worker, float64 [length], and makes up missing ones.
+    """Remembers of each worker's gradients, float64 [length], what `kinds` need, and makes up missing ones: for an LSTM
+    the last `REMEMBERED`, which of a large model are many numbers.
 
     Whatever it makes up is zero until something of the worker was seen. torch is imported by the LSTM alone. The same
     calls with the same seed give the same numbers.
     """
 
-    def __init__(self, length: int, seed: int = 0) -> None:
-        self.length, self.seed = length, seed
+    def __init__(self, length: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> None:
+        self.length, self.seed, self.kinds = length, seed, tuple(kinds)
+        self._seen: set[int] = set()
         self._average: dict[int, Floats] = {}
         self._gradients: dict[int, deque[Floats]] = {}
         self._weights: dict[int, deque[Floats]] = {}
@@ -58,10 +61,15 @@ class StandIns:
     def seen(self, worker: int, gradient: Floats) -> None:
         """A gradient of `worker`, of the present parameters; `moved` comes after those of one update."""
         gradient = np.asarray(gradient, np.float64)
-        before = self._average.get(worker)
-        self._average[worker] = gradient if before is None else before + DECAY * (gradient - before)
-        self._gradients.setdefault(worker, deque(maxlen=REMEMBERED)).append(gradient)
-        self._weights.setdefault(worker, deque(maxlen=REMEMBERED)).append(self._way + gradient)
+        self._seen.add(worker)
+        if "average" in self.kinds:
+            before = self._average.get(worker)
+            self._average[worker] = gradient if before is None else before + DECAY * (gradient - before)
+        if "last" in self.kinds or "lstm" in self.kinds:
+            many = REMEMBERED if "lstm" in self.kinds else 1
+            self._gradients.setdefault(worker, deque(maxlen=many)).append(gradient)
+        if WEIGHTS in self.kinds:
+            self._weights.setdefault(worker, deque(maxlen=REMEMBERED)).append(self._way + gradient)
 
     def moved(self, update: Floats) -> None:
         """The parameters have moved by -learning rate x `update`."""
@@ -69,9 +77,9 @@ class StandIns:
 
     def made(self, worker: int, kind: str) -> Floats:
         """The gradient of `kind` for `worker`, float64 [length]. Raises ValueError for a kind that does not exist."""
-        if kind not in KINDS:
-            raise ValueError(f"a stand-in of kind {kind!r} does not exist; there are: {', '.join(KINDS)}")
-        if kind == "nothing" or worker not in self._average:
+        if kind not in self.kinds:
+            raise ValueError(f"a stand-in of kind {kind!r} does not exist; there are: {', '.join(self.kinds)}")
+        if kind == "nothing" or worker not in self._seen:
             return np.zeros(self.length)
         if kind == "last":
             return self._gradients[worker][-1].copy()

@@ -17,4 +17,4 @@ class WaitForAll(RoundPolicy):
     label = "wait for all"
     takes_all = True
     everyone = True
-    needs = Needs(round_by_round=True, one_decider=False)
+    needs = Needs(one_decider=False)

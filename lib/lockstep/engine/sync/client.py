@@ -65,7 +65,7 @@ class Client:
                 self.group.send(parameters[place], rank, START)
         if self.group.rank in self.slices:
             own = parameters[self.slices[self.group.rank]]
-            self.owner = Owner(self.group, make_shard(own), policy(self.workers.size))
+            self.owner = Owner(self.group, make_shard(own), policy(self.workers.size), len(self.owners))
 
     def exchange(self, encode: Callable[[slice], Tensor], done: int, loss: float = 0.0) -> StepCost:
         """Send `encode(slice)` to each slice's owner, serve the own shard, and receive the new parameters. Collective.
@@ -144,7 +144,7 @@ def serve_from(group: Group, make_shard: MakeShard, policy: PolicyFor, servers: 
     """A server's counterpart to `Client`: the group of the servers, and this server's owner."""
     among = group.split(1)
     parameters = group.receive(0, START)[1].clone()
-    return among, Owner(group, make_shard(parameters), policy(group.size - servers))
+    return among, Owner(group, make_shard(parameters), policy(group.size - servers), servers)
 
 
 def _add(cost: StepCost, more: StepCost | None) -> None:

@@ -10,6 +10,8 @@ from lockstep.engine.option_text import NoOptions, named_text, parse_named
 from lockstep.engine.options import JobError, option
 
 NO_DELAYS, REAL, PLAIN = "none", "real", "wait_for_all"
+UNKNOWN = 2**53
+"""Images of a job that does not know them yet: nothing is refused for want of them before the server knows."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def check_policy(values: Values) -> None:
     options = values["policy_options"]
     if (written := canonical_options(name, options)) != options:
         raise JobError(f"policy_options={options!r} is not in canonical form; write {written!r}")
-    batch = values["global_batch_size"]
-    setting = Setting(values["workers"], batch, batch, values["micro_batch"], values["standby"], values["seed"])
+    workers, batch = values["workers"], values["global_batch_size"]
+    images = values["images"] or UNKNOWN
+    setting = Setting(workers, images, batch, values["micro_batch"], values["standby"], values["seed"])
     policy_of(name, options, setting)

@@ -1,15 +1,19 @@
 """What a server of policies and its workers tell each other, beside parameters and gradients, as float64 tensors.
 
-    worker -> server   NOTE: kind, task, version, samples, began, ended, compute, delay, loss, square norm
+    worker -> server   NOTE: kind, task, version, samples, began, ended, compute, delay, loss, square norm, state
     server -> worker   ORDER: kind, task, version, seconds of the run, then the work; the parameters follow
     server -> worker   RECALL: task
 
 Whole numbers up to 2^53 pass through float64 unchanged. Seconds are those since the server began.
+
+**The end.** The last order tells a worker how often it was recalled, and the last note of every worker is END. So all
+that was sent is received, and nothing waits in a mailbox for the next run of the same team.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +33,8 @@ WORK, STOP = range(2)
 
 @dataclass(frozen=True)
 class Note:
-    """From a worker. `compute_seconds` and `delay_seconds` of the task so far."""
+    """From a worker. `compute_seconds` and `delay_seconds` of the task so far; `system`: what its node shows of its
+    state then, in the order of `Delays.readings`."""
 
     kind: int
     task: int = 0
@@ -41,24 +46,30 @@ class Note:
     delay_seconds: float = 0.0
     loss: float = math.nan
     square_norm: float = math.nan
+    system: tuple[float, ...] = ()
 
     def tensor(self) -> Tensor:
-        return torch.tensor(list(vars(self).values()), dtype=torch.float64)
+        *numbers, system = vars(self).values()
+        return torch.tensor([*numbers, *system], dtype=torch.float64)
 
     @classmethod
     def of(cls, message: Tensor) -> Note:
-        kind, task, version, samples, *rest = message.tolist()
-        return cls(int(kind), int(task), int(version), int(samples), *rest)
-
-    def contribution(self, worker: int) -> Contribution:
-        return Contribution(
-            worker, self.task, self.version, self.samples, self.began, self.ended, self.loss, self.square_norm
+        kind, task, version, samples, began, ended, compute, delay, loss, norm, *system = message.tolist()
+        return cls(
+            int(kind), int(task), int(version), int(samples), began, ended, compute, delay, loss, norm, tuple(system)
         )
+
+    def contribution(self, worker: int, readings: Sequence[str] = ()) -> Contribution:
+        """`readings`: the names of `system`."""
+        return Contribution(
+            worker, self.task, self.version, self.samples, self.began, self.ended, self.loss, self.square_norm,
+            dict(zip(readings, self.system, strict=True)) or None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Order:
-    """From the server; without work, training is over."""
+    """From the server. Without work, training is over, and `task` is how many recalls the worker was sent."""
 
     version: int
     now: float

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from lockstep.engine.groups import ANY, Group, GroupTimeout
+from lockstep.engine.options import JobError
 from lockstep.engine.policies import Arrived, Contribution, Decision, Policy, Work
 from lockstep.engine.sync.base import StepCost
 from lockstep.engine.sync.shard import Shard
@@ -46,9 +47,11 @@ def unpack(message: Tensor) -> Any:
 
 
 class Owner:
-    """Serves `shard` to ranks 0 ... policy.workers-1 of `group`, as `policy` decides."""
+    """Serves `shard`, of which there are as many as `owners`, to ranks 0 ... policy.workers-1 of `group`, as `policy`
+    decides. Raises JobError as `check_owner` does."""
 
-    def __init__(self, group: Group, shard: Shard, policy: Policy) -> None:
+    def __init__(self, group: Group, shard: Shard, policy: Policy, owners: int = 1) -> None:
+        check_owner(shard, policy, owners)
         self.group, self.shard, self.policy = group, shard, policy
         self.done = 0  # completed steps of the worker that arrived last
         self._updates = 0
@@ -133,3 +136,22 @@ class Owner:
         else:  # LOAD
             self.shard.parameters.copy_(self.group.receive(0, STATE)[1])
             self.shard.load(unpack(self.group.receive(0, STATE)[1]))
+
+
+def check_owner(shard: Shard, policy: Policy, owners: int) -> None:
+    """Raises JobError, with the names, for a policy that needs more than owners of shards do, where several might apply
+    different contributions, and where a shard that is received in rank order would wait for whoever is left out."""
+    name = type(policy).__name__
+    needs = [need for need, asked in vars(policy.needs).items() if asked and need != "one_decider"]
+    if needs:
+        raise JobError(
+            f"{name} needs {', '.join(needs)}, and an owner of a shard follows neither work nor recall; run it by the "
+            "server of policies (lockstep.engine.sync.policy_server)"
+        )
+    if owners > 1 and policy.needs.one_decider:
+        raise JobError(f"{name} needs one decider, and shards={owners} have an owner each; give shards=1")
+    if shard.in_rank_order and not policy.takes_all:
+        raise JobError(
+            f"{name} may leave workers out, and {type(shard).__name__} receives in rank order: it would wait for "
+            "them for ever; give policy='wait_for_all'"
+        )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from torch import Tensor
 
 from lockstep.engine.groups import ANY, Group, GroupError, GroupTimeout
 from lockstep.engine.policies import Arrived, Decision, Policy, Progressed, Updated, Work
+from lockstep.engine.policies.places import part_sizes
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.base import StepCost
@@ -39,12 +40,15 @@ IDLE_SECONDS = 0.02
 
 
 class PolicyServer:
-    """Serves ranks 0 ... policy.workers - 1 of `group`. `updates`: after so many it tells everybody to stop."""
+    """Serves ranks 0 ... policy.workers - 1 of `group`. `updates`: after so many it tells everybody to stop.
+    `readings`: the names of what workers tell of their state (`Delays.readings`)."""
 
     def __init__(
-        self, group: Group, parameters: Tensor, make_optimiser: OptimiserFactory, policy: Policy, updates: int
-    ) -> None:
+        self, group: Group, parameters: Tensor, make_optimiser: OptimiserFactory, policy: Policy, updates: int,
+        readings: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.group, self.parameters, self.policy, self.updates = group, parameters, policy, updates
+        self._readings = tuple(readings)
         self._sum = torch.zeros_like(parameters)
         leaf = torch.nn.Parameter(parameters)
         leaf.grad = self._sum
@@ -52,9 +56,12 @@ class PolicyServer:
         self.version = 0
         self.tasks: list[Row] = []
         self._given: list[int] = [0] * policy.workers
-        self._under_way: dict[int, tuple[int, Work, int]] = {}  # worker -> task, work, version
+        self._recalls = [0] * policy.workers  # sent to each
+        self._under_way: dict[int, int] = {}  # worker -> task
+        self._works: dict[tuple[int, int], Work] = {}  # (worker, task) -> what it was given, until its fate is known
         self._here: dict[tuple[int, int], tuple[Note, Tensor]] = {}  # (worker, task) -> a contribution that waits
-        self._stand_ins = StandIns(parameters.numel()) if policy.needs.single_gradients else None
+        kinds = policy.stand_in_kinds
+        self._stand_ins = StandIns(parameters.numel(), kinds=kinds) if kinds else None
         self._zero = time.monotonic()
         self._stopped = self._idled = False
 
@@ -77,7 +84,7 @@ class PolicyServer:
         self._act(self.policy.begin(0.0), StepCost())
 
     def update(self) -> StepCost | None:
-        """Serve until one update has been made; None when all were made and worker 0 says that training has ended."""
+        """Serve until one update has been made; None when all were made and every worker has ended."""
         cost, before = StepCost(), self.version
         while not self._stopped:
             self.group.enter("wait")
@@ -108,34 +115,34 @@ class PolicyServer:
                 if self._expects(worker, note):
                     del self._under_way[worker]
                     self._here[worker, note.task] = note, gradient
-                    return self.policy.on(Arrived(note.contribution(worker)), self.now)
+                    return self.policy.on(Arrived(note.contribution(worker, self._readings)), self.now)
                 self._log(worker, note, "recalled")
             elif note.kind == orders.PROGRESS:
                 if self._expects(worker, note):
                     seconds = note.ended - note.began
                     return self.policy.on(Progressed(worker, note.task, note.samples, seconds), self.now)
             elif note.kind == orders.GAVE_UP:
+                self._expects(worker, note)
                 self._log(worker, note, "recalled")
             else:
                 raise GroupError(f"worker {worker} sent a note of kind {note.kind} while training goes on")
 
     def _expects(self, worker: int, note: Note) -> bool:
-        """Is this a contribution to the task under way? False for one that was recalled. Raises GroupError for a task
-        that was never given."""
+        """Is this about the task under way? False for one that was recalled. Raises GroupError for one that was never
+        given."""
         if not 0 <= note.task < self._given[worker]:
             raise GroupError(
                 f"worker {worker} contributes to task {note.task}, and was given {self._given[worker]} tasks"
             )
-        under_way = self._under_way.get(worker)
-        return under_way is not None and under_way[0] == note.task
+        return self._under_way.get(worker) == note.task
 
     def _act(self, decision: Decision, cost: StepCost) -> None:
         start, updating = time.perf_counter(), 0.0
         for which in decision.drop:
             self._log(which[0], self._here.pop(which)[0], "dropped")
         for worker in decision.recall:
-            task, _, _ = self._under_way.pop(worker)
-            self.group.send(torch.tensor([task]), worker, orders.RECALL)
+            self._recall(worker)
+            del self._under_way[worker]
         if decision.apply or decision.stand_in:
             self.group.enter("update")
             before = time.perf_counter()
@@ -162,7 +169,7 @@ class PolicyServer:
             fate = "applied" if note.version == self.version else "late"
             self._log(worker, note, fate, self.version, self.version - note.version)
         for one in decision.stand_in:
-            assert self._stand_ins is not None, "the policy has said that it needs them"
+            assert self._stand_ins is not None, "the policy has said which kinds it needs"
             made = torch.from_numpy(self._stand_ins.made(one.worker, one.kind))
             self._sum.add_(made.to(self._sum), alpha=one.weight)
         norm = float(self._sum.square().sum()) if self.policy.needs.square_norm else 0.0
@@ -174,10 +181,14 @@ class PolicyServer:
         if self.policy.needs.square_norm:
             self.policy.on(Updated(samples, norm), self.now)
 
+    def _recall(self, worker: int) -> None:
+        self._recalls[worker] += 1
+        self.group.send(torch.tensor([self._under_way[worker]]), worker, orders.RECALL)
+
     def _release(self, worker: int, work: Work) -> float:
         task = self._given[worker]
         self._given[worker] += 1
-        self._under_way[worker] = task, work, self.version
+        self._under_way[worker], self._works[worker, task] = task, work
         order = Order(self.version, self.now, task, work).tensor()
         self.group.send(order, worker, orders.ORDER)
         self.group.send(self.parameters, worker, orders.PARAMETERS)
@@ -186,31 +197,33 @@ class PolicyServer:
     def _stop(self) -> None:
         """Everybody gets the last parameters; who still computes is called off."""
         self._stopped = True
+        for (worker, _), (note, _) in self._here.items():
+            self._log(worker, note, "unfinished")
         for worker in range(self.policy.workers):
             if worker in self._under_way:
-                self.group.send(torch.tensor([self._under_way[worker][0]]), worker, orders.RECALL)
-            self.group.send(Order(self.version, self.now).tensor(), worker, orders.ORDER)
+                self._recall(worker)
+            self.group.send(Order(self.version, self.now, self._recalls[worker]).tensor(), worker, orders.ORDER)
             self.group.send(self.parameters, worker, orders.PARAMETERS)
 
     def _serve_the_end(self) -> None:
-        """What workers still say, until worker 0 says that training has ended."""
-        going_on = True
-        while going_on:
+        """What workers still say, until each has said that it will say no more."""
+        working = self.policy.workers
+        while working:
             self.group.enter("wait")
             worker, note = self._note(None)
             if note.kind == orders.CONTRIBUTES:
                 self.group.receive(worker, orders.GRADIENT)
             if note.kind in (orders.CONTRIBUTES, orders.GAVE_UP):
-                self._log(worker, note, "unfinished")
+                self._log(worker, note, "unfinished" if self._expects(worker, note) else "recalled")
             else:
-                going_on = self._command(note)
+                working -= not self._command(note)
 
     def _note(self, deadline_seconds: float | None) -> tuple[int, Note]:
         worker, message = self.group.receive(ANY, orders.NOTE, deadline_seconds)
         return worker, Note.of(message)
 
     def _command(self, note: Note) -> bool:
-        """What worker 0 asks for checkpoints. False at the end of training."""
+        """What worker 0 asks for checkpoints. False where a worker says that it has ended."""
         if note.kind == orders.ASK:
             self.group.send(pack(self.state()), 0, orders.STATE)
         elif note.kind == orders.LOAD:
@@ -236,17 +249,19 @@ class PolicyServer:
 
     def _log(self, worker: int, note: Note, fate: str, update: int = -1, staleness: int = -1) -> None:
         """A row of `tasks.csv`: see `lockstep.simulate.tasks`."""
+        work = self._works.pop((worker, note.task))
+        sent = update >= 0 or fate == "dropped"
         self.tasks.append(
             {
                 "worker": worker,
                 "task": note.task,
                 "version": note.version,
-                "samples": note.samples,
+                "samples": note.samples if sent else sum(part_sizes(work, self.policy.workers)),
                 "began_seconds": note.began,
                 "ended_seconds": note.ended,
                 "compute_seconds": note.compute_seconds,
                 "delay_seconds": note.delay_seconds,
-                "forecast_seconds": math.nan,
+                "forecast_seconds": work.micro_batch_seconds or math.nan,
                 "fate": fate,
                 "update": update,
                 "staleness": staleness,

@@ -5,8 +5,9 @@
                                                listens                    listens
 
 While it computes it can't listen; while a delay holds it up it does nothing else, so a recall ends the delay at once. A
-recalled worker says how long it was at it, and waits for its next order. Nobody who waits spins: delays are slept by
-waiting for a recall until they are over.
+recalled worker says how long it was at it, and waits for its next order. One that was so slow that orders and recalls
+have queued up begins nothing that it was called off. Nobody who waits spins: delays are slept by waiting for a recall
+until they are over.
 
 With `emulated` costs a micro-batch takes what the cost model says: the real gradient, of a small model, is computed
 within that time, and the rest is slept. So more workers than cores can run as if each had its own.
@@ -59,7 +60,8 @@ class PolicySync(Sync):
         self.group = group.split(1)
         parameters = group.receive(0, orders.START)[1].clone()
         policy = self._policy_for(group.size - 1)
-        self.owner = PolicyServer(group, parameters, self.make_optimiser, policy, self.plan.steps)
+        readings = self.make_delays(group.size - 1).readings
+        self.owner = PolicyServer(group, parameters, self.make_optimiser, policy, self.plan.steps, readings)
         self._begun = False
 
     def serve(self) -> tuple[int, StepCost] | None:
@@ -70,7 +72,13 @@ class PolicySync(Sync):
         return None if cost is None else (self.owner.version - 1, cost)
 
     def tables(self) -> dict[str, list[dict[str, float | str]]]:
-        return {"tasks": self.owner.tasks} if hasattr(self, "owner") else {}
+        """Of a server: a row per task, as `lockstep.simulate.tasks` has them, and the policy's own facts."""
+        if not hasattr(self, "owner"):
+            return {}
+        facts: list[dict[str, float | str]] = [
+            {"fact": name, "value": value} for name, value in self.owner.policy.facts().items()
+        ]
+        return {"tasks": self.owner.tasks, "facts": facts}
 
     def attach(self, replica: Replica, group: Group) -> None:
         self._check_all_common(replica)
@@ -92,6 +100,7 @@ class PolicySync(Sync):
         self._order: Order | None = None
         self._pieces: list[Share] = []
         self._ready = self.over = False
+        self._heard = 0  # recalls
         self._zero: float | None = None  # when the server began, on this worker's clock
 
     def next(self) -> Share | None:
@@ -102,10 +111,13 @@ class PolicySync(Sync):
                 self._ready = True
             if self._order is None:
                 self._await_order()
-            self._begin()
-            if not self.over and not self._pieces:
+            if not self._begin():
+                return None
+            if self._held_up(self._began):  # it was so late that it has been called off before it could begin
+                self._give_up()
+            elif not self._pieces:
                 self.step()  # it has no sample, and comes along all the same
-        return None if self.over else self._pieces.pop(0)
+        return self._pieces.pop(0) if self._pieces else None
 
     def preview(self) -> Share | None:
         return self._pieces[0] if self._pieces else None
@@ -116,12 +128,15 @@ class PolicySync(Sync):
         self.replica.parameters.copy_(self.team.receive(self.server, orders.PARAMETERS)[1])
         self.version = self._position = self._order.version
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """Follow the order. False when training is over."""
         order, self._order = self._order, None
         assert order is not None
         if order.work is None:
             self.over = True
-            return
+            while self._heard < order.task:  # they crossed a contribution; the next run must not hear them
+                self._hear(None)
+            return False
         self._work, self._task = order.work, order.task
         self._zero = time.monotonic() - order.now if self._zero is None else self._zero
         self._began = time.monotonic()
@@ -130,20 +145,20 @@ class PolicySync(Sync):
         self._pieces = self.plan.micro_batches(self._work, self.version, self.group.size)
         self._count = len(self._pieces)
         self._at = self._began
+        return True
 
     def observe(self, loss: float, weight: float) -> None:
         self._loss += loss
 
     def contributes(self, share: Share) -> bool:
         """Sleeps what emulation and delays add to this micro-batch. False after a recall, whose task counts nothing."""
-        computed = time.monotonic()
-        own = computed - self._at
-        if self.emulated is not None:
-            own = max(own, self.emulated(len(share.sample_ids)))
-            _sleep_until(self._at + own)
         assert self._zero is not None
-        start = self._at - self._zero
+        computed, start = time.monotonic() - self._at, self._at - self._zero
+        own = computed if self.emulated is None else max(computed, self.emulated(len(share.sample_ids)))
         ends = self.delays.end(self.group.rank, self._task, start, own, self._place, self._count)
+        if ends < start + own:  # a trace has workers that are faster than the median
+            own = max(computed, ends - start)
+        _sleep_until(self._at + own)
         self._compute_seconds += own
         self._done += len(share.sample_ids)
         self._place += 1
@@ -173,13 +188,17 @@ class PolicySync(Sync):
         while True:
             left = max(0.0, until - time.monotonic())
             try:
-                task = int(self.team.receive(self.server, orders.RECALL, min(left, LISTEN_SECONDS))[1].item())
+                if self._hear(min(left, LISTEN_SECONDS)) == self._task:
+                    return True
             except GroupTimeout:
                 if until - time.monotonic() <= 0:
                     return False
-                continue
-            if task == self._task:
-                return True
+
+    def _hear(self, seconds: float | None) -> int:
+        """The task of the next recall. Raises GroupTimeout."""
+        task = int(self.team.receive(self.server, orders.RECALL, seconds)[1].item())
+        self._heard += 1
+        return task
 
     def _give_up(self) -> None:
         self._pieces = []
@@ -190,9 +209,10 @@ class PolicySync(Sync):
         assert self._zero is not None
         began, ended = self._began - self._zero, self._at - self._zero
         loss = self._loss * self._work.samples / samples if samples else math.nan
+        system = self.delays.system(self.group.rank, ended) or {}
         return Note(
             kind, self._task, self.version, samples, began, ended, self._compute_seconds, self._delay_seconds, loss,
-            square_norm,
+            square_norm, tuple(system.values()),
         )  # fmt: skip
 
     def step(self) -> StepCost:
@@ -243,7 +263,8 @@ class PolicySync(Sync):
             self.team.send(pack(state), self.server, orders.STATE)
 
     def close(self) -> None:
-        if hasattr(self, "team") and self.group.rank == 0:
+        """Say that nothing more will come. A worker that fails says nothing: it ends the team."""
+        if getattr(self, "over", False):
             self.team.send(Note(orders.END).tensor(), self.server, orders.NOTE)
 
 
