@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from harness import cpu_table
-from harness.groups import add_groups
+from harness.groups import SPARK, add_groups, group_of
 from processes import command
 
 LEFTOVER_SECONDS = 10.0  # a stopped team or run has this long to end
@@ -58,7 +58,7 @@ def _true_start(request: pytest.FixtureRequest, _zygotes: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _session_cluster() -> Iterator[Any]:
-    """One Spark cluster, started when a team first needs it."""
+    """One Spark cluster and warm teams on it, started when a test first needs them."""
     from harness import spark_cluster
 
     with pytest.MonkeyPatch.context() as patched:
@@ -69,8 +69,20 @@ def _session_cluster() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def _own_cluster(request: pytest.FixtureRequest, _session_cluster: Any) -> None:
-    """Tests marked `own_cluster` have teams with clusters of their own, as users have."""
+    """Tests marked `own_cluster` have teams with clusters of their own, as users have; most have no need of Spark."""
     _session_cluster.own = request.node.get_closest_marker("own_cluster") is not None
+    if group_of(request.node) != SPARK:
+        _session_cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def teams(_session_cluster: Any) -> Iterator[Any]:
+    """A module's warm teams; those of Spark are the session's."""
+    from together import Teams
+
+    teams = Teams(_session_cluster.teams)
+    yield teams
+    teams.close()
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks that were asked for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     add_groups(items)
+    items.sort(key=lambda item: group_of(item) == SPARK)  # one after the other, for they share warm teams
     _skip_without_images(items)
 
 
@@ -108,8 +121,12 @@ def _skip_without_images(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def no_leftovers(_session_cluster: Any, _zygotes: Any) -> Iterator[None]:
-    """Fails the test if a process that it started, or a file in shared memory that it made, is still there after."""
-    before, shared = set(_children()), _shared_memory()
+    """Fails the test if a process that it started, or a file in shared memory that it made, is still there after.
+
+    A process of a team that is warm for many tests is left as well, once the team has ended.
+    """
+    before = _started_since(set(), _session_cluster.standing | _zygotes.pids)
+    shared = _shared_memory()
     yield
     deadline = time.monotonic() + LEFTOVER_SECONDS
     while (left := _started_since(before, _session_cluster.standing | _zygotes.pids)) and time.monotonic() < deadline:

@@ -19,3 +19,8 @@ def program(process: psutil.Process) -> str:
         return process.name()
     except psutil.Error:
         return ""
+
+
+def jvms() -> set[int]:
+    """The process ids of all JVMs below this process."""
+    return {each.pid for each in psutil.Process().children(recursive=True) if program(each) == "java"}

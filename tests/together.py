@@ -24,12 +24,18 @@ TOLERANCE = 3e-7
 
 
 class Teams:
-    """Warm teams, one per launcher and size, started when first asked for: that is most of such a test's time."""
+    """Warm teams, one per launcher and size, started when first asked for: that is most of such a test's time.
 
-    def __init__(self) -> None:
+    `on_spark`: those of Spark, which start far more slowly than others and are shared by several modules.
+    """
+
+    def __init__(self, on_spark: Teams | None = None) -> None:
         self.made: dict[tuple[str, int], Team] = {}
+        self.on_spark = on_spark
 
     def of(self, launcher: str, ranks: int) -> Team:
+        if LAUNCHERS[launcher].spark and self.on_spark is not None:
+            return self.on_spark.of(launcher, ranks)
         if (launcher, ranks) not in self.made:
             with warnings.catch_warnings(action="ignore"):  # three workers may be more than there are cores
                 self.made[launcher, ranks] = LAUNCHERS[launcher](ranks).team

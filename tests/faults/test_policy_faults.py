@@ -33,4 +33,3 @@ def test_a_rank_that_is_killed_ends_the_team() -> None:
     with LAUNCHERS["processes"](3) as team, pytest.raises(WorkerFailed) as caught:
         team.run(job("processes", "asynchronous", delays="none"), Site(use_case=tiny.faulty_in("compute", "kill")))
     assert caught.value.rank == 1 and "was killed by SIGKILL" in str(caught.value)
-

@@ -1,11 +1,17 @@
-"""One Spark cluster for a whole session, lent to every team in turn: its two JVMs start once.
+"""One Spark cluster for a whole session, lent to every team in turn: its two JVMs start once. And warm teams on it.
 
 A team on it still has a driver, executors and ranks of its own, which end with the team. Tests that end a part of the
 cluster itself, or look at its start, are marked `own_cluster`, and their teams start one as teams always do.
+
+Starting a team takes some twenty seconds, of which most is the start of JVMs and of Python with torch. So the tests
+that train on Spark, in whatever folder, share one team of each launcher and size (`SessionCluster.teams`). A test may
+end it: the next one starts it anew.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from typing import Any
 
 import psutil
@@ -13,8 +19,12 @@ import pytest
 
 from lockstep.engine.launch.spark import team
 from lockstep.engine.launch.spark.cluster import StandaloneCluster
+from processes import command
+from together import Teams
 
 _CORES = 8  # slots for executors: more than all teams that are warm at the same time have
+_END_SECONDS = 10.0  # for the processes of a team that has been closed
+_EXECUTOR = "CoarseGrainedExecutorBackend"
 _OWN: type[StandaloneCluster] = StandaloneCluster
 
 
@@ -41,11 +51,12 @@ class LentCluster:
 
 
 class SessionCluster:
-    """Starts when a team first asks for it, and stops with the session."""
+    """Starts when a team first asks for it, and stops with the session, or before tests that do without Spark."""
 
     def __init__(self) -> None:
         self.own = False  # Does the test that runs now want clusters of its own?
-        self.standing: set[int] = set()  # the processes of the cluster itself, which no test is to end
+        self.teams = Teams()
+        self._parts: set[int] = set()
         self._cluster: StandaloneCluster | None = None
 
     def for_team(self, executors: int) -> Any:
@@ -54,18 +65,72 @@ class SessionCluster:
 
     def running(self) -> StandaloneCluster:
         if self._cluster is not None and self._cluster.problem():  # a test that should have had its own has ended it
-            self.stop()
+            self._stop_cluster()
         if self._cluster is None:
             self._cluster = _OWN(_CORES)
             self._cluster.start()
-            (supervisor,) = (psutil.Process(pid) for pid in self._cluster.pids)
-            self.standing = {supervisor.pid, *(each.pid for each in supervisor.children(recursive=True))}
+            self._parts = below(self._cluster.pids[0])
         return self._cluster
 
+    @property
+    def standing(self) -> set[int]:
+        """The processes of the cluster itself and of its warm teams, which outlast a test."""
+        if self._cluster is None:
+            return set()
+        return self._parts | of_teams(self._cluster.pids[0], self.teams.made.values())
+
     def stop(self) -> None:
+        """Close the warm teams, twice, and stop the cluster. Raises AssertionError for a process that a team leaves."""
+        if self._cluster is None:
+            return
+        of_warm_teams = processes(self.standing - self._parts)
+        for _ in range(2):
+            self.teams.close()
+        _, alive = psutil.wait_procs(of_warm_teams, _END_SECONDS)
+        left = [f"{process.pid}: {command(process)}" for process in alive]
+        self._stop_cluster()
+        assert not left, f"a Spark team that was closed has left {left}"
+
+    def _stop_cluster(self) -> None:
         if self._cluster is not None:
             self._cluster.stop()
-            self._cluster, self.standing = None, set()
+            self._cluster, self._parts = None, set()
+
+
+def processes(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those of them that have not ended."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            found.append(psutil.Process(pid))
+    return found
+
+
+def below(pid: int) -> set[int]:
+    """This process and all below it; none, if it has ended."""
+    try:
+        process = psutil.Process(pid)
+        return {pid, *(each.pid for each in process.children(recursive=True))}
+    except psutil.Error:
+        return set()
+
+
+def of_teams(supervisor: int, teams: Iterable[Any]) -> set[int]:
+    """All processes of warm `teams`: drivers, and executors below the cluster's `supervisor`, with what is below them.
+
+    Executors do not say whose they are. Where there are more of them than the teams have, another team has left some,
+    and none is counted.
+    """
+    warm = [team for team in teams if team.pids]
+    found: set[int] = set().union(*(below(team.pids[0]) for team in warm))
+    try:
+        of_cluster = psutil.Process(supervisor).children(recursive=True)
+    except psutil.Error:
+        return found
+    executors = [each.pid for each in of_cluster if _EXECUTOR in command(each)]
+    if len(executors) <= sum(team.executors for team in warm):
+        found = found.union(*map(below, executors))
+    return found
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> SessionCluster:

@@ -113,7 +113,9 @@ def test_shared_pages_count_once(start: Starter) -> None:
     assert sampler.samples[-1].threads == 2
 
 
-NAMED = START + """
+NAMED = (
+    START
+    + """
 import threading
 from lockstep.engine.thread_names import name_training_thread
 ready = threading.Barrier(5)
@@ -130,6 +132,7 @@ ready.wait()
 print("ready", flush=True)
 sys.stdin.read()
 """
+)
 
 
 @linux

@@ -1,19 +1,17 @@
 """Measuring without workers: every cell is answered with the stored row that is most alike, and its traced tables.
 
-A kernel runs this file before its first cell, where PYTHONSTARTUP names it and REFERENCE names a folder of results.
 All else is as ever: the grid, its order, the records, `run.json`, tables, figures, findings and verdicts.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from lockstep.engine.job import IDENTITY, Job
-from lockstep.measure import cell, round
+from lockstep.measure import cell
 from lockstep.records import MEASUREMENTS, Row, make_row, read_records
 from lockstep.records.reading import read_tables
 
@@ -76,7 +74,3 @@ def _field(column: str) -> str:
 def _is_identity(table: str, column: str) -> bool:
     """Does the column say which cell was traced? An epoch has a learning rate of its own, beside that of its job."""
     return _field(column) in IDENTITY and (table, column) not in (("epochs", "learning_rate"),)
-
-
-if "REFERENCE" in os.environ:
-    round.measure_job = StoredMeasuring(Path(os.environ["REFERENCE"])).measure_job

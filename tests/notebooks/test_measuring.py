@@ -1,17 +1,21 @@
 """Every notebook that measures does so, from its grid to its figures.
 
-Two of them really measure, with small batches: 02 on this machine's processes, 06 on MPI and a Spark driver. In the
-others the cells are answered from the stored results, since the conformance suite and the tests of probes run what they
-would run.
+Two of them really measure, with small batches, as `lockstep run` does: 02 on this machine's processes, 06 on MPI and a
+Spark driver. In the others the grid is answered from the stored results, since the conformance suite and the tests of
+probes run what it would run; and their cells run here, since a kernel takes longer to start than they take. Kernels run
+them in test_execution.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib import pyplot
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+from stored_measuring import StoredMeasuring
 
 from lockstep.commands.runner import plan_runs
 from lockstep.commands.runner.execution import execute
@@ -22,7 +26,6 @@ from lockstep.records import read_records
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
-STARTUP = Path(__file__).with_name("stored_measuring.py")
 REALLY = {
     "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
     "06": [
@@ -66,14 +69,27 @@ def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path) -> None:
     assert measured["images_per_second"].is_unique and len(measured) >= 5, "clocks were read for each of them"
 
 
+def run_cells(plan: RunPlan) -> None:
+    """The notebook's code in this process, with what papermill makes of the parameters."""
+    notebook = load_notebook_node(str(plan.notebook))
+    names = {"display": lambda *shown: None}
+    for cell in parameterize_notebook(notebook, plan.parameters, kernel_name="python3", language="python").cells:
+        if cell.cell_type == "code":
+            exec(compile(cell.source, plan.notebook.name, "exec"), names)
+            pyplot.close("all")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", STORED)
-def test_it_asks_for_its_grid_and_draws(number: str, root: Path, tmp_path: Path) -> None:
+def test_it_asks_for_its_grid_and_draws(
+    number: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = plan_of(number, ["images=24"], root, tmp_path / "run")
     reference = root / "results" / "reference" / plan.name
-    environment = plan.environment | {"PYTHONSTARTUP": str(STARTUP), "REFERENCE": str(reference)}
-    execute(replace(plan, environment=environment))
+    monkeypatch.setattr("lockstep.measure.round.measure_job", StoredMeasuring(reference).measure_job)
+    monkeypatch.chdir(root)
+    run_cells(plan)
     records, stored = check(plan), read_records(reference)
     assert set(records["round"]) == {0} and not records.duplicated(list(IDENTITY)).any()
     known = records["step_seconds"].isin(stored["step_seconds"]) | records["step_seconds"].isna()

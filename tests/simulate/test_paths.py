@@ -98,9 +98,9 @@ def test_a_round_without_delays_is_what_the_cost_model_says() -> None:
 def test_k_sync_by_hand() -> None:
     """Two workers, the second twice as slow: the update takes the first; the second hears of it when it has computed.
 
-        0.0   0.1        0.2        0.3
-        |-- 0 -|-- 0 ----|-- 0 -----|        compute 0.1
-        |-- 1 ~~~~ recalled while it was held up: it begins again at once
+    0.0   0.1        0.2        0.3
+    |-- 0 -|-- 0 ----|-- 0 -----|        compute 0.1
+    |-- 1 ~~~~ recalled while it was held up: it begins again at once
     """
     policy = KSync(Setting(2, 1000, 2), KSyncOptions(k=1))
     cluster = Cluster(2, Costs(0.0, 0.1, 0.0), NO_LINK)

@@ -1,16 +1,14 @@
-"""Warm Spark teams, shared by a module's tests: their start is most of such a test's time."""
+"""What the tests of Spark share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from together import Teams
 
-
-@pytest.fixture(scope="module")
-def teams() -> Iterator[Teams]:
-    teams = Teams()
-    yield teams
-    teams.close()
+@pytest.fixture
+def cluster_url(_session_cluster: Any) -> str:
+    """Of the master of a cluster that runs, as a user has it from others."""
+    url: str = _session_cluster.running().url
+    return url

@@ -15,6 +15,7 @@ import lockstep
 import tiny
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
+from lockstep.engine.launch import LAUNCHERS, Launcher, Team
 from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.peers import sparknet_worker
 from lockstep.engine.peers.sparknet_driver import ExecutorFailed, _Windows
@@ -129,20 +130,38 @@ def test_losses_are_those_of_one_worker(teams: Teams) -> None:
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
 
 
+class Lent:
+    """A warm team for one call of `lockstep.train`, which starts and ends one of its own otherwise."""
+
+    def __init__(self, warm: Team) -> None:
+        self.run = warm.run
+
+    def close(self) -> None:
+        """The warm team stays."""
+
+    kill = close
+
+
 @pytest.mark.parametrize(("launcher", "sync"), [("spark_driver", "sparknet"), ("spark", "allreduce")])
-def test_a_readers_own_model(launcher: str, sync: str, tmp_path: Path) -> None:
+def test_a_readers_own_model(
+    teams: Teams, launcher: str, sync: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`lockstep.train` on Spark: the same model as from one process, with a checkpoint that can be resumed."""
+    warm, asked = teams.of(launcher, 2), []
+
+    def lend(_: Launcher, *how: Any) -> Lent:
+        asked.append(how)
+        return Lent(warm)
+
+    monkeypatch.setattr(LAUNCHERS[launcher], "make_team", lend)
     data = tiny.arrays()
     shared: dict[str, Any] = {"data": (data.images, data.labels), "global_batch_size": 8, "optimiser": tiny.SGD}
     case = {"sync": sync, "launcher": launcher, "workers": 2, "checkpoint": tmp_path / "c"}
-    got = lockstep.train(tiny.net, **shared, **case)
-    assert (tmp_path / "c").exists()
-    skipped = 0
-    if launcher == "spark_driver":  # whose start is the cheaper one: resuming is the same on both
-        got, skipped = lockstep.train(tiny.net, **shared, **case, epochs=2, resume=True), 5
-    expected = lockstep.train(tiny.net, **shared, sync="local", workers=1, epochs=2 if skipped else 1)
-    assert len(expected.losses) == skipped + 5
-    assert got.losses == pytest.approx(expected.losses[skipped:], abs=1e-6)
+    first = lockstep.train(tiny.net, **shared, **case)
+    got = lockstep.train(tiny.net, **shared, **case, epochs=2, resume=True)
+    assert asked == 2 * [(warm.cores, 1, warm.environment)], "the very team that is lent"
+    expected = lockstep.train(tiny.net, **shared, sync="local", workers=1, epochs=2)
+    assert first.losses + got.losses == pytest.approx(expected.losses, abs=1e-6) and len(got.losses) == 5
     for ours, theirs in zip(got.model.parameters(), expected.model.parameters(), strict=True):
         assert (ours - theirs).abs().max() < TOLERANCE
 
