@@ -41,6 +41,7 @@ SECONDS = {"read": 0.1, "decode": 5.0, "scale": 3.0, "normalise": 1.9}  # ms
 NO_ONSETS = ("bad node",)
 Tables = dict[str, list[dict[str, Any]]]
 
+
 def stored(**changes: Any) -> Stored:
     """All cells and their traced tables; `changes`: of what `_rows_of` makes up."""
     jobs, rows, number = [_real(job) for job in cells(CHOSEN)], [], 0
@@ -56,8 +57,10 @@ def stored(**changes: Any) -> Stored:
             number += 1
     return Stored(_frame(rows), {name: pd.DataFrame(own) for name, own in tables.items()})
 
+
 def _real(job: Job) -> Job:
     return job.with_(data_source="real", images=400) if job.use_case != "none" else job
+
 
 def _frame(rows: list[Row]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -65,9 +68,11 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
     frame[numbers] = frame[numbers].astype(float)
     return frame
 
+
 def _of_cell(job: Job) -> dict[str, Any]:
     names = ("experiment", "use_case", "strategy", "round", "workers", "device", "delays", "seed")
     return {name: getattr(job, name) for name in names}
+
 
 def _rows_of(
     job: Job,
@@ -116,6 +121,7 @@ def _parts(dice: np.random.Generator, decoding: float) -> Any:
             milliseconds = decoding if part == "decode" else SECONDS[part]
             yield {"way": way, "part": part, "milliseconds": milliseconds * dice.normal(1, 0.01), "megapixels": 1.2}
 
+
 def _forecasts(job: Job, dice: np.random.Generator, errors: dict[str, float], recall: float, early: float) -> Tables:
     kind = next((name for name, text in KINDS.items() if text == job.delays), "")
     world = float(dice.normal(1, 0.05))  # one is harder than another, for everybody
@@ -143,6 +149,7 @@ def _forecasts(job: Job, dice: np.random.Generator, errors: dict[str, float], re
         ]  # fmt: skip
     return found
 
+
 def _detected(dice: np.random.Generator, name: str, kind: str, recall: float) -> dict[str, float]:
     sees = {"lstm": recall, "oracle": 1.0, "last": 0.0}.get(name, 0.2 * recall)
     if kind in ("Markov states", "groups"):
@@ -155,6 +162,7 @@ def _detected(dice: np.random.Generator, name: str, kind: str, recall: float) ->
         "below_0.9": 0.9 + 0.002 * dice.normal(),
     }  # fmt: skip
 
+
 def _traced(errors: dict[str, float]) -> Any:
     for unit in ("steps", "micro-batches"):
         for stage in range(2):
@@ -162,11 +170,13 @@ def _traced(errors: dict[str, float]) -> Any:
                 yield {"forecaster": name, "unit": unit, "stage": stage, "mean_absolute_error": error, "memory": 0.1,
                        "base_rate": 0.05, "onsets": 3, "onset_recall": 0.0, "chance": 0.0}  # fmt: skip
 
+
 def _scales(dice: np.random.Generator, denormal: float) -> Any:
     for flushed in (0, 1):
         for exponent in EXPONENTS:
             slow = denormal if exponent <= -38 and not flushed else 1.0
             yield {"exponent": exponent, "flushed": flushed, "seconds": 1e-3 * slow * dice.normal(1, 0.01)}
+
 
 def _gradients(dice: np.random.Generator, behind: float, passed_on: float) -> Any:
     for name, depth in [(SIGMOID, depth) for depth in DEPTHS] + [(name, 0) for name in NETWORKS]:

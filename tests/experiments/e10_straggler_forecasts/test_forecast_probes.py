@@ -165,7 +165,7 @@ def test_small_gradients_are_timed_flushed_and_not(monkeypatch: pytest.MonkeyPat
 
 def test_the_parts_of_the_input_are_those_of_the_photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "IMAGES", 6)
-    photo_set(tmp_path / "fire-smoke")
+    photo_set(tmp_path / "fire-smoke", classes=("fire", "none", "smoke"))
     job = Job.of("sequential", experiment="input_parts", use_case="SimpleBig", steps=1, warmup_steps=0)
     trace = run(job, Site(data_root=str(tmp_path)))
     fits_the_schema(trace, job)

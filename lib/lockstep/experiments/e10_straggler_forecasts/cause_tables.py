@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
@@ -72,7 +74,7 @@ def denormals_table(stored: Stored) -> pd.DataFrame:
     ordinary size in the same round, with its interval."""
     table, rows = stored.table("denormals"), []
     for (exponent, flushed), own in table.groupby(["exponent", "flushed"], sort=False) if len(table) else ():
-        row = {"exponent": int(exponent), "flushed": bool(flushed)}
+        row: dict[str, Any] = {"exponent": int(exponent), "flushed": bool(flushed)}
         row["milliseconds"] = 1e3 * float(own["seconds"].median())
         slowdown = _slowdown(stored, table, int(exponent), int(flushed))
         rows.append(row | mean_columns(interval_of(slowdown) if len(slowdown) else None, "slowdown"))
@@ -158,5 +160,3 @@ def input_parts_table(stored: Stored) -> pd.DataFrame:
         row = {"use_case": use_case, "way": way, "megapixels": float(own["megapixels"].median()), **parts.to_dict()}
         rows.append(row | mean_columns(interval_of(decoding_share(stored, use_case, way)), "decoding_percent"))
     return pd.DataFrame(rows)
-
-

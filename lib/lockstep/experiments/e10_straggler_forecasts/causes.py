@@ -11,6 +11,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def denormal_rows(repetitions: int, seed: int) -> list[Row]:
         for flushed in (0, 1):
             with flushing(bool(flushed)):
                 for exponent, gradient in gradients.items():
-                    seconds = _timed(lambda g=gradient: torch.autograd.grad(output, (images, weights), g, True))
+                    seconds = _timed(partial(torch.autograd.grad, output, (images, weights), gradient, True))
                     taken.setdefault((exponent, flushed), []).append(seconds)
     return [
         {"exponent": exponent, "flushed": flushed, "seconds": float(np.median(seconds[1:]))}  # the first one warms up
@@ -162,7 +163,8 @@ def run_input_parts(job: Job, group: Group, site: Site | None = None) -> Trace:
     paths = [Path(photos.path(int(place))) for place in chosen]
     for path in paths:
         path.read_bytes()
-    rows, size = [], data.shape[-1]
+    rows: list[Row] = []
+    size = data.shape[-1]
     for way in WAYS:
         group.enter("input")
         parts = np.array([image_seconds(path, size, way == REDUCED) for path in paths])
@@ -196,7 +198,7 @@ def image_seconds(path: Path, size: int, reduced: bool) -> tuple[float, ...]:
         pixels = square.convert("RGB")
     times.append(time.perf_counter())
     scaled = np.asarray(pixels, np.float32) / np.float32(255)
-    scaled = (scaled - np.float32(MEAN)) / np.float32(STD)
+    scaled = (scaled - np.array(MEAN, np.float32)) / np.array(STD, np.float32)
     np.ascontiguousarray(scaled.transpose(2, 0, 1))
     times.append(time.perf_counter())
     return tuple(np.diff(times).tolist())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+
+import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.sentences import Finding, finding, listed, measure_of, require_rounds, sentence, times
@@ -53,7 +56,7 @@ def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str =
 def errors(stored: Stored) -> str:
     """The LSTM beside the last value and beside following the best, over all kinds; where each wins."""
     over = {
-        name: interval_of(over_kinds(stored, lambda kind, name=name: error_ratio(stored, kind, LSTM, name)))
+        name: interval_of(over_kinds(stored, partial(error_ratio, stored, name=LSTM, over=name)))
         for name in (BASE, BEST)
     }
     for each in over.values():
@@ -138,15 +141,15 @@ def calibration(stored: Stored) -> str:
     for name in (LSTM, "median"):
         own = []
         for quantile in QUANTILES:
-            values = over_kinds(stored, lambda kind, q=quantile, n=name: _below_quantile(stored, kind, n, q), False)
-            share = mean_of(values)
+            of_kind = partial(_below_quantile, stored, name=name, quantile=quantile)
+            share = mean_of(over_kinds(stored, of_kind, logarithmic=False))
             require_rounds(share)
             own.append(f"{share} below its {quantile:g}")
         parts.append(f"{LABELS[name]}: {listed(own)}")
     return sentence(f"of all times there lay, mean over kinds: {'; '.join(parts)}")
 
 
-def _below_quantile(stored: Stored, kind: str, name: str, quantile: float):  # type: ignore[no-untyped-def]
+def _below_quantile(stored: Stored, kind: str, name: str, quantile: float) -> pd.Series:
     return per_seed(scored(stored), f"below_{quantile:g}", kind=kind, forecaster=name, period=LATER, state="none")
 
 

@@ -48,6 +48,7 @@ SUDDEN = ("Markov states", "groups")
 """States without a memory: they begin without a sign."""
 VARIED: Mapping[str, str] = {
     "Markov states, rarely slow": "markov:enter=0.01,seconds=5",
+    "Markov states, slowly changing": "markov:seconds=20",
     "Markov states, quickly changing": "markov",
     "bimodal pauses, rare": "bimodal:share=0.02",
     "bimodal pauses, frequent": "bimodal:share=0.3",
@@ -104,5 +105,3 @@ def _rounds(job: Job) -> int:
     if job.experiment == TRACED:
         return TRACE_SEEDS
     return SEEDS if job.simulated else ROUNDS
-
-

@@ -103,7 +103,7 @@ def run_slow_loading(job: Job, group: Group, site: Site | None = None) -> Trace:
     stretched = slow.seconds / slow.work
     loads_slowly = stretched > (1.0 + stretched.max()) / 2
     behind = stragglers(slow.seconds)
-    row = {
+    row: Row = {
         "slow_share": float(loads_slowly.mean()),
         "stragglers_of_slow": float(behind[loads_slowly].mean()) if loads_slowly.any() else float("nan"),
         "stragglers_of_others": float(behind[~loads_slowly].mean()),
@@ -220,8 +220,7 @@ def example_rows(world: World, middles: Mapping[str, Array]) -> list[Row]:
 
 def _memory(world: World) -> Row:
     """How much a worker's time says of its next: the correlation of both relative to the median of the workers."""
-    seconds = world.seconds
-    relative = seconds / np.nanmedian(seconds, axis=1, keepdims=True) if np.isfinite(seconds).any() else seconds
+    relative = world.seconds / np.median(world.seconds, axis=1, keepdims=True)  # NaN in a gap, as the seconds are
     before, after = relative[:-1].ravel(), relative[1:].ravel()
     both = np.isfinite(before) & np.isfinite(after)
     flat = both.sum() < 3 or np.ptp(before[both]) == 0 or np.ptp(after[both]) == 0

@@ -140,5 +140,3 @@ def cost(stored: Stored, name: str) -> pd.Series:
     if own.empty:
         raise AnalysisError(f"the cost of {name} was not measured")
     return by_round(stored, own, own["asking_milliseconds"] + own["training_milliseconds"])
-
-

@@ -66,8 +66,8 @@ def errors_table(stored: Stored) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-_MEANS = ("base_rate", "straggler_precision", "straggler_recall", "f1", "average_precision", "onsets", "chance")
-_MEANS += ("lead_rounds", "below_0.1", "below_0.5", "below_0.9")
+_MEANS: tuple[str, ...] = ("base_rate", "straggler_precision", "straggler_recall", "f1", "average_precision", "onsets")
+_MEANS += ("chance", "lead_rounds", "below_0.1", "below_0.5", "below_0.9")
 
 
 @once
@@ -186,4 +186,3 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "gradients": lambda stored: gradients_table(stored),
     "input_parts": lambda stored: input_parts_table(stored).round(3),
 }
-

@@ -211,5 +211,3 @@ def slow_loading_makes_stragglers(claim: Claim, stored: Stored) -> Verdict:
         ("throughput", above(lost, 1.0, 1.0, "times as much slowed down as its mean worker, a step", "1")),
     ]
     return graded(join(parts), MODEL, "rounds that wait for all, input as 0.3 of the work, three times as slow")
-
-

@@ -1,9 +1,9 @@
 """How long tasks took, round by round: simulated under delays, or recorded in a trace.
 
-    round 0   worker 0 |---work---|...pause...|            | a barrier: all begin their next task
-              worker 1 |---work---|                        | when the last one has ended
-    NaN       between two jobs, two steps of a trace, two recorded steps with others between them: nothing is forecast
-              from one side to the other
+round 0   worker 0 |---work---|...pause...|            | a barrier: all begin their next task
+          worker 1 |---work---|                        | when the last one has ended
+NaN       between two jobs, two steps of a trace, two recorded steps with others between them: nothing is forecast
+          from one side to the other
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class World:
 
     def after_a_gap(self) -> NDArray[np.bool_]:
         """[rounds]: whether nothing was seen in the round before, so that nothing may be forecast for this one."""
-        gone = np.isnan(self.seconds).all(axis=1)
+        gone: NDArray[np.bool_] = np.isnan(self.seconds).all(axis=1)
         return np.concatenate([[True], gone[:-1]])
 
 
