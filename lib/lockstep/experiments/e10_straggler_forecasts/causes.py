@@ -198,8 +198,8 @@ def image_seconds(path: Path, size: int, reduced: bool) -> tuple[float, ...]:
         pixels = square.convert("RGB")
     times.append(time.perf_counter())
     scaled = np.asarray(pixels, np.float32) / np.float32(255)
-    scaled = (scaled - np.array(MEAN, np.float32)) / np.array(STD, np.float32)
-    np.ascontiguousarray(scaled.transpose(2, 0, 1))
+    normalised = (scaled - np.array(MEAN, np.float32)) / np.array(STD, np.float32)
+    np.ascontiguousarray(normalised.transpose(2, 0, 1))
     times.append(time.perf_counter())
     return tuple(np.diff(times).tolist())
 

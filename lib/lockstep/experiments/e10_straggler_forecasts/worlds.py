@@ -45,7 +45,7 @@ class World:
 
     def after_a_gap(self) -> NDArray[np.bool_]:
         """[rounds]: whether nothing was seen in the round before, so that nothing may be forecast for this one."""
-        gone: NDArray[np.bool_] = np.isnan(self.seconds).all(axis=1)
+        gone = np.asarray(np.isnan(self.seconds).all(axis=1))
         return np.concatenate([[True], gone[:-1]])
 
 
