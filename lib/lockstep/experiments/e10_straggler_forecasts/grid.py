@@ -23,8 +23,8 @@ FORECASTS, TRACED, SLOW_LOADING = "forecasts", "traces", "slow_loading"
 COSTS, VANISHING, INPUT_PARTS = "forecast_costs", "vanishing", "input_parts"
 USE_CASE = "Pneumonia"
 SEEDS = 10
-TRACE_SEEDS = 5
-"""A trace is what it is: only the LSTM differs from seed to seed."""
+FEWER_SEEDS = 5
+"""Of traces, where only the LSTM differs from seed to seed, and of what is varied."""
 ROUNDS = 10
 """Of what is measured."""
 
@@ -102,6 +102,6 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
 
 
 def _rounds(job: Job) -> int:
-    if job.experiment == TRACED:
-        return TRACE_SEEDS
+    if job.experiment == TRACED or job.delays in VARIED.values():
+        return FEWER_SEEDS
     return SEEDS if job.simulated else ROUNDS
