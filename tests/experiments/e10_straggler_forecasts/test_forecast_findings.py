@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -17,6 +18,7 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import LABELS
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
 from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, over_kinds
 from lockstep.experiments.e10_straggler_forecasts.tables import errors_table, trace_table
+from lockstep.records import CONTENDED
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning", "error::RuntimeWarning")
@@ -113,3 +115,14 @@ def test_every_kind_and_every_forecaster_is_drawn(measured: Stored) -> None:
     shown = texts(EXPERIMENT.figures["errors"](measured))
     assert all(kind in shown for kind in KINDS)
     assert all(label in shown for name, label in LABELS.items() if name not in ("last", "oracle"))
+
+
+def test_tables_of_what_is_measured_leave_disturbed_rounds_out_while_there_are_others(measured: Stored) -> None:
+    timed = measured.records["experiment"] == "input_parts"
+    disturbed = measured.records.assign(reason=measured.records["reason"].mask(timed, CONTENDED))
+    some = disturbed.assign(reason=disturbed["reason"].mask(disturbed["round"] == disturbed["round"].max(), ""))
+    whole, last, none = (
+        input_parts_table(Stored(records, measured.tables)) for records in (measured.records, some, disturbed)
+    )
+    pd.testing.assert_frame_equal(none, whole)
+    assert len(last) == 2 and len(whole) == 4, "of the last round alone, which has one use case"

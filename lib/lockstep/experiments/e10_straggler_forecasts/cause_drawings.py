@@ -199,7 +199,7 @@ def part_bars(table: pd.DataFrame, title: str, published: float) -> StoredFigure
             width = 100 * table[part].to_numpy(dtype=float) / whole
             axis.barh(range(len(table)), width, left=left, height=0.6, color=_PARTS[part], zorder=2)
             left += width
-        names = [f"{row.use_case}, {row.way}\n{row.megapixels:.1f} megapixels" for row in table.itertuples()]
+        names = [f"{row.use_case}, {row.way}\n{row.megapixels:.2g} megapixels" for row in table.itertuples()]
         axis.set_yticks(range(len(table)), names)
         axis.set_ylim(len(table) - 0.5, -0.5)
         axis.grid(False, axis="y")

@@ -16,6 +16,12 @@ DENORMAL = -38
 """The first of the powers of ten below which float32 has denormal numbers alone."""
 
 
+def timed(stored: Stored, name: str) -> pd.DataFrame:
+    """A traced table of what was measured, without the rounds that others disturbed if there are any others."""
+    quiet = stored.quiet.table(name)
+    return quiet if len(quiet) else stored.table(name)
+
+
 def by_round(stored: Stored, own: pd.DataFrame, values: pd.Series) -> pd.Series:
     """Values of a traced table's rows, one per round, indexed by session and round as `statistics.per_round` does."""
     rounds = own["round"].to_numpy()
@@ -72,7 +78,7 @@ def stragglers_of_slow(stored: Stored, delays: str) -> Estimate:
 def denormals_table(stored: Stored) -> pd.DataFrame:
     """A row per size of gradients, flushed or not: exponent, flushed, milliseconds (median), slowdown over gradients of
     ordinary size in the same round, with its interval."""
-    table, rows = stored.table("denormals"), []
+    table, rows = timed(stored, "denormals"), []
     for (exponent, flushed), own in table.groupby(["exponent", "flushed"], sort=False) if len(table) else ():
         row: dict[str, Any] = {"exponent": int(exponent), "flushed": bool(flushed)}
         row["milliseconds"] = 1e3 * float(own["seconds"].median())
@@ -92,7 +98,7 @@ def _slowdown(stored: Stored, table: pd.DataFrame, exponent: int, flushed: int) 
 
 def slowdown(stored: Stored, exponent: int, flushed: bool) -> Estimate:
     """How many times as long a backward pass takes as with gradients of usual size. Raises AnalysisError for none."""
-    table = stored.table("denormals")
+    table = timed(stored, "denormals")
     found = _slowdown(stored, table, exponent, int(flushed)) if len(table) else table
     if not len(found):
         raise AnalysisError("no backward pass was timed")
@@ -104,7 +110,7 @@ def network_rounds(stored: Stored) -> pd.DataFrame:
     """A row per name, depth and round: first_gradient, last_gradient, passed_on (first over last; medians over
     workers), denormal_share, slowdown (not flushed over flushed) and behind (the slowest worker over the median of its
     peers, not flushed)."""
-    table, rows = stored.table("gradients"), []
+    table, rows = timed(stored, "gradients"), []
     for keys, own in table.groupby(["name", "depth", "round"], sort=False) if len(table) else ():
         seconds = own["seconds"].to_numpy()[None]
         row = dict(zip(("name", "depth", "round"), keys, strict=True))
@@ -141,7 +147,7 @@ def gradients_table(stored: Stored) -> pd.DataFrame:
 
 def decoding_share(stored: Stored, use_case: str, way: str) -> pd.Series:
     """Decoding in per cent of the input's time, by session and round. Raises AnalysisError where it was not timed."""
-    table = stored.table("input_parts")
+    table = timed(stored, "input_parts")
     own = table[(table["use_case"] == use_case) & (table["way"] == way)] if len(table) else table
     if own.empty:
         raise AnalysisError(f"the input of {use_case} was not timed")
@@ -154,7 +160,7 @@ def decoding_share(stored: Stored, use_case: str, way: str) -> pd.Series:
 def input_parts_table(stored: Stored) -> pd.DataFrame:
     """A row per use case and way of decoding: megapixels, milliseconds of each part (medians), and decoding's share in
     per cent with its interval."""
-    table, rows = stored.table("input_parts"), []
+    table, rows = timed(stored, "input_parts"), []
     for (use_case, way), own in table.groupby(["use_case", "way"], sort=False) if len(table) else ():
         parts = own.groupby("part", sort=False)["milliseconds"].median()
         row = {"use_case": use_case, "way": way, "megapixels": float(own["megapixels"].median()), **parts.to_dict()}

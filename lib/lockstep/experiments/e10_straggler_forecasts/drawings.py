@@ -185,7 +185,7 @@ def calibration_rows(table: pd.DataFrame, title: str) -> StoredFigure:
         for quantile in QUANTILES:
             _row_marks(axis, known, kinds, names, f"below_{quantile:g}")
             axis.axvline(quantile, color="0.3", linestyle="--", linewidth=1, zorder=1)
-        axis.set_xlim(0, 1)
+        axis.set_xlim(-0.02, 1.02)
         axis.set_xticks([0, *QUANTILES, 1])
         axis.set_xlabel("share of times below the forecast quantiles 0.1, 0.5 and 0.9")
         figure.legend(handles=_handles(names), loc="outside lower center", ncols=5, frameon=False)

@@ -15,6 +15,7 @@ from lockstep.engine.forecasts.scores import FACTOR
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     decoding_share,
     gradients_table,
+    input_parts_table,
     of_network,
     slow_loading_table,
     slowdown,
@@ -262,11 +263,12 @@ def vanishing(stored: Stored) -> str:
 @finding
 def input_parts(stored: Stored) -> str:
     """Decoding's share of the input's time."""
-    table, parts = stored.table("input_parts"), []
-    for use_case, way in table[["use_case", "way"]].drop_duplicates().itertuples(index=False) if len(table) else ():
-        share = interval_of(decoding_share(stored, str(use_case), str(way)))
+    parts = []
+    for row in input_parts_table(stored).to_dict("records"):
+        share = interval_of(decoding_share(stored, row["use_case"], row["way"]))
         require_rounds(share)
-        parts.append(f"{use_case}, {way}: {measure_of(share, '%')}")
+        size = f"{row['megapixels']:.2g} megapixels"
+        parts.append(f"{row['use_case']} ({size}), {row['way']}: {measure_of(share, '%')}")
     if not parts:
         raise AnalysisError("the input was not timed")
     return sentence(f"decoding's share of the input's time is {'; '.join(parts)}")

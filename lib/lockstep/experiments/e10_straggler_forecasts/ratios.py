@@ -15,7 +15,7 @@ import pandas as pd
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.statistics import interval_of, mean_of, select
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e10_straggler_forecasts.cause_tables import by_round
+from lockstep.experiments.e10_straggler_forecasts.cause_tables import by_round, timed
 from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, name_of
 from lockstep.experiments.e10_straggler_forecasts.worlds import MICRO_BATCHES
@@ -135,7 +135,7 @@ def trace_error(stored: Stored, name: str, forecaster: str, unit: str = MICRO_BA
 
 def cost(stored: Stored, name: str) -> pd.Series:
     """Milliseconds of the processor for a round, by session and round. Raises AnalysisError where none were timed."""
-    table = stored.table("forecast_costs")
+    table = timed(stored, "forecast_costs")
     own = table[table["forecaster"] == name] if len(table) else table
     if own.empty:
         raise AnalysisError(f"the cost of {name} was not measured")

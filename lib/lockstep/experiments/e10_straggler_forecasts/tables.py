@@ -19,6 +19,7 @@ from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     gradients_table,
     input_parts_table,
     slow_loading_table,
+    timed,
 )
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BASE,
@@ -102,7 +103,7 @@ _OF_TRACES = ("memory", "base_rate", "onsets", "onset_recall", "chance")
 @once
 def costs_table(stored: Stored) -> pd.DataFrame:
     """forecaster, asking and training in milliseconds of a round of eight workers, and their sum with its interval."""
-    table, rows = stored.table("forecast_costs"), []
+    table, rows = timed(stored, "forecast_costs"), []
     for name, own in table.groupby("forecaster", sort=False) if len(table) else ():
         parts = {column: float(own[column].median()) for column in ("asking_milliseconds", "training_milliseconds")}
         rows.append({"forecaster": name} | parts | mean_columns(interval_of(cost(stored, str(name))), "milliseconds"))
