@@ -56,9 +56,10 @@ def test_a_notebook_that_never_ran_says_so(name: str) -> None:
 
 
 def test_who_wins_is_said() -> None:
-    better, worse = (said(fake_forecasts.stored(lstm=error), "errors") for error in (0.6, 0.9))
-    assert "it beats them on exponential pauses" in better.lower() and "loses to them on none" in better
-    assert "It beats them on no kind, and loses to them on exponential pauses" in worse
+    text = said(fake_forecasts.stored(lstm=0.9, trained=0.5), "errors")
+    online, before = text.split("The LSTM ")[1:3]
+    assert online.startswith("trained online has") and "beats on none and loses to on exponential pauses" in online
+    assert before.startswith("trained before, too has") and "and loses to on none" in before
 
 
 def test_a_trace_is_told_by_its_least_errors() -> None:

@@ -17,7 +17,13 @@ from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.experiments.e10_straggler_forecasts import causes, measuring
-from lockstep.experiments.e10_straggler_forecasts.forecasters import BINS, DRAWN_ROUNDS, FORECASTERS, LEARNING_CURVES
+from lockstep.experiments.e10_straggler_forecasts.forecasters import (
+    BINS,
+    DRAWN_ROUNDS,
+    FORECASTERS,
+    LEARNING_CURVES,
+    TRAINED,
+)
 from lockstep.experiments.e10_straggler_forecasts.grid import COSTS, KINDS, SHARES, TRACED, VANISHING, cells, loading
 from lockstep.experiments.e10_straggler_forecasts.measuring import Timed, part_row, probes
 from lockstep.experiments.e10_straggler_forecasts.worlds import simulated_world
@@ -26,6 +32,11 @@ from lockstep.records import TABLES, TEXTS_OF_TABLES
 from photo_sets import photo_set
 
 JOBS = cells(fake_forecasts.CHOSEN)
+
+
+@pytest.fixture(autouse=True)
+def _little_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "TRAINING_STEPS", 5)
 
 
 def run(job: Job, site: Site | None = None) -> Trace:
@@ -48,7 +59,7 @@ def test_forecasts_of_a_world() -> None:
     fits_the_schema(trace, job)
     rows = trace.tables["forecasts"]
     assert [(row["forecaster"], row["period"]) for row in rows] == [
-        (name, period) for name in FORECASTERS for period in ("early", "later")
+        (name, period) for name in (*FORECASTERS, TRAINED) for period in ("early", "later")
     ]
     world = simulated_world(job.delays, 3, 80, 0)
     said = walk(make_forecast("median", 3, 0), world.seconds)[..., 0]
@@ -72,7 +83,7 @@ def test_the_balance_of_credits_is_told_to_some_and_tells_them_who_slows_down() 
     job = simulated("forecasts", delays="credits:seconds=180", workers=4, steps=160)
     rows = [row for row in run(job).tables["forecasts"] if row["period"] == "later"]
     states = {row["forecaster"]: row["state"] for row in rows if row["state"] != "none"}
-    assert states == dict.fromkeys(("linear", "best", "lstm"), "credits")
+    assert states == dict.fromkeys(("linear", "best", "lstm", "trained"), "credits")
     told, untold = (
         next(row for row in rows if (row["forecaster"], row["state"]) == ("linear", state))
         for state in ("credits", "none")

@@ -33,6 +33,7 @@ def verdict(claim: str, **changes: float) -> Verdict:
         ("dps-lstm-forecasts", {}, SUPPORTED, MODEL),
         ("dps-lstm-forecasts", {"lstm": 1.1}, CONTRADICTED, MODEL),
         ("dps-lstm-forecasts", {"lstm": 1.0}, UNDECIDED, MODEL),
+        ("dps-lstm-forecasts", {"lstm": 1.1, "trained": 0.8}, SUPPORTED, MODEL),
         ("dps-long-range", {}, SUPPORTED, MODEL),
         ("dps-long-range", {"lstm": 0.9}, CONTRADICTED, MODEL),
         ("dps-stragglers-beforehand", {}, SUPPORTED, MODEL),

@@ -16,6 +16,7 @@ from lockstep.experiments.e10_straggler_forecasts.worlds import (
     MICRO_BATCHES,
     STEPS,
     apart,
+    earlier_worlds,
     recorded_worlds,
     simulated_world,
 )
@@ -55,6 +56,15 @@ def test_jobs_with_credits_follow_each_other_with_a_round_of_nobody_between_them
     assert first.tolist() == [21 * job for job in range(JOBS)]
     fresh, spent = world.system["credits"][first], world.system["credits"][first[1:] - 2]
     assert (fresh > 0).any() and (spent == 0).any(), "they run out, and the next job has its own"
+
+
+def test_earlier_runs_are_other_worlds_without_their_gaps() -> None:
+    found = earlier_worlds("credits:seconds=90", 4, 240, seed=0)
+    assert len(found) == 4 and all(len(world.seconds) == 80 + JOBS - 1 for world in found)
+    assert len({world.seconds[0, 0] for world in [*found, simulated_world("credits:seconds=90", 4, 80, 0)]}) == 5
+    plain, told = found[0].runs(system=False), found[0].runs(system=True)
+    assert [run.shape for run in plain] == [(10, 4, 1)] * JOBS and [run.shape for run in told] == [(10, 4, 2)] * JOBS
+    assert np.isfinite(told).all() and np.array_equal(told[1][..., 0], found[0].seconds[11:21])
 
 
 def test_parts_stand_apart() -> None:

@@ -21,9 +21,10 @@ from lockstep.analysis.figures.style import (
     new_figure,
 )
 from lockstep.engine.forecasts.scores import FACTOR
-from lockstep.experiments.e10_straggler_forecasts.drawings import COMPARED, MARKS
-from lockstep.experiments.e10_straggler_forecasts.forecasters import CAUSAL, LABELS
+from lockstep.experiments.e10_straggler_forecasts.drawings import MARKS
+from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, CAUSAL, LABELS
 
+_COMPARED = tuple(name for name in CAUSAL if name != BASE)
 _PARTS = {"decode": PALETTE[0], "read": PALETTE[9], "scale": PALETTE[1], "normalise": PALETTE[2]}
 _SLOWDOWN = ("slowdown", "slowdown_low", "slowdown_high")
 
@@ -54,15 +55,15 @@ def trace_rows(table: pd.DataFrame, title: str) -> StoredFigure:
 
 def _trace_panel(axis: Axes, own: pd.DataFrame) -> None:
     found = own.drop_duplicates("forecaster").set_index("forecaster")
-    for y, name in enumerate(COMPARED):
+    for y, name in enumerate(_COMPARED):
         if name in found.index:
             row = found.loc[name]
             error = [[row["relative"] - row["relative_low"]], [row["relative_high"] - row["relative"]]]
             known = error if np.isfinite(error).all() else None
             axis.errorbar(row["relative"], y, xerr=known, linestyle="none", **MARKS[name])
     axis.axvline(1, color="0.2", linewidth=1, zorder=1)
-    axis.set_yticks(range(len(COMPARED)), [LABELS[name] for name in COMPARED])
-    axis.set_ylim(len(COMPARED) - 0.5, -0.5)
+    axis.set_yticks(range(len(_COMPARED)), [LABELS[name] for name in _COMPARED])
+    axis.set_ylim(len(_COMPARED) - 0.5, -0.5)
 
 
 def cost_bars(table: pd.DataFrame, title: str, limit: float) -> StoredFigure:

@@ -19,12 +19,13 @@ from lockstep.analysis.figures.style import GREY, PALETTE, StoredFigure, empty, 
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BASE,
     BEST,
-    CAUSAL,
     DRAWN,
     LABELS,
     LEARNING_CURVES,
     LSTM,
     QUANTILES,
+    SIMULATED,
+    TRAINED,
 )
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
 
@@ -37,8 +38,9 @@ MARKS: dict[str, dict[str, Any]] = {
     "linear": {"color": PALETTE[9], "marker": "P"},
     "best": {"color": PALETTE[3], "marker": "^"},
     "lstm": {"color": PALETTE[0], "marker": "o"},
+    "trained": {"color": "0.1", "marker": "*"},
 }
-COMPARED = tuple(name for name in CAUSAL if name != BASE)
+COMPARED = tuple(name for name in SIMULATED if name != BASE)
 NOTHING = "nothing of the kind was simulated yet"
 _SIMULATED = "simulated; intervals over seeds"
 _PERIODS = {"early": "rounds 5 to 60", "later": "from round 60 on"}
@@ -47,7 +49,7 @@ _SPREAD = 0.72  # of a row, which its marks share
 
 def error_rows(table: pd.DataFrame, title: str) -> StoredFigure:
     """Error over the last value's, a row per kind and a panel per period (`tables.errors_table`)."""
-    known = table[(table["state"] == "none") & table["kind"].isin(KINDS)] if len(table) else table
+    known = table[table["kind"].isin(KINDS)] if len(table) else table
     if known.empty:
         return empty(title, NOTHING)
     kinds = [kind for kind in KINDS if (known["kind"] == kind).any()]
@@ -57,23 +59,29 @@ def error_rows(table: pd.DataFrame, title: str) -> StoredFigure:
         figure.suptitle(f"{title}\n({_SIMULATED})")
         for axis, (period, name) in zip(axes, _PERIODS.items(), strict=True):
             own = known[known["period"] == period]
-            _row_marks(axis, own, kinds, COMPARED, "relative")
+            _row_marks(axis, own[own["state"] == "none"], kinds, COMPARED, "relative")
+            _row_marks(axis, own[own["state"] != "none"], kinds, COMPARED, "relative", markerfacecolor="white")
             axis.axvline(1, color="0.2", linewidth=1, zorder=1)
             axis.set_title(name, loc="left")
             axis.set_xlabel("mean absolute error / the last value's")
             _log_axis(axis, [*own["relative_low"], *own["relative_high"], *own["relative"]])
-        figure.legend(handles=_handles(COMPARED), loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles=[*_handles(COMPARED), _TOLD], loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
-def _row_marks(axis: Axes, table: pd.DataFrame, kinds: Sequence[str], names: Sequence[str], value: str) -> None:
+_TOLD = Line2D([], [], linestyle="none", marker="o", color=GREY, markerfacecolor="white", label="told the balance")
+
+
+def _row_marks(
+    axis: Axes, table: pd.DataFrame, kinds: Sequence[str], names: Sequence[str], value: str, **style: Any
+) -> None:
     """A row per kind; the forecasters' marks stand one below another within it."""
     for y, kind in enumerate(kinds):
         own = table[table["kind"] == kind].drop_duplicates("forecaster").set_index("forecaster")
         for place, name in enumerate(names):
             if name in own.index:
                 shift = _SPREAD * ((place + 0.5) / len(names) - 0.5)
-                _mark(axis, own.loc[name], value, y + shift, name)
+                _mark(axis, own.loc[name], value, y + shift, name, **style)
     axis.set_yticks(range(len(kinds)), kinds)
     axis.set_ylim(len(kinds) - 0.45, -0.55)
     axis.grid(False, axis="y")
@@ -109,7 +117,7 @@ def _handles(names: Iterable[str]) -> list[Line2D]:
     return [Line2D([], [], linestyle="none", **MARKS[name], label=LABELS[name]) for name in names]
 
 
-NAMED_BEFORE = (BASE, "ar", "linear", BEST, LSTM)
+NAMED_BEFORE = (BASE, "ar", "linear", BEST, LSTM, TRAINED)
 
 
 def onset_rows(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -125,21 +133,16 @@ def onset_rows(table: pd.DataFrame, title: str) -> StoredFigure:
         axis = figure.subplots()
         figure.suptitle(f"{title}\n({_SIMULATED})")
         _row_marks(axis, known[known["state"] == "none"], kinds, NAMED_BEFORE, "onset_recall")
+        told = known[known["state"] != "none"]
+        _row_marks(axis, told, kinds, NAMED_BEFORE, "onset_recall", markerfacecolor="white")
         for y, kind in enumerate(kinds):
             own = known[known["kind"] == kind]
             chance = own[(own["forecaster"] == LSTM) & (own["state"] == "none")]["chance"]
             if len(chance) and np.isfinite(chance.iloc[0]):
                 axis.barh(y, float(chance.iloc[0]), height=0.85, color="0.88", zorder=1)
-            for place, name in enumerate(NAMED_BEFORE):
-                told = own[(own["forecaster"] == name) & (own["state"] != "none")]
-                if len(told):
-                    shift = _SPREAD * ((place + 0.5) / len(NAMED_BEFORE) - 0.5)
-                    _mark(axis, told.iloc[0], "onset_recall", y + shift, name, markerfacecolor="white")
         axis.set_xlim(-0.03, 1.03)
         axis.set_xlabel("share of onsets for whose round the worker was forecast to be a straggler")
-        handles: list[Any] = _handles(NAMED_BEFORE)
-        handles.append(Line2D([], [], linestyle="none", marker="o", color=GREY, markerfacecolor="white",
-                              label="told the credits' balance"))  # fmt: skip
+        handles: list[Any] = [*_handles(NAMED_BEFORE), _TOLD]
         handles.append(Patch(facecolor="0.88", label="chance: the LSTM's false alarms"))
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
@@ -188,7 +191,7 @@ def calibration_rows(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_xlim(-0.02, 1.02)
         axis.set_xticks([0, *QUANTILES, 1])
         axis.set_xlabel("share of times below the forecast quantiles 0.1, 0.5 and 0.9")
-        figure.legend(handles=_handles(names), loc="outside lower center", ncols=5, frameon=False)
+        figure.legend(handles=_handles(names), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -29,6 +29,8 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     LEARNED,
     LSTM,
     QUANTILES,
+    READINGS,
+    TRAINED,
     TRIVIAL,
 )
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, PAUSES, TRACE_OF
@@ -55,38 +57,28 @@ def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str =
 
 @finding
 def errors(stored: Stored) -> str:
-    """The LSTM beside the last value and beside following the best, over all kinds; where each wins."""
+    """Both readings of the LSTM beside the last value and beside following the best; where each wins."""
+    parts = [sentence(_over_all(stored, reading, name)) for reading, name in READINGS.items()]
+    return " ".join([*parts, _of_pauses(stored)])
+
+
+def _over_all(stored: Stored, reading: str, name: str) -> str:
     over = {
-        name: interval_of(over_kinds(stored, partial(error_ratio, stored, name=LSTM, over=name)))
-        for name in (BASE, BEST)
+        rival: interval_of(over_kinds(stored, partial(error_ratio, stored, name=name, over=rival, told=True)))
+        for rival in (BASE, BEST)
     }
     for each in over.values():
         require_rounds(each)
-    whole = (
-        f"over all kinds of delays the LSTM has {times(over[BASE], 'the error of the last value')} and "
-        f"{times(over[BEST], 'that of following the best of six simple forecasters')}"
+    ratios = {}
+    for kind in KINDS:
+        ratios[kind] = interval_of(error_ratio(stored, kind, name, BEST, told=True))
+    won = [kind for kind, ratio in ratios.items() if ratio.high < 1]
+    lost = [kind for kind, ratio in ratios.items() if ratio.low > 1]
+    return (
+        f"the LSTM {reading} has, mean over all kinds of delays, {times(over[BASE], 'the error of the last value')} "
+        f"and {times(over[BEST], 'that of following the best of six simple forecasters')}, which it beats on "
+        f"{listed(won) or 'none'} and loses to on {listed(lost) or 'none'}"
     )
-    won = [kind for kind in KINDS if _below(stored, kind, BEST)]
-    lost = [kind for kind in KINDS if _above(stored, kind, BEST)]
-    return " ".join([
-        sentence(whole),
-        sentence(f"it beats them on {listed(won) or 'no kind'}, and loses to them on {listed(lost) or 'none'}"),
-        _of_pauses(stored),
-    ])  # fmt: skip
-
-
-def _below(stored: Stored, kind: str, over: str) -> bool:
-    try:
-        return _ratio(stored, kind, LSTM, over).high < 1
-    except AnalysisError:
-        return False
-
-
-def _above(stored: Stored, kind: str, over: str) -> bool:
-    try:
-        return _ratio(stored, kind, LSTM, over).low > 1
-    except AnalysisError:
-        return False
 
 
 def _of_pauses(stored: Stored) -> str:
@@ -98,29 +90,38 @@ def _of_pauses(stored: Stored) -> str:
 @finding
 def onsets(stored: Stored) -> str:
     """How many stragglers the LSTM and the last value name before they are one, and what F1 says instead."""
-    parts = []
-    for kind in KINDS:
-        try:
-            recall = mean_of(known_onsets(stored, kind, LSTM))
-        except AnalysisError:
-            continue
-        require_rounds(recall)
-        parts.append(f"{kind} {recall}")
+    said = []
+    for reading, name in READINGS.items():
+        parts = _known_by_kind(stored, name)
+        said.append(
+            sentence(f"of the workers that become stragglers the LSTM {reading} names beforehand: {listed(parts)}")
+        )
     f1 = per_seed(scored(stored), "f1", kind="Markov states", forecaster=BASE, period=LATER, state="none")
     blind = mean_of(known_onsets(stored, "Markov states", BASE))
-    said = sentence(f"of the workers that become stragglers the LSTM names beforehand: {listed(parts)}")
     also = (
         f"on Markov states the last value has an F1 of {mean_of(f1)} and names {blind} of them: F1 counts those that "
         "are slow already"
     )
-    return " ".join([said, _with_the_state(stored), sentence(also)])
+    return " ".join([*said, _with_the_state(stored), sentence(also)])
+
+
+def _known_by_kind(stored: Stored, name: str) -> list[str]:
+    parts = []
+    for kind in KINDS:
+        try:
+            recall = mean_of(known_onsets(stored, kind, name))
+        except AnalysisError:
+            continue
+        require_rounds(recall)
+        parts.append(f"{kind} {recall.value:.2f}")
+    return parts
 
 
 def _with_the_state(stored: Stored) -> str:
     parts = []
-    for name in (LSTM, "linear"):
-        told, untold = (mean_of(known_onsets(stored, "burst credits", name, state)) for state in ("credits", "none"))
-        parts.append(f"{LABELS[name]} {told}, without it {untold}")
+    for name in (LSTM, TRAINED, "linear"):
+        known, unknown = (mean_of(known_onsets(stored, "burst credits", name, told)) for told in (True, False))
+        parts.append(f"{LABELS[name]} {known}, without it {unknown.value:.2f}")
     return sentence(f"told the balance of burst credits, they name: {listed(parts)}")
 
 
@@ -139,7 +140,7 @@ def examples(stored: Stored) -> str:
 def calibration(stored: Stored) -> str:
     """The share of times below the quantiles that the LSTM and the running median forecast, over all kinds."""
     parts = []
-    for name in (LSTM, "median"):
+    for name in (LSTM, TRAINED, "median"):
         own = []
         for quantile in QUANTILES:
             of_kind = partial(_below_quantile, stored, name=name, quantile=quantile)
@@ -157,17 +158,17 @@ def _below_quantile(stored: Stored, kind: str, name: str, quantile: float) -> pd
 @finding
 def history(stored: Stored) -> str:
     """The LSTM's error with little history and with much, on the kind that it learns best."""
-    parts = []
-    for kind in ("periodic", *PAUSES[:1]):
-        early, later = (_ratio(stored, kind, LSTM, period=period) for period in (EARLY, LATER))
-        parts.append(f"on {kind} {early} after 5 to 60 rounds, {later} later")
+    parts, needed = [], []
     table = history_table(stored)
-    own = table[(table["forecaster"] == LSTM) & (table["relative_high"] < 1)] if len(table) else table
-    first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else {}
-    needed = [f"{kind} {rounds}" for kind, rounds in dict(first).items()]
+    for reading, name in READINGS.items():
+        early, later = (_ratio(stored, "periodic", name, period=period) for period in (EARLY, LATER))
+        parts.append(f"{reading} {early} after 5 to 60 rounds, {later} later")
+        own = table[(table["forecaster"] == name) & (table["relative_high"] < 1)] if len(table) else table
+        first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else {}
+        needed.append(f"{reading}: {listed(f'{kind} {rounds}' for kind, rounds in dict(first).items()) or 'never'}")
     return " ".join([
-        sentence(f"the LSTM's error relative to the last value's is {'; '.join(parts)}"),
-        sentence(f"rounds after which it is first below it: {listed(needed) or 'never'}"),
+        sentence(f"on periodic delays the LSTM's error relative to the last value's is {'; '.join(parts)}"),
+        sentence(f"rounds after which it is first below it, {'; '.join(needed)}"),
     ])  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from lockstep.engine.forecasts import Forecast, make_forecast
+from lockstep.engine.forecasts.lstm import Lstm
 from lockstep.engine.forecasts.scores import (
     EARLY,
     LATER,
@@ -34,7 +35,10 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     DRAWN_ROUNDS,
     FORECASTERS,
     LEARNING_CURVES,
+    LSTM,
     QUANTILES,
+    TRAINED,
+    TRAINING_STEPS,
     WITH_STATE,
 )
 from lockstep.experiments.e10_straggler_forecasts.grid import (
@@ -53,6 +57,7 @@ from lockstep.experiments.e10_straggler_forecasts.worlds import (
     STEPS,
     Array,
     World,
+    earlier_worlds,
     recorded_worlds,
     simulated_world,
     trace_file,
@@ -71,7 +76,7 @@ def run_forecasts(job: Job, group: Group, site: Site | None = None) -> Trace:
     group.enter("compute")
     world = simulated_world(job.delays, job.workers, job.steps, job.seed)
     found: dict[str, list[Row]] = {"forecasts": [], "histories": []}
-    said = _walked(world, job.seed)
+    said = _walked(world, job.seed, earlier_worlds(job.delays, job.workers, job.steps, job.seed))
     for (name, state), forecasts in said.items():
         who = {"forecaster": name, "state": state}
         found["forecasts"] += [who | row for row in score_rows(world, forecasts)]
@@ -161,15 +166,21 @@ class Timed:
 # Walking, and what is said of it
 
 
-def _walked(world: World, seed: int) -> dict[tuple[str, str], Array]:
-    """By forecaster and the state of the system that it is told: [rounds, workers, QUANTILES]."""
+def _walked(world: World, seed: int, earlier: Sequence[World] = ()) -> dict[tuple[str, str], Array]:
+    """By forecaster and the state of the system that it is told: [rounds, workers, QUANTILES]. With `earlier` worlds
+    also the forecaster that is trained on them beforehand."""
     gap, found = world.after_a_gap(), {}
     told: list[Mapping[str, Array]] = [{}, world.system] if world.system else [{}]
     for system in told:
-        for name, text in FORECASTERS.items():
+        for name in (*FORECASTERS, *((TRAINED,) if earlier else ())):
             if system and name not in WITH_STATE:
                 continue
-            said = walk(_forecaster(text, world, seed), world.seconds, QUANTILES, system)
+            made = _forecaster(FORECASTERS.get(name, FORECASTERS[LSTM]), world, seed)
+            if name == TRAINED:
+                assert isinstance(made, Lstm)
+                runs = [run for each in earlier for run in each.runs(bool(system))]
+                made.pretrain(runs, seed, TRAINING_STEPS)
+            said = walk(made, world.seconds, QUANTILES, system)
             said[gap] = np.nan
             found[name, " and ".join(system) or "none"] = said
     return found

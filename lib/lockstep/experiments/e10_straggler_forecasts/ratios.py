@@ -16,7 +16,7 @@ from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.statistics import interval_of, mean_of, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import by_round, timed
-from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE
+from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, STATES, WITH_STATE
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, name_of
 from lockstep.experiments.e10_straggler_forecasts.worlds import MICRO_BATCHES
 
@@ -63,16 +63,24 @@ def per_seed(table: pd.DataFrame, column: str, **where: Any) -> pd.Series:
 
 
 def error_ratio(
-    stored: Stored, kind: str, name: str, over: str = BASE, period: str = LATER, state: str = NO_STATE
+    stored: Stored, kind: str, name: str, over: str = BASE, period: str = LATER, told: bool = False
 ) -> pd.Series:
-    """The error of one forecaster over another's in the same world, by seed. Raises AnalysisError for no such seed."""
+    """The error of one forecaster over another's in the same world, by seed; `told`: both know the state of the system,
+    if the kind has one and they can. Raises AnalysisError for no such seed."""
     table = scored(stored)
-    above = per_seed(table, ERROR, kind=kind, forecaster=name, period=period, state=state)
-    under = per_seed(table, ERROR, kind=kind, forecaster=over, period=period, state=NO_STATE)
+    above, under = (
+        per_seed(table, ERROR, kind=kind, forecaster=each, period=period, state=state_of(kind, each, told))
+        for each in (name, over)
+    )
     ratios = (above / under).dropna()
     if ratios.empty:
         raise AnalysisError(f"no seed of {kind} has both {name} and {over}")
     return ratios
+
+
+def state_of(kind: str, name: str, told: bool = True) -> str:
+    """What a forecaster hears of the state of the system."""
+    return STATES.get(kind, NO_STATE) if told and name in WITH_STATE else NO_STATE
 
 
 def over_kinds(stored: Stored, values: Callable[[str], pd.Series], logarithmic: bool = True) -> pd.Series:
@@ -97,19 +105,23 @@ def over_kinds(stored: Stored, values: Callable[[str], pd.Series], logarithmic: 
     return mean.rename("mean over kinds")
 
 
-def known_onsets(stored: Stored, kind: str, name: str, state: str = NO_STATE) -> pd.Series:
-    """The share of onsets that were forecast, by seed, where there were any."""
-    return per_seed(scored(stored), "onset_recall", kind=kind, forecaster=name, period=LATER, state=state)
+def known_onsets(stored: Stored, kind: str, name: str, told: bool = False) -> pd.Series:
+    """The share of onsets that were forecast, by seed, where there were any. Raises AnalysisError for none."""
+    return _later(stored, "onset_recall", kind, name, told)
 
 
-def lead_over_chance(stored: Stored, kind: str, name: str, state: str = NO_STATE) -> pd.Series:
+def lead_over_chance(stored: Stored, kind: str, name: str, told: bool = False) -> pd.Series:
     """The recall of onsets minus the share of equal forecasts where none followed, by seed. Raises AnalysisError
     for none."""
-    chance = per_seed(scored(stored), "chance", kind=kind, forecaster=name, period=LATER, state=state)
-    found = (known_onsets(stored, kind, name, state) - chance).dropna()
+    found = (known_onsets(stored, kind, name, told) - _later(stored, "chance", kind, name, told)).dropna()
     if found.empty:
         raise AnalysisError(f"no seed of {kind} has onsets and other rounds")
     return found
+
+
+def _later(stored: Stored, column: str, kind: str, name: str, told: bool) -> pd.Series:
+    state = state_of(kind, name, told)
+    return per_seed(scored(stored), column, kind=kind, forecaster=name, period=LATER, state=state)
 
 
 def estimated(values: pd.Series) -> Estimate:

@@ -26,10 +26,13 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BEST,
     BINS,
     CAUSAL,
-    FORECASTERS,
     LABELS,
     LEARNING_CURVES,
     LSTM,
+    ORACLE,
+    READINGS,
+    SIMULATED,
+    TRAINED,
 )
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, TRACE_OF, VARIED
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
@@ -128,7 +131,7 @@ def _errors(period: str, kinds: Iterable[str] = KINDS) -> Callable[[Stored], pd.
         table = errors_table(stored)
         if len(table):
             table = table[(table["period"] == period) & (table["state"] == NO_STATE)]
-        return _pivot(table, "relative", kinds, FORECASTERS)
+        return _pivot(table, "relative", kinds, (*SIMULATED, ORACLE))
 
     return shown
 
@@ -138,7 +141,7 @@ def _stragglers(stored: Stored) -> pd.DataFrame:
     table = errors_table(stored)
     if table.empty:
         return table
-    table = table[(table["period"] == LATER) & table["forecaster"].isin((BASE, BEST, LSTM, "linear"))]
+    table = table[(table["period"] == LATER) & table["forecaster"].isin((BASE, BEST, LSTM, TRAINED, "linear"))]
     told = (table["state"] != NO_STATE) | (table["forecaster"] != "linear")
     columns = ["kind", "forecaster", "state", "base_rate", "f1", "average_precision", "onsets", "onset_recall"]
     columns += ["onset_recall_low", "onset_recall_high", "chance", "lead_rounds"]
@@ -158,8 +161,8 @@ def _history(stored: Stored) -> pd.DataFrame:
     table = history_table(stored)
     if table.empty:
         return table
-    own = table[table["forecaster"] == LSTM]
-    wide = own.pivot_table(index="kind", columns="seen_rounds", values="relative", sort=False)
+    own = table[table["forecaster"].isin(READINGS.values())]
+    wide = own.pivot_table(index=["kind", "forecaster"], columns="seen_rounds", values="relative", sort=False)
     return wide.reindex(columns=[first for first in BINS if first in wide.columns]).round(3)
 
 

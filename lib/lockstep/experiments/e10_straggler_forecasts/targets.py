@@ -12,7 +12,15 @@ from lockstep.analysis.confidence import AnalysisError, Estimate, highest, lowes
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_LEAST, AT_MOST, Read, Reading, Target, lacking
-from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, CAUSAL, LEARNED, LSTM, MEMBERS, TRIVIAL
+from lockstep.experiments.e10_straggler_forecasts.forecasters import (
+    BASE,
+    BEST,
+    LEARNED,
+    LSTM,
+    MEMBERS,
+    SIMULATED,
+    TRIVIAL,
+)
 from lockstep.experiments.e10_straggler_forecasts.grid import (
     COSTS,
     FORECASTS,
@@ -55,8 +63,8 @@ def _errors(kind: str, name: str, over: str = BASE) -> Read:
     return _reading(FORECASTS, lambda stored: (interval_of(error_ratio(stored, kind, name, over)), ""))
 
 
-def _onsets(kind: str, name: str, state: str = "none") -> Read:
-    return _reading(FORECASTS, lambda stored: (mean_of(known_onsets(stored, kind, name, state)), ""))
+def _onsets(kind: str, name: str, told: bool = False) -> Read:
+    return _reading(FORECASTS, lambda stored: (mean_of(known_onsets(stored, kind, name, told)), ""))
 
 
 def _extreme(
@@ -84,7 +92,7 @@ def _nobody_beats_the_last_value() -> Read:
     """The least error of any forecaster on kinds that begin without a sign."""
     choices = [
         (f"{name}, {kind}", functools.partial(_ratio, kind=kind, name=name))
-        for kind in SUDDEN for name in CAUSAL if name != BASE
+        for kind in SUDDEN for name in SIMULATED if name != BASE
     ]  # fmt: skip
     return _reading(FORECASTS, _extreme(lowest, choices))
 
@@ -96,7 +104,7 @@ def _ratio(stored: Stored, kind: str, name: str) -> Estimate:
 def _nobody_sees_them_coming() -> Read:
     """The largest recall of onsets above chance there: more would mean that the future leaked."""
     choices = [
-        (f"{name}, {kind}", functools.partial(_lead, kind=kind, name=name)) for kind in SUDDEN for name in CAUSAL
+        (f"{name}, {kind}", functools.partial(_lead, kind=kind, name=name)) for kind in SUDDEN for name in SIMULATED
     ]
     return _reading(FORECASTS, _extreme(highest, choices))
 
@@ -163,7 +171,7 @@ TARGETS: tuple[Target, ...] = (
         Target(f"follow the best over the best, worst kind, {period}", 1.03, _close_to_the_best(period), AT_MOST)
         for period in (EARLY, LATER)
     ),
-    Target("burst credits: onsets forecast with the balance known", 0.9, _onsets("burst credits", "linear", "credits")),
+    Target("burst credits: onsets forecast with the balance known", 0.9, _onsets("burst credits", "linear", told=True)),
     *(
         Target(
             f"trace {name}: error of the best that learns over the best that does not", 1.0, _learned_over_trivial(name)

@@ -27,6 +27,8 @@ JOBS = 8
 """So many short jobs follow each other where credits run out: an instance has them once, and does not get them back."""
 TRACES = {"AR": 4, "SE": 32, "ST": 2}
 """The public traces, and how many data-parallel workers each stage of their pipelines has."""
+EARLIER_RUNS, EARLIER_SEEDS = 4, 1_000_000
+"""So many runs of a third of the length came before, for a forecaster that is trained on what a cluster has seen."""
 FOLDER = "straggler-traces"
 STEPS, MICRO_BATCHES = "steps", "micro-batches"
 
@@ -48,6 +50,12 @@ class World:
         gone = np.asarray(np.isnan(self.seconds).all(axis=1))
         return np.concatenate([[True], gone[:-1]])
 
+    def runs(self, system: bool) -> list[Array]:
+        """[rounds, workers, 1 + numbers of the system's state, if `system`]: what lies between gaps, each by itself."""
+        whole = np.stack([self.seconds, *(self.system.values() if system else ())], axis=2)
+        parts = np.split(whole, np.flatnonzero(self.after_a_gap()))
+        return [part[~np.isnan(part[:, :, 0]).all(axis=1)] for part in parts if len(part)]
+
 
 def simulated_world(delays: str, workers: int, rounds: int, seed: int) -> World:
     """Rounds of synchronous training in virtual time, whose tasks are a second of work each, give or take NOISE.
@@ -60,6 +68,12 @@ def simulated_world(delays: str, workers: int, rounds: int, seed: int) -> World:
     parts = [_job(delays, workers, max(2, rounds // JOBS), JOBS * seed + job) for job in range(JOBS)]
     system = {name: apart([part.system[name] for part in parts]) for name in parts[0].system}
     return World(apart([part.seconds for part in parts]), apart([part.work for part in parts]), system)
+
+
+def earlier_worlds(delays: str, workers: int, rounds: int, seed: int) -> list[World]:
+    """Other, shorter runs of workers with the same kind of delays, none of which is that of any `simulated_world`."""
+    first = EARLIER_SEEDS + EARLIER_RUNS * seed
+    return [simulated_world(delays, workers, rounds // 3, first + run) for run in range(EARLIER_RUNS)]
 
 
 def _job(delays: str, workers: int, rounds: int, seed: int) -> World:
