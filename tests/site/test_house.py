@@ -14,12 +14,16 @@ from lockstep.experiments.registry import EXPERIMENTS, every
 
 MOST_LINES = 300
 MOST_ROOMS = 10
-MOST_LINES_OF_THE_LIBRARY = 40_000
+MOST_LINES_OF_THE_LIBRARY = 38_100
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
 LATER += ("engine/sync/emulation", "engine/sync/orders", "engine/sync/policy_", "engine/launch/virtual")
 LATER += ("experiments/e10_", "experiments/e11_", "experiments/simulated")
+LATER += ("analysis/anytime", "analysis/confidence", "analysis/noise", "analysis/judging", "experiments/minutes")
+LATER += ("measure/planning", "measure/history", "measure/durations", "predict/gpu", "predict/networks")
+LATER += ("experiments/e02_threads_vs_processes/gpu_", "experiments/e03_pipelined_model_parallelism/gpu_")
+LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_scaling/bounds")
 """What issues that came later have added, which is not counted."""
 
 
