@@ -134,12 +134,22 @@ TABLES = (
     "flops",
     "tasks",
     "policies",
+    "forecasts",
+    "histories",
+    "examples",
+    "trace_forecasts",
+    "slow_loading",
+    "forecast_costs",
+    "denormals",
+    "gradients",
+    "input_parts",
 )
 """Traced tables that may stand beside `records.csv`."""
 TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
 TEXTS_OF_TABLES += ("phase", "schedule", "partition", "activations", "action", "name", "executor_data")
 TEXTS_OF_TABLES += ("network", "framework", "pooling", "class_weights", "augmentation", "learning_rate_rule")
 TEXTS_OF_TABLES += ("delays", "contender", "policy", "policy_options", "data", "reason")
+TEXTS_OF_TABLES += ("forecaster", "state", "period", "unit", "way", "part")
 TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 

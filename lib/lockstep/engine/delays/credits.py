@@ -70,3 +70,8 @@ class Credits(Switch):
         drawn = uniforms(row_keys(self.seed, STREAM_START, self.workers), 0)
         balance = options.balance * (1.0 - options.spread * drawn)
         return balance / (full - options.earned) * options.seconds, np.full(self.workers, full / options.earned)
+
+    def left(self, clock: float) -> Floats:
+        """[workers]: the credits that each worker still has at `clock`, in seconds of the run's clock."""
+        spent = (MINUTES * self.options.vcpus - self.options.earned) / self.options.seconds  # in a second
+        return np.maximum(self._at - clock, 0.0) * spent

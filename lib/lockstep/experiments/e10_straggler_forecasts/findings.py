@@ -1,0 +1,289 @@
+"""What each figure of notebook 10 shows, in a sentence or two computed from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import pandas as pd
+
+from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.sentences import Finding, finding, listed, measure_of, require_rounds, sentence, times
+from lockstep.analysis.statistics import interval_of, mean_of
+from lockstep.analysis.stored import Stored
+from lockstep.engine.forecasts.scores import FACTOR
+from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
+    decoding_share,
+    gradients_table,
+    input_parts_table,
+    of_network,
+    slow_loading_table,
+    slowdown,
+    waiting,
+)
+from lockstep.experiments.e10_straggler_forecasts.forecasters import (
+    BASE,
+    BEST,
+    CAUSAL,
+    LABELS,
+    LEARNED,
+    LSTM,
+    QUANTILES,
+    READINGS,
+    TRAINED,
+    TRIVIAL,
+)
+from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, PAUSES, TRACE_OF
+from lockstep.experiments.e10_straggler_forecasts.ratios import (
+    EARLY,
+    LATER,
+    cost,
+    error_ratio,
+    known_onsets,
+    over_kinds,
+    per_seed,
+    scored,
+    trace_error,
+)
+from lockstep.experiments.e10_straggler_forecasts.tables import history_table, trace_table
+from lockstep.experiments.e10_straggler_forecasts.verdicts import DENORMAL_EXPONENT
+
+
+def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str = LATER) -> Estimate:
+    found = interval_of(error_ratio(stored, kind, name, over, period))
+    require_rounds(found)
+    return found
+
+
+@finding
+def errors(stored: Stored) -> str:
+    """Both readings of the LSTM beside the last value and beside following the best; where each wins."""
+    parts = [sentence(_over_all(stored, reading, name)) for reading, name in READINGS.items()]
+    return " ".join([*parts, _of_pauses(stored)])
+
+
+def _over_all(stored: Stored, reading: str, name: str) -> str:
+    over = {
+        rival: interval_of(over_kinds(stored, partial(error_ratio, stored, name=name, over=rival, told=True)))
+        for rival in (BASE, BEST)
+    }
+    for each in over.values():
+        require_rounds(each)
+    ratios = {}
+    for kind in KINDS:
+        ratios[kind] = interval_of(error_ratio(stored, kind, name, BEST, told=True))
+    won = [kind for kind, ratio in ratios.items() if ratio.high < 1]
+    lost = [kind for kind, ratio in ratios.items() if ratio.low > 1]
+    return (
+        f"the LSTM {reading} has, mean over all kinds of delays, {times(over[BASE], 'the error of the last value')} "
+        f"and {times(over[BEST], 'that of following the best of six simple forecasters')}, which it beats on "
+        f"{listed(won) or 'none'} and loses to on {listed(lost) or 'none'}"
+    )
+
+
+def _of_pauses(stored: Stored) -> str:
+    """What a running median gains where nothing can be seen coming."""
+    parts = [f"{kind} {_ratio(stored, kind, 'median').value:.2f}" for kind in PAUSES]
+    return sentence(f"where nothing can be seen coming, a running median errs least, without learning: {listed(parts)}")
+
+
+@finding
+def onsets(stored: Stored) -> str:
+    """How many stragglers the LSTM and the last value name before they are one, and what F1 says instead."""
+    said = []
+    for reading, name in READINGS.items():
+        parts = _known_by_kind(stored, name)
+        said.append(
+            sentence(f"of the workers that become stragglers the LSTM {reading} names beforehand: {listed(parts)}")
+        )
+    f1 = per_seed(scored(stored), "f1", kind="Markov states", forecaster=BASE, period=LATER, state="none")
+    blind = mean_of(known_onsets(stored, "Markov states", BASE))
+    also = (
+        f"on Markov states the last value has an F1 of {mean_of(f1)} and names {blind} of them: F1 counts those that "
+        "are slow already"
+    )
+    return " ".join([*said, _with_the_state(stored), sentence(also)])
+
+
+def _known_by_kind(stored: Stored, name: str) -> list[str]:
+    parts = []
+    for kind in KINDS:
+        try:
+            recall = mean_of(known_onsets(stored, kind, name))
+        except AnalysisError:
+            continue
+        require_rounds(recall)
+        parts.append(f"{kind} {recall.value:.2f}")
+    return parts
+
+
+def _with_the_state(stored: Stored) -> str:
+    parts = []
+    for name in (LSTM, TRAINED, "linear"):
+        known, unknown = (mean_of(known_onsets(stored, "burst credits", name, told)) for told in (True, False))
+        parts.append(f"{LABELS[name]} {known}, without it {unknown.value:.2f}")
+    return sentence(f"told the balance of burst credits, they name: {listed(parts)}")
+
+
+@finding
+def examples(stored: Stored) -> str:
+    """What the drawn kinds have in common with their whole worlds: the LSTM's error there."""
+    parts = [
+        f"{kind} {times(_ratio(stored, kind, LSTM), 'the error of the last value')}, and "
+        f"{times(_ratio(stored, kind, LSTM, 'ar'), 'that of autoregression')}"
+        for kind in ("periodic", "Markov states")
+    ]
+    return sentence(f"the LSTM has, on {'; on '.join(parts)}")
+
+
+@finding
+def calibration(stored: Stored) -> str:
+    """The share of times below the quantiles that the LSTM and the running median forecast, over all kinds."""
+    parts = []
+    for name in (LSTM, TRAINED, "median"):
+        own = []
+        for quantile in QUANTILES:
+            of_kind = partial(_below_quantile, stored, name=name, quantile=quantile)
+            share = mean_of(over_kinds(stored, of_kind, logarithmic=False))
+            require_rounds(share)
+            own.append(f"{share} below its {quantile:g}")
+        parts.append(f"{LABELS[name]}: {listed(own)}")
+    return sentence(f"of all times there lay, mean over kinds: {'; '.join(parts)}")
+
+
+def _below_quantile(stored: Stored, kind: str, name: str, quantile: float) -> pd.Series:
+    return per_seed(scored(stored), f"below_{quantile:g}", kind=kind, forecaster=name, period=LATER, state="none")
+
+
+@finding
+def history(stored: Stored) -> str:
+    """The LSTM's error with little history and with much, on the kind that it learns best."""
+    parts, needed = [], []
+    table = history_table(stored)
+    for reading, name in READINGS.items():
+        early, later = (_ratio(stored, "periodic", name, period=period) for period in (EARLY, LATER))
+        parts.append(f"{reading} {early} after 5 to 60 rounds, {later} later")
+        own = table[(table["forecaster"] == name) & (table["relative_high"] < 1)] if len(table) else table
+        first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else {}
+        needed.append(f"{reading}: {listed(f'{kind} {rounds}' for kind, rounds in dict(first).items()) or 'never'}")
+    return " ".join([
+        sentence(f"on periodic delays the LSTM's error relative to the last value's is {'; '.join(parts)}"),
+        sentence(f"rounds after which it is first below it, {'; '.join(needed)}"),
+    ])  # fmt: skip
+
+
+@finding
+def traces(stored: Stored) -> str:
+    """On each recorded run: who errs least, and whether what learns beats what does not."""
+    table, parts = trace_table(stored), []
+    for name in TRACE_OF.values() if len(table) else ():
+        try:
+            (learns, error), (trivial, other) = (_least(stored, name, names) for names in (LEARNED, TRIVIAL))
+        except AnalysisError:
+            continue
+        own = table[(table["trace"] == name) & (table["forecaster"] == BASE)]
+        memory, rate = own["memory"].iloc[-1], own["base_rate"].iloc[-1]
+        parts.append(
+            f"{name}: {LABELS[trivial]} {other:.2f} times the error of the last value, {LABELS[learns]} {error:.2f} "
+            f"(correlation of a worker's successive times {memory:.2f}, stragglers {rate:.1%})"
+        )
+    return sentence("; ".join(parts)) if parts else "No recorded run was in the data folder."
+
+
+def _least(stored: Stored, trace: str, names: Iterable[str]) -> tuple[str, float]:
+    found = {name: interval_of(trace_error(stored, trace, name)).value for name in names}
+    best = min(found, key=lambda name: found[name])
+    return best, found[best]
+
+
+@finding
+def costs(stored: Stored) -> str:
+    """What the LSTM takes of a core for each round, and what the dearest of the others takes."""
+    spent = {name: interval_of(cost(stored, name)) for name in CAUSAL}
+    lstm = spent.pop(LSTM)
+    require_rounds(lstm)
+    most = max(spent, key=lambda name: spent[name].value)
+    return sentence(
+        f"for each round of eight workers the LSTM takes {measure_of(lstm, 'ms')} of a core, {LABELS[most]}, the "
+        f"dearest of the others, {measure_of(spent[most], 'ms')}"
+    )
+
+
+@finding
+def loading(stored: Stored) -> str:
+    """How far a step falls behind where input comes slowly to some."""
+    table = slow_loading_table(stored)
+    if table.empty:
+        raise AnalysisError("slow loading was not simulated")
+    parts = []
+    for row in table.to_dict("records"):
+        share = mean_of_input(str(row["delays"]))
+        lost = waiting(stored, str(row["delays"]))
+        require_rounds(lost)
+        parts.append(
+            f"where input is {share:g} of the work, {row['stragglers_of_slow']:.0%} of slowly loading tasks are "
+            f"stragglers, and a step is slowed down {times(lost, 'as much as its mean worker')}"
+        )
+    return sentence("; ".join(parts))
+
+
+def mean_of_input(delays: str) -> float:
+    """The share of input in the work, as these delays say it."""
+    from lockstep.engine.delays import make_delays
+
+    return float(make_delays(delays, 1, 0).options.share)
+
+
+@finding
+def vanishing(stored: Stored) -> str:
+    """What denormal gradients cost, how deep a network must be for them, and who is slow then."""
+    plain, flushed = (slowdown(stored, DENORMAL_EXPONENT, each) for each in (False, True))
+    require_rounds(plain)
+    table = gradients_table(stored)
+    deep = table[table["denormal_share"] > 0.01]
+    own = interval_of(of_network(stored, "passed_on", "cnn", 0))
+    least = f"from {int(deep['depth'].min())} sigmoids on" if len(deep) else "in none of the networks timed"
+    worst = table.loc[table["behind"].idxmax()]
+    where = f"{worst['name']} {worst['depth']}" if worst["depth"] else str(worst["name"])
+    return " ".join([
+        sentence(
+            f"a convolution's backward pass takes {times(plain, 'as long with denormal gradients')}, and "
+            f"{times(flushed, 'as long where they are flushed')}"
+        ),
+        sentence(
+            f"gradients come to that {least}; in the use case's own network the first layer's are "
+            f"{times(own, 'the last ones')}"
+        ),
+        sentence(
+            f"all workers slow down together: the slowest of eight with other images is at most "
+            f"{worst['behind']:.2f} times the median of its peers ({where}), and a straggler is {FACTOR:g} times"
+        ),
+    ])  # fmt: skip
+
+
+@finding
+def input_parts(stored: Stored) -> str:
+    """Decoding's share of the input's time."""
+    parts = []
+    for row in input_parts_table(stored).to_dict("records"):
+        share = interval_of(decoding_share(stored, row["use_case"], row["way"]))
+        require_rounds(share)
+        size = f"{row['megapixels']:.2g} megapixels"
+        parts.append(f"{row['use_case']} ({size}), {row['way']}: {measure_of(share, '%')}")
+    if not parts:
+        raise AnalysisError("the input was not timed")
+    return sentence(f"decoding's share of the input's time is {'; '.join(parts)}")
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "errors": errors,
+    "onsets": onsets,
+    "examples": examples,
+    "calibration": calibration,
+    "history": history,
+    "traces": traces,
+    "costs": costs,
+    "loading": loading,
+    "vanishing": vanishing,
+    "input_parts": input_parts,
+}

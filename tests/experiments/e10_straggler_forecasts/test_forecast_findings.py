@@ -1,0 +1,129 @@
+"""Notebook 10's findings, tables and figures, on made-up records and on the stored reference."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+import fake_forecasts
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e10_straggler_forecasts import EXPERIMENT
+from lockstep.experiments.e10_straggler_forecasts.cause_tables import gradients_table, input_parts_table
+from lockstep.experiments.e10_straggler_forecasts.forecasters import LABELS
+from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
+from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, over_kinds
+from lockstep.experiments.e10_straggler_forecasts.tables import errors_table, trace_table
+from lockstep.records import CONTENDED
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning", "error::RuntimeWarning")
+
+
+@pytest.fixture(scope="module")
+def measured() -> Stored:
+    return fake_forecasts.stored()
+
+
+def said(stored: Stored, name: str) -> str:
+    return EXPERIMENT.findings[name](stored)
+
+
+def test_there_is_a_finding_for_every_figure() -> None:
+    assert set(EXPERIMENT.findings) == set(EXPERIMENT.figures)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_findings_are_sentences_with_numbers(measured: Stored, name: str) -> None:
+    text = said(measured, name)
+    assert text[0].isupper() and text.endswith(".") and "nan" not in text and "do not answer" not in text
+    assert re.search(r"\d", text)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_findings_of_the_reference_are_sentences(root: Path, name: str) -> None:
+    text = said(read_stored(root / "results" / "reference" / EXPERIMENT.name), name)
+    assert text[0].isupper() and text.endswith(".") and "nan" not in text and "do not answer" not in text
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_a_notebook_that_never_ran_says_so(name: str) -> None:
+    assert "Nothing is stored" in said(no_records(), name)
+
+
+def test_who_wins_is_said() -> None:
+    text = said(fake_forecasts.stored(lstm=0.9, trained=0.5), "errors")
+    online, before = text.split("The LSTM ")[1:3]
+    assert online.startswith("trained online has") and "beats on none and loses to on exponential pauses" in online
+    assert before.startswith("trained before, too has") and "and loses to on none" in before
+
+
+def test_a_trace_is_told_by_its_least_errors() -> None:
+    text = said(fake_forecasts.stored(learned=0.5), "traces")
+    assert "AR: running median 0.70 times the error of the last value, autoregression 0.50" in text
+
+
+def test_errors_are_relative_to_the_last_value_of_the_same_world(measured: Stored) -> None:
+    table = errors_table(measured).set_index(["kind", "forecaster", "state", "period"])
+    assert (table.xs("last", level="forecaster")["relative"] == 1).all()
+    assert (table.xs("oracle", level="forecaster")["relative"] == 0).all()
+    row = table.loc[("periodic", "lstm", "none", "later")]
+    assert row["relative_low"] < fake_forecasts.ERRORS["lstm"] < row["relative_high"]
+    assert row["relative_high"] - row["relative_low"] < 0.03, "how hard a world is cancels"
+    ratios = error_ratio(measured, "periodic", "lstm", "ar")
+    assert ratios.mean() == pytest.approx(0.6 / 0.85, rel=0.01) and len(ratios) == 10
+
+
+def test_the_mean_over_kinds_counts_each_kind_once(measured: Stored) -> None:
+    whole = over_kinds(measured, lambda kind: error_ratio(measured, kind, "median"))
+    assert len(whole) == 10 and whole.mean() == pytest.approx(0.7, rel=0.01)
+
+
+def test_tables_of_causes(measured: Stored) -> None:
+    networks = gradients_table(measured).set_index(["name", "depth"])
+    assert networks.loc[("sigmoid", 80), "behind"] == pytest.approx(1.05, abs=0.01)
+    assert networks.loc[("sigmoid", 80), "slowdown"] == pytest.approx(20, rel=0.02)
+    assert networks.loc[("cnn", 0), "passed_on"] == pytest.approx(0.5, rel=0.02)
+    parts = input_parts_table(measured)
+    assert parts["decoding_percent"].tolist() == pytest.approx([50.0] * 4, abs=1)
+    assert set(trace_table(measured)["trace"]) == {"AR", "SE", "ST"}
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.tables)
+def test_tables_are_shown_with_records_and_without(measured: Stored, name: str) -> None:
+    assert len(EXPERIMENT.tables[name](measured))
+    assert EXPERIMENT.tables[name](no_records()).empty
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(found.get_text() for found in figure.findobj(Text))
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.figures)
+def test_figures_are_drawn_with_records_and_without(measured: Stored, name: str) -> None:
+    figure = EXPERIMENT.figures[name](measured)
+    figure.draw_without_rendering()
+    shown = texts(figure)
+    assert "simulated" in shown or "measured" in shown or "recorded" in shown, "what its numbers are"
+    assert EXPERIMENT.figures[name](no_records()).axes
+
+
+def test_every_kind_and_every_forecaster_is_drawn(measured: Stored) -> None:
+    shown = texts(EXPERIMENT.figures["errors"](measured))
+    assert all(kind in shown for kind in KINDS)
+    assert all(label in shown for name, label in LABELS.items() if name not in ("last", "oracle"))
+
+
+def test_tables_of_what_is_measured_leave_disturbed_rounds_out_while_there_are_others(measured: Stored) -> None:
+    timed = measured.records["experiment"] == "input_parts"
+    disturbed = measured.records.assign(reason=measured.records["reason"].mask(timed, CONTENDED))
+    some = disturbed.assign(reason=disturbed["reason"].mask(disturbed["round"] == disturbed["round"].max(), ""))
+    whole, last, none = (
+        input_parts_table(Stored(records, measured.tables)) for records in (measured.records, some, disturbed)
+    )
+    pd.testing.assert_frame_equal(none, whole)
+    assert len(last) == 2 and len(whole) == 4, "of the last round alone, which has one use case"
