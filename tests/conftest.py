@@ -68,9 +68,13 @@ def _session_cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _own_cluster(request: pytest.FixtureRequest, _session_cluster: Any) -> None:
+def _own_cluster(request: pytest.FixtureRequest, _session_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests marked `own_cluster` have teams with clusters of their own, as users have; most have no need of Spark."""
+    from harness.spark_cluster import JVM_VARIABLE
+
     _session_cluster.own = request.node.get_closest_marker("own_cluster") is not None
+    if _session_cluster.own:
+        monkeypatch.delenv(JVM_VARIABLE)
     if group_of(request.node) != SPARK:
         _session_cluster.stop()
 

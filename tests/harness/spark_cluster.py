@@ -1,7 +1,8 @@
 """One Spark cluster for a whole session, lent to every team in turn: its two JVMs start once. And warm teams on it.
 
 A team on it still has a driver, executors and ranks of its own, which end with the team. Tests that end a part of the
-cluster itself, or look at its start, are marked `own_cluster`, and their teams start one as teams always do.
+cluster itself, or look at its start, are marked `own_cluster`, and their teams start one as teams always do, with JVMs
+that compile as they always do.
 
 Starting a team takes some twenty seconds, of which most is the start of JVMs and of Python with torch. So the tests
 that train on Spark, in whatever folder, share one team of each launcher and size (`SessionCluster.teams`). A test may
@@ -26,6 +27,11 @@ _CORES = 8  # slots for executors: more than all teams that are warm at the same
 _END_SECONDS = 10.0  # for the processes of a team that has been closed
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _OWN: type[StandaloneCluster] = StandaloneCluster
+JVM_VARIABLE = "JAVA_TOOL_OPTIONS"
+"""What every JVM reads, those of kernels and of other processes of a test too."""
+# The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: 9 CPU seconds instead of
+# 14 for a driver with two executors, which Spark's first job follows.
+_QUICK_JVM = "-XX:TieredStopAtLevel=1"
 
 
 class LentCluster:
@@ -137,4 +143,5 @@ def install(monkeypatch: pytest.MonkeyPatch) -> SessionCluster:
     """From now on teams of this process get the session's cluster."""
     session = SessionCluster()
     monkeypatch.setattr(team, "StandaloneCluster", session.for_team)
+    monkeypatch.setenv(JVM_VARIABLE, _QUICK_JVM)
     return session

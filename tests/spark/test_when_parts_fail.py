@@ -182,18 +182,17 @@ def test_a_driver_whose_heap_is_full_fails_instead_of_waiting_for_ever(monkeypat
         team.run(sparknet(), Site(use_case=case), stall_seconds=200)
 
 
+def test_an_executor_that_is_killed_changes_nothing(teams: Warm, tmp_path: Path) -> None:
+    """Spark starts another one and runs the lost task there: the parameters are those of one worker."""
+    case = tiny.case(train=Fatal("kill", str(tmp_path / "killed")))
+    teams.of("spark_driver", 2).run(sparknet(), Site(use_case=case, checkpoint=str(tmp_path / "c")))
+    assert (tmp_path / "killed").exists()
+    expected = alone(tiny.case(), tmp_path / "alone")
+    assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE
+
+
 def test_a_python_worker_that_raises_is_quoted(teams: Warm) -> None:
     with pytest.raises(WorkerFailed) as caught:
         teams.of("spark_driver", 2).run(sparknet(), Site(use_case=tiny.case(train=Fatal("raise"))))
     assert "ExecutorFailed: RuntimeError: a tyre burst" in caught.value.reason
     assert "test_when_parts_fail.py" in caught.value.traceback, "the executor's own traceback"
-
-
-def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
-    """Spark starts another one and runs the lost task there: the parameters are those of one worker."""
-    case = tiny.case(train=Fatal("kill", str(tmp_path / "killed")))
-    with SparkDriver(2) as team:
-        team.run(sparknet(), Site(use_case=case, checkpoint=str(tmp_path / "c")))
-    assert (tmp_path / "killed").exists()
-    expected = alone(tiny.case(), tmp_path / "alone")
-    assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE
