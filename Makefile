@@ -5,7 +5,7 @@ SHELL := bash
 
 MINUTES ?= 30
 PROFILE ?=
-NOTEBOOK ?= 00 01 02 03 04 05 06 07 08
+NOTEBOOK ?= 00 01 02 03 04 05 06 07 08 11
 DATA_DIR ?=
 RESULTS ?= results/reference
 

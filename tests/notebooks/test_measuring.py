@@ -36,7 +36,7 @@ REALLY = {
         "message_bytes=65536",
     ],
 }
-STORED = ("01", "03", "04", "05", "07", "08")
+STORED = ("01", "03", "04", "05", "07", "08", "11")
 
 
 def plan_of(number: str, assignments: list[str], root: Path, folder: Path) -> RunPlan:

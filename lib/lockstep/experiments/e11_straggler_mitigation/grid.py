@@ -50,7 +50,7 @@ def cells(chosen: Parameters) -> list[Job]:
             jobs.append(
                 simulated(
                     "scale", delays=kind, workers=workers, compute=compute, per_worker_batch_size=share,
-                    steps=chosen.timed_updates,
+                    micro_batch=max(1, share // 4), steps=chosen.timed_updates,
                 )
             )  # fmt: skip
     for kind in ("none", *chosen.kinds):
