@@ -43,7 +43,7 @@ class Recorder:
         self.sampled = True
 
     def __call__(
-        self, job: Job, source: Source, teams: Teams, traced: bool = False
+        self, job: Job, source: Source, teams: Teams, traced: bool = False, probes: object = None
     ) -> tuple[dict[str, Any], dict[str, pd.DataFrame], bool]:
         if len(self.measured) == self.stop_at:
             raise KeyboardInterrupt

@@ -28,7 +28,9 @@ class StoredMeasuring:
     def __init__(self, folder: Path) -> None:
         self.records, self.tables = read_records(folder), read_tables(folder)
 
-    def measure_job(self, job: Job, source: object, *_: object) -> tuple[Row, dict[str, pd.DataFrame], bool]:
+    def measure_job(
+        self, job: Job, source: object, *_: object, probes: object = None
+    ) -> tuple[Row, dict[str, pd.DataFrame], bool]:
         """As `lockstep.measure.cell.measure_job`; of an experiment that nobody has stored yet, made-up numbers."""
         if (why := cell.why_impossible(job)) is not None:
             return make_row(job, {}, status="skipped", reason=why), {}, False

@@ -18,7 +18,8 @@ MOST_LINES_OF_THE_LIBRARY = 40_000
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
-LATER += ("engine/sync/emulation", "engine/sync/orders", "engine/sync/policy_", "experiments/e11_straggler_mitigation")
+LATER += ("engine/sync/emulation", "engine/sync/orders", "engine/sync/policy_", "engine/launch/virtual")
+LATER += ("experiments/e10_", "experiments/e11_", "experiments/simulated")
 """What issues that came later have added, which is not counted."""
 
 

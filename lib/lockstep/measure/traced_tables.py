@@ -26,7 +26,8 @@ _LEARNING_TABLES = ("epochs", "confusion")
 LOAD, TRAIN = "load", "train"
 """Phases of a trace."""
 STEPS_TRACED = ("timeline",)
-"""The experiments of which every step of every rank is kept, with its phases, in `timeline.csv`."""
+"""The experiments of which every step of every rank is kept, with its phases, in `timeline.csv`; of workers that take
+steps of their own every task, in `tasks.csv`."""
 
 _OF_TRAINING: Mapping[str, Sequence[str]] = {
     "epochs": _OF_LEARNING,
@@ -40,7 +41,7 @@ _OF_TRAINING: Mapping[str, Sequence[str]] = {
 
 
 def traced_tables(
-    job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None, probe: Probe | None
+    job: Job, traces: Sequence[Trace], sampler: ResourceSampler | None, probe: Probe | None = None
 ) -> dict[str, pd.DataFrame]:
     """This cell's rows of each traced table. `sampler`: of the processes, if their samples are to be kept; `probe`:
     what measured the cell, if it did not train."""
@@ -48,12 +49,12 @@ def traced_tables(
     kept = _LEARNING_TABLES if job.experiment in LEARNING else traces[0].tables
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items() if name in kept}
     by_policy = "tasks" in traces[-1].tables
-    if by_policy:
+    if job.experiment in STEPS_TRACED and by_policy:
         found["tasks"] = pd.DataFrame(traces[-1].tables["tasks"])
+    elif job.experiment in STEPS_TRACED:
+        found["timeline"] = step_table(traces)
     if sampler is not None:
         found["resources"] = _samples(traces, sampler)
-    if job.experiment in STEPS_TRACED:
-        found["timeline"] = step_table(traces)
     columns_of = {**_OF_TRAINING, **(probe.tables if probe else {})}
     for name, frame in found.items():
         _insert_first(frame, job, columns_of.get(name, ()))

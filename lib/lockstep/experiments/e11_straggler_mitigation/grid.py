@@ -25,8 +25,8 @@ from lockstep.measure.planning import Comparison
 
 USE_CASE = "Pneumonia"
 SEEDS = 10
-REAL_ROUNDS = 3
-"""Of a cell on real ranks: enough for a mean, and what is judged is the simulator over all cells."""
+REAL_ROUNDS = 5
+"""Of a cell on real ranks: the fewest that have an interval, which tells policies apart."""
 CALIBRATION, CALIBRATED_ON = ("none", "exponential"), (2, 4)
 """Delays and workers of the cells by which the simulated cluster is calibrated, all of them waiting for all."""
 RANDOM_DROPS, SAME_DROPPED = "exponential", "bad_node"
@@ -85,24 +85,26 @@ def _learning(experiment: str, chosen: Parameters, kind: str, workers: int, shar
 
 
 def _real(chosen: Parameters) -> Iterator[Job]:
-    """On real ranks: waiting for all without delays and with pauses, and every policy under every other kind."""
+    """On real ranks: every policy under every kind, and the cells of the calibration, which wait for all."""
     compute = f"sleep:image_seconds={chosen.real_image_seconds:g}"
     share, wait = chosen.real_share, next(iter(REAL.values()))
     kinds = dict.fromkeys((*CALIBRATION, *chosen.real_kinds))
     for workers in chosen.real_workers:
         for kind in kinds:
             for contender in REAL.values():
-                if kind == "none" and contender != wait:
+                if kind in CALIBRATION and contender != wait:
                     continue
                 options = canonical_options(
                     contender.policy, contender.options_for(workers, share * chosen.real_image_seconds)
                 )
                 fields: dict[str, Any] = {"policy": contender.policy, "policy_options": options, "delays": kind}
+                # Where every contribution is an update, a step is that of one worker.
+                turns = workers if contender.kind == "never waits" else 1
                 try:
                     yield Job.of(
                         "parameter_server", experiment="real", use_case=USE_CASE, workers=workers, compute=compute,
-                        per_worker_batch_size=share, micro_batch=1, steps=chosen.real_steps,
-                        warmup_steps=chosen.real_warmup_steps, **fields,
+                        per_worker_batch_size=share, micro_batch=1, steps=turns * chosen.real_steps,
+                        warmup_steps=turns * chosen.real_warmup_steps, **fields,
                     )  # fmt: skip
                 except JobError:
                     continue  # a policy that so few workers can't have, such as one that leaves out one of one
