@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.experiments.e11_straggler_mitigation import learning_figures, throughput_figures
+from lockstep.experiments.e11_straggler_mitigation.twins_drawings import simulator_figure
 
 FIGURES: Mapping[str, Recipe] = {
     "mitigation": throughput_figures.mitigation_figure,
@@ -18,4 +19,5 @@ FIGURES: Mapping[str, Recipe] = {
     "costs": throughput_figures.costs_figure,
     "stand_ins": learning_figures.stand_ins_figure,
     "partitions": learning_figures.partitions_figure,
+    "simulator": simulator_figure,
 }

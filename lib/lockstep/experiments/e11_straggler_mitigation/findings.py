@@ -28,6 +28,7 @@ from lockstep.experiments.e11_straggler_mitigation.mitigation import (
 )
 from lockstep.experiments.e11_straggler_mitigation.prices import node_price, table2
 from lockstep.experiments.e11_straggler_mitigation.rows import estimate_in, required
+from lockstep.experiments.e11_straggler_mitigation.twins_drawings import simulator_finding
 
 
 @finding
@@ -141,4 +142,5 @@ FINDINGS: Mapping[str, Finding] = {
     "costs": costs,
     "stand_ins": learning_findings.stand_ins,
     "partitions": learning_findings.partitions,
+    "simulator": simulator_finding,
 }

@@ -13,6 +13,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, N
 from lockstep.experiments.e11_straggler_mitigation.learning import over_the_best, ratios, synchronous, undelayed
 from lockstep.experiments.e11_straggler_mitigation.rows import RIVALRY, TIME_TO_LOSS, kind_name, kinds_of, rows_of
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import over_the_best_rival
+from lockstep.experiments.e11_straggler_mitigation.twins_drawings import TWIN_TARGETS
 
 RIVAL_WORKERS = (8, 32, 128)
 SIMULATED = "simulated"
@@ -85,4 +86,5 @@ TARGETS: tuple[Target, ...] = (
         )
         for workers in RIVAL_WORKERS
     ),
+    *TWIN_TARGETS,
 )  # fmt: skip
