@@ -78,8 +78,8 @@ _OWN = {"epochs": ("learning_rate",), "policies": ("policy", "policy_options", "
 
 
 def _is_identity(table: str, column: str) -> bool:
-    """Does the column say which cell was traced? An epoch has a learning rate of its own, beside that of its job; a row of
-    a simulated cell is of one policy among many."""
+    """Does the column say which cell was traced? An epoch has a learning rate of its own, beside that of its job; a
+    row of a simulated cell is of one policy among many."""
     return _field(column) in IDENTITY and column not in _OWN.get(table, ())
 
 

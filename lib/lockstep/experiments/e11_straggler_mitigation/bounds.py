@@ -1,11 +1,11 @@
 """What no policy can exceed that has no further node: capacity, and images that can't be divided. Arithmetic alone.
 
-    n nodes, m of them s times slower; undelayed, an update takes 1; waiting for all it takes s
+n nodes, m of them s times slower; undelayed, an update takes 1; waiting for all it takes s
 
-    capacity        all nodes together do n - m + m/s of n: an update takes at least t = n / (n - m + m/s)
-    whole images    of shares of b images the slow nodes keep k of theirs, and the largest of the other shares takes
-                    t = max(k s, ceil((n b - m k) / (n - m))) / b for the best k
-    mitigation      (s - t) / (s - 1)
+capacity        all nodes together do n - m + m/s of n: an update takes at least t = n / (n - m + m/s)
+whole images    of shares of b images the slow nodes keep k of theirs, and the largest of the other shares takes
+                t = max(k s, ceil((n b - m k) / (n - m))) / b for the best k
+mitigation      (s - t) / (s - 1)
 """
 
 from __future__ import annotations

@@ -83,8 +83,7 @@ LEARNERS: Mapping[str, Contender] = {
 or as well on every kind of delays (notebook 10), at a hundredth of the time."""
 
 ROUND_BY_ROUND: Mapping[str, Contender] = {
-    name: CONTENDERS[name]
-    for name in (WAIT, DROP_ONE, DROP_QUARTER, BY_LAST_VALUE, "anytime")
+    name: CONTENDERS[name] for name in (WAIT, DROP_ONE, DROP_QUARTER, BY_LAST_VALUE, "anytime")
 } | {DPRO_GRADIENT: Contender("dpro_sm", "stand_in=average,forecast=last", kind="forecasts")}
 """Those that ten thousand workers are simulated with: all workers of a round at once. Shares by last value are those of
 DPro-SM with a forecaster that is quick enough."""
@@ -111,8 +110,7 @@ STAND_INS: Mapping[str, Contender] = {
 waits for a node that never comes, and all that differs is what stands in for it."""
 
 REAL: Mapping[str, Contender] = {
-    name: CONTENDERS[name]
-    for name in (WAIT, DROP_ONE, DETECTED, BY_LAST_VALUE, NEVER_WAIT)
+    name: CONTENDERS[name] for name in (WAIT, DROP_ONE, DETECTED, BY_LAST_VALUE, NEVER_WAIT)
 } | {OURS: Contender("deadline", "forecast=last")}
 """Those that run on real ranks beside the simulator."""
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.published import read_table
 from lockstep.analysis.rules import above, below, enough, graded, within

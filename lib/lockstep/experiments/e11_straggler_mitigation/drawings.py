@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 
 from lockstep.analysis.figures.style import GREY, PALETTE, ROW_INCHES, StoredFigure, new_figure
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
@@ -86,9 +86,7 @@ def name_rows(axis: Axes, names: Sequence[str], bold: Sequence[str] = ()) -> Non
             label.set_fontweight("bold")
 
 
-def points(
-    axis: Axes, rows: pd.DataFrame, columns: tuple[str, str, str], aside: float = 0.0, **style: Any
-) -> None:
+def points(axis: Axes, rows: pd.DataFrame, columns: tuple[str, str, str], aside: float = 0.0, **style: Any) -> None:
     """A point for each row at its place, with its interval where it has one; `columns`: value, low, high."""
     value, low, high = (rows[name].to_numpy(dtype=float) for name in columns)
     places = np.arange(len(rows)) + aside
@@ -98,14 +96,16 @@ def points(
     axis.errorbar(value[known], places[known], xerr=error, **given)
 
 
-def way_legend(figure: StoredFigure, contenders: Sequence[str], *more: Line2D) -> None:
+def way_legend(figure: StoredFigure, contenders: Sequence[str], *more: Line2D | Patch) -> None:
     """What the colours of these policies say."""
     ways = dict.fromkeys(WAYS[name] for name in contenders if name in WAYS)
-    handles = [Line2D([], [], linestyle="none", marker="o", color=WAY_COLOURS[way], label=way) for way in ways]
+    handles: list[Any] = [
+        Line2D([], [], linestyle="none", marker="o", color=WAY_COLOURS[way], label=way) for way in ways
+    ]
     figure.legend(handles=[*handles, *more], loc="outside lower center", ncols=4, frameon=False)
 
 
-def rows_figure(count: int, width: float = 10.0, room: float = 1.6) -> StoredFigure:
+def rows_figure(count: float, width: float = 10.0, room: float = 1.6) -> StoredFigure:
     """A figure high enough for so many rows."""
     return new_figure(width, room + 0.62 * ROW_INCHES * count)
 

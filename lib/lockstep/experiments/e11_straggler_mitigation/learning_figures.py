@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -127,7 +129,7 @@ def stand_ins_figure(stored: Stored) -> Figure:
         for place, kind in enumerate(kinds):
             own = table[table["kind"] == kind].set_index("contender").reindex(names).reset_index()
             aside, mark = 0.5 * ((place + 0.5) / len(kinds) - 0.5), _MARKS[place % len(_MARKS)]
-            style = {"color": PALETTE[place % len(PALETTE)], "marker": mark, "aside": aside}
+            style: dict[str, Any] = {"color": PALETTE[place % len(PALETTE)], "marker": mark, "aside": aside}
             points(left, own, ("cosine", "cosine_low", "cosine_high"), **style)
             points(left, own, ("own_cosine", "own_cosine_low", "own_cosine_high"), markerfacecolor="white", **style)
             columns = ("loss_over_nothing", "loss_over_nothing_low", "loss_over_nothing_high")

@@ -153,7 +153,9 @@ def staleness_decides(claim: Claim, stored: Stored) -> Verdict:
     rows = runs_of(rows_of(stored, RIVALRY))
     if rows.empty:
         raise NotNow(NOT_YET, "no rivals were trained")
-    alike, apart, seeds = [], [], math.inf
+    alike: list[str] = []
+    apart: list[str] = []
+    seeds = math.inf
     for (workers, delays, rate), own in rows.groupby(["workers", "delays", "learning_rate"], sort=False):
         reached = {name: np.isfinite(one["time"]) for name, one in own.groupby("contender")}
         if not {WAIT, NEVER_WAIT} <= set(reached) or not reached[WAIT].all():

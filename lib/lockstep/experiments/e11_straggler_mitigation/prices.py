@@ -1,9 +1,9 @@
 """Table 2 recomputed from one stated price, with standby nodes and copies counted; and what else redundancy takes.
 
-    nodes       workers x computing per image used + standby nodes: as many as do all that computing in the same time
-    cost        nodes x the assumed price of one
-    messages    gradients and parameters that pass the server's link, for the images of one update
-    held        gradients of single workers that the server keeps, beside their sum
+nodes       workers x computing per image used + standby nodes: as many as do all that computing in the same time
+cost        nodes x the assumed price of one
+messages    gradients and parameters that pass the server's link, for the images of one update
+held        gradients of single workers that the server keeps, beside their sum
 """
 
 from __future__ import annotations

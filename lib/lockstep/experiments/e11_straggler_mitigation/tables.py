@@ -1,8 +1,8 @@
-"""What the notebook shows of its tables: rounded, in per cent where they are shares, without columns that say nothing."""
+"""What the notebook shows of its tables: rounded, in per cent where they are shares, no column that says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 
@@ -42,6 +42,11 @@ def _with_interval(table: pd.DataFrame, name: str, digits: int = 2, scale: float
     return table.apply(text, axis=1) if len(table) else pd.Series(dtype=str)
 
 
+def _in_order(values: pd.DataFrame, contenders: Iterable[str]) -> pd.DataFrame:
+    """The rows of these policies, which are the index, in this order."""
+    return values.loc[[name for name in contenders if name in values.index]].rename_axis(columns=None).reset_index()
+
+
 def _mitigation(stored: Stored) -> pd.DataFrame:
     """Policies x kinds, % of what delays cost, with the half-width of the widest interval; the mean over kinds; seconds
     over waiting for all without delays."""
@@ -55,8 +60,9 @@ def _mitigation(stored: Stored) -> pd.DataFrame:
     means = {name: mean_mitigation(stored, name) for name in values.index}
     values["mean"] = pd.Series({name: str(found.times(100)) if found else "" for name, found in means.items()})
     costs = {name: cost_without_delays(stored, name) for name in values.index}
-    values["no delays"] = pd.Series({name: found.value if found else float("nan") for name, found in costs.items()}).round(3)
-    return values.loc[[name for name in (BOUND, *CONTENDERS) if name in values.index]].reset_index()
+    known = {name: round(found.value, 3) for name, found in costs.items() if found}
+    values["no delays"] = pd.Series(known, dtype=float)
+    return _in_order(values, (BOUND, *CONTENDERS))
 
 
 def _of_the_bound(stored: Stored) -> pd.DataFrame:
@@ -65,7 +71,7 @@ def _of_the_bound(stored: Stored) -> pd.DataFrame:
     if table.empty:
         return table
     values = (100 * table.pivot(index="contender", columns="kind", values="of_the_bound")).round(0)
-    return values.loc[[name for name in CONTENDERS if name in values.index], list(dict.fromkeys(table["kind"]))].reset_index()
+    return _in_order(values[list(dict.fromkeys(table["kind"]))], CONTENDERS)
 
 
 def _bounds(stored: Stored) -> pd.DataFrame:
@@ -150,9 +156,8 @@ def _redundancy(stored: Stored) -> pd.DataFrame:
 
 def _table2(stored: Stored) -> pd.DataFrame:
     table = table2(stored)
-    return table.assign(nodes=_with_interval(table, "nodes"), usd_per_hour=_with_interval(table, "usd_per_hour"))[
-        ["row", "contender", "published_usd_per_hour", "published_over_dpro_sm", "nodes", "usd_per_hour", "over_dpro_sm"]
-    ].round(2)
+    shown = table[["row", "contender", "published_usd_per_hour", "published_over_dpro_sm", "over_dpro_sm"]].round(2)
+    return shown.assign(nodes=_with_interval(table, "nodes"), usd_per_hour=_with_interval(table, "usd_per_hour"))
 
 
 def _stand_ins(stored: Stored) -> pd.DataFrame:

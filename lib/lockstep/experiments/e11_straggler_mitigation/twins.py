@@ -1,9 +1,9 @@
 """Real ranks and the simulator side by side: the same policy object, the same draws of delays, two clocks.
 
-    calibration   waiting for all on 2 and on 4 workers, without delays and with exponential pauses:
-                  step = simulated with a free server + K + (n + 1) x message          K, message >= 0, least squares
-                  K holds two latencies and the update, which the server itself has measured
-    judged        every other cell: its mean step, simulated with these constants and nothing else of it
+calibration   waiting for all on 2 and on 4 workers, without delays and with exponential pauses:
+              step = simulated with a free server + K + (n + 1) x message          K, message >= 0, least squares
+              K holds two latencies and the update, which the server itself has measured
+judged        every other cell: its mean step, simulated with these constants and nothing else of it
 """
 
 from __future__ import annotations

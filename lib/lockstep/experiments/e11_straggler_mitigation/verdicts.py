@@ -111,7 +111,7 @@ def _mitigated(stored: Stored, readings: Iterable[str]) -> Verdict:
         parts = [(kind_name(kind), settle(partial(_near, stored, reading, kind))) for kind in kinds]
         mean = mean_mitigation(stored, reading)
         texts += [f"{reading}: {mean.times(100)} %"] if mean is not None else []
-        found[reading] = by_kind(parts, "", f"{PUBLISHED_PERCENT:g} % ± 10 %")
+        found[reading] = settle(partial(by_kind, parts, "", f"{PUBLISHED_PERCENT:g} % ± 10 %"))
     measured = f"{'; '.join(texts)}, on average over {len(kinds)} kinds of delays" if texts else ""
     together = any_of(list(found.items()))
     workers = int(rows["workers"].iloc[0])
