@@ -155,7 +155,8 @@ def _interval(rows: pd.DataFrame) -> tuple[float, float]:
         found = interval_of(rows.set_index(["session", "round"])["step_seconds"].astype(float))
     except AnalysisError:
         return math.nan, math.nan
-    return found.low, found.high
+    _, low, high = found.columns  # NaN where there are too few rounds
+    return low, high
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:
