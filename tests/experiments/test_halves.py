@@ -19,10 +19,10 @@ from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.stored import Stored, read_stored
 from lockstep.analysis.verdicts import DECIDED
-from lockstep.engine.job import LEARNING, Job
+from lockstep.engine.job import Job
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import every
-from lockstep.records import COLUMNS, make_row
+from lockstep.records import COLUMNS, make_row, repeated_by_seed
 
 MEASURING = [own for own in every() if own.grid is not None]
 
@@ -34,10 +34,10 @@ def dealt(numbers: Iterable[int], second: bool) -> list[int]:
 
 
 def half(stored: Stored, second: bool) -> Stored:
-    """Half of the rounds of each comparison, which is what stood together in a round; of what learns, half of the seeds
-    of all cells alike."""
+    """Half of the rounds of each comparison, which is what stood together in a round; of what learns or is
+    simulated, half of the seeds of all cells alike."""
     records = stored.records
-    learns = records["experiment"].isin(LEARNING)
+    learns = repeated_by_seed(records)
     beside: dict[int, set[int]] = defaultdict(set)
     for number, (_, rows) in enumerate(cells(records[~learns])):
         for own in rows["round"]:

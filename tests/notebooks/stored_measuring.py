@@ -71,6 +71,11 @@ def _field(column: str) -> str:
     return column.removeprefix("job_")
 
 
+_OWN = {"epochs": ("learning_rate",), "policies": ("policy", "policy_options", "standby", "updates")}
+"""Traced table -> its columns that a job has, too, and that say something else there."""
+
+
 def _is_identity(table: str, column: str) -> bool:
-    """Does the column say which cell was traced? An epoch has a learning rate of its own, beside that of its job."""
-    return _field(column) in IDENTITY and (table, column) not in (("epochs", "learning_rate"),)
+    """Does the column say which cell was traced? An epoch has a learning rate of its own, beside that of its job; a
+    row of a simulated cell is of one policy among many."""
+    return _field(column) in IDENTITY and column not in _OWN.get(table, ())

@@ -123,7 +123,7 @@ class SgdLearner:
             self._stand_ins.seen(course.worker, own)
             total += weight * own
         for one in stand_in:
-            total += one.weight * self._stand_ins.made(one.worker, one.kind)
+            total += one.weight * self.made_up(one)
         self._stand_ins.moved(total)
         self.square_norm = float(total @ total)
         self._velocity = self.momentum * self._velocity + self._rate(used, stand_in) * total
@@ -132,6 +132,10 @@ class SgdLearner:
         self.versions[self._version] = new
         self._forget(old)
         return self.problem.loss(new)
+
+    def made_up(self, one: GradientStandIn) -> Floats:
+        """The gradient that stands in for a missing one, of the present parameters."""
+        return self._stand_ins.made(one.worker, one.kind)
 
     def _rate(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
         if not self.batch:

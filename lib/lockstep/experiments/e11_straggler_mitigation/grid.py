@@ -35,7 +35,7 @@ RANDOM_DROPS, SAME_DROPPED = "exponential", "bad_node"
 def cells(chosen: Parameters) -> list[Job]:
     """Every cell of the notebook, in the order of its records."""
     compute = f"sleep:image_seconds={chosen.image_seconds:g}"
-    images = {"use_case": USE_CASE, "compute": compute}
+    images: dict[str, Any] = {"use_case": USE_CASE, "compute": compute}
     share = chosen.per_worker_batch_size
     jobs = list(_real(chosen))
     for kind in ("none", *chosen.kinds):
@@ -50,7 +50,7 @@ def cells(chosen: Parameters) -> list[Job]:
             jobs.append(
                 simulated(
                     "scale", delays=kind, workers=workers, compute=compute, per_worker_batch_size=share,
-                    steps=chosen.timed_updates,
+                    micro_batch=max(1, share // 4), steps=chosen.timed_updates,
                 )
             )  # fmt: skip
     for kind in ("none", *chosen.kinds):
@@ -65,7 +65,11 @@ def cells(chosen: Parameters) -> list[Job]:
         for kind in chosen.rival_kinds:
             for rate in chosen.rival_rates:
                 jobs.append(_learning("rivals", chosen, kind, workers, share, rate))
-    fields = {"workers": chosen.workers, "per_worker_batch_size": share, "learning_rate": max(chosen.learning_rates)}
+    fields: dict[str, Any] = {
+        "workers": chosen.workers,
+        "per_worker_batch_size": share,
+        "learning_rate": max(chosen.learning_rates),
+    }
     for kind in chosen.stand_in_kinds:
         jobs.append(simulated("stand_ins", delays=kind, steps=chosen.stand_in_updates, **fields, **images))
     for kind in ("none", RANDOM_DROPS, SAME_DROPPED):

@@ -18,6 +18,9 @@ from lockstep.simulate.worker import Course
 
 Floats = NDArray[np.float64]
 
+JUDGED_EVERY = 4
+"""Updates with a stand-in, of which one is judged."""
+
 
 @lru_cache(maxsize=2)
 def _images(name: str, root: str, images: int, skipped: tuple[str, ...]) -> tuple[Floats, Floats, Floats, Floats]:
@@ -38,25 +41,33 @@ def problem_of(job: Job, site: Site) -> tuple[Perceptron, Floats, Floats]:
 
 class JudgedLearner(SgdLearner):
     """Keeps how close what stands in for a missing gradient is to the gradient over all images: `cosines`. As a control
-    `own_cosines` are those of real contributions of the same updates."""
+    `own_cosines` are those of real contributions to the same updates. Judged is one update of `JUDGED_EVERY`, for a
+    gradient over all images costs as much as some hundred contributions."""
+
+    def __init__(
+        self, problem: Perceptron, learning_rate: float, workers: int, seed: int = 0, batch: int = 0
+    ) -> None:  # fmt: skip
+        super().__init__(problem, learning_rate, workers, seed, batch)
+        self.cosines: list[float] = []
+        self.own_cosines: list[float] = []
+        self._full: Floats | None = None  # of the present update, where it is judged
+        self._count = 0
 
     def update(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
-        made = [self._stand_ins.made(one.worker, one.kind) for one in stand_in]
-        if made:
-            full, _ = self.problem.gradient(self.parameters, np.arange(self.problem.samples))
-            self.cosines += [cosine(one, full) for one in made if np.any(one)]
-            kept = [self._kept[course.worker, course.task] for course, _ in used]
-            self.own_cosines += [cosine(one, full) for one in kept]
-        return super().update(used, stand_in)
+        if stand_in:
+            if self._count % JUDGED_EVERY == 0:
+                self._full, _ = self.problem.gradient(self.parameters, np.arange(self.problem.samples))
+                self.own_cosines += [cosine(self._kept[one.worker, one.task], self._full) for one, _ in used]
+            self._count += 1
+        loss = super().update(used, stand_in)
+        self._full = None
+        return loss
 
-    cosines: list[float]
-    own_cosines: list[float]
-
-    @classmethod
-    def of(cls, problem: Perceptron, rate: float, workers: int, seed: int, batch: int) -> JudgedLearner:
-        made = cls(problem, rate, workers, seed, batch)
-        made.cosines, made.own_cosines = [], []
-        return made
+    def made_up(self, one: GradientStandIn) -> Floats:
+        found = super().made_up(one)
+        if self._full is not None and np.any(found):
+            self.cosines.append(cosine(found, self._full))
+        return found
 
 
 def cosine(one: Floats, other: Floats) -> float:

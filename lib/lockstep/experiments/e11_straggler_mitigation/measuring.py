@@ -18,14 +18,17 @@ from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
 from lockstep.engine.policies import Setting
-from lockstep.engine.sync.emulation import sleep_costs
+from lockstep.engine.sync.emulation import SleepCosts, sleep_costs
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     CONTENDERS,
+    DROP_ONE,
     LEARNERS,
     RIVALS,
     ROUND_BY_ROUND,
+    SHUFFLED,
     STAND_INS,
+    STAY,
     WAIT,
     Contender,
 )
@@ -50,15 +53,15 @@ from lockstep.simulate.comparison import (
 from lockstep.simulate.learner import SgdLearner
 
 LINK = AlphaBeta(alpha_seconds=1e-4, beta_seconds_per_byte=5e-4)
-"""Of a gradient of one byte, so that the second number is the seconds of a message: a twentieth of a percent of the
-computing of a share, and the server takes one message after the other."""
+"""Of a gradient of one byte, so that the second number is the seconds of a message: half a percent of the computing
+of a share of 0.1 s, and the server takes one message after the other."""
 NO_LINK = AlphaBeta(0.0, 0.0)
 BUSY_LINK = AlphaBeta(alpha_seconds=1e-4, beta_seconds_per_byte=1e-3)
 UPDATE_SECONDS = 5e-4
 MOMENTUM = 0.9
 _CELL = ("delays", "seed", "per_worker_batch_size", "learning_rate")
 
-Rows = list[dict[str, float | str]]
+Row = dict[str, Any]
 
 
 def run_throughput(job: Job, group: Group, site: Site | None = None) -> Trace:
@@ -86,13 +89,13 @@ def _timed(job: Job, group: Group, contenders: Mapping[str, Contender], link: Al
         except (JobError, AnalysisError) as error:
             rows.append(row | {"reason": str(error)})
             continue
-        own = seconds_per_sample(run)
+        why = unfinished(run, trial)
+        own = math.nan if why else seconds_per_sample(run)
         waiting = own if name == WAIT else waiting
-        row |= _measured(run) | {"reason": unfinished(run, trial), "seconds_per_sample": own}
+        row |= _measured(run, job) | {"reason": why, "seconds_per_sample": own}
         row |= {"ideal_seconds_per_sample": ideal, "bound_seconds_per_sample": bound}
-        row |= {
-            "mitigation": share_of_way(waiting, own, ideal), "of_the_bound": share_of_way(waiting, own, bound)
-        }  # fmt: skip
+        row["mitigation"] = share_of_way(waiting, own, ideal)
+        row["of_the_bound"] = share_of_way(waiting, own, bound)
         rows.append(row)
     return _trace(group, rows)
 
@@ -105,29 +108,39 @@ def _trial(job: Job, link: AlphaBeta, standby: int = 0) -> Trial:
 
 
 def _cluster(job: Job, link: AlphaBeta, workers: int, standby: int = 0) -> Cluster:
-    costs = sleep_costs(job.values["compute"])
-    assert costs is not None
+    costs = _sleep(job)
     priced = Costs(costs.fixed_seconds, costs.image_seconds, 0.0, gradient_bytes=1.0)
     return Cluster(workers, priced, link, UPDATE_SECONDS if link.beta_seconds_per_byte else 0.0, standby)
 
 
+def _sleep(job: Job) -> SleepCosts:
+    costs = sleep_costs(job.values["compute"])
+    assert costs is not None
+    return costs
+
+
+def _share_seconds(job: Job) -> float:
+    """Of computing a worker's share of an update."""
+    return _sleep(job).fixed_seconds + _sleep(job).image_seconds * job.per_worker_batch_size
+
+
 def _made(contender: Contender, job: Job, setting: Setting) -> Any:
-    costs = sleep_costs(job.values["compute"])
-    assert costs is not None
-    return contender.made(setting, costs.fixed_seconds + costs.image_seconds * job.per_worker_batch_size)
+    return contender.made(setting, _share_seconds(job))
 
 
-def _row(name: str, contender: Contender, job: Job) -> dict[str, Any]:
-    costs = sleep_costs(job.values["compute"])
-    assert costs is not None
-    options = contender.options_for(job.workers, costs.image_seconds * job.per_worker_batch_size)
+def _row(name: str, contender: Contender, job: Job) -> Row:
+    options = contender.options_for(job.workers, _share_seconds(job))
     return {"contender": name, "policy": contender.policy, "policy_options": options, "standby": contender.standby}
 
 
-def _measured(run: SimulatedRun) -> dict[str, Any]:
+def _measured(run: SimulatedRun, job: Job) -> Row:
+    """`computed`: all computing of all workers, relative to that of the samples that updates used: 1 is nothing twice
+    and nothing in vain."""
+    needed = _sleep(job).image_seconds * run.samples
     return {
         "updates": len(run.updates), "samples": run.samples, "seconds": run.total_seconds,
         "step_seconds": run.step_seconds, "wasted_share": wasted_share(run), "events": run.sums.get("events", math.nan),
+        "computed": run.sums["compute_seconds"] / needed if needed else math.nan,
     }  # fmt: skip
 
 
@@ -166,7 +179,7 @@ def _trained(
         loss = _last_loss(run)
         reached = loss <= TARGET_LOSS
         why = "" if reached else f"a loss of {loss:.3g} after {run.samples} images"
-        row |= _measured(run) | {"loss": loss, "accuracy": problem.accuracy(learner.parameters, test, labels)}
+        row |= _measured(run, job) | {"loss": loss, "accuracy": problem.accuracy(learner.parameters, test, labels)}
         rows.append(row | {"reason": why, "seconds_to_loss": run.total_seconds if reached else math.nan})
     return _trace(group, rows)
 
@@ -197,14 +210,16 @@ def run_stand_ins(job: Job, group: Group, site: Site | None = None) -> Trace:
     for name, contender in STAND_INS.items():
         group.enter("compute")
         setting = _setting(job, problem.samples)
-        learner = JudgedLearner.of(problem, job.learning_rate, job.workers, job.seed, job.global_batch_size)
+        learner = JudgedLearner(problem, job.learning_rate, job.workers, job.seed, job.global_batch_size)
         row = _row(name, contender, job)
         try:
             run = _simulated(job, contender, setting, LINK, Until(updates=job.steps), learner)
         except (JobError, AnalysisError) as error:
             rows.append(row | {"reason": str(error)})
             continue
-        row |= _measured(run) | {"loss": _last_loss(run), "reason": ""}
+        made = len(run.updates)
+        row |= _measured(run, job) | {"loss": _last_loss(run) if made == job.steps else math.nan}
+        row["reason"] = "" if made == job.steps else f"waits for ever after {made} updates"
         row |= {"accuracy": problem.accuracy(learner.parameters, test, labels), "stand_ins": len(learner.cosines)}
         rows.append(row | {"cosine": _mean(learner.cosines), "own_cosine": _mean(learner.own_cosines)})
     return _trace(group, rows)
@@ -214,18 +229,15 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-SHUFFLED, STAY = "shuffled", "stay"
-
-
 def run_partitions(job: Job, group: Group, site: Site | None = None) -> Trace:
     """The loss on worker 0's own images and on the others', after the same number of images, where the slowest worker
     of each update is left out. Images are in a fixed order of classes, so that a partition has one class."""
     assert site is not None
-    problem, _, _ = problem_of(job, site)
+    problem, test, _ = problem_of(job, site)
     parts = np.array_split(np.arange(problem.samples), job.workers)
     rows = []
     for how in (SHUFFLED, STAY):
-        for name in (WAIT, "first n - 1"):
+        for name in (WAIT, DROP_ONE):
             group.enter("compute")
             contender, setting = CONTENDERS[name], _setting(job, problem.samples)
             learner: SgdLearner
@@ -233,14 +245,15 @@ def run_partitions(job: Job, group: Group, site: Site | None = None) -> Trace:
             learner = SgdLearner(*given) if how == SHUFFLED else PartitionedLearner(*given).with_parts(parts)
             until = Until(samples=job.steps * job.global_batch_size)
             run = _simulated(job, contender, setting, LINK, until, learner)
-            row = _row(name, contender, job) | _measured(run) | {"data": how, "reason": ""}
+            row = _row(name, contender, job) | _measured(run, job) | {"data": how, "reason": ""}
+            row |= {"train_images": problem.samples, "test_images": len(test)}
             row["loss_of_worker_0"] = problem.loss_over(learner.parameters, parts[0])
             row["loss_of_others"] = problem.loss_over(learner.parameters, np.concatenate(parts[1:]))
             rows.append(row)
     return _trace(group, rows)
 
 
-def _trace(group: Group, rows: list[dict[str, Any]]) -> Trace:
+def _trace(group: Group, rows: list[Row]) -> Trace:
     """A row of records with the step of the first policy, which waits for all, and the table of all policies."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     whole = [{name: row.get(name, "" if name in _TEXTS else math.nan) for name in names} for row in rows]

@@ -1,9 +1,9 @@
 """Real ranks and the simulator side by side: the same policy object, the same draws of delays, two clocks.
 
-    calibration   waiting for all on 2 and on 4 workers, without delays and with exponential pauses:
-                  step = simulated with a free server + K + (n + 1) x message          K, message >= 0, least squares
-                  K holds two latencies and the update, which the server itself has measured
-    judged        every other cell: its mean step, simulated with these constants and nothing else of it
+calibration   waiting for all on 2 and on 4 workers, without delays and with exponential pauses:
+              step = simulated with a free server + K + (n + 1) x message          K, message >= 0, least squares
+              K holds two latencies and the update, which the server itself has measured
+judged        every other cell: its mean step, simulated with these constants and nothing else of it
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from lockstep.analysis.cells import cells
-from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.statistics import AnalysisError, interval_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.engine.delays import make_delays
@@ -152,8 +151,12 @@ def twins_table(stored: Stored) -> pd.DataFrame:
 
 
 def _interval(rows: pd.DataFrame) -> tuple[float, float]:
-    found = interval_of(rows.set_index(["session", "round"])["step_seconds"].astype(float))
-    return (found.low, found.high) if found.rounds >= MIN_ROUNDS else (math.nan, math.nan)
+    try:
+        found = interval_of(rows.set_index(["session", "round"])["step_seconds"].astype(float))
+    except AnalysisError:
+        return math.nan, math.nan
+    _, low, high = found.columns  # NaN where there are too few rounds
+    return low, high
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:

@@ -95,9 +95,9 @@ def _message(stored: Stored) -> str:
 @finding
 def simulator_finding(stored: Stored) -> str:
     """The simulator's errors, and whether it has policies in another order than real ranks have."""
-    total = total_error(twins_table(stored))
+    message, total = _message(stored), total_error(twins_table(stored))  # the first says so where nothing is stored
     of_time = f"{abs(100 * total):.1f} % {'more' if total > 0 else 'less'} than all their time"
-    first = sentence(f"the simulator, calibrated on four other cells, foretells {_message(stored)}; and {of_time}")
+    first = sentence(f"the simulator, calibrated on four other cells, foretells {message}; and {of_time}")
     order = order_table(stored)
     if order.empty:
         return f"{first} No two policies were measured often enough to be told apart, so their order is not judged yet."
