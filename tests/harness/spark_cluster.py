@@ -29,8 +29,8 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 _OWN: type[StandaloneCluster] = StandaloneCluster
 JVM_VARIABLE = "JAVA_TOOL_OPTIONS"
 """What every JVM reads, those of kernels and of other processes of a test too."""
-# The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: 9 CPU seconds instead of
-# 14 for a driver with two executors, which Spark's first job follows.
+# The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: 9 CPU seconds instead
+# of 14 for a driver with two executors, which Spark's first job follows.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1"
 
 
