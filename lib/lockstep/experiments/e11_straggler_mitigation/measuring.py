@@ -35,6 +35,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
 from lockstep.experiments.e11_straggler_mitigation.learners import (
     JudgedLearner,
     PartitionedLearner,
+    SparinglyJudged,
     problem_of,
 )
 from lockstep.measure.probes.probe import Probe, Probes
@@ -168,7 +169,8 @@ def _trained(
     for name, contender in contenders.items():
         group.enter("compute")
         setting = _setting(job, problem.samples, contender.standby)
-        learner = SgdLearner(problem, job.learning_rate, setting.workers, job.seed, job.global_batch_size, momentum)
+        given = (problem, job.learning_rate, setting.workers, job.seed, job.global_batch_size, momentum)
+        learner = SparinglyJudged(*given)
         until = Until(samples=job.steps * job.global_batch_size, loss=TARGET_LOSS)
         row = _row(name, contender, job) | {"target_loss": TARGET_LOSS}
         try:
