@@ -45,7 +45,7 @@ def small(ours: list[float], base: list[float]) -> pd.DataFrame:
             rows.append({"strategy": strategy, "global_batch_size": 64 if strategy == "threads" else 32,
                          "round": number, "variant": "a", "session": 0, "seed": 0, "experiment": "table1",
                          "images_per_second": value, "step_seconds": 32 / value,
-                         "status": "ok"})  # fmt: skip
+                         "status": "ok", "source": "measured"})  # fmt: skip
     return pd.DataFrame(rows)
 
 

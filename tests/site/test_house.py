@@ -14,7 +14,7 @@ from lockstep.experiments.registry import EXPERIMENTS, every
 
 MOST_LINES = 300
 MOST_ROOMS = 10
-MOST_LINES_OF_THE_LIBRARY = 40_000
+MOST_LINES_OF_THE_LIBRARY = 38_100
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
@@ -22,6 +22,10 @@ LATER += ("engine/sync/emulation", "engine/sync/orders", "engine/sync/policy_", 
 LATER += ("experiments/e10_", "experiments/e11_", "experiments/simulated")
 LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/training/finite")
 LATER += ("engine/training/first_pass",)
+LATER += ("analysis/anytime", "analysis/confidence", "analysis/noise", "analysis/judging", "experiments/minutes")
+LATER += ("measure/planning", "measure/history", "measure/durations", "predict/gpu", "predict/networks")
+LATER += ("experiments/e02_threads_vs_processes/gpu_", "experiments/e03_pipelined_model_parallelism/gpu_")
+LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_scaling/bounds")
 """What issues that came later have added, which is not counted."""
 
 

@@ -60,6 +60,12 @@ def _headlines(results_root: Path) -> str:
     return headlines_table(results_root)
 
 
+def _minutes(results_root: Path) -> str:
+    from lockstep.experiments.minutes import minutes_table
+
+    return minutes_table(results_root)
+
+
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
-TABLES: dict[str, Callable[[Path], str]] = {"headlines": _headlines}
+TABLES: dict[str, Callable[[Path], str]] = {"headlines": _headlines, "minutes": _minutes}
 """The generated tables of the README."""

@@ -33,6 +33,7 @@ TRACES = MIN_ROUNDS
 """How many traces of a cell are enough: each counts as a round."""
 _SHARE_OF_TRACES = 0.25  # of the time that is spent
 _SHARE_OF_HOPELESS = 0.10  # likewise
+_SHARE_OF_OTHERS = 0.40  # of what is no headline, as long as any of it has no interval
 _FAILURES_ALLOWED = 2
 _DISTURBED_ALLOWED = 8  # rounds of a run of which none was quiet
 _NOISIEST = 0.95  # the part of all samples that deviate less than the noisiest in twenty
@@ -161,6 +162,7 @@ def choose(states: Sequence[Progress], seconds: float, last: int | None = None) 
         return None
     known = [state.round_seconds for state in states if state.seconds and not state.comparison.trace]
     usual = float(np.median(known)) if known else 0.0
+    fits = _others_due(states, fits) or fits
     ranked = sorted(fits, key=lambda index: _rank(states[index], seconds, usual))
     first, *others = ranked
     alike = [
@@ -179,6 +181,19 @@ def _trace_due(states: Sequence[Progress], fits: Sequence[int], seconds: float) 
     traced = sum(sum(state.seconds) for state in states if state.comparison.trace)
     turn = traced + TRACE_SECONDS <= _SHARE_OF_TRACES * spent or len(traces) == len(fits)
     return traces if turn and seconds > 2 * TRACE_SECONDS else []
+
+
+def _others_due(states: Sequence[Progress], fits: Sequence[int]) -> list[int]:
+    """Those among `fits` that have no interval, if what is no headline has had less than its share of the time: a
+    headline may take all there is until it is narrow enough, and most claims are answered by the others."""
+    timed = [state for state in states if not state.comparison.trace]
+    spent = sum(sum(state.seconds) for state in timed)
+    others = sum(sum(state.seconds) for state in timed if not state.comparison.headline)
+    if others >= _SHARE_OF_OTHERS * spent:
+        return []
+    return [
+        index for index in fits if states[index].rounds < MIN_ROUNDS and not states[index].comparison.headline
+    ]  # fmt: skip
 
 
 def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:

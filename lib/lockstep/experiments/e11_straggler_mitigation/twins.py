@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from lockstep.analysis.cells import cells
+from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.statistics import AnalysisError, interval_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.engine.delays import make_delays
@@ -151,11 +152,8 @@ def twins_table(stored: Stored) -> pd.DataFrame:
 
 
 def _interval(rows: pd.DataFrame) -> tuple[float, float]:
-    try:
-        found = interval_of(rows.set_index(["session", "round"])["step_seconds"].astype(float))
-    except AnalysisError:
-        return math.nan, math.nan
-    return found.low, found.high
+    found = interval_of(rows.set_index(["session", "round"])["step_seconds"].astype(float))
+    return (found.low, found.high) if found.rounds >= MIN_ROUNDS else (math.nan, math.nan)
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:
