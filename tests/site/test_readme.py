@@ -138,8 +138,10 @@ def test_the_commands_of_make_come_first(root: Path, readme: str) -> None:
     assert run.split(" run ")[1].strip() == f"{everything} --minutes '30'"
 
 
-def test_one_generated_table_and_one_figure(readme: str) -> None:
-    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == ["table:headlines", "/table"]
+def test_two_generated_tables_and_one_figure(readme: str) -> None:
+    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == [
+        "table:headlines", "/table", "table:minutes", "/table",
+    ]  # fmt: skip
     assert len(re.findall(r"!\[[^]]+\]\(results/reference/\w+/figures/\w+\.png\)", readme)) == 1
 
 
