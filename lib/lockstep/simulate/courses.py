@@ -91,8 +91,8 @@ def _whole(workers: Whole, tasks: Whole, sizes: Whole, began: Times, costs: Cost
 
 
 def _computing(costs: Costs, images: Whole) -> tuple[ArrayLike, Times | int]:
-    """`Costs.compute_seconds` of each, and in nanoseconds; one number where all are the same. Workers have few different
-    shares."""
+    """`Costs.compute_seconds` of each, and in nanoseconds; one number where all are the same. Workers have few
+    different shares."""
     if (images == images[0]).all():
         one = costs.compute_seconds(int(images[0]))
         return one, nanoseconds(one)

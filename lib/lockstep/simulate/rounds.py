@@ -242,8 +242,8 @@ class Rounds:
 
 
 def in_order(times: Times) -> tuple[Whole, Times]:
-    """`np.argsort(times, kind="stable")` and the times in that order, several times as fast: time and place are sorted as
-    one number, where they fit."""
+    """`np.argsort(times, kind="stable")` and the times in that order, several times as fast: time and place are sorted
+    as one number, where they fit."""
     low, high = int(times.min(initial=NEVER)), int(times.max(initial=0))
     bits = len(times).bit_length()
     if high - low >= 1 << (62 - bits):
