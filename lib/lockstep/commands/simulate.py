@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 WORKERS, STEPS, STEP_SECONDS = 8, 200, 0.1
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _COLUMNS = {
     "step_seconds": "step (s)",
     "seconds": "in all (s)",
@@ -66,6 +68,8 @@ def simulate_policies(
 ) -> None:
     """Run straggler policies in virtual time: mean step, what was gained, and what could be gained at all."""
     with checking_arguments():
+        for name in _THREADS:  # before numpy and torch are loaded: their threads would only wait for each other here
+            os.environ.setdefault(name, "1")
         made = _policies(policy, options)
         run = _recorded(trace, delays, what_if, steps, step_seconds)
         workers = workers or (WORKERS if run is None else run.workers)

@@ -13,21 +13,22 @@ from numpy.typing import NDArray
 NANOSECONDS = 1e9
 NEVER = 2**62
 """The time of what does not happen: 146 years."""
+_LATEST = NEVER / NANOSECONDS
 
 
 def nanoseconds(seconds: float) -> int:
     """The nearest whole nanosecond; NEVER for infinity."""
-    return round(seconds * NANOSECONDS) if seconds < NEVER / NANOSECONDS else NEVER
+    return round(seconds * NANOSECONDS) if seconds < _LATEST else NEVER
 
 
 def nanoseconds_of(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """`nanoseconds` of each, with the same bits."""
     scaled = seconds * NANOSECONDS
-    if seconds.max(initial=0.0) < NEVER / NANOSECONDS:
+    if seconds.max(initial=0.0) < _LATEST:
         return np.rint(scaled, out=scaled).astype(np.int64)
     out = np.full(scaled.shape, NEVER, dtype=np.int64)
     np.rint(scaled, out=scaled)
-    np.copyto(out, scaled, where=seconds < NEVER / NANOSECONDS, casting="unsafe")
+    np.copyto(out, scaled, where=seconds < _LATEST, casting="unsafe")
     return out
 
 

@@ -69,7 +69,7 @@ class Trial:
         if self.loss is not None:
             learner = SgdLearner(
                 problem_of(setting.samples, setting.seed), LEARNING_RATE, setting.workers, setting.seed,
-                setting.global_batch,
+                setting.global_batch, target=self.loss,
             )  # fmt: skip
         return simulate(make(setting), self.cluster, self.made_delays, self.until, learner=learner)
 

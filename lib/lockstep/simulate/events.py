@@ -59,17 +59,18 @@ class Events:
         self._updates: list[tuple[float, int, int, float]] = []
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "late", "dropped", "recalled"), 0.0)
         self._samples = 0  # of all updates
-        self._stopped = False
+        self._over = False
         self._updated = False  # since the server last waited
         self._latency, self._message = cluster.latency, cluster.message
         self._times = Times(cluster.costs, delays, cluster.workers)
+        if learner is not None:
+            learner.follow(policy)
 
     def run(self) -> SimulatedRun:
         """Until `until` is reached, the policy stops, or nothing can happen any more."""
         self._act(self.policy.begin(0.0))
-        while not self._over():
-            if not self._next():
-                break
+        while not self._over and self._next():
+            pass
         return self._result()
 
     def _next(self) -> bool:
@@ -125,7 +126,12 @@ class Events:
         """A worker said `at` that time how far it is; the message is so short that it takes the server no time."""
         if self._under_way.get(course.worker) is not course:
             return
-        done = sum(piece.samples for piece in course.pieces if piece.ended <= at)
+        self._received += 1
+        done = 0
+        for piece in course.pieces:
+            if piece.ended > at:
+                break
+            done += piece.samples
         seen = Progressed(course.worker, course.task, done, (at - course.began) / NANOSECONDS)
         self.now = max(self.now, starts)
         self._act(self.policy.on(seen, self.now / NANOSECONDS))
@@ -139,9 +145,8 @@ class Events:
             self._recall(worker, self.now + self._latency)
         if decision.apply or decision.stand_in:
             self._apply(decision)
-        if decision.stop:
-            self._stopped = True
-        if self._over():
+        self._over |= decision.stop
+        if self._over:
             return
         self._updated |= bool(decision.apply)
         for worker, work in decision.release:
@@ -173,6 +178,7 @@ class Events:
             self._note(course, "applied" if course.version == self.version else "late", update=self.version)
         self.version += 1
         self._updates.append((self.now / NANOSECONDS, samples, len(used), loss))
+        self._over |= self.until.reached(self.version, self._samples, self._updates[-1][0], loss)
         if self.learner is not None and self.policy.needs.square_norm:
             self.policy.on(Updated(samples, self.learner.square_norm), self.now / NANOSECONDS)
 
@@ -207,14 +213,6 @@ class Events:
         delay, forecast = ended - course.began - compute, course.work.micro_batch_seconds or math.nan
         row = (course.worker, course.task, course.version, samples, course.began, ended, compute, delay, forecast)
         self.log.rows.append((*row, fate, update, staleness))
-
-    def _over(self) -> bool:
-        if self._stopped:
-            return True
-        if not self._updates:
-            return False
-        ended, _, _, loss = self._updates[-1]
-        return self.until.reached(self.version, self._samples, ended, loss)
 
     def _result(self) -> SimulatedRun:
         for _, worker, task, kind, course in sorted(self._queue, key=lambda entry: entry[:4]):

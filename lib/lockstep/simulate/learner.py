@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.engine.policies.base import GradientStandIn, Ranges
+from lockstep.engine.policies.base import GradientStandIn, Policy, Ranges
 from lockstep.engine.policies.places import cut_ranges, ids_of, part_of_batch
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.simulate.worker import Course
 
 Floats = NDArray[np.float64]
+SURELY = 1e-9
+"""More than what rounding may take off a tangent."""
 
 
 class Learner(Protocol):
@@ -22,6 +24,9 @@ class Learner(Protocol):
 
     square_norm: float
     """Of the weighted sum of the last update."""
+
+    def follow(self, policy: Policy) -> None:
+        """Remember from now on what this policy may ask for."""
 
     def released(self, worker: int, version: int) -> None:
         """`worker` begins a task with the parameters of `version`, the present ones."""
@@ -46,7 +51,14 @@ class Problem(Protocol):
         """The mean gradient over these samples, float64 [parameters], and their mean loss."""
 
     def loss(self, parameters: Floats) -> float:
-        """Over all samples."""
+        """Over all samples, or those by which it is judged."""
+
+
+class Convex(Problem, Protocol):
+    """A problem whose loss lies above each of its tangents."""
+
+    def slope(self, parameters: Floats) -> Floats:
+        """The gradient of `loss`, float64 [parameters]."""
 
 
 class SgdLearner:
@@ -54,11 +66,15 @@ class SgdLearner:
 
     With a `batch` the learning rate is that of an update of so many samples, and of a smaller one in proportion (the
     linear scaling rule of Goyal et al. 2018, reference 40 of DPro-SM): else a policy would gain by stepping more often.
+
+    With a `target`, losses matter only where they may have come to it: the loss of other updates is NaN. That saves
+    most of the time of a run with many small updates, and needs a convex problem.
     """
 
     def __init__(
-        self, problem: Problem, learning_rate: float, workers: int, seed: int = 0, batch: int = 0, momentum: float = 0.0
-    ) -> None:
+        self, problem: Problem | Convex, learning_rate: float, workers: int, seed: int = 0, batch: int = 0,
+        momentum: float = 0.0, target: float | None = None,
+    ) -> None:  # fmt: skip
         self.problem, self.learning_rate, self.seed, self.workers = problem, learning_rate, seed, workers
         self.batch, self.momentum = batch, momentum
         self._velocity = np.zeros_like(problem.start)  # of the parameters, per update
@@ -67,6 +83,8 @@ class SgdLearner:
         self._held: dict[int, int] = {}  # version by worker
         self._uses: Counter[int] = Counter()
         self._kept: dict[tuple[int, int], Floats] = {}  # by worker and task
+        self.target = target
+        self._tangent: tuple[Floats, float, Floats] | None = None  # where it touches, the loss there, and its slope
         self.square_norm = float("nan")
         self._stand_ins = StandIns(len(problem.start))
 
@@ -74,6 +92,9 @@ class SgdLearner:
     def parameters(self) -> Floats:
         """The present ones."""
         return self.versions[self._version]
+
+    def follow(self, policy: Policy) -> None:
+        self._stand_ins.kinds = policy.stand_in_kinds
 
     def released(self, worker: int, version: int) -> None:
         before = self._held.get(worker)
@@ -136,11 +157,23 @@ class SgdLearner:
     def judged(self, samples: int) -> float:
         """The loss of the present parameters, after an update of so many samples."""
         del samples
-        return self.problem.loss(self.parameters)
+        return self._loss(self.parameters)
 
     def made_up(self, one: GradientStandIn) -> Floats:
         """The gradient that stands in for a missing one, of the present parameters."""
         return self._stand_ins.made(one.worker, one.kind)
+
+    def _loss(self, parameters: Floats) -> float:
+        """NaN where it is surely above the target."""
+        if self.target is None:
+            return self.problem.loss(parameters)
+        if self._tangent is not None:
+            touched, loss, slope = self._tangent
+            if loss + float(slope @ (parameters - touched)) > self.target + SURELY:
+                return float("nan")
+        loss = self.problem.loss(parameters)
+        self._tangent = parameters, loss, cast(Convex, self.problem).slope(parameters)
+        return loss
 
     def _rate(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
         if not self.batch:

@@ -79,15 +79,17 @@ def course_of(worker: int, task: int, version: int, work: Work, began: int, time
     """How the task goes that `worker` begins at `began`."""
     sizes = _micro_batches(work, times.workers)
     start = now = began / NANOSECONDS
-    count, done, compute, at = len(sizes), 0, 0, began
+    count, done, compute, at, end = len(sizes), 0, 0, began, times.delays.end
     deadline, margin, pieces = work.deadline_seconds, work.micro_batch_seconds, []
     for place, size in enumerate(sizes):
         if place and deadline is not None and (now - start >= deadline or now - start + margin > deadline):
             break
         seconds, computing = times.of(size)
-        now = times.delays.end(worker, task, now, seconds, place, count)
+        now = end(worker, task, now, seconds, place, count)
         ended = nanoseconds(now)
-        computed = min(at + computing, ended)
+        computed = at + computing
+        if computed > ended:
+            computed = ended
         compute += computed - at
         done += size
         pieces.append(MicroBatch(at, computed, ended, size))

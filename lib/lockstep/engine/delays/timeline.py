@@ -30,6 +30,8 @@ MOST_BYTES = 32 * 2**20
 """Of the windows that are kept."""
 
 _DONE = -1.0  # work that is left of work that has ended
+_NOWHERE = (0.0, -1.0, 1.0)
+_INSIDE = 1 - 1e-12  # near the end of a window, the last bits decide which window a moment is in
 
 
 class ClockWindow:
@@ -112,6 +114,7 @@ class Timeline(ABC):
         self.window_seconds = window_seconds
         self._carried = [carried]  # at the start of each window
         self._windows: dict[int, ClockWindow] = {}
+        self._last: dict[int, tuple[float, float, float]] = {}  # row -> its last segment: from, until, factor
         self._kept = max(4, MOST_BYTES // (rows * (2 * WIDTH + 1) * 8 * 2))
 
     @abstractmethod
@@ -123,6 +126,9 @@ class Timeline(ABC):
 
         Raises ValueError for a row that does not exist and for a time before 0.
         """
+        low, high, factor = self._last.get(row, _NOWHERE)
+        if low <= start < high * _INSIDE and work <= (high - start) / factor:
+            return start + work * factor
         index = int(start / self.window_seconds)
         while True:
             window = self._windows.get(index) or self._window(index)
@@ -133,6 +139,7 @@ class Timeline(ABC):
                 edge, factor = edges[at + 1], factors[at]
                 room = (edge - start) / factor
                 if work <= room:
+                    self._last[row] = edges[at], edge, factor
                     return start + work * factor
                 work -= room
                 start = edge

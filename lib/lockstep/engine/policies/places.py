@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,9 +18,14 @@ def ids_of(ranges: Ranges, count: int, seed: int) -> NDArray[np.int64]:
         while samples:
             epoch, place = divmod(first, count)
             here = min(samples, count - place)
-            pieces.append(epoch_order(seed, epoch, count)[place : place + here])
+            pieces.append(_order(seed, epoch, count)[place : place + here])
             first, samples = first + here, samples - here
+    if len(pieces) == 1:
+        return pieces[0]
     return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+
+
+_order = lru_cache(maxsize=4)(epoch_order)  # asked for by every task
 
 
 def cut_ranges(ranges: Ranges, start: int, stop: int) -> Ranges:

@@ -45,6 +45,7 @@ class HeldShare:
     computed: dict[int, int] = field(default_factory=dict)  # worker: samples that it has computed so far
     done: Contribution | None = None
     seconds: float = float("nan")  # from being given out to its arrival
+    judged: tuple[float, float] | None = None  # what a policy has made of the above, until something of it changes
 
 
 class SharesPolicy(Policy):
@@ -133,7 +134,7 @@ class SharesPolicy(Policy):
         share = self._held.get(event.worker)
         if share is None or event.task != self.tasks.given[event.worker] - 1:
             return NOTHING
-        share.computed[event.worker] = event.samples
+        share.computed[event.worker], share.judged = event.samples, None
         return self._assigned(now)
 
     def _left(self, worker: int, now: float) -> Decision:
@@ -143,6 +144,7 @@ class SharesPolicy(Policy):
         if share is not None:
             self.tasks.recall(worker)
             del share.holders[worker], share.computed[worker]
+            share.judged = None
             if not share.holders:
                 self._unheld.append(share)
         return self._assigned(now)
@@ -165,7 +167,7 @@ class SharesPolicy(Policy):
             share = self._unheld.popleft() if self._unheld else self.copy_for(worker, now)
             if share is not None:
                 share.holders[worker] = now
-                share.computed[worker] = 0
+                share.computed[worker], share.judged = 0, None
                 self._held[worker] = share
                 self._idle.discard(worker)
                 released.append(self.tasks.give(worker, Work(share.ranges, share.samples, self.micro_batch(share))))

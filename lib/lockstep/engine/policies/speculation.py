@@ -75,14 +75,18 @@ class Speculating(SharesPolicy):
     def patience(self, share: HeldShare) -> float:
         """A share that has been under way for so many times the usual, without further progress, gets a copy."""
 
-    def may_copy(self, worker: int) -> bool:
-        """Whether `worker` is fit for copies, and there are not too many."""
+    def is_full(self) -> bool:
+        """Are there as many copies as there may be?"""
+        return False
+
+    def is_fit(self, worker: int) -> bool:
+        """Whether `worker` may compute copies."""
         del worker
         return True
 
     def copy_for(self, worker: int, now: float) -> HeldShare | None:
         """The slow share that would end last."""
-        if not self.done or not self.may_copy(worker):
+        if not self.done or self.is_full() or not self.is_fit(worker):
             return None
         if self._slow is None:
             latest = now + ROUNDING + EPSILON * now
@@ -92,12 +96,14 @@ class Speculating(SharesPolicy):
 
     def wake_at(self) -> float | None:
         """When the next share becomes slow that somebody could copy."""
-        if not self.done or not any(self.may_copy(worker) for worker in self._idle):
+        if not self.done or not self._idle or self.is_full() or not any(map(self.is_fit, self._idle)):
             return None
         return min((since for _, since in self._slow_since()), default=None)
 
     def _assign(self, now: float) -> tuple[tuple[int, Work], ...]:
         self._slow = None
+        if not self._unheld and (not self.done or self.is_full()):
+            return ()  # there is nothing to give, and no copy to make
         return super()._assign(now)
 
     def _slow_since(self) -> list[tuple[HeldShare, float]]:
@@ -105,11 +111,17 @@ class Speculating(SharesPolicy):
         if self._usual[0] != self.done:
             self._usual = self.done, self.usual_seconds()
         usual = self._usual[1]
-        alone = (share for share in self.shares if share.done is None and len(share.holders) == 1)
         if usual == math.inf:
             return []
-        since = [(share, began_of(share) + self.patience(share) * usual) for share in alone]
-        return [(share, time) for share, time in since if time < math.inf]
+        found = []
+        for share in self.shares:
+            if share.done is None and len(share.holders) == 1:
+                if share.judged is None:
+                    share.judged = began_of(share), self.patience(share)
+                began, patience = share.judged
+                if (since := began + patience * usual) < math.inf:
+                    found.append((share, since))
+        return found
 
     def closed(self) -> None:
         self._usual = (-1, math.nan)
@@ -162,7 +174,7 @@ class Late(Speculating):
     def __init__(self, setting: Setting, options: Any = None) -> None:
         super().__init__(setting, options)
         self._pace = np.full(setting.workers, np.nan)  # seconds per sample of each worker's last share
-        self._slowest_pace = math.inf  # of a worker that is not slow
+        self._unfit: set[int] = set()  # workers that are slow themselves
 
     @property
     def survives_loss(self) -> int:
@@ -179,9 +191,12 @@ class Late(Speculating):
     def patience(self, share: HeldShare) -> float:
         return self.fraction(share)
 
-    def may_copy(self, worker: int) -> bool:
+    def is_full(self) -> bool:
         copies = len(self._held) - (len(self.shares) - self.done)  # every share that is not done has a worker
-        return copies < max(1, int(self.options.cap * self.workers)) and not self._pace[worker] > self._slowest_pace
+        return copies >= max(1, int(self.options.cap * self.workers))
+
+    def is_fit(self, worker: int) -> bool:
+        return worker not in self._unfit
 
     def closed(self) -> None:
         super().closed()
@@ -193,7 +208,8 @@ class Late(Speculating):
     def _judge_workers(self) -> None:
         known = self._pace[~np.isnan(self._pace)]
         if len(known):
-            self._slowest_pace = float(np.percentile(known, 100 - self.options.percentile))
+            slowest = float(np.percentile(known, 100 - self.options.percentile))
+            self._unfit = set(np.flatnonzero(self._pace > slowest).tolist())
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"pace": self._pace.tolist()}

@@ -60,6 +60,8 @@ class StandIns:
 
     def seen(self, worker: int, gradient: Floats) -> None:
         """A gradient of `worker`, of the present parameters; `moved` comes after those of one update."""
+        if not self.kinds:
+            return
         gradient = np.asarray(gradient, np.float64)
         self._seen.add(worker)
         if "average" in self.kinds:
@@ -73,7 +75,8 @@ class StandIns:
 
     def moved(self, update: Floats) -> None:
         """The parameters have moved by -learning rate x `update`."""
-        self._way = self._way + update
+        if WEIGHTS in self.kinds:
+            self._way = self._way + update
 
     def made(self, worker: int, kind: str) -> Floats:
         """The gradient of `kind` for `worker`, float64 [length]. Raises ValueError for a kind that does not exist."""

@@ -49,13 +49,13 @@ class SparinglyJudged(SgdLearner):
     of many small updates would gain by that alone, and pay for it with most of the time of its simulation.
     """
 
-    _since, _loss = math.inf, math.inf  # samples since it was taken, and what it was
+    _since, _last = math.inf, math.inf  # samples since it was taken, and what it was
 
     def judged(self, samples: int) -> float:
         self._since += samples
         if self._since >= max(self.batch, LOOK):
-            self._since, self._loss = 0, super().judged(samples)
-        return self._loss
+            self._since, self._last = 0, super().judged(samples)
+        return self._last
 
 
 class JudgedLearner(SgdLearner):
