@@ -91,8 +91,9 @@ def _rows_of(
     denormal: float = 40.0,
 ) -> Tables:
     """`lstm`, `trained` (as `lstm` if 0), `best`: errors over the last value's; `early`: times as large with few
-    rounds; `recall`: of onsets; `behind`: the slowest worker over its peers; `passed_on`: a first gradient over the last one; `decoding`: ms;
-    `slow_step`, `stragglers`: of slow loading; `learned`: a learned forecaster's error on traces; `denormal`: times."""
+    rounds; `recall`: of onsets; `behind`: the slowest worker over its peers; `passed_on`: a first gradient over the
+    last one; `decoding`: ms; `slow_step`, `stragglers`: of slow loading; `learned`: a learned forecaster's error on
+    traces; `denormal`: times."""
     if job.experiment == FORECASTS:
         return _forecasts(job, dice, ERRORS | {"lstm": lstm, "trained": trained or lstm, "best": best}, recall, early)
     if job.experiment == TRACED:
