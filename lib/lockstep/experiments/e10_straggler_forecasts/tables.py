@@ -26,7 +26,6 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BINS,
     CAUSAL,
     LABELS,
-    LSTM,
     ORACLE,
     QUANTILES,
     READINGS,
