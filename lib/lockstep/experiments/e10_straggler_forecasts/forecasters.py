@@ -26,7 +26,7 @@ LABELS: Mapping[str, str] = {
     "linear": "linear (Wrangler)",
     "best": "follow the best",
     "lstm": "LSTM (DPro-SM)",
-    "trained": "LSTM, trained before",
+    "trained": "LSTM, also trained before",
     "oracle": "oracle",
 }
 BASE, LSTM, BEST, ORACLE = "last", "lstm", "best", "oracle"
@@ -34,7 +34,7 @@ TRAINED = "trained"
 """The same LSTM, trained on earlier runs under the same delays, as *DPro-SM* 5.3 may be read: "a dataset of historical
 worker completion times and related snapshots of the system's state is used". In simulated worlds alone."""
 TRAINING_STEPS = 200
-READINGS = {"trained online": LSTM, "trained before, too": TRAINED}
+READINGS = {"trained online": LSTM, "also trained beforehand": TRAINED}
 """Of the paper's LSTM."""
 TRIVIAL = ("last", "mean", "median")
 """They learn nothing."""

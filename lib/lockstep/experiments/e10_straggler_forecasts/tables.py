@@ -23,16 +23,13 @@ from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
 )
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BASE,
-    BEST,
     BINS,
     CAUSAL,
     LABELS,
-    LEARNING_CURVES,
-    LSTM,
     ORACLE,
+    QUANTILES,
     READINGS,
     SIMULATED,
-    TRAINED,
 )
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, TRACE_OF, VARIED
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
@@ -137,24 +134,28 @@ def _errors(period: str, kinds: Iterable[str] = KINDS) -> Callable[[Stored], pd.
 
 
 def _stragglers(stored: Stored) -> pd.DataFrame:
-    """Of all that was known of stragglers beforehand: by kind, of three forecasters."""
+    """What the last value and the LSTM knew of stragglers beforehand, and what is told the state of the system."""
     table = errors_table(stored)
     if table.empty:
         return table
-    table = table[(table["period"] == LATER) & table["forecaster"].isin((BASE, BEST, LSTM, TRAINED, "linear"))]
-    told = (table["state"] != NO_STATE) | (table["forecaster"] != "linear")
+    table = table[(table["period"] == LATER) & table["kind"].isin(KINDS)]
+    shown = table["forecaster"].isin((BASE, *READINGS.values())) | (table["state"] != NO_STATE)
     columns = ["kind", "forecaster", "state", "base_rate", "f1", "average_precision", "onsets", "onset_recall"]
     columns += ["onset_recall_low", "onset_recall_high", "chance", "lead_rounds"]
-    return table[told][columns].round(3).reset_index(drop=True)
+    return table[shown][columns].round(3).reset_index(drop=True)
 
 
 def _calibration(stored: Stored) -> pd.DataFrame:
+    """A row per kind: the share of times below each quantile of three forecasters."""
     table = errors_table(stored)
     if table.empty:
         return table
-    own = table[(table["period"] == LATER) & (table["state"] == NO_STATE) & table["forecaster"].isin(LEARNING_CURVES)]
-    columns = ["kind", "forecaster", "below_0.1", "below_0.5", "below_0.9"]
-    return own[own["kind"].isin(KINDS)][columns].round(3).reset_index(drop=True)
+    own = table[(table["period"] == LATER) & (table["state"] == NO_STATE) & table["kind"].isin(KINDS)]
+    parts = {}
+    for name in ("median", *READINGS.values()):
+        one = own[own["forecaster"] == name].set_index("kind")
+        parts |= {f"{LABELS[name]}, {quantile:g}": one[f"below_{quantile:g}"] for quantile in QUANTILES}
+    return pd.DataFrame(parts).round(3)
 
 
 def _history(stored: Stored) -> pd.DataFrame:
