@@ -38,7 +38,7 @@ MARKS: dict[str, dict[str, Any]] = {
     "linear": {"color": PALETTE[9], "marker": "P"},
     "best": {"color": PALETTE[3], "marker": "^"},
     "lstm": {"color": PALETTE[0], "marker": "o"},
-    "trained": {"color": "0.1", "marker": "*"},
+    "trained": {"color": "0.1", "marker": "*", "markersize": 8, "markeredgewidth": 0.9},
 }
 COMPARED = tuple(name for name in SIMULATED if name != BASE)
 NOTHING = "nothing of the kind was simulated yet"
@@ -195,6 +195,9 @@ def calibration_rows(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
+_COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
 def history_lines(table: pd.DataFrame, ends: Sequence[int], title: str) -> StoredFigure:
     """Error over the last value's against the rounds seen, a panel per kind (`tables.history_table`)."""
     kinds = [kind for kind in KINDS if len(table) and (table["kind"] == kind).any()]
@@ -204,7 +207,7 @@ def history_lines(table: pd.DataFrame, ends: Sequence[int], title: str) -> Store
         rows = -(-len(kinds) // 5)
         figure = new_figure(11.0, 1.2 + 2.3 * rows)
         axes = figure.subplots(rows, 5, squeeze=False, sharex=True, sharey=True)
-        figure.suptitle(f"{title}\n({_SIMULATED})")
+        figure.suptitle(f"{title}\n(simulated; means over seeds)")
         names = [name for name in LEARNING_CURVES if name != BASE]
         for place, axis in enumerate(axes.flat):
             if place >= len(kinds):
@@ -215,18 +218,18 @@ def history_lines(table: pd.DataFrame, ends: Sequence[int], title: str) -> Store
             axis.axhline(1, color="0.2", linewidth=1, zorder=1)
             for name in names:
                 line = own[own["forecaster"] == name].sort_values("seen_rounds")
-                axis.plot(line["seen_rounds"], line["relative"], linewidth=1.2, markersize=4, **MARKS[name])
+                axis.plot(line["seen_rounds"], line["relative"], linewidth=1.2, **{"markersize": 4, **MARKS[name]})
             axis.set_title(kinds[place], loc="left")
             axis.set_xscale("log")
             axis.set_yscale("log")
             axis.set_xticks(list(ends), [str(end) for end in ends])
             axis.set_xticks([], minor=True)
-            axis.set_yticks([0.5, 0.7, 1, 1.4, 2], ["0.5", "0.7", "1", "1.4", "2"])
+            axis.set_yticks(_COARSE, [f"{tick:g}" for tick in _COARSE])
             axis.set_yticks([], minor=True)
         for axis in axes[-1]:
             axis.set_xlabel("rounds seen, from")
         for row in axes:
             row[0].set_ylabel("error / last value's")
         handles: list[Any] = [*_handles(names), Patch(facecolor="0.93", label="fewer than ten")]
-        figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+        figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
     return figure
