@@ -2,7 +2,7 @@
 
 A team on it still has a driver, executors and ranks of its own, which end with the team. Tests that end a part of the
 cluster itself, or look at its start, are marked `own_cluster`, and their teams start one as teams always do, with JVMs
-that compile as they always do.
+that compile and Python that imports as they always do.
 
 Starting a team takes some twenty seconds, of which most is the start of JVMs and of Python with torch. So the tests
 that train on Spark, in whatever folder, share one team of each launcher and size (`SessionCluster.teams`). A test may
@@ -20,6 +20,7 @@ import pytest
 
 from lockstep.engine.launch.spark import team
 from lockstep.engine.launch.spark.cluster import StandaloneCluster
+from lockstep.engine.launch.spark.settings import application_conf
 from processes import command
 from together import Teams
 
@@ -27,11 +28,13 @@ _CORES = 8  # slots for executors: more than all teams that are warm at the same
 _END_SECONDS = 10.0  # for the processes of a team that has been closed
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _OWN: type[StandaloneCluster] = StandaloneCluster
+_CONF = application_conf
 JVM_VARIABLE = "JAVA_TOOL_OPTIONS"
 """What every JVM reads, those of kernels and of other processes of a test too."""
-# The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: 9 CPU seconds instead
-# of 14 for a driver with two executors, which Spark's first job follows.
+# The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: a driver with two
+# executors took 9 CPU seconds instead of 14 until it was ready.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1"
+_QUICK_PYTHON = {"spark.python.daemon.module": "harness.spark_daemon"}
 
 
 class LentCluster:
@@ -68,6 +71,10 @@ class SessionCluster:
     def for_team(self, executors: int) -> Any:
         """In place of `StandaloneCluster` in teams."""
         return _OWN(executors) if self.own else LentCluster(self)
+
+    def conf(self, *how: Any) -> dict[str, str]:
+        """In place of `application_conf` in teams."""
+        return _CONF(*how) | ({} if self.own else _QUICK_PYTHON)
 
     def running(self) -> StandaloneCluster:
         if self._cluster is not None and self._cluster.problem():  # a test that should have had its own has ended it
@@ -143,5 +150,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> SessionCluster:
     """From now on teams of this process get the session's cluster."""
     session = SessionCluster()
     monkeypatch.setattr(team, "StandaloneCluster", session.for_team)
+    monkeypatch.setattr(team, "application_conf", session.conf)
     monkeypatch.setenv(JVM_VARIABLE, _QUICK_JVM)
     return session
