@@ -57,8 +57,8 @@ class Problem(Protocol):
 class Convex(Problem, Protocol):
     """A problem whose loss lies above each of its tangents."""
 
-    def slope(self, parameters: Floats) -> Floats:
-        """The gradient of `loss`, float64 [parameters]."""
+    def slope(self, parameters: Floats, ids: NDArray[np.int64] | None = None) -> Floats:
+        """The mean gradient over these samples alone, float64 [parameters]; without any that of `loss`."""
 
 
 class SgdLearner:
@@ -67,8 +67,9 @@ class SgdLearner:
     With a `batch` the learning rate is that of an update of so many samples, and of a smaller one in proportion (the
     linear scaling rule of Goyal et al. 2018, reference 40 of DPro-SM): else a policy would gain by stepping more often.
 
-    With a `target`, losses matter only where they may have come to it: the loss of other updates is NaN. That saves
-    most of the time of a run with many small updates, and needs a convex problem.
+    With a `target`, losses matter only where they may have come to it: the loss of other updates is NaN, and that of
+    contributions unless the policy needs it. That saves most of the time of a run with many small updates, and needs a
+    convex problem.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SgdLearner:
         self._held: dict[int, int] = {}  # version by worker
         self._uses: Counter[int] = Counter()
         self._kept: dict[tuple[int, int], Floats] = {}  # by worker and task
-        self.target = target
+        self.target, self._slopes_alone = target, False
         self._tangent: tuple[Floats, float, Floats] | None = None  # where it touches, the loss there, and its slope
         self.square_norm = float("nan")
         self._stand_ins = StandIns(len(problem.start))
@@ -94,6 +95,7 @@ class SgdLearner:
         return self.versions[self._version]
 
     def follow(self, policy: Policy) -> None:
+        self._slopes_alone = self.target is not None and not policy.needs.loss
         self._stand_ins.kinds = policy.stand_in_kinds
 
     def released(self, worker: int, version: int) -> None:
@@ -132,7 +134,10 @@ class SgdLearner:
     def _mean(self, parameters: Floats, ranges: Ranges) -> tuple[Floats, float]:
         if not ranges:
             return np.zeros_like(parameters), 0.0
-        return self.problem.gradient(parameters, ids_of(ranges, self.problem.samples, self.seed))
+        ids = ids_of(ranges, self.problem.samples, self.seed)
+        if self._slopes_alone:
+            return cast(Convex, self.problem).slope(parameters, ids), float("nan")
+        return self.problem.gradient(parameters, ids)
 
     def dropped(self, worker: int, task: int) -> None:
         del self._kept[worker, task]

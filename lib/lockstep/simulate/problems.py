@@ -23,28 +23,32 @@ class Logistic:
     ) -> None:  # fmt: skip
         random = np.random.default_rng([seed, samples, features])
         self.samples, self.decay = samples, decay
-        self._labels = random.integers(0, 2, samples) * 2.0 - 1.0
+        labels = random.integers(0, 2, samples) * 2.0 - 1.0
         direction = random.standard_normal(features)
         direction *= distance / 2 / np.linalg.norm(direction)
-        self._points = random.standard_normal((samples, features)) + self._labels[:, None] * direction
+        self._points = random.standard_normal((samples, features)) + labels[:, None] * direction
         self._points *= np.geomspace(1, 1 / condition, features)
+        self._points *= labels[:, None]  # a label of -1 turns the point round: the same products, to the bit
         self.start = np.zeros(features)
 
     def gradient(self, parameters: Floats, ids: NDArray[np.int64]) -> tuple[Floats, float]:
         """Of the mean loss over these samples, float64 [features], and the loss itself."""
-        points, labels = self._points[ids], self._labels[ids]
-        margins = labels * (points @ parameters)
-        factors = -labels / (1 + np.exp(margins)) / len(ids)
-        return points.T @ factors + self.decay * parameters, self._penalised(margins, parameters)
+        points = self._points.take(ids, axis=0)
+        margins = points @ parameters
+        return self._slope(points, margins, parameters), self._penalised(margins, parameters)
 
     def loss(self, parameters: Floats) -> float:
         """Over the first `JUDGED` samples."""
-        margins = self._labels[:JUDGED] * (self._points[:JUDGED] @ parameters)
-        return self._penalised(margins, parameters)
+        return self._penalised(self._points[:JUDGED] @ parameters, parameters)
 
-    def slope(self, parameters: Floats) -> Floats:
-        """The gradient of `loss`, float64 [features]."""
-        return self.gradient(parameters, np.arange(min(JUDGED, self.samples)))[0]
+    def slope(self, parameters: Floats, ids: NDArray[np.int64] | None = None) -> Floats:
+        """The gradient alone, float64 [features]; without samples that of `loss`."""
+        points = self._points[:JUDGED] if ids is None else self._points.take(ids, axis=0)
+        return self._slope(points, points @ parameters, parameters)
+
+    def _slope(self, points: Floats, margins: Floats, parameters: Floats) -> Floats:
+        factors = -1.0 / (1 + np.exp(margins)) / len(margins)
+        return points.T @ factors + self.decay * parameters
 
     def _penalised(self, margins: Floats, parameters: Floats) -> float:
         # A sum and a division: what `mean` does, without all that it looks at first.

@@ -80,11 +80,12 @@ def course_of(worker: int, task: int, version: int, work: Work, began: int, time
     sizes = _micro_batches(work, times.workers)
     start = now = began / NANOSECONDS
     count, done, compute, at, end = len(sizes), 0, 0, began, times.delays.end
-    deadline, margin, pieces = work.deadline_seconds, work.micro_batch_seconds, []
+    deadline, margin, pieces, known = work.deadline_seconds, work.micro_batch_seconds, [], -1
     for place, size in enumerate(sizes):
         if place and deadline is not None and (now - start >= deadline or now - start + margin > deadline):
             break
-        seconds, computing = times.of(size)
+        if size != known:
+            (seconds, computing), known = times.of(size), size
         now = end(worker, task, now, seconds, place, count)
         ended = nanoseconds(now)
         computed = at + computing

@@ -76,6 +76,9 @@ class SequenceModel:
         both = shape.hidden + shape.inputs
         self._change = torch.nn.Linear(both, shape.horizon, device="meta").to_empty(device="cpu")
         self._log_b = torch.nn.Linear(both, shape.horizon, device="meta").to_empty(device="cpu")
+        parts = {"lstm": self._lstm, "change": self._change, "log_b": self._log_b}
+        named = (part.named_parameters(prefix=name) for name, part in parts.items())
+        self._named: dict[str, torch.nn.Parameter] = dict(pair for pairs in named for pair in pairs)
         bound = 1 / math.sqrt(shape.hidden)
         with torch.no_grad():
             for name, weights in self._weights().items():
@@ -130,7 +133,8 @@ class SequenceModel:
             likelihood = log_b + miss.detach() * torch.exp(-log_b)
             mask = torch.from_numpy(known)
             loss = ((miss + likelihood) * mask).sum() / mask.sum().clamp(min=1)
-            self._optimiser.zero_grad()
+            for weights in self._weights().values():
+                weights.grad = None
             loss.backward()
         torch.nn.utils.clip_grad_norm_(self._weights().values(), LARGEST_GRADIENT)
         self._updates += 1
@@ -262,5 +266,4 @@ class SequenceModel:
         return model
 
     def _weights(self) -> dict[str, torch.nn.Parameter]:
-        parts = {"lstm": self._lstm, "change": self._change, "log_b": self._log_b}
-        return dict(pair for name, part in parts.items() for pair in part.named_parameters(prefix=name))
+        return self._named
