@@ -67,6 +67,7 @@ class SgdLearner:
         self._held: dict[int, int] = {}  # version by worker
         self._uses: Counter[int] = Counter()
         self._kept: dict[tuple[int, int], Floats] = {}  # by worker and task
+        self.remembers = True  # gradients of single workers; without them nothing can stand in for one
         self.square_norm = float("nan")
         self._stand_ins = StandIns(len(problem.start))
 
@@ -120,18 +121,25 @@ class SgdLearner:
         total = np.zeros_like(self.parameters)
         for course, weight in used:
             own = self._kept.pop((course.worker, course.task))
-            self._stand_ins.seen(course.worker, own)
+            if self.remembers:
+                self._stand_ins.seen(course.worker, own)
             total += weight * own
         for one in stand_in:
             total += one.weight * self.made_up(one)
-        self._stand_ins.moved(total)
+        if self.remembers:
+            self._stand_ins.moved(total)
         self.square_norm = float(total @ total)
         self._velocity = self.momentum * self._velocity + self._rate(used, stand_in) * total
         new, old = self.parameters - self._velocity, self._version
         self._version += 1
         self.versions[self._version] = new
         self._forget(old)
-        return self.problem.loss(new)
+        return self.judged(sum(course.samples for course, _ in used))
+
+    def judged(self, samples: int) -> float:
+        """The loss of the present parameters, after an update of so many samples."""
+        del samples
+        return self.problem.loss(self.parameters)
 
     def made_up(self, one: GradientStandIn) -> Floats:
         """The gradient that stands in for a missing one, of the present parameters."""

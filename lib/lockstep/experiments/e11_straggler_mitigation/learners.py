@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ from lockstep.simulate.worker import Course
 
 Floats = NDArray[np.float64]
 
+LOOK = 64
+"""Samples, at least, between two looks at a loss."""
 JUDGED_EVERY = 4
 """Updates with a stand-in, of which one is judged."""
 
@@ -37,6 +40,22 @@ def problem_of(job: Job, site: Site) -> tuple[Perceptron, Floats, Floats]:
     assert site.data_root is not None
     inputs, labels, test, test_labels = _images(job.use_case, site.data_root, job.images, site.skipped)
     return Perceptron(inputs, labels, seed=job.seed), test, test_labels
+
+
+class SparinglyJudged(SgdLearner):
+    """Its loss is taken once in `LOOK` samples, or in a batch if that has more, however many updates they make.
+
+    A loss goes up and down from update to update, so whoever looks more often sees it below a target earlier: a policy
+    of many small updates would gain by that alone, and pay for it with most of the time of its simulation.
+    """
+
+    _since, _loss = math.inf, math.inf  # samples since it was taken, and what it was
+
+    def judged(self, samples: int) -> float:
+        self._since += samples
+        if self._since >= max(self.batch, LOOK):
+            self._since, self._loss = 0, super().judged(samples)
+        return self._loss
 
 
 class JudgedLearner(SgdLearner):
