@@ -86,6 +86,7 @@ class SgdLearner:
         self._kept: dict[tuple[int, int], Floats] = {}  # by worker and task
         self.target, self._slopes_alone = target, False
         self._tangent: tuple[Floats, float, Floats] | None = None  # where it touches, the loss there, and its slope
+        self.remembers = True  # gradients of single workers; without them nothing can stand in for one
         self.square_norm = float("nan")
         self._stand_ins = StandIns(len(problem.start))
 
@@ -146,11 +147,13 @@ class SgdLearner:
         total = np.zeros_like(self.parameters)
         for course, weight in used:
             own = self._kept.pop((course.worker, course.task))
-            self._stand_ins.seen(course.worker, own)
+            if self.remembers:
+                self._stand_ins.seen(course.worker, own)
             total += weight * own
         for one in stand_in:
             total += one.weight * self.made_up(one)
-        self._stand_ins.moved(total)
+        if self.remembers:
+            self._stand_ins.moved(total)
         self.square_norm = float(total @ total)
         self._velocity = self.momentum * self._velocity + self._rate(used, stand_in) * total
         new, old = self.parameters - self._velocity, self._version

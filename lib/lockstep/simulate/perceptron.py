@@ -78,9 +78,9 @@ class Perceptron:
 
     def _parts(self, parameters: Floats) -> tuple[Floats, Floats, Floats, float]:
         features, hidden = self._shape
-        ends = np.cumsum([features * hidden, hidden, hidden])
-        first, bias, last, offset = np.split(parameters, ends)
-        return first.reshape(features, hidden), bias, last, float(offset[0])
+        inner = features * hidden
+        first, bias = parameters[:inner].reshape(features, hidden), parameters[inner : inner + hidden]
+        return first, bias, parameters[inner + hidden : -1], float(parameters[-1])
 
     def _forward(self, parameters: Floats, inputs: Floats) -> tuple[Floats, Floats]:
         first, bias, last, offset = self._parts(parameters)

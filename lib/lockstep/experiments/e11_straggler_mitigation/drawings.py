@@ -24,7 +24,6 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DROP_QUARTER,
     NEVER_WAIT,
     OURS,
-    STALENESS_AWARE,
     WAIT,
     WAYS,
 )
@@ -34,7 +33,7 @@ WAY_COLOURS: Mapping[str, Any] = dict(zip(
 ))  # fmt: skip
 _LINES: Mapping[str, tuple[int, str]] = {
     WAIT: (7, "o"), DROP_ONE: (1, "v"), DROP_QUARTER: (5, "<"), DPRO_GRADIENT: (3, "s"), DPRO_SHARES: (4, "D"),
-    BY_LAST_VALUE: (4, "D"), NEVER_WAIT: (0, "^"), STALENESS_AWARE: (9, "h"), "anytime": (6, ">"), OURS: (2, "X"),
+    BY_LAST_VALUE: (4, "D"), NEVER_WAIT: (0, "^"), "anytime": (6, ">"), OURS: (2, "X"),
 }  # fmt: skip
 """Places in the palette and marks of the policies that are drawn as lines."""
 MAP_COLOURS = "cividis"

@@ -50,21 +50,22 @@ def cells(chosen: Parameters) -> list[Job]:
             jobs.append(
                 simulated(
                     "scale", delays=kind, workers=workers, compute=compute, per_worker_batch_size=share,
-                    micro_batch=max(1, share // 4), steps=chosen.timed_updates,
+                    micro_batch=max(1, share // 4), steps=max(1, chosen.timed_updates // 2),
                 )
             )  # fmt: skip
     for kind in ("none", *chosen.kinds):
         for size in chosen.shares:
             for rate in chosen.learning_rates:
                 jobs.append(_learning("time_to_loss", chosen, kind, chosen.workers, size, rate))
+    largest = max(chosen.shares)  # so that there is something to divide
     for nodes in range(1, chosen.most_slow_nodes + 1):
         kind = "bad_node" if nodes == 1 else f"bad_node:nodes={nodes}"
         for rate in chosen.learning_rates:
-            jobs.append(_learning("slow_nodes", chosen, kind, chosen.workers, share, rate))
+            jobs.append(_learning("slow_nodes", chosen, kind, chosen.workers, largest, rate))
     for workers in chosen.rival_workers:
         for kind in chosen.rival_kinds:
             for rate in chosen.rival_rates:
-                jobs.append(_learning("rivals", chosen, kind, workers, share, rate))
+                jobs.append(_learning("rivals", chosen, kind, workers, largest, rate))
     fields: dict[str, Any] = {
         "workers": chosen.workers,
         "per_worker_batch_size": share,
@@ -78,9 +79,10 @@ def cells(chosen: Parameters) -> list[Job]:
 
 
 def _learning(experiment: str, chosen: Parameters, kind: str, workers: int, share: int, rate: float) -> Job:
-    """Trains in virtual time until the loss is reached, for at most so many images as `most_updates` updates of the
-    notebook's own share have."""
-    updates = max(1, chosen.most_updates * chosen.per_worker_batch_size * chosen.workers // (share * workers))
+    """Trains in virtual time until the loss is reached, for at most as many images as `most_updates` updates of a batch
+    with the largest share and the notebook's own number of workers have, and at least a quarter as many updates."""
+    images = chosen.most_updates * max(chosen.shares) * chosen.workers
+    updates = max(images // (share * workers), chosen.most_updates // 4, 1)
     return simulated(
         experiment, delays=kind, workers=workers, use_case=USE_CASE, per_worker_batch_size=share,
         micro_batch=max(1, share // 4), learning_rate=rate, steps=updates,

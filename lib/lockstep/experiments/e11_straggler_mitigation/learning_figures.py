@@ -11,14 +11,10 @@ from matplotlib.lines import Line2D
 from lockstep.analysis.figures.style import GREY, PALETTE, empty, look, new_figure
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
-    DPRO_GRADIENT,
     DPRO_READINGS,
-    DPRO_SHARES,
-    DROP_ONE,
-    NEVER_WAIT,
+    OF_FIGURE_4,
     OURS,
     SHUFFLED,
-    STALENESS_AWARE,
     STAND_INS,
     STAY,
     WAIT,
@@ -37,8 +33,6 @@ from lockstep.experiments.e11_straggler_mitigation.made_up import OTHERS, OWN, p
 from lockstep.experiments.e11_straggler_mitigation.rows import kind_name
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rivals_table, slow_nodes_table
 
-DRAWN = (WAIT, DROP_ONE, DPRO_GRADIENT, DPRO_SHARES, NEVER_WAIT, OURS)
-"""Policies of Figure 4."""
 _MARKS = "osD^vP"
 
 
@@ -78,8 +72,10 @@ def slow_nodes_figure(stored: Stored) -> Figure:
     with look():
         figure = new_figure(9.5, 4.8)
         left, right = figure.subplots(1, 2)
-        lines_by(left, table, "nodes", ("times", "times_low", "times_high"), DRAWN, 0.3, factor=False)
-        lines_by(right, table, "nodes", ("accuracy", "accuracy_low", "accuracy_high"), DRAWN, 0.3, factor=False)
+        lines_by(left, table, "nodes", ("times", "times_low", "times_high"), list(OF_FIGURE_4), 0.3, factor=False)
+        lines_by(
+            right, table, "nodes", ("accuracy", "accuracy_low", "accuracy_high"), list(OF_FIGURE_4), 0.3, factor=False
+        )
         for axis in (left, right):
             axis.set_xticks(counts, [str(count) for count in counts])
             axis.set_xlabel("nodes that are three times slower")
@@ -103,7 +99,7 @@ def rivals_figure(stored: Stored) -> Figure:
         figure = new_figure(8.0, 4.6)
         axis = figure.subplots()
         columns = ("over_asynchronous", "over_asynchronous_low", "over_asynchronous_high")
-        lines_by(axis, table, "workers", columns, (WAIT, STALENESS_AWARE, OURS), 0.1)
+        lines_by(axis, table, "workers", columns, (WAIT, OURS), 0.1)
         axis.axhline(1, color=PALETTE[0], linewidth=1.3)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")

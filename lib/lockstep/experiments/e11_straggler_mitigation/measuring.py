@@ -17,13 +17,14 @@ from lockstep.engine.delays import make_delays
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
-from lockstep.engine.policies import Setting
+from lockstep.engine.policies import POLICIES, Setting
 from lockstep.engine.sync.emulation import SleepCosts, sleep_costs
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     CONTENDERS,
     DROP_ONE,
     LEARNERS,
+    OF_FIGURE_4,
     RIVALS,
     ROUND_BY_ROUND,
     SHUFFLED,
@@ -151,6 +152,12 @@ def run_time_to_loss(job: Job, group: Group, site: Site | None = None) -> Trace:
     return _trained(job, group, site, LEARNERS, LINK, 0.0)
 
 
+def run_slow_nodes(job: Job, group: Group, site: Site | None = None) -> Trace:
+    """The same by the policies of Figure 4."""
+    assert site is not None
+    return _trained(job, group, site, OF_FIGURE_4, LINK, 0.0)
+
+
 def run_rivals(job: Job, group: Group, site: Site | None = None) -> Trace:
     """The same with momentum, behind a server that has much to receive."""
     assert site is not None
@@ -171,6 +178,7 @@ def _trained(
         setting = _setting(job, problem.samples, contender.standby)
         given = (problem, job.learning_rate, setting.workers, job.seed, job.global_batch_size, momentum)
         learner = SparinglyJudged(*given)
+        learner.remembers = POLICIES[contender.policy].needs.single_gradients
         until = Until(samples=job.steps * job.global_batch_size, loss=TARGET_LOSS)
         row = _row(name, contender, job) | {"target_loss": TARGET_LOSS}
         try:
@@ -272,7 +280,7 @@ PROBES: Probes = {
         "throughput": run_throughput,
         "scale": run_scale,
         "time_to_loss": run_time_to_loss,
-        "slow_nodes": run_time_to_loss,
+        "slow_nodes": run_slow_nodes,
         "rivals": run_rivals,
         "stand_ins": run_stand_ins,
         "partitions": run_partitions,

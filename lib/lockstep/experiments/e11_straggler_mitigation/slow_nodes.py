@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.confidence import Estimate, highest
+from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.seeds import mean_columns
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, NEVER_WAIT, OURS
+from lockstep.experiments.e11_straggler_mitigation.contenders import NEVER_WAIT, OF_FIGURE_4
 from lockstep.experiments.e11_straggler_mitigation.learning import (
     at_best,
     paired,
@@ -49,7 +48,7 @@ def slow_nodes_table(stored: Stored) -> pd.DataFrame:
     none = none[(none["delays"] == NO_DELAYS) & none["per_worker_batch_size"].isin(rows["per_worker_batch_size"])]
     runs = runs_of(pd.concat([rows, none]))
     base, table = undelayed_base(runs)["time"], []
-    for contender in LEARNERS:
+    for contender in OF_FIGURE_4:
         for delays, own in with_undelayed(runs, contender).groupby("delays", sort=False):
             each = own.set_index("seed")
             row: dict[str, Any] = {"contender": contender, "nodes": slow_nodes_in(str(delays))}
@@ -99,16 +98,3 @@ def rivals_table(stored: Stored) -> pd.DataFrame:
         row |= {"seeds": int(own["seed"].nunique()), "missed": int((~np.isfinite(own["time"])).sum())}
         found.append(row)
     return pd.DataFrame(found)
-
-
-def over_the_best_rival(stored: Stored, workers: int, rivals: Sequence[str]) -> Estimate:
-    """Our policy's time over that of the best of these with so many workers, with an interval that pays for the choice.
-    Raises AnalysisError where ours missed the loss, or all of them."""
-    rival_ratio(stored, workers, OURS, OURS)
-    found = []
-    for rival in rivals:
-        try:
-            found.append(rival_ratio(stored, workers, OURS, rival))
-        except AnalysisError:
-            continue
-    return highest(found)

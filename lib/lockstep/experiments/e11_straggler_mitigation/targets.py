@@ -9,10 +9,10 @@ from lockstep.analysis.confidence import AnalysisError, Estimate, highest
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target
 from lockstep.analysis.verdicts import NOT_YET
-from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, NEVER_WAIT, OURS, STALENESS_AWARE
+from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, NEVER_WAIT, OURS
 from lockstep.experiments.e11_straggler_mitigation.learning import over_the_best, ratios, synchronous, undelayed
 from lockstep.experiments.e11_straggler_mitigation.rows import RIVALRY, TIME_TO_LOSS, kind_name, kinds_of, rows_of
-from lockstep.experiments.e11_straggler_mitigation.slow_nodes import over_the_best_rival
+from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio
 from lockstep.experiments.e11_straggler_mitigation.twins_drawings import TWIN_TARGETS
 
 RIVAL_WORKERS = (8, 32, 128)
@@ -66,7 +66,7 @@ def _plainly(stored: Stored) -> str:
 
 
 def _by_workers(workers: int, stored: Stored) -> Estimate:
-    return over_the_best_rival(stored, workers, (NEVER_WAIT, STALENESS_AWARE))
+    return rival_ratio(stored, workers, OURS, NEVER_WAIT)
 
 
 TARGETS: tuple[Target, ...] = (
