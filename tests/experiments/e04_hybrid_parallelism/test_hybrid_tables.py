@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -125,3 +126,10 @@ def test_numbers_that_do_not_divide_are_refused_with_these_numbers() -> None:
     assert table["answer"].tolist()[0] == "runs"
     for row in table.to_dict("records")[1:]:
         assert any(f"{name}={row[name]}" in row["answer"] for name in ("workers", "global_batch_size")), row
+
+
+def test_a_use_case_whose_update_was_not_measured_quietly_has_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its predictions were infinite, infinity over infinity was the gain, and the notebook ended in an IndexError."""
+    lacking = dataclasses.replace(FREE, update_seconds_per_parameter=float("nan"))
+    monkeypatch.setattr(hybrids, "measured_hardware", lambda *_: lacking)
+    assert hybrids.hybrid_map_table(hybrid_records(), layers()).empty

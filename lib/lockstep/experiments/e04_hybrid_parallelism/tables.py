@@ -136,11 +136,10 @@ def hybrid_map_table(records: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFram
     for name in layers["use_case"].unique() if len(layers) else ():
         try:
             times = layer_times(layers, str(name))
-            parts.append(
-                map_table(
-                    times, str(name), measured_hardware(records, times, str(name)), MAP_BATCH, MAP_RANKS, MAP_RATES
-                )
-            )
+            hardware = measured_hardware(records, times, str(name))
+            if np.isnan(hardware.update_seconds_per_parameter):
+                continue
+            parts.append(map_table(times, str(name), hardware, MAP_BATCH, MAP_RANKS, MAP_RATES))
         except AnalysisError:  # a part of it was not measured: `cost_table` says which
             continue
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -156,8 +155,10 @@ def hybrid_wins_table(table: pd.DataFrame) -> pd.DataFrame:
     for (use_case, ranks), own in table.groupby(["use_case", "ranks"], sort=False) if len(table) else ():
         seconds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_step_seconds")
         row = {"use_case": use_case, "ranks": ranks, "hybrid_from": np.nan, "hybrid_to": np.nan}
+        gain = pd.Series(dtype=float)  # where a prediction lacks a measurement, there is no gain to tell
         if "hybrid" in seconds:
-            gain = seconds.drop(columns="hybrid").min(axis=1) / seconds["hybrid"]
+            gain = (seconds.drop(columns="hybrid").min(axis=1) / seconds["hybrid"]).dropna()
+        if len(gain):
             at = float(gain.idxmax())
             ahead = gain.index[gain > 1]
             if len(ahead):

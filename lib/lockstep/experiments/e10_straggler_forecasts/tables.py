@@ -151,7 +151,7 @@ def _calibration(stored: Stored) -> pd.DataFrame:
     if table.empty:
         return table
     own = table[(table["period"] == LATER) & (table["state"] == NO_STATE) & table["kind"].isin(KINDS)]
-    parts = {}
+    parts: dict[str, pd.Series] = {}
     for name in ("median", *READINGS.values()):
         one = own[own["forecaster"] == name].set_index("kind")
         parts |= {f"{LABELS[name]}, {quantile:g}": one[f"below_{quantile:g}"] for quantile in QUANTILES}
