@@ -193,7 +193,7 @@ def part_bars(table: pd.DataFrame, title: str, published: float) -> StoredFigure
     with look():
         figure = new_figure(8.6, 1.5 + 1.15 * ROW_INCHES * len(table))
         axis = figure.subplots()
-        figure.suptitle(f"{title}\n(measured on one core, files in memory)")
+        figure.suptitle(f"{title}\n(measured; time of one core, files in memory)")
         whole = table[list(_PARTS)].sum(axis=1).to_numpy(dtype=float)
         left = np.zeros(len(table))
         for part in _PARTS:  # decoding first: its end is its share

@@ -3,6 +3,8 @@
 A number below 1.2e-38 is *denormal* in float32: many processors compute with it by microcode, a hundred times as
 slowly, unless they are told to take it for zero (`torch.set_flush_denormal`), as every worker of this library is. That
 is the one way known to us in which a vanishing gradient could make a worker slow.
+
+Seconds are those of the processor, one core at work: what other programs take meanwhile is not among them.
 """
 
 from __future__ import annotations
@@ -144,9 +146,9 @@ def _facts(gradients: list[Tensor]) -> Row:
 
 
 def _timed(compute: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     compute()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def run_input_parts(job: Job, group: Group, site: Site | None = None) -> Trace:
@@ -183,24 +185,24 @@ def image_seconds(path: Path, size: int, reduced: bool) -> tuple[float, ...]:
 
     The same steps as `lockstep.engine.data.photos.decode_photo`, where decoding and scaling are one call.
     """
-    times = [time.perf_counter()]
+    times = [time.process_time()]
     content = path.read_bytes()
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     with Image.open(io.BytesIO(content)) as image:
         if reduced:
             image.draft("RGB", (size, size))
         image.load()
-        times.append(time.perf_counter())
+        times.append(time.process_time())
         side = min(image.size)
         left, top = ((length - side) / 2 for length in image.size)
         plain = image if image.mode in ("RGB", "L") else image.convert("RGB")
         square = plain.resize((size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side), 2.0)
         pixels = square.convert("RGB")
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     scaled = np.asarray(pixels, np.float32) / np.float32(255)
     normalised = (scaled - np.array(MEAN, np.float32)) / np.array(STD, np.float32)
     np.ascontiguousarray(normalised.transpose(2, 0, 1))
-    times.append(time.perf_counter())
+    times.append(time.process_time())
     return tuple(np.diff(times).tolist())
 
 
