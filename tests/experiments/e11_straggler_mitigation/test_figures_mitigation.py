@@ -1,0 +1,105 @@
+"""Figures, findings and tables of notebook 11: drawn from what there is, the same twice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fake_mitigation import stored
+from lockstep.analysis.figures.recipes import draw_all
+from lockstep.analysis.figures.style import PUBLISHED
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
+from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    CONTENDERS,
+    DPRO_SHARES,
+    NEVER_WAIT,
+    OURS,
+    WAIT,
+)
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning", "error::RuntimeWarning")
+
+
+@pytest.fixture(scope="module")
+def made() -> Stored:
+    return stored(missed=[(DPRO_SHARES, "bad_node")])
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text)]
+
+
+def test_every_figure_is_written_twice_the_same(made: Stored, tmp_path: Path) -> None:
+    once = draw_all(EXPERIMENT.figures, made, tmp_path / "a")
+    again = draw_all(EXPERIMENT.figures, made, tmp_path / "b")
+    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.figures)
+def test_every_figure_says_that_it_is_simulated_and_has_a_finding(made: Stored, name: str) -> None:
+    words = " ".join(texts(EXPERIMENT.figures[name](made)))
+    assert any(word in words for word in ("simulated", "simulator", "arithmetic"))
+    said = EXPERIMENT.findings[name](made)
+    assert said[0].isupper() and said.endswith(".") and "nan" not in said
+    assert re.search(r"\d", said) or name == "simulator", "no real ranks are made up here"
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.figures)
+def test_without_records_it_says_so(name: str) -> None:
+    figure = EXPERIMENT.figures[name](no_records())
+    assert figure.axes and EXPERIMENT.findings[name](no_records()).startswith("Nothing is stored yet")
+
+
+def test_one_seed_alone_is_shown_without_an_interval() -> None:
+    one = stored(seeds=1)
+    for name, draw in EXPERIMENT.figures.items():
+        draw(one).draw_without_rendering()
+        assert EXPERIMENT.findings[name](one)
+    assert all(len(table(one).columns) or table(one).empty for table in EXPERIMENT.tables.values())
+
+
+def test_every_policy_has_its_row_and_what_reaches_98_percent_a_frame() -> None:
+    found = stored(saved={DPRO_SHARES: 0.99})
+    figure = EXPERIMENT.figures["mitigation"](found)
+    (axis,) = figure.axes
+    assert set(CONTENDERS) <= {label.get_text() for label in axis.get_yticklabels()}
+    bound = 3 + 1  # nobody waits, under each kind, and on the mean
+    dpro = sum(text.startswith("99") for text in texts(figure))
+    assert dpro >= 1 and len(axis.patches) == bound + sum(text in ("98", "99", "100") for text in texts(figure)) - 0
+
+
+def test_who_misses_the_loss_is_drawn_as_never(made: Stored) -> None:
+    assert "never" in texts(EXPERIMENT.figures["time_to_loss"](made))
+    assert "never" not in texts(EXPERIMENT.figures["time_to_loss"](stored()))
+
+
+def test_published_costs_are_hollow_diamonds(made: Stored) -> None:
+    figure = EXPERIMENT.figures["costs"](made)
+    diamonds = [line for axis in figure.axes for line in axis.lines if line.get_marker() == PUBLISHED["marker"]]
+    values = {round(float(x), 3) for line in diamonds for x in line.get_xdata() if x == x}
+    assert values == {0.399, 2.17, 4.896}
+
+
+def test_tables_of_the_notebook_are_of_what_is_stored(made: Stored) -> None:
+    assert set(EXPERIMENT.findings) == set(EXPERIMENT.figures)
+    for name, table in EXPERIMENT.tables.items():
+        assert len(table(made)), name
+    shown = EXPERIMENT.tables["time_to_loss"](made).set_index("contender")
+    assert shown.loc[WAIT, "mix"].startswith("2.0") and shown.loc[DPRO_SHARES, "missed"] == "bad node (10)"
+    assert shown.loc[OURS, "settings"] == "8 images at rate 0.2"
+    assert shown.loc[NEVER_WAIT, "settings"] == "8 images at rate 0.05"
+
+
+def test_findings_turn_with_the_records() -> None:
+    behind, ahead = stored(), stored(rivals={OURS: 0.8})
+    assert "with 8 workers slower" in EXPERIMENT.findings["rivals"](behind)
+    assert "with 8 workers faster" in EXPERIMENT.findings["rivals"](ahead)
+    assert "a reading of DPro-SM under no kind of delays" in EXPERIMENT.findings["mitigation"](behind)
+    reached = EXPERIMENT.findings["mitigation"](stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001))
+    assert "by a reading of DPro-SM under bad node" in reached

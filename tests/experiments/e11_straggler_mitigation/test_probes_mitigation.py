@@ -1,0 +1,145 @@
+"""What notebook 11's cells simulate, each once with tiny sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lockstep.engine.job import Job
+from lockstep.engine.models.layers import Network
+from lockstep.engine.policies.base import GradientStandIn
+from lockstep.engine.training.loop import Site
+from lockstep.experiments.e11_straggler_mitigation import learners, measuring, rows
+from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    CONTENDERS,
+    DOLLY,
+    LEARNERS,
+    LEFT_OUT,
+    LSTM_WEIGHTS,
+    NEVER_WAIT,
+    RIVALS,
+    ROUND_BY_ROUND,
+    STAND_INS,
+    STAY,
+    WAIT,
+)
+from lockstep.experiments.simulated import simulated
+from lockstep.simulate.perceptron import Perceptron
+from small_images import images, small_case
+from steps import on_ranks
+
+COMPUTE = "sleep:image_seconds=0.0125"
+IMAGES = 96
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Site:
+    """Two classes of images that a small network learns in some updates."""
+    network = Network(channels=1)
+    case = small_case(network, train=images(IMAGES, network))
+    monkeypatch.setattr(learners, "use_case", lambda name: case)
+    return Site(data_root=request.node.name)
+
+
+def run(job: Job, site: Site | None = None) -> pd.DataFrame:
+    """The rows that the cell's probe adds, by policy."""
+    probe = measuring.PROBES[job.experiment]
+    (trace,) = on_ranks(1, lambda group: probe.run(job, group, site))
+    table = pd.DataFrame(trace.tables["policies"])
+    assert set(table) <= set(rows.COLUMNS), "what is stored is read"
+    assert set(trace.scores) <= {"step_seconds"}
+    return table
+
+
+def trained(experiment: str, **fields: Any) -> Job:
+    given: dict[str, Any] = {"workers": 4, "per_worker_batch_size": 4, "micro_batch": 1, "learning_rate": 0.5}
+    return simulated(experiment, use_case="Pneumonia", compute=COMPUTE, **{**given, "steps": 12, **fields})
+
+
+def test_throughput_is_of_every_policy_under_the_same_delays() -> None:
+    job = simulated("throughput", delays="bad_node", workers=6, compute=COMPUTE, per_worker_batch_size=4, micro_batch=1,
+                    steps=12)  # fmt: skip
+    table = run(job).set_index("contender")
+    assert list(table.index) == list(CONTENDERS) and (table["reason"] == "").all()
+    assert table.loc[WAIT, "mitigation"] == 0 and table["mitigation"].drop(WAIT).ne(0).any()
+    assert table.loc[DOLLY, "computed"] == pytest.approx(2, rel=0.1), "everything twice"
+    assert table.loc[WAIT, "computed"] == pytest.approx(1, rel=0.02)
+    assert table["seconds_per_sample"].ge(table["bound_seconds_per_sample"].iloc[0] * 0.99).all()
+
+
+def test_scale_is_of_policies_that_decide_round_by_round() -> None:
+    fields: dict[str, Any] = {"per_worker_batch_size": 4, "micro_batch": 1, "steps": 5}
+    job = simulated("scale", delays="pareto", workers=64, compute=COMPUTE, **fields)
+    table = run(job).set_index("contender")
+    assert list(table.index) == list(ROUND_BY_ROUND) and (table["reason"] == "").all()
+
+
+def test_training_says_when_the_loss_was_reached(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "TARGET_LOSS", 0.6)
+    table = run(trained("time_to_loss", delays="exponential"), site).set_index("contender")
+    assert list(table.index) == list(LEARNERS)
+    reached = table[table["seconds_to_loss"].notna()]
+    assert len(reached) >= 3 and (reached["loss"] <= 0.6).all() and (reached["reason"] == "").all()
+    late = table[table["seconds_to_loss"].isna()]
+    assert late["reason"].ne("").all()
+
+
+def test_rivals_have_momentum(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = trained("rivals", delays="exponential", steps=6)
+    with_it = run(job, site).set_index("contender")["loss"]
+    assert list(with_it.index) == list(RIVALS)
+    monkeypatch.setattr(measuring, "MOMENTUM", 0.0)
+    assert with_it[NEVER_WAIT] != run(job, site).set_index("contender")["loss"][NEVER_WAIT]
+
+
+def test_slow_nodes_are_trained_as_time_to_loss_is(site: Site) -> None:
+    table = run(trained("slow_nodes", delays="bad_node:nodes=2", steps=2), site)
+    assert list(table["contender"]) == list(LEARNERS)
+
+
+def test_stand_ins_are_judged_and_a_node_that_goes_stops_who_waits(site: Site) -> None:
+    table = run(trained("stand_ins", delays="gone:at=0.3", steps=24), site).set_index("contender")
+    assert list(table.index) == list(STAND_INS)
+    assert "for ever" in table.loc[WAIT, "reason"] and np.isnan(table.loc[WAIT, "loss"])
+    assert table.loc[LEFT_OUT, "reason"] == "" and table.loc[LEFT_OUT, "stand_ins"] == 0
+    own = table.loc[LSTM_WEIGHTS]
+    assert own["stand_ins"] > 0 and -1 <= own["cosine"] <= 1 and own["own_cosine"] > 0
+
+
+def test_partitions_keep_images_with_their_workers(site: Site) -> None:
+    table = run(trained("partitions", delays="bad_node", steps=20), site)
+    assert len(table) == 4 and set(table["train_images"]) == {IMAGES} and set(table["test_images"]) == {11}
+    stay = table[table["data"] == STAY].set_index("contender")["loss_of_worker_0"]
+    assert stay["first n - 1"] > stay[WAIT], "nobody ever sees the slow worker's images"
+
+
+def test_options_are_those_that_the_policies_know() -> None:
+    """A typing error in one of them would be a row with a reason for ever."""
+    from lockstep.engine.policies import Setting
+
+    for known in (CONTENDERS, LEARNERS, ROUND_BY_ROUND, RIVALS, STAND_INS):
+        for one in known.values():
+            assert one.made(Setting(8 + one.standby, 640, 64, 2, one.standby), 0.1) is not None
+
+
+def test_what_is_judged_is_what_stands_in() -> None:
+    """The LSTM learns whenever it is asked: judging it with a call of its own changed what stood in."""
+    network = Network(channels=1)
+    data = images(24, network)
+    flat = np.asarray(data.load(np.arange(24), 0, 0), np.float64).reshape(24, -1)[:, :40]
+    problem = Perceptron(flat, data.labels, hidden=3)
+    learner = learners.JudgedLearner(problem, 0.1, 2)
+    asked: list[GradientStandIn] = []
+    made = learner._stand_ins.made
+
+    def counted(worker: int, kind: str) -> Any:
+        asked.append(GradientStandIn(worker, kind, 0.5))
+        return made(worker, kind)
+
+    learner._stand_ins.seen(1, np.ones(len(problem.start)))
+    learner._stand_ins.made = counted  # type: ignore[method-assign]
+    learner.update([], [GradientStandIn(1, "last", 0.5)])
+    assert len(asked) == 1 and len(learner.cosines) == 1
