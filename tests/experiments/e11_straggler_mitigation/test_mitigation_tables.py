@@ -42,7 +42,7 @@ from lockstep.experiments.e11_straggler_mitigation.rows import kind_name, kinds_
 
 @pytest.fixture(scope="module")
 def made() -> Stored:
-    return stored(saved={DPRO_SHARES: 0.8, (DPRO_SHARES, "bad_node"): 0.95})
+    return stored(saved={DPRO_SHARES: 0.8, (DPRO_SHARES, "bad_node"): 0.95}, only=["throughput"])
 
 
 def changed(old: Stored, column: str, value: object, **where: object) -> Stored:
@@ -125,14 +125,14 @@ def test_stages_are_of_delays_that_last(made: Stored) -> None:
 
 
 def test_scale_says_how_much_more_is_gained_with_more_workers() -> None:
-    more = stored(seeds=6, scaled=1.8)
+    more = stored(seeds=6, scaled=1.8, only=["scale"])
     table = scale_table(more)
     waits = table[table["contender"] == WAIT]
     assert waits["workers"].tolist() == [16, 1024] and waits["times_undelayed"].to_numpy() == pytest.approx(2, rel=0.05)
     gained = gain_of_scale(more, BY_LAST_VALUE, "pareto")
     assert gained.low > 1 and gained.value == pytest.approx((1 / 0.55) / (1 / 0.75), rel=0.05)
-    same = gain_of_scale(stored(seeds=6), BY_LAST_VALUE, "pareto")
-    assert same.low < 1 < same.high
+    same = gain_of_scale(stored(seeds=6, only=["scale"]), BY_LAST_VALUE, "pareto")
+    assert same.low <= 1 <= same.high
     with pytest.raises(AnalysisError, match="two numbers of workers"):
         gain_of_scale(more, "nobody", "pareto")
 

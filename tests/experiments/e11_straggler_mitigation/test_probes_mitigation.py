@@ -20,6 +20,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     LEFT_OUT,
     LSTM_WEIGHTS,
     NEVER_WAIT,
+    OF_FIGURE_4,
     RIVALS,
     ROUND_BY_ROUND,
     STAND_INS,
@@ -27,6 +28,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     WAIT,
 )
 from lockstep.experiments.simulated import simulated
+from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.perceptron import Perceptron
 from small_images import images, small_case
 from steps import on_ranks
@@ -55,17 +57,17 @@ def run(job: Job, site: Site | None = None) -> pd.DataFrame:
 
 
 def trained(experiment: str, **fields: Any) -> Job:
-    given: dict[str, Any] = {"workers": 4, "per_worker_batch_size": 4, "micro_batch": 1, "learning_rate": 0.5}
+    given: dict[str, Any] = {"workers": 4, "per_worker_batch_size": 4, "micro_batch": 1, "learning_rate": 0.05}
     return simulated(experiment, use_case="Pneumonia", compute=COMPUTE, **{**given, "steps": 12, **fields})
 
 
 def test_throughput_is_of_every_policy_under_the_same_delays() -> None:
-    job = simulated("throughput", delays="bad_node", workers=6, compute=COMPUTE, per_worker_batch_size=4, micro_batch=1,
-                    steps=12)  # fmt: skip
+    fields: dict[str, Any] = {"per_worker_batch_size": 4, "micro_batch": 1, "steps": 12}
+    job = simulated("throughput", delays="exponential", workers=6, compute=COMPUTE, **fields)
     table = run(job).set_index("contender")
     assert list(table.index) == list(CONTENDERS) and (table["reason"] == "").all()
     assert table.loc[WAIT, "mitigation"] == 0 and table["mitigation"].drop(WAIT).ne(0).any()
-    assert table.loc[DOLLY, "computed"] == pytest.approx(2, rel=0.1), "everything twice"
+    assert 1.5 < table.loc[DOLLY, "computed"] <= 2.01, "everything twice, until the first copy has come"
     assert table.loc[WAIT, "computed"] == pytest.approx(1, rel=0.02)
     assert table["seconds_per_sample"].ge(table["bound_seconds_per_sample"].iloc[0] * 0.99).all()
 
@@ -88,16 +90,17 @@ def test_training_says_when_the_loss_was_reached(site: Site, monkeypatch: pytest
 
 
 def test_rivals_have_momentum(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = trained("rivals", delays="exponential", steps=6)
+    monkeypatch.setattr(measuring, "TARGET_LOSS", 1e-9)
+    job = trained("rivals", delays="exponential", steps=6, learning_rate=0.01)
     with_it = run(job, site).set_index("contender")["loss"]
     assert list(with_it.index) == list(RIVALS)
     monkeypatch.setattr(measuring, "MOMENTUM", 0.0)
     assert with_it[NEVER_WAIT] != run(job, site).set_index("contender")["loss"][NEVER_WAIT]
 
 
-def test_slow_nodes_are_trained_as_time_to_loss_is(site: Site) -> None:
+def test_slow_nodes_are_trained_with_by_some(site: Site) -> None:
     table = run(trained("slow_nodes", delays="bad_node:nodes=2", steps=2), site)
-    assert list(table["contender"]) == list(LEARNERS)
+    assert list(table["contender"]) == list(OF_FIGURE_4)
 
 
 def test_stand_ins_are_judged_and_a_node_that_goes_stops_who_waits(site: Site) -> None:
@@ -110,7 +113,7 @@ def test_stand_ins_are_judged_and_a_node_that_goes_stops_who_waits(site: Site) -
 
 
 def test_partitions_keep_images_with_their_workers(site: Site) -> None:
-    table = run(trained("partitions", delays="bad_node", steps=20), site)
+    table = run(trained("partitions", delays="bad_node", steps=12, learning_rate=0.05), site)
     assert len(table) == 4 and set(table["train_images"]) == {IMAGES} and set(table["test_images"]) == {11}
     stay = table[table["data"] == STAY].set_index("contender")["loss_of_worker_0"]
     assert stay["first n - 1"] > stay[WAIT], "nobody ever sees the slow worker's images"
@@ -125,12 +128,36 @@ def test_options_are_those_that_the_policies_know() -> None:
             assert one.made(Setting(8 + one.standby, 640, 64, 2, one.standby), 0.1) is not None
 
 
-def test_what_is_judged_is_what_stands_in() -> None:
-    """The LSTM learns whenever it is asked: judging it with a call of its own changed what stood in."""
+def small_problem() -> Perceptron:
     network = Network(channels=1)
     data = images(24, network)
-    flat = np.asarray(data.load(np.arange(24), 0, 0), np.float64).reshape(24, -1)[:, :40]
-    problem = Perceptron(flat, data.labels, hidden=3)
+    return Perceptron(
+        np.asarray(data.load(np.arange(24), 0, 0), np.float64).reshape(24, -1)[:, :40], data.labels, hidden=3
+    )
+
+
+def test_a_loss_is_looked_at_as_often_whatever_the_updates() -> None:
+    """Whoever made smaller updates looked more often at a loss that goes up and down, and saw it low earlier."""
+    learner = learners.SparinglyJudged(small_problem(), 0.1, 2, batch=8)
+    looks = [learner.judged(8) for _ in range(2)]
+    learner.versions[0] = learner.versions[0] + 1.0
+    assert looks[0] == looks[1] == learner.judged(40), "48 samples since the first look"
+    assert learner.judged(16) != looks[0], "LOOK have passed"
+    large = learners.SparinglyJudged(small_problem(), 0.1, 2, batch=128)
+    first = large.judged(64)
+    large.versions[0] = large.versions[0] + 1.0
+    assert large.judged(64) == first != large.judged(64), "a batch that has more"
+
+
+def test_only_those_remember_whose_gradients_may_be_made_up() -> None:
+    learner = SgdLearner(small_problem(), 0.1, 2)
+    learner.remembers = False
+    assert not learner.made_up(GradientStandIn(0, "last", 1.0)).any()
+
+
+def test_what_is_judged_is_what_stands_in() -> None:
+    """The LSTM learns whenever it is asked: judging it with a call of its own changed what stood in."""
+    problem = small_problem()
     learner = learners.JudgedLearner(problem, 0.1, 2)
     asked: list[GradientStandIn] = []
     made = learner._stand_ins.made

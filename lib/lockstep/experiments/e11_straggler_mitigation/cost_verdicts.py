@@ -143,8 +143,8 @@ def _mitigates(stored: Stored, contender: str) -> Verdict:
 
 
 def _more_nodes(stored: Stored, contender: str) -> Verdict:
-    workers = float(throughput(stored)["workers"].iloc[0])
     found = _known(nodes_of(stored, contender))
+    workers = float(throughput(stored)["workers"].iloc[0])
     enough(found.rounds)
     return above(found, workers, workers, f"nodes in all for {workers:g} workers", f"{workers:g} nodes")
 
