@@ -10,7 +10,7 @@ import pytest
 
 from lockstep.engine.job import Job
 from lockstep.engine.models.layers import Network
-from lockstep.engine.policies.base import GradientStandIn
+from lockstep.engine.policies.base import GradientStandIn, Work
 from lockstep.engine.training.loop import Site
 from lockstep.experiments.e11_straggler_mitigation import learners, measuring, rows
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
@@ -30,6 +30,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
 from lockstep.experiments.simulated import simulated
 from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.perceptron import Perceptron
+from lockstep.simulate.worker import Course
 from small_images import images, small_case
 from steps import on_ranks
 
@@ -43,6 +44,7 @@ def site(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Sit
     network = Network(channels=1)
     case = small_case(network, train=images(IMAGES, network))
     monkeypatch.setattr(learners, "use_case", lambda name: case)
+    monkeypatch.setattr(learners, "LOOK", 8)
     return Site(data_root=request.node.name)
 
 
@@ -138,15 +140,27 @@ def small_problem() -> Perceptron:
 
 def test_a_loss_is_looked_at_as_often_whatever_the_updates() -> None:
     """Whoever made smaller updates looked more often at a loss that goes up and down, and saw it low earlier."""
-    learner = learners.SparinglyJudged(small_problem(), 0.1, 2, batch=8)
-    looks = [learner.judged(8) for _ in range(2)]
+    learner = learners.SparinglyJudged(small_problem(), 0.1, 2, batch=8).looking()
+    looks = [learner.judged(8) for _ in range(8 * learners.LOOKS)]
+    assert np.isinf(looks[:-1]).all() and looks[-1] == pytest.approx(learner.problem.loss(learner.parameters))
     learner.versions[0] = learner.versions[0] + 1.0
-    assert looks[0] == looks[1] == learner.judged(40), "48 samples since the first look"
-    assert learner.judged(16) != looks[0], "LOOK have passed"
-    large = learners.SparinglyJudged(small_problem(), 0.1, 2, batch=128)
-    first = large.judged(64)
-    large.versions[0] = large.versions[0] + 1.0
-    assert large.judged(64) == first != large.judged(64), "a batch that has more"
+    assert learner.judged(56) == looks[-1], "not yet"
+    changed = learner.judged(8)
+    assert changed == pytest.approx((3 * looks[-1] + learner.problem.loss(learner.parameters)) / 4), (
+        "a look in 64 samples"
+    )
+    large = learners.SparinglyJudged(small_problem(), 0.1, 2, batch=128).looking()
+    assert np.isfinite([large.judged(64) for _ in range(8)]).tolist() == [False] * 7 + [True], "one in a batch"
+
+
+def test_parameters_are_averaged_from_an_update_on() -> None:
+    learner = learners.AveragedLearner(small_problem(), 0.1, 2).from_update(1)
+    seen = []
+    for _ in range(4):
+        learner._kept[0, 0] = np.ones_like(learner.parameters)
+        learner.update([(Course(0, 0, 0, Work((), 4, 4), 0, 1, 4, 1, ()), 1.0)], [])
+        seen.append(learner.parameters)
+    assert np.allclose(learner.averaged, np.mean(seen[1:], axis=0)) and not np.allclose(seen[1], seen[3])
 
 
 def test_only_those_remember_whose_gradients_may_be_made_up() -> None:

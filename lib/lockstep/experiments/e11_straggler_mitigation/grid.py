@@ -69,7 +69,7 @@ def cells(chosen: Parameters) -> list[Job]:
     fields: dict[str, Any] = {
         "workers": chosen.workers,
         "per_worker_batch_size": share,
-        "learning_rate": max(chosen.learning_rates),
+        "learning_rate": min(chosen.learning_rates),
     }
     for kind in chosen.stand_in_kinds:
         jobs.append(simulated("stand_ins", delays=kind, steps=chosen.stand_in_updates, **fields, **images))
@@ -80,9 +80,9 @@ def cells(chosen: Parameters) -> list[Job]:
 
 def _learning(experiment: str, chosen: Parameters, kind: str, workers: int, share: int, rate: float) -> Job:
     """Trains in virtual time until the loss is reached, for at most as many images as `most_updates` updates of a batch
-    with the largest share and the notebook's own number of workers have, and at least a quarter as many updates."""
+    with the largest share and the notebook's own number of workers have, and at least half as many updates."""
     images = chosen.most_updates * max(chosen.shares) * chosen.workers
-    updates = max(images // (share * workers), chosen.most_updates // 4, 1)
+    updates = max(images // (share * workers), chosen.most_updates // 2, 1)
     return simulated(
         experiment, delays=kind, workers=workers, use_case=USE_CASE, per_worker_batch_size=share,
         micro_batch=max(1, share // 4), learning_rate=rate, steps=updates,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -19,8 +20,8 @@ from lockstep.simulate.worker import Course
 
 Floats = NDArray[np.float64]
 
-LOOK = 64
-"""Samples, at least, between two looks at a loss."""
+LOOK, LOOKS = 64, 4
+"""Samples, at least, between two looks at a loss, and looks whose mean counts."""
 JUDGED_EVERY = 4
 """Updates with a stand-in, of which one is judged."""
 
@@ -43,19 +44,47 @@ def problem_of(job: Job, site: Site) -> tuple[Perceptron, Floats, Floats]:
 
 
 class SparinglyJudged(SgdLearner):
-    """Its loss is taken once in `LOOK` samples, or in a batch if that has more, however many updates they make.
+    """Its loss is the mean of the last `LOOKS` looks, one in `LOOK` samples, or in a batch if that has more.
 
     A loss goes up and down from update to update, so whoever looks more often sees it below a target earlier: a policy
     of many small updates would gain by that alone, and pay for it with most of the time of its simulation.
     """
 
-    _since, _last = math.inf, math.inf  # samples since it was taken, and what it was
+    _since: int  # samples
+    _seen: deque[float]
 
     def judged(self, samples: int) -> float:
         self._since += samples
         if self._since >= max(self.batch, LOOK):
-            self._since, self._last = 0, super().judged(samples)
-        return self._last
+            self._since = 0
+            self._seen.append(super().judged(samples))
+        return sum(self._seen) / LOOKS if len(self._seen) == LOOKS else math.inf
+
+    def looking(self) -> SparinglyJudged:
+        """The same learner, which has seen nothing yet."""
+        self._since, self._seen = 0, deque[float](maxlen=LOOKS)
+        return self
+
+
+class AveragedLearner(SgdLearner):
+    """Keeps the mean of its parameters over its last updates (Polyak and Juditsky 1992), which goes up and down less
+    than they do: `averaged`, over those from update `after` on."""
+
+    def from_update(self, after: int) -> AveragedLearner:
+        """The same learner, whose mean begins there."""
+        self._after, self._total = after, np.zeros_like(self.problem.start)
+        return self
+
+    def judged(self, samples: int) -> float:
+        if self._version > self._after:
+            self._total += self.parameters
+        return super().judged(samples)
+
+    @property
+    def averaged(self) -> Floats:
+        """The present parameters where there was no such update."""
+        count = self._version - self._after
+        return self._total / count if count > 0 else self.parameters
 
 
 class JudgedLearner(SgdLearner):
@@ -95,7 +124,7 @@ def cosine(one: Floats, other: Floats) -> float:
     return float(one @ other) / length if length else float("nan")
 
 
-class PartitionedLearner(SgdLearner):
+class PartitionedLearner(AveragedLearner):
     """The images stay with the workers, as partitions of Spark do: whoever computes takes the next of its own.
 
     `parts`: the ids of each worker's images.
