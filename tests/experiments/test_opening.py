@@ -37,10 +37,12 @@ def test_it_takes_every_parameter_and_nothing_else(root: Path, values: dict[str,
 def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     run = open_experiment("02", values)
     assert len(run.stored.records) and run.folder.name == LOCAL
-    session = json.loads((run.folder / "run.json").read_text())["sessions"][0]
-    machine = session["machine"]
-    assert f"{machine['cores']} cores" in run.about() and "rounds" in run.about()
-    assert f"bfloat16 units: {machine['bfloat16']} ({session['day']})" in run.about(), "none is a word here"
+    sessions = json.loads((run.folder / "run.json").read_text())["sessions"]
+    assert "rounds" in run.about()
+    for number, session in enumerate(sessions):
+        machine, when = session["machine"], f"session {number}: {session['day']}"
+        assert f"{machine['cores']} cores" in run.about() and (when if sessions[1:] else session["day"]) in run.about()
+        assert f"bfloat16 units: {machine['bfloat16']} (" in run.about(), "none is a word here"
     assert len(run.table("speedup")) and run.figure("speedup").axes
     assert run.finding("speedup").data == run.experiment.findings["speedup"](run.stored)
     assert len(run.verdicts()) and len(run.targets())

@@ -219,10 +219,10 @@ def test_claims_alone_are_judged(stored: Path) -> None:
 
 def test_a_notebook_to_come_has_its_claims_as_not_measured_yet(stored: Path) -> None:
     parts = {part.notebook.number: part for part in read_all(stored)}
-    for number in ("10", "11"):
-        assert not parts[number].notebook.built and parts[number].unjudged
-        words = {found.answer for claim, found in parts[number].judged if claim["verdict"] == "pending"}
-        assert words == {NOT_YET}
+    to_come = parts["11"]
+    assert not to_come.notebook.built and to_come.unjudged
+    words = {found.answer for claim, found in to_come.judged if claim["verdict"] == "pending"}
+    assert words == {NOT_YET}
 
 
 def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_notebook_that_only_the_ledger_knows_is_to_come(monkeypatch: pytest.Mo
     others = [found for found in every() if found.name != UNBUILT]
     monkeypatch.setattr(catalogue_module, "every", lambda: others)
     found, *later = [notebook for notebook in catalogue() if not notebook.built]
-    assert [notebook.number for notebook in later] == ["10", "11"]
+    assert [notebook.number for notebook in later] == ["11"]
     assert (found.name, found.number, found.question) == (UNBUILT, "06", "")
     assert found.subject == "spark distribution"
 
@@ -161,8 +161,8 @@ def test_what_is_not_judged_is_listed_and_not_counted(seen: Overview, opened: Ru
 
 def test_notebooks_to_come_have_their_bar(seen: Overview) -> None:
     counts = seen.counts()
-    assert (counts.loc[["10", "11"], NOT_YET] > 0).all() and counts.loc["11", NOT_YET] == counts.loc["11", "claims"]
-    assert {"notebook 10", "notebook 11"} <= set(texts(answer_bars(counts, "title")))
+    assert 0 < counts.loc["11", NOT_YET] == counts.loc["11", "claims"]
+    assert "notebook 11" in texts(answer_bars(counts, "title"))
 
 
 def test_without_records_nothing_is_measured(nothing: Overview) -> None:
