@@ -48,28 +48,34 @@ class Perceptron:
         first = random.standard_normal(features * hidden) / np.sqrt(features)
         last = random.standard_normal(hidden) / np.sqrt(hidden)
         self.start = np.concatenate([first, np.zeros(hidden), last, np.zeros(1)])
-        self._judged = np.random.default_rng([seed, self.samples]).permutation(self.samples)[:JUDGED]
+        judged = np.random.default_rng([seed, self.samples]).permutation(self.samples)[:JUDGED]
+        self._judged = inputs[judged], self._labels[judged]  # taken out once, not at every look
 
     def gradient(self, parameters: Floats, ids: NDArray[np.int64]) -> tuple[Floats, float]:
         """Of the mean loss over these samples, float64 [parameters], and the loss itself."""
-        inputs, labels = self._inputs[ids], self._labels[ids]
-        _, _, last, _ = self._parts(parameters)
+        inputs, labels = self._inputs.take(ids, axis=0), self._labels.take(ids)
         units, outputs = self._forward(parameters, inputs)
         errors = (1 / (1 + np.exp(-outputs)) - labels) / len(labels)
-        backward = np.outer(errors, last) * (1 - units * units)
-        found = np.concatenate(
-            [(inputs.T @ backward).ravel(), backward.sum(axis=0), units.T @ errors, [errors.sum()]]
-        )  # fmt: skip
+        found = np.empty_like(parameters)
+        first, bias, last, _ = self._parts(found)  # views: each part is computed where it belongs
+        backward = errors[:, None] * self._parts(parameters)[2] * (1 - units * units)
+        np.matmul(inputs.T, backward, out=first)
+        np.add.reduce(backward, axis=0, out=bias)
+        np.matmul(errors, units, out=last)
+        found[-1] = np.add.reduce(errors)
         return found, _cross_entropy(outputs, labels)
 
     def loss(self, parameters: Floats) -> float:
         """Over `JUDGED` training samples."""
-        return self.loss_over(parameters, self._judged)
+        return self._loss_of(parameters, *self._judged)
 
     def loss_over(self, parameters: Floats, ids: NDArray[np.int64]) -> float:
         """Over these samples."""
-        _, outputs = self._forward(parameters, self._inputs[ids])
-        return _cross_entropy(outputs, self._labels[ids])
+        return self._loss_of(parameters, self._inputs[ids], self._labels[ids])
+
+    def _loss_of(self, parameters: Floats, inputs: Floats, labels: Floats) -> float:
+        _, outputs = self._forward(parameters, inputs)
+        return _cross_entropy(outputs, labels)
 
     def accuracy(self, parameters: Floats, inputs: Floats, labels: ArrayLike) -> float:
         """Share of other samples that are told right, 0 to 1."""
@@ -89,4 +95,5 @@ class Perceptron:
 
 
 def _cross_entropy(outputs: Floats, labels: Floats) -> float:
-    return float((np.logaddexp(0, outputs) - labels * outputs).mean())
+    # A sum and a division: what `mean` does, without all that it looks at first.
+    return float(np.add.reduce(np.logaddexp(0, outputs) - labels * outputs) / len(labels))

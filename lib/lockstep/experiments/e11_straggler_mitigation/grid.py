@@ -69,7 +69,7 @@ def cells(chosen: Parameters) -> list[Job]:
     fields: dict[str, Any] = {
         "workers": chosen.workers,
         "per_worker_batch_size": share,
-        "learning_rate": min(chosen.learning_rates),
+        "learning_rate": chosen.stand_in_rate,
     }
     for kind in chosen.stand_in_kinds:
         jobs.append(simulated("stand_ins", delays=kind, steps=chosen.stand_in_updates, **fields, **images))
