@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -102,3 +103,33 @@ def test_findings_turn_with_the_records() -> None:
         stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])
     )
     assert "by a reading of DPro-SM under bad node" in reached
+
+
+def test_the_answer_has_a_line_for_each_part_that_is_known() -> None:
+    """Its first screen once said nothing of the price that the title asks for."""
+    answer = EXPERIMENT.texts["answer"]
+    lines = answer(stored()).splitlines()
+    assert [re.findall(r"\*\*(.+?)\.\*\*", line)[0] for line in lines] == [
+        "What it buys", "DPro-SM's 98 %", "At what price", "Made-up gradients"
+    ]  # fmt: skip
+    assert "first n - 1, the best that waits, 1.6" in lines[0] and "our deadline 1." in lines[0]
+    assert "under none of 3 kinds" in lines[1] and "Dolly (cloning) 2.00" in lines[2]
+    reached = answer(stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])).splitlines()
+    assert len(reached) == 2 and "under 1 of 3 kinds" in reached[0], "what was not run has no line"
+    lost = answer(stored(missed=[(DPRO_SHARES, "bad_node")], only=["time_to_loss"]))
+    assert f"{DPRO_SHARES} missed the loss now and then" in lost
+    assert answer(no_records()).startswith("Nothing is stored yet")
+
+
+def test_a_line_is_broken_where_a_loss_was_missed(made: Stored) -> None:
+    """It once went straight from no slow node to two, as if one had been measured in between."""
+    figure = EXPERIMENT.figures["slow_nodes"](made)
+    broken = [line for line in figure.axes[0].lines if len(line.get_ydata()) == 3 and np.isnan(line.get_ydata()[1])]
+    assert broken
+
+
+def test_logarithmic_axes_have_numbers_as_one_writes_them(made: Stored) -> None:
+    for name in ("rivals", "scale", "stand_ins"):
+        figure = EXPERIMENT.figures[name](made)
+        render(figure, "png")
+        assert not [text for text in texts(figure) if "mathdefault" in text], name

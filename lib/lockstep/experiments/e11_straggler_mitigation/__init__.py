@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.experiments.e11_straggler_mitigation import cost_verdicts, learning_verdicts, verdicts
+from lockstep.experiments.e11_straggler_mitigation.answer import answer
 from lockstep.experiments.e11_straggler_mitigation.figures import FIGURES
 from lockstep.experiments.e11_straggler_mitigation.findings import FINDINGS
 from lockstep.experiments.e11_straggler_mitigation.grid import cells, comparisons
@@ -31,6 +32,7 @@ EXPERIMENT = Experiment(
     tables=TABLES,
     figures=FIGURES,
     findings=FINDINGS,
+    texts={"answer": answer},
     verdicts={**verdicts.RULES, **cost_verdicts.RULES, **learning_verdicts.RULES},
     targets=TARGETS,
     headlines=("dps-mitigation", "dps-training-time", "dps-stand-in"),

@@ -14,6 +14,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from lockstep.analysis.figures.style import GREY, PALETTE, ROW_INCHES, StoredFigure, new_figure
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
@@ -37,6 +38,8 @@ _LINES: Mapping[str, tuple[int, str]] = {
 }  # fmt: skip
 """Places in the palette and marks of the policies that are drawn as lines."""
 MAP_COLOURS = "cividis"
+MEAN = "0.15"
+"""Of points beside names whose colours say how a policy deals with stragglers."""
 
 
 def way_colour(contender: str) -> Any:
@@ -113,17 +116,30 @@ def lines_by(
     axis: Axes, table: pd.DataFrame, x: str, columns: tuple[str, str, str], contenders: Sequence[str],
     spread: float = 0.0, factor: bool = True,
 ) -> None:  # fmt: skip
-    """A line for each policy over `x`, with intervals; points of several stand side by side, `spread` apart in all, as
-    a factor or a difference."""
+    """A line for each policy over `x`, with intervals, broken where a value is missing; points of several stand side by
+    side, `spread` apart in all, as a factor or a difference."""
     for place, contender in enumerate(contenders):
-        own = table[(table["contender"] == contender) & table[columns[0]].notna()].sort_values(x)
-        if own.empty:
+        own = table[table["contender"] == contender].sort_values(x)
+        if own[columns[0]].isna().all():
             continue
         step = spread * (place - (len(contenders) - 1) / 2) / max(1, len(contenders) - 1)
         at = own[x].to_numpy(dtype=float) * (1 + step) if factor else own[x].to_numpy(dtype=float) + step
         middle, low, high = (own[name].to_numpy(dtype=float) for name in columns)
         error = np.nan_to_num([middle - low, high - middle])
         axis.errorbar(at, middle, yerr=error, capsize=2, zorder=3, label=contender, **line_style(contender))
+
+
+_NARROW = 5.0
+
+
+def plain_log(axis: Axes, which: str) -> None:
+    """A logarithmic axis, "x" or "y", with numbers as one writes them; to be called when everything is drawn."""
+    getattr(axis, f"set_{which}scale")("log")
+    low, high = getattr(axis, f"get_{which}lim")()
+    own = axis.xaxis if which == "x" else axis.yaxis
+    own.set_major_locator(MaxNLocator(6) if high < _NARROW * low else LogLocator(subs=(1, 2, 5)))
+    own.set_minor_locator(NullLocator())
+    own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def line_legend(figure: StoredFigure, axes: Sequence[Axes], *more: Line2D) -> None:

@@ -79,8 +79,8 @@ def stages(stored: Stored) -> str:
         parts = []
         for _, row in own[own["contender"].isin(list(STAGES))].iterrows():
             if (found := estimate_in(row, "times_undelayed")) is not None:
-                parts.append(f"{row['stage']}, {times(found, 'the undelayed time')}")
-        said += [sentence(f"under {kind}: {'; '.join(parts)}")] if parts else []
+                parts.append(f"{row['stage'].replace(':', ',')}: {found}")
+        said += [sentence(f"under {kind} it takes, in undelayed times: {'; '.join(parts)}")] if parts else []
     return " ".join(said) or "No stage has an interval yet."
 
 

@@ -20,10 +20,12 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     WAIT,
 )
 from lockstep.experiments.e11_straggler_mitigation.drawings import (
+    MEAN,
     heat_map,
     line_legend,
     lines_by,
     name_rows,
+    plain_log,
     points,
     rows_figure,
     way_legend,
@@ -47,7 +49,7 @@ def time_to_loss_figure(stored: Stored) -> Figure:
     with look():
         figure = rows_figure(len(shown), 11.5, 2.2)
         left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 3))
-        points(left, shown, ("mix", "mix_low", "mix_high"))
+        points(left, shown, ("mix", "mix_low", "mix_high"), color=MEAN)
         points(left, shown, ("no_delays", "no_delays_low", "no_delays_high"), markerfacecolor="white", color=GREY)
         left.axvline(1, color="0.2", linewidth=1)
         left.set_xlabel("times (95 % interval over seeds)")
@@ -55,7 +57,7 @@ def time_to_loss_figure(stored: Stored) -> Figure:
         name_rows(left, shown["contender"].tolist(), DPRO_READINGS)
         right.tick_params(axis="y", left=False)
         figure.suptitle(title)
-        marks = [Line2D([], [], linestyle="none", marker="o", color=PALETTE[0], label="geometric mean over all kinds"),
+        marks = [Line2D([], [], linestyle="none", marker="o", color=MEAN, label="geometric mean over all kinds"),
                  Line2D([], [], linestyle="none", marker="o", color=GREY, markerfacecolor="white",
                         label="without delays")]  # fmt: skip
         way_legend(figure, shown["contender"].tolist(), *marks)
@@ -102,7 +104,7 @@ def rivals_figure(stored: Stored) -> Figure:
         lines_by(axis, table, "workers", columns, (WAIT, OURS), 0.1)
         axis.axhline(1, color=PALETTE[0], linewidth=1.3)
         axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
+        plain_log(axis, "y")
         axis.set_xticks(counts, [str(count) for count in counts])
         axis.set_xlabel("workers")
         axis.set_ylabel("time to the loss / asynchronous (log)")
@@ -133,7 +135,7 @@ def stand_ins_figure(stored: Stored) -> Figure:
         left.axvline(0, color="0.2", linewidth=1)
         left.set_xlabel("cosine with the gradient over all images")
         right.axvline(1, color="0.2", linewidth=1)
-        right.set_xscale("log")
+        plain_log(right, "x")
         right.set_xlabel("loss after as many updates / with nothing in its place (log)")
         name_rows(left, names)
         for label in left.get_yticklabels():

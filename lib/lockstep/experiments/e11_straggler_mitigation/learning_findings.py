@@ -37,15 +37,17 @@ from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rivals_tabl
 @finding
 def slow_nodes(stored: Stored) -> str:
     """What the first slow node costs, what the last one, and whether accuracy suffers."""
-    table, said = required(slow_nodes_table(stored), "slow nodes"), []
+    table, said, taken = required(slow_nodes_table(stored), "slow nodes"), [], []
     for contender in (WAIT, DPRO_SHARES, OURS):
         own = table[(table["contender"] == contender) & (table["nodes"] > 0)]
         parts = [
-            f"{times(found, 'its undelayed time')} with {row['nodes']}"
+            f"{found} with {row['nodes']}"
             for _, row in own.iloc[[0, -1]].iterrows()
             if (found := estimate_in(row, "times"))
         ] if len(own) else []  # fmt: skip
-        said += [sentence(f"{contender} takes {' and '.join(parts)} slow nodes")] if parts else []
+        taken += [f"{contender} takes {' and '.join(parts)}"] if parts else []
+    if taken:
+        said.append(sentence(f"in times of waiting for all without slow nodes, {'; '.join(taken)} of them"))
     none, slow = (table[table["nodes"].eq(0) == flag]["accuracy"].dropna() for flag in (True, False))
     if len(none) and len(slow):
         text = f"accuracy at the same loss is {none.mean():.1f} % without slow nodes and {slow.mean():.1f} % with them"
@@ -65,8 +67,8 @@ def time_to_loss(stored: Stored) -> str:
     waiting = {name: means[name] for name in synchronous() if name in means}
     best = min(waiting, key=lambda name: waiting[name].value, default="")
     shown = dict.fromkeys(name for name in (WAIT, best, DPRO_SHARES, DPRO_GRADIENT, NEVER_WAIT, OURS) if name in means)
-    parts = [f"{name}, {times(means[name], 'it')}" for name in shown]
-    said = [sentence(f"over waiting for all without delays, on the mix of all kinds: {'; '.join(parts)}")]
+    parts = [f"{name} {means[name]}" for name in shown]
+    said = [sentence(f"time over that of waiting for all without delays, on the mix of all kinds: {'; '.join(parts)}")]
     said += _ours_over(stored, "the best policy that waits", synchronous())
     said += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
     if OURS in (regrets := regret_table(stored)).index:
@@ -129,12 +131,13 @@ def partitions(stored: Stored) -> str:
     """Whose images pay for a worker that is always left out, where images are shuffled and where they stay."""
     table, said = required(partition_table(stored), "partitions"), []
     for data, how in ((SHUFFLED, "images are shuffled"), (STAY, "images stay with workers")):
-        own = table[table["data"] == data]
+        own, parts = table[table["data"] == data], []
         for _, row in own[own["part"] == OWN].iterrows():
             others = own[(own["part"] == OTHERS) & (own["delays"] == row["delays"])]["ratio"]
             if (found := estimate_in(row, "ratio")) is not None and len(others):
-                text = f"{times(found, 'the loss')} on worker 0's own images and {others.iloc[0]:.3g} on the others'"
-                said.append(f"where {how}, {text} ({row['kind']})")
+                parts.append(f"{row['kind']}, {found} and {others.iloc[0]:.3g}")
+        said += [f"where {how}: {'; '.join(parts)}"] if parts else []
     if not said:
         raise NotNow("", "no partition has an interval yet")
-    return sentence(f"{DROP_ONE} over waiting for all: {'; '.join(said)}")
+    what = f"loss of {DROP_ONE} over that of waiting for all, on worker 0's own images and on the others'"
+    return " ".join(sentence(text) for text in (f"{what}, {said[0]}", *said[1:]))

@@ -16,10 +16,12 @@ from lockstep.experiments.e11_straggler_mitigation.bounds import PUBLISHED as PU
 from lockstep.experiments.e11_straggler_mitigation.bounds import capacity_bound, whole_images_bound
 from lockstep.experiments.e11_straggler_mitigation.contenders import CONTENDERS, DPRO_READINGS
 from lockstep.experiments.e11_straggler_mitigation.drawings import (
+    MEAN,
     heat_map,
     line_legend,
     lines_by,
     name_rows,
+    plain_log,
     points,
     rows_figure,
     way_legend,
@@ -107,7 +109,7 @@ def stages_figure(stored: Stored) -> Figure:
             axis.axvline(1, color="0.2", linewidth=1)
             axis.set_title(kind, loc="left")
             axis.set_xlabel("seconds per image / without delays")
-            axis.set_xlim(left=0.9)
+            axis.set_xlim(left=0.95 * min(1.0, own["times_undelayed"].min(skipna=True)))
         figure.suptitle(title)
     return figure
 
@@ -127,7 +129,7 @@ def scale_figure(stored: Stored) -> Figure:
             lines_by(axis, table[table["kind"] == kind], "workers", _TIMES, contenders, 0.16)
             axis.axhline(1, color="0.2", linewidth=1)
             axis.set_xscale("log")
-            axis.set_yscale("log")
+            plain_log(axis, "y")
             axis.set_xticks(counts, [f"{count}" for count in counts])
             axis.set_xticks([], minor=True)
             axis.set_title(kind, loc="left")
@@ -152,10 +154,10 @@ def costs_figure(stored: Stored) -> Figure:
     with look():
         figure = rows_figure(len(shown), 10.0, 2.0)
         left, right = figure.subplots(1, 2, sharey=True)
-        points(left, shown, ("mitigation", "mitigation_low", "mitigation_high"))
+        points(left, shown, ("mitigation", "mitigation_low", "mitigation_high"), color=MEAN)
         left.set_xlabel("mitigated, mean over kinds (%; 95 % interval)")
         left.axvline(0, color="0.2", linewidth=1)
-        points(right, shown, ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high"))
+        points(right, shown, ("usd_per_hour", "usd_per_hour_low", "usd_per_hour_high"), color=MEAN)
         right.plot(published, range(len(shown)), **PUBLISHED)
         right.set_xlim(left=0)
         right.set_xlabel("USD per hour of all nodes")

@@ -100,7 +100,12 @@ def simulator_finding(stored: Stored) -> str:
     first = sentence(f"the simulator, calibrated on four other cells, foretells {message}; and {of_time}")
     order = order_table(stored)
     if order.empty:
-        return f"{first} No two policies were measured often enough to be told apart, so their order is not judged yet."
+        few, many = (int(judged(twins_table(stored))["rounds"].agg(name)) for name in ("min", "max"))
+        rounds = counted(few, "round") if few == many else f"{few} to {many} rounds"
+        return (
+            f"{first} Each was measured in {rounds}, so an error holds the scatter of that measurement, too, and no two "
+            "policies are told apart: whether the simulator has them in the order of real ranks is not judged yet."
+        )
     wrong = int((~order["same_order"].astype(bool)).sum())
     pairs = counted(len(order), "pair")
     inverted = "none of them the other way round" if not wrong else f"{counted(wrong, 'pair')} the other way round"
