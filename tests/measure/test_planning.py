@@ -122,6 +122,19 @@ def test_what_was_disturbed_in_an_earlier_run_is_tried_again() -> None:
     assert earlier.disturbed and choose([earlier], 1e6) is None
 
 
+def test_while_others_use_the_machine_cells_that_learn_come_first() -> None:
+    """Their seeds are not disturbed; every round of a pair beside another program's work was measured for nothing."""
+    timed, learning = state(2, headline=True), Progress(Comparison((2,), rounds=5), [], [40.0], learns=True)
+    assert choose([timed, learning], 1e6, last=0) == 0
+    timed.just_disturbed = True
+    assert choose([timed, learning], 1e6, last=0) == 1
+    assert choose([timed, state(2)], 1e6, last=0) in (0, 1), "nothing learns"
+    learning.just_disturbed = True
+    assert choose([timed, learning], 1e6, last=1) == 1, "and so on, until the machine is quiet"
+    learning.just_disturbed = False
+    assert choose([timed, learning], 1e6, last=1) == 0
+
+
 def test_what_would_take_more_than_a_day_is_hopeless_and_said() -> None:
     never = state(MIN_ROUNDS + 1, noise=3.0, seconds=60.0)
     assert never.hopeless and choose([never], 1e6) is None

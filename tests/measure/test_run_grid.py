@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,23 @@ def test_another_machine_is_another_session(recorder: Recorder, photos: Path, mo
     frame = read_records(folder)
     assert frame.groupby("session")["round"].nunique().tolist() == [7, 7], "each is settled by its own rounds"
     assert [session["machine"]["cores"] for session in read_run(folder)["sessions"]] == [2, 64]
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "again"),
+    [("git", {"commit": "def"}, False), ("day", "1999-12-31", False), ("versions", {"torch": "3"}, True)],
+)
+def test_another_commit_or_day_goes_on_where_the_last_one_was(
+    part: str, value: Any, again: bool, recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each commit measured every comparison anew, though the answers count the rounds of all of them."""
+    folder = run(photos, jobs=JOBS[:2], minutes=10)
+    stored = json.loads((folder / "run.json").read_text())
+    stored["sessions"][0][part] = value
+    (folder / "run.json").write_text(json.dumps(stored))
+    before = len(recorder.measured)
+    run(photos, jobs=JOBS[:2], minutes=10)
+    assert (len(recorder.measured) > before) == again and len(read_run(folder)["sessions"]) == 2
 
 
 def test_traces_get_a_quarter_of_the_time(recorder: Recorder, photos: Path) -> None:

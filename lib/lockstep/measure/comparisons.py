@@ -66,16 +66,17 @@ def _fits(job: Job, conditions: Mapping[str, Any]) -> bool:
 
 
 def states_of(comparisons: Sequence[Comparison], history: History) -> list[Progress]:
-    """Each comparison with what is stored of it: the rounds of this session that nobody disturbed, and their time.
+    """Each comparison with what is stored of it: the rounds that nobody disturbed, and their time. Those of another
+    day or commit count as well, as they do in the answers; those of another machine or other software do not.
 
     A round counts for every comparison whose cells it holds, be it a pair's own or one of the whole grid.
     """
-    states = [Progress(comparison) for comparison in comparisons]
+    states = [Progress(comparison, learns=history.learns(comparison.cells[0])) for comparison in comparisons]
     rows = history.rows
     # What is learnt does not depend on the machine, so its seeds go on from session to session.
     learns = repeated_by_seed(rows)
     done = (rows["status"] == "ok") | (learns & rows["reason"].str.startswith(DIVERGED))
-    rows = rows[done & (learns | (rows["session"] == history.session))]
+    rows = rows[done & (learns | rows["session"].isin(history.sessions))]
     for _, found in rows.groupby("round"):
         whose = found["cell"].tolist()
         there, trace = set(whose), (found["source"] == TRACE).all()

@@ -178,12 +178,12 @@ class _Grid:
             found = self._measure(state.comparison.visits, float("inf") if state.seconds else ends)
         state.seconds.append(time.monotonic() - began)
         state.disturbed_now += found.disturbed
-        learns = self.jobs[state.comparison.cells[0]].repeated_by_seed
-        if learns and found.diverged:
+        state.just_disturbed = found.disturbed
+        if state.learns and found.diverged:
             state.logs.append(0.0)  # that seed is done
         elif found.failed:
             state.failures += 1
-        elif learns or not found.disturbed:
+        elif state.learns or not found.disturbed:
             state.logs.append(found.log_ratio)
 
     def _possible(self, comparisons: Sequence[Comparison]) -> list[Comparison]:

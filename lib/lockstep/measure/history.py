@@ -23,7 +23,7 @@ class History:
     """
 
     def __init__(self, run: RunFolder, jobs: Sequence[Job]) -> None:
-        self.session = run.number
+        self.sessions = run.comparable
         self.durations = Durations(jobs)
         self._jobs = jobs
         self._places = {tuple(getattr(job, name) for name in CELL): place for place, job in enumerate(jobs)}
@@ -38,7 +38,7 @@ class History:
         known = self.rows[self.rows["cell"] >= 0]
         for row in known[repeated_by_seed(known)].to_dict("records"):
             self._note_seed(row["cell"], row)
-        timed = known[(known["session"] == self.session) & (known["status"] == "ok") & (known["source"] != TRACE)]
+        timed = known[known["session"].isin(self.sessions) & (known["status"] == "ok") & (known["source"] != TRACE)]
         for _, rows in timed.groupby("round"):
             # A pair was visited A B B A, and its rows hold both visits.
             visits = 2 if len(rows) == 2 < len(self._jobs) else 1
@@ -64,6 +64,10 @@ class History:
             for place in places
             if self._jobs[place].repeated_by_seed
         }
+
+    def learns(self, place: int) -> bool:
+        """Whether this cell learns, or is simulated: what others do on the machine does not change what it gives."""
+        return self._jobs[place].repeated_by_seed
 
     def seeds_learnt(self, place: int) -> int:
         """With how many seeds this cell has learnt, in all sessions: what is learnt does not depend on the machine."""

@@ -8,7 +8,7 @@
 
 Of those that can be settled in the time left, headlines come first, then what has no interval yet, then the quickest;
 the same comparison is not measured twice on end where another one of its kind waits, so that a disturbance of some
-seconds does not fall on one alone.
+seconds does not fall on one alone. As long as others use the machine, what learns or is simulated comes first.
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ class Progress:
     failures: int = 0
     disturbed_now: int = 0
     """Rounds in which others used the machine, in this run alone: the next one may find it quiet."""
+    just_disturbed: bool = False
+    """Others used it in the last round."""
+    learns: bool = False
+    """It trains until it has learnt, or is simulated: what others do does not change what it gives."""
     first_seconds: float = math.nan
     """What a round should take where none was measured, by cells like these; NaN: nothing tells."""
 
@@ -155,6 +159,8 @@ def choose(states: Sequence[Progress], seconds: float, last: int | None = None) 
     that should; only where nothing like it was measured nobody knows.
     """
     fits = [index for index, state in enumerate(states) if state.open and state.fits(seconds)]
+    if last is not None and states[last].just_disturbed and (learning := [at for at in fits if states[at].learns]):
+        return min(learning, key=lambda index: _rank(states[index], seconds, 0.0))
     if due := _trace_due(states, fits, seconds) or _second_look_due(states, seconds):
         return min(due, key=lambda index: states[index].rounds)
     fits = [index for index in fits if not states[index].comparison.trace]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,16 @@ from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, Reco
 _HEADER = ",".join(COLUMNS) + "\n"
 _SAME_SESSION = ("machine", "versions", "git", "day")
 """What rounds of one session share. With another machine, other software or on another day a new session begins."""
+_COMPARABLE = ("machine", "versions")
+"""What sessions share whose rounds say the same, as far as anyone can tell before they are compared."""
 
 
 class RunFolder:
     """One results folder, held by one process at a time; rounds are appended to it.
 
     `info` says what is measured, which a folder holds once; `session` under which circumstances, of which it may hold
-    several: `number` is that of this one, and every row names its own. Raises RecordError if another process holds the
+    several: `number` is that of this one, and every row names its own; `comparable` are those on the same machine with
+    the same software, of whichever day and commit, this one among them. Raises RecordError if another process holds the
     folder, or if what it holds was measured with other parameters or on other images (resuming would mix two
     experiments); WriteError if it can't be written.
     """
@@ -34,6 +37,7 @@ class RunFolder:
         self.path = Path(path)
         self.info = {"schema_version": SCHEMA_VERSION, **info}
         self.number = 0
+        self.comparable: frozenset[int] = frozenset()
         self._rounds: set[int] = set()
         self._lengths: dict[Path, int] = {}  # bytes of each file that whole rounds take
         self._session: dict[str, Any] = json.loads(json.dumps(session))  # as it will be read
@@ -100,13 +104,18 @@ class RunFolder:
         """Go on with the stored session under the same circumstances, or begin a new one."""
         path = self.path / "run.json"
         sessions: list[dict[str, Any]] = read_run(self.path)["sessions"] if path.is_file() else []
-        for number, known in enumerate(sessions):
-            if all(known.get(name) == self._session.get(name) for name in _SAME_SESSION):
-                self.number = number
-                return
-        self.number = len(sessions)
+        self.number = next(self._sessions_like(sessions, _SAME_SESSION), len(sessions))
+        self.comparable = frozenset({self.number, *self._sessions_like(sessions, _COMPARABLE)})
+        if self.number < len(sessions):
+            return
         whole = {**self.info, "sessions": [*sessions, self._session]}
         write_atomically(path, json.dumps(whole, indent=2, sort_keys=True) + "\n")
+
+    def _sessions_like(self, sessions: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Iterator[int]:
+        """The numbers of those under the same circumstances as this one, as far as `names` go."""
+        for number, known in enumerate(sessions):
+            if all(known.get(name) == self._session.get(name) for name in names):
+                yield number
 
     @property
     def rounds_done(self) -> list[int]:

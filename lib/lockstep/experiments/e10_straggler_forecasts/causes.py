@@ -77,7 +77,11 @@ def flushing(wanted: bool) -> Iterator[None]:
 
 
 def denormal_rows(repetitions: int, seed: int) -> list[Row]:
-    """A convolution's backward pass: exponent, flushed (0 | 1), seconds (the median of so many repetitions)."""
+    """A convolution's backward pass: exponent, flushed (0 | 1), seconds (the median of so many repetitions).
+
+    Each is timed right after an untimed one like it, and their order is drawn anew in each repetition: what follows a
+    pass of 70 ms in microcode is slower for some passes, and always was the same one's neighbor.
+    """
     random = torch.Generator().manual_seed(seed)
     images = torch.randn(8, 16, 28, 28, generator=random).requires_grad_()
     weights = (0.05 * torch.randn(16, 16, 3, 3, generator=random)).requires_grad_()
@@ -85,15 +89,17 @@ def denormal_rows(repetitions: int, seed: int) -> list[Row]:
     drawn = torch.randn(output.shape, generator=random)
     with flushing(False):
         gradients = {exponent: drawn * 10.0**exponent for exponent in EXPONENTS}
-    taken: dict[tuple[int, int], list[float]] = {}
-    for _ in range(repetitions + 1):
-        for flushed in (0, 1):
+    cases = [(exponent, flushed) for flushed in (0, 1) for exponent in gradients]
+    taken: dict[tuple[int, int], list[float]] = {case: [] for case in cases}
+    for _ in range(repetitions):
+        for place in torch.randperm(len(cases), generator=random).tolist():
+            exponent, flushed = cases[place]
             with flushing(bool(flushed)):
-                for exponent, gradient in gradients.items():
-                    seconds = _timed(partial(torch.autograd.grad, output, (images, weights), gradient, True))
-                    taken.setdefault((exponent, flushed), []).append(seconds)
+                backward = partial(torch.autograd.grad, output, (images, weights), gradients[exponent], True)
+                backward()
+                taken[exponent, flushed].append(_timed(backward))
     return [
-        {"exponent": exponent, "flushed": flushed, "seconds": float(np.median(seconds[1:]))}  # the first one warms up
+        {"exponent": exponent, "flushed": flushed, "seconds": float(np.median(seconds))}
         for (exponent, flushed), seconds in taken.items()
     ]
 
