@@ -10,6 +10,7 @@ import pytest
 
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import target_table
 from lockstep.engine.job import Job
 from lockstep.experiments.e11_straggler_mitigation.grid import _real
 from lockstep.experiments.e11_straggler_mitigation.twins import (
@@ -21,6 +22,7 @@ from lockstep.experiments.e11_straggler_mitigation.twins import (
     total_error,
     twins_table,
 )
+from lockstep.experiments.e11_straggler_mitigation.twins_drawings import TWIN_TARGETS
 from lockstep.experiments.experiment import Parameters
 from lockstep.records import COLUMNS, make_row
 
@@ -89,3 +91,13 @@ def test_without_the_cells_of_the_calibration_nothing_is_said() -> None:
     with pytest.raises(AnalysisError, match="waiting for all on 2 and 4 workers"):
         calibrate(frame)
     assert twins_table(Stored(frame)).empty
+
+
+def test_the_simulators_targets_have_an_interval_over_cells() -> None:
+    """An error of so many cells once stood there as if it were known without any doubt."""
+    slow = ("k_sync", "reassign")
+    table = target_table(TWIN_TARGETS, Stored(records(lambda job: 1.2 if job.values["policy"] in slow else 1.0)))
+    half, most, total = table.to_dict("records")
+    assert half["reached"] == "yes" and half["low"] < half["high"] < 0.03
+    assert most["reached"] == "no" and most["ratio"] == pytest.approx(1 - 1 / 1.2, abs=0.02)
+    assert total["low"] < total["ratio"] < total["high"] and "cells that calibrated nothing" in total["reason"]

@@ -1,4 +1,4 @@
-"""The answer to the notebook's title, for its first screen: what mitigation buys, how near 98 % is, and at what price."""
+"""The answer to the notebook's title, for its first screen: what mitigation buys, how near 98 % is, and its price."""
 
 from __future__ import annotations
 
