@@ -83,7 +83,7 @@ def slow_nodes_figure(stored: Stored) -> Figure:
             axis.set_xlabel("nodes that are three times slower")
         left.axhline(1, color="0.2", linewidth=1)
         left.set_ylim(bottom=0)
-        left.set_ylabel("time to the loss / without slow nodes")
+        left.set_ylabel("time to the loss / waiting for all, none slow")
         right.set_ylabel("test accuracy at that loss (%)")
         figure.suptitle(title)
         line_legend(figure, [left, right])
