@@ -98,6 +98,9 @@ def test_findings_turn_with_the_records() -> None:
     behind, ahead = stored(only=["throughput", "rivals"]), stored(rivals={OURS: 0.8}, only=["rivals"])
     assert "with 8 workers slower" in EXPERIMENT.findings["rivals"](behind)
     assert "with 8 workers faster" in EXPERIMENT.findings["rivals"](ahead)
+    assert f"of all three has {NEVER_WAIT} with 8 workers" in EXPERIMENT.findings["rivals"](behind)
+    waiting = stored(rivals={WAIT: 0.5}, only=["rivals"])
+    assert f"of all three has {WAIT} with 8 workers" in EXPERIMENT.findings["rivals"](waiting)
     assert "a reading of DPro-SM under no kind of delays" in EXPERIMENT.findings["mitigation"](behind)
     reached = EXPERIMENT.findings["mitigation"](
         stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])

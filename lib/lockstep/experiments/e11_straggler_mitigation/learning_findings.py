@@ -89,13 +89,18 @@ def _ours_over(stored: Stored, name: str, rivals: Sequence[str]) -> list[str]:
 
 @finding
 def rivals(stored: Stored) -> str:
-    """By workers: is ours faster than asynchronous training?"""
+    """By workers: is ours faster than asynchronous training, and who is the fastest of all?"""
     table = required(rivals_table(stored), "rivals")
     own = table[table["contender"] == OURS].sort_values("workers")
     if own.empty:
         raise NotNow("", "ours was not run beside asynchronous training")
     said = [f"with {row['workers']} workers {_beside(row)}" for _, row in own.iterrows()]
-    return sentence(f"against asynchronous training with momentum, each at its best rate, ours is {'; '.join(said)}")
+    text = f"against asynchronous training with momentum, each at its best rate, ours is {'; '.join(said)}"
+    known = table.dropna(subset="over_asynchronous")
+    quickest = known.loc[known.groupby("workers")["over_asynchronous"].idxmin()]
+    least = [f"{row['contender']} with {row['workers']} workers" for _, row in quickest.iterrows()]
+    least_of_all = sentence(f"the least mean time of all three has {listed(least)}") if least else ""
+    return f"{sentence(text)} {least_of_all}".strip()
 
 
 def _beside(row: pd.Series) -> str:
