@@ -73,3 +73,17 @@ def test_a_cell_whose_data_are_lacking_is_a_skipped_row(tmp_path: Path) -> None:
     row = read_records(tmp_path / "10").iloc[0]
     assert (row["status"], row["reason"]) == ("skipped", "the data folder has no traces")
     assert math.isnan(row["step_seconds"])
+
+
+def test_a_part_of_the_grid_is_measured_now_and_the_rest_later_into_the_same_folder(tmp_path: Path) -> None:
+    """What real ranks measure wants a quiet machine, what is simulated does not: they once went in one run or none."""
+    other = simulated("another", delays="pareto", workers=4)
+    where: dict[str, Any] = {"notebook": "10", "results": tmp_path, "parameters": {"workers": 4}}
+    where["probes"] = TOY | {"another": TOY["toy"]}
+    for only in (["another"], ["toy"], []):
+        grid.run_grid([JOB, other], rounds=1, only=only, **where)
+    found = read_records(tmp_path / "10")
+    assert found["experiment"].tolist() == ["another", "toy", "toy", "another"]
+    assert found["seed"].tolist() == [0, 0, 1, 1], "a seed that is stored is not simulated again"
+    with pytest.raises(JobError, match=r"only=\['real'\]: the grid has no cell of 'real'; there are: toy, another"):
+        grid.run_grid([JOB, other], rounds=1, only=["real"], **where)

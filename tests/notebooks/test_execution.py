@@ -9,6 +9,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
 
 from lockstep.commands.runner import RunFailed, plan_runs
@@ -68,6 +69,13 @@ def test_the_overview_renders_without_any_record(root: Path, tmp_path: Path) -> 
     assert text.count("image/png") == 2, "figures, with nothing in them but what there is to say"
     built = [notebook for notebook in catalogue() if notebook.built and notebook.number != "00"]
     assert text.count("none are stored here: not measured yet") == len(built) > 0
+
+
+def test_papermill_warns_of_no_parameter_that_ours_reads(caplog: pytest.LogCaptureFixture) -> None:
+    """Every run of notebook 11 began with five warnings of lines that papermill "was unable to parse"."""
+    for path in NOTEBOOKS:
+        papermill.inspect_notebook(str(path))
+    assert not caplog.messages
 
 
 @pytest.fixture

@@ -45,7 +45,8 @@ def _headline_rows(answered: Answered) -> list[dict[str, str]]:
     if answered.targets:
         aims = targets_table(answered.targets, answered.stored)
         first = (aims[aims["measured"] != ""] if aims["measured"].any() else aims).iloc[0]
-        reached = {"yes": "reached", "no": "not reached"}.get(first["reached"], first["reached"])
+        word, colon, remark = first["reached"].partition(":")
+        reached = {"yes": "reached", "no": "not reached"}.get(word, word) + colon + remark
         rows.append((f"nothing; our own aim: {first['what']} {first['aim']}", first["measured"], reached))
     asked = f"[{answered.notebook.question}](notebooks/{answered.notebook.name}.ipynb)"
     columns = ("Asked", "Published", "Measured", "Answer")

@@ -30,8 +30,8 @@ from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import claims_table, machines, read_all, sources, targets_table, unjudged_table
 from lockstep.records.places import repository_root
 
-WHERE = ("measure", "results", "data_dir", "minutes", "rounds")
-"""Parameters that say where and how often, not what: a run may go on with others."""
+WHERE = ("measure", "results", "data_dir", "minutes", "rounds", "only")
+"""Parameters that say where, how often and which part of it now, not what: a run may go on with others."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Run:
             strict=self.parameters.strict,
             traced=self.experiment.traced,
             probes=self.experiment.probes(),
+            only=chosen.get("only", ()),
         )
         draw_all(self.experiment.figures, self.stored, self.folder / "figures")
         if self.experiment.after:

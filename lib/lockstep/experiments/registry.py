@@ -22,6 +22,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "07_convlstm_batch_size",
     "08_convlstm_scaling",
     "10_straggler_forecasts",
+    "11_straggler_mitigation",
 )
 """The names of notebooks; each has a folder `e<name>` beside this file."""
 

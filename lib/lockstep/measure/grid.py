@@ -10,7 +10,7 @@ What two cells share in such a round, a machine that is slow just now or becomes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -67,6 +67,7 @@ def run_grid(
     strict: bool = False,
     traced: Callable[[Job], bool] = lambda job: False,
     probes: Probes = MappingProxyType({}),
+    only: Collection[str] = (),
 ) -> Path:
     """Measure a grid into `<results>/<notebook>/`, for `minutes` or for whole `rounds`; returns that folder.
 
@@ -75,10 +76,11 @@ def run_grid(
     is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos
     that can't be read are left out, with a warning, and counted in `skipped_images`; `strict` allows none. Cells for
     which `traced` is true get a minute each in which their CPU, memory and threads are sampled. `probes` are the
-    experiment's own, beside `lockstep.measure.probes.PROBES`.
+    experiment's own, beside `lockstep.measure.probes.PROBES`. With `only` the cells of these experiments are measured
+    now, and the others at another time into the same folder: what is simulated needs no quiet machine.
 
     Raises RecordError, WriteError, DataError or JobError before anything is measured, also for a choice that a use case
-    does not offer and for minutes that hold no round.
+    does not offer, an experiment that the grid does not have, and for minutes that hold no round.
     """
     budget = Budget(minutes, rounds)
     repository = repository_root()
@@ -86,6 +88,7 @@ def run_grid(
     probes = {**PROBES, **probes}
     _check_simulated(jobs, probes)
     jobs, sources = _with_images(jobs, data_dir, images, strict)
+    jobs = _chosen(jobs, only)
     with Teams() as teams:
         for job in jobs:
             if why_impossible(job) is None:
@@ -231,6 +234,15 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
     for name, count in dict.fromkeys(held_out):  # DataError for a class that is too small for it
         use_case(name).open("train", sources[name].root, count, sources[name].skipped, part="held_out")
     return jobs, sources
+
+
+def _chosen(jobs: list[Job], only: Collection[str]) -> list[Job]:
+    """The cells of these experiments, all if none is named. Raises JobError for one that has no cell."""
+    there = list(dict.fromkeys(job.experiment for job in jobs))
+    for name in only:
+        if name not in there:
+            raise JobError(f"only={list(only)}: the grid has no cell of {name!r}; there are: {', '.join(there)}")
+    return [job for job in jobs if not only or job.experiment in only]
 
 
 def _check_simulated(jobs: Sequence[Job], probes: Probes) -> None:

@@ -27,6 +27,8 @@ from lockstep.engine.files import write_atomically
 START_SECONDS = 120  # for a kernel to answer, on a busy machine
 LOG = logging.getLogger("lockstep.commands.runner")
 LOG.addHandler(logging.NullHandler())  # what nbclient reports, RunFailed says
+# Papermill reads the parameters, too, line by line, and warns of every list with a "=" in a text; ours parses Python.
+logging.getLogger("papermill.translators").setLevel(logging.ERROR)
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 

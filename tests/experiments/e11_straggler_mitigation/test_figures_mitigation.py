@@ -1,0 +1,138 @@
+"""Figures, findings and tables of notebook 11: drawn from what there is, the same twice."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from fake_mitigation import stored
+from lockstep.analysis.figures.style import PUBLISHED, render
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
+from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    CONTENDERS,
+    DPRO_SHARES,
+    NEVER_WAIT,
+    OURS,
+    WAIT,
+)
+
+# A notebook that warns is not committed.
+pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning", "error::RuntimeWarning")
+
+
+@pytest.fixture(scope="module")
+def made() -> Stored:
+    return stored(missed=[(DPRO_SHARES, "bad_node")])
+
+
+def texts(figure: Figure) -> list[str]:
+    return [found.get_text() for found in figure.findobj(Text)]
+
+
+@pytest.mark.parametrize("name", ["mitigation", "rivals"])
+def test_a_map_and_lines_are_drawn_twice_the_same(made: Stored, name: str) -> None:
+    draw = EXPERIMENT.figures[name]
+    assert render(draw(made), "png") == render(draw(made), "png")
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.figures)
+def test_every_figure_says_that_it_is_simulated_and_has_a_finding(made: Stored, name: str) -> None:
+    words = " ".join(texts(EXPERIMENT.figures[name](made)))
+    assert any(word in words for word in ("simulated", "simulator", "arithmetic"))
+    said = EXPERIMENT.findings[name](made)
+    assert said[0].isupper() and said.endswith(".") and "nan" not in said
+    assert re.search(r"\d", said) or name == "simulator", "no real ranks are made up here"
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.figures)
+def test_without_records_it_says_so(name: str) -> None:
+    figure = EXPERIMENT.figures[name](no_records())
+    assert figure.axes and EXPERIMENT.findings[name](no_records()).startswith("Nothing is stored yet")
+
+
+def test_one_seed_alone_is_shown_without_an_interval() -> None:
+    one = stored(seeds=1)
+    for name, draw in EXPERIMENT.figures.items():
+        assert draw(one).axes and EXPERIMENT.findings[name](one)
+    assert all(len(table(one).columns) or table(one).empty for table in EXPERIMENT.tables.values())
+
+
+def test_every_policy_has_its_row_and_what_reaches_98_percent_a_frame() -> None:
+    found = stored(saved={DPRO_SHARES: 0.99}, only=["throughput"])
+    figure = EXPERIMENT.figures["mitigation"](found)
+    (axis,) = figure.axes
+    assert set(CONTENDERS) <= {label.get_text() for label in axis.get_yticklabels()}
+    bound = 3 + 1  # nobody waits, under each kind, and on the mean
+    dpro = sum(text.startswith("99") for text in texts(figure))
+    assert dpro >= 1 and len(axis.patches) == bound + sum(text in ("98", "99", "100") for text in texts(figure)) - 0
+
+
+def test_who_misses_the_loss_is_drawn_as_never(made: Stored) -> None:
+    assert "never" in texts(EXPERIMENT.figures["time_to_loss"](made))
+    assert "never" not in texts(EXPERIMENT.figures["time_to_loss"](stored()))
+
+
+def test_published_costs_are_hollow_diamonds(made: Stored) -> None:
+    figure = EXPERIMENT.figures["costs"](made)
+    diamonds = [line for axis in figure.axes for line in axis.lines if line.get_marker() == PUBLISHED["marker"]]
+    values = {round(float(x), 3) for line in diamonds for x in line.get_xdata() if x == x}
+    assert values == {0.399, 2.17, 4.896}
+
+
+def test_tables_of_the_notebook_are_of_what_is_stored(made: Stored) -> None:
+    assert set(EXPERIMENT.findings) == set(EXPERIMENT.figures)
+    for name, table in EXPERIMENT.tables.items():
+        assert len(table(made)), name
+    shown = EXPERIMENT.tables["time_to_loss"](made).set_index("contender")
+    assert re.match(r"(1.9|2.0)\d \[", shown.loc[WAIT, "mix"]) and shown.loc[DPRO_SHARES, "missed"] == "bad node (10)"
+    assert shown.loc[OURS, "settings"] == "8 images at rate 0.2"
+    assert shown.loc[NEVER_WAIT, "settings"] == "8 images at rate 0.05"
+
+
+def test_findings_turn_with_the_records() -> None:
+    behind, ahead = stored(only=["throughput", "rivals"]), stored(rivals={OURS: 0.8}, only=["rivals"])
+    assert "with 8 workers slower" in EXPERIMENT.findings["rivals"](behind)
+    assert "with 8 workers faster" in EXPERIMENT.findings["rivals"](ahead)
+    assert f"of all three has {NEVER_WAIT} with 8 workers" in EXPERIMENT.findings["rivals"](behind)
+    waiting = stored(rivals={WAIT: 0.5}, only=["rivals"])
+    assert f"of all three has {WAIT} with 8 workers" in EXPERIMENT.findings["rivals"](waiting)
+    assert "a reading of DPro-SM under no kind of delays" in EXPERIMENT.findings["mitigation"](behind)
+    reached = EXPERIMENT.findings["mitigation"](
+        stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])
+    )
+    assert "by a reading of DPro-SM under bad node" in reached
+
+
+def test_the_answer_has_a_line_for_each_part_that_is_known() -> None:
+    """Its first screen once said nothing of the price that the title asks for."""
+    answer = EXPERIMENT.texts["answer"]
+    lines = answer(stored()).splitlines()
+    assert [re.findall(r"\*\*(.+?)\.\*\*", line)[0] for line in lines] == [
+        "What it buys", "DPro-SM's 98 %", "At what price", "Made-up gradients"
+    ]  # fmt: skip
+    assert "first n - 1, the best that waits, 1.6" in lines[0] and "our deadline 1." in lines[0]
+    assert "under none of 3 kinds" in lines[1] and "Dolly (cloning) 2.00" in lines[2]
+    reached = answer(stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])).splitlines()
+    assert len(reached) == 2 and "under 1 of 3 kinds" in reached[0], "what was not run has no line"
+    lost = answer(stored(missed=[(DPRO_SHARES, "bad_node")], only=["time_to_loss"]))
+    assert f"{DPRO_SHARES} missed the loss now and then" in lost
+    assert answer(no_records()).startswith("Nothing is stored yet")
+
+
+def test_a_line_is_broken_where_a_loss_was_missed(made: Stored) -> None:
+    """It once went straight from no slow node to two, as if one had been measured in between."""
+    figure = EXPERIMENT.figures["slow_nodes"](made)
+    broken = [line for line in figure.axes[0].lines if len(line.get_ydata()) == 3 and np.isnan(line.get_ydata()[1])]
+    assert broken
+
+
+def test_logarithmic_axes_have_numbers_as_one_writes_them(made: Stored) -> None:
+    for name in ("rivals", "scale", "stand_ins"):
+        figure = EXPERIMENT.figures[name](made)
+        render(figure, "png")
+        assert not [text for text in texts(figure) if "mathdefault" in text], name
