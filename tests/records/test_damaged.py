@@ -117,7 +117,7 @@ def test_damage_is_named_by_file_and_line_and_its_round_measured_again(
     with pytest.raises(RecordError) as caught:
         read_records(tmp_path)
     assert str(path) in str(caught.value)
-    with pytest.warns(UserWarning, match="its round is measured again") as told:
+    with pytest.warns(UserWarning, match="round is measured again") as told:
         left = go_on(tmp_path)
     texts = [str(caught.value), *(str(one.message) for one in told)]
     assert any(message in text for text in texts), texts

@@ -23,7 +23,7 @@ import pandas as pd
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import IDENTITY, Job
 from lockstep.engine.options import JobError
-from lockstep.records.schema import COLUMNS, MEASUREMENTS, RecordError
+from lockstep.records.schema import ADDED, COLUMNS, MEASUREMENTS, RecordError
 
 CHECKS = "checks.csv"
 _HEADER = "round,crc32"
@@ -148,7 +148,7 @@ def damage(path: Path) -> Damage:
 
 
 def _defaults(names: Sequence[str]) -> dict[str, str]:
-    return {name: str(option.default) for name, option in Job.options().items() if name not in names}
+    return {name: str(Job.options()[name].default) for name in ADDED if name not in names}
 
 
 def _round_of(fields: Mapping[str, str]) -> set[int]:

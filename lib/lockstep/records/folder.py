@@ -87,28 +87,29 @@ class RunFolder:
                 )
 
     def _drop_damaged(self, path: Path) -> None:
-        """Leave out the rounds that are not as they were measured, and say so: they will be measured again."""
+        """Which rounds are stored whole. Those that are not as they were measured are left out, and measured again."""
         with contextlib.suppress(RecordError):
-            read_records(self.path)
+            self._rounds = set(read_records(self.path)["round"].tolist())
             return
         header, _, _ = path.read_bytes().partition(b"\n")
         if not set(header.decode(errors="replace").split(",")) <= set(COLUMNS):
             return  # it is refused as a whole
         found = damage(path)
         for said in found.said:
-            warnings.warn(f"{said}; its round is measured again", stacklevel=4)
+            warnings.warn(f"{said}; its round is measured again (records.damaged.csv is as it was)", stacklevel=4)
         if found.said:
+            write_atomically(path.with_name("records.damaged.csv"), path.read_bytes())
             write_atomically(path, b"\n".join([header, *found.sound]) + b"\n")
+        self._rounds = set(read_records(self.path)["round"].tolist())
 
     def _read_rounds(self) -> None:
-        """Which rounds are stored whole: the only time that files are parsed, for a long run must not slow down.
+        """Seal what was read: the only time that files are parsed, for a long run must not slow down.
 
         What was traced of a round that was never written whole goes: its number will be another round's.
         """
         records = self.path / "records.csv"
         if records.is_file():
             seal(records, records.read_bytes())  # what has just been looked at
-        self._rounds = set(read_records(self.path)["round"].tolist()) if records.is_file() else set()
         for name in TABLES:
             table = read_traced_table(self.path, name)
             if table is not None and not table["round"].isin(self._rounds).all():
