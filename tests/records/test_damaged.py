@@ -129,7 +129,7 @@ def test_a_swapped_header_is_told_where(tmp_path: Path) -> None:
     """Seen: it listed what an older file lacks."""
     path = written(tmp_path, 1)
     path.write_text(path.read_text().replace("use_case,data_source", "data_source,use_case", 1))
-    with pytest.raises(RecordError, match="line 1, column 2: 'data_source' stands there, and 'use_case' belongs there"):
+    with pytest.raises(RecordError, match="column 2: 'data_source' stands there, and 'use_case' belongs there"):
         read_records(tmp_path)
 
 

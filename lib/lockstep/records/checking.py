@@ -41,7 +41,7 @@ def most_of(name: str) -> float:
     return _MOST.get(name, _MOST.get(MEASUREMENTS[name].unit, _MOST_OF_ALL))
 
 
-def problem_of(row: Mapping[str, Any]) -> str:
+def misfit_of(row: Mapping[str, Any]) -> str:
     """What is wrong with a row whose values have the types of their columns; empty if nothing is."""
     for name, option in Job.options().items():
         try:
@@ -72,7 +72,7 @@ def problem_of_text(fields: Mapping[str, str]) -> str:
             row[name] = _value(column.kind, text, name in MEASUREMENTS)
         except ValueError:
             return f"{name}={text!r} is not {column.kind}"
-    return problem_of(row)
+    return misfit_of(row)
 
 
 def _value(kind: str, text: str, may_lack: bool) -> Any:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import Job
-from lockstep.records.checking import check_unique, damage, problem_of, seal
+from lockstep.records.checking import check_unique, damage, misfit_of, seal
 from lockstep.records.growing import append_csv, take_in_new_columns
 from lockstep.records.reading import read_records, read_run, read_traced_table
 from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
@@ -147,7 +147,7 @@ class RunFolder:
         """
         for row in rows:
             check_row(row)
-            if why := problem_of(row):
+            if why := misfit_of(row):
                 raise RecordError(why)
         check_unique(rows)
         # Tables first: a crash between the two leaves samples of a round that records.csv does not know. They are

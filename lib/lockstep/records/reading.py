@@ -36,7 +36,7 @@ def read_records(folder: str | Path) -> pd.DataFrame:
     try:
         header = list(pd.read_csv(path, nrows=0).columns)
         if header != [name for name in COLUMNS if name in header or name not in ADDED]:
-            raise RecordError(f"{path}, line 1, {_of_header(header)}; give the folder of a run of this version")
+            raise RecordError(f"{path}, line 1 has other columns than schema {SCHEMA_VERSION}: {_of_header(header)}")
         # "none" and "" are values here, never missing ones.
         missing = {n: [""] for n in COLUMNS if n not in texts}
         frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip")
@@ -57,11 +57,8 @@ def _of_header(header: list[str]) -> str:
     lacking = [name for name in COLUMNS if name not in header and name not in ADDED]
     unknown = [name for name in header if name not in COLUMNS]
     if lacking or unknown:
-        return "; ".join(
-            f"{what}: {', '.join(names)}"
-            for what, names in (("columns that are missing", lacking), ("that do not exist", unknown))
-            if names
-        )
+        parts = (("missing", lacking), ("unknown", unknown))
+        return "; ".join(f"{what}: {', '.join(names[:5])}" for what, names in parts if names)
     expected = [name for name in COLUMNS if name in header]
     pairs = enumerate(zip(header, expected, strict=False))
     place = next((number for number, (one, other) in pairs if one != other), len(expected))
