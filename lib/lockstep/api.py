@@ -30,7 +30,7 @@ from lockstep.engine.replica.pipeline.profile import static_costs
 from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
 from lockstep.engine.training.finite import ON_NAN
-from lockstep.engine.training.first_pass import check_first_pass
+from lockstep.engine.training.first_pass import FirstPass, check_first_pass
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import PAPER_SGD, UseCase
 
@@ -48,6 +48,7 @@ class Trained:
     images_per_second: float  # median over the steps
     scores: dict[str, float]  # on `test`, empty without it
     traces: list[Trace] = field(repr=False)  # by rank
+    cautions: list[str] = field(default_factory=list)  # what was warned about
 
 
 def train(
@@ -79,7 +80,9 @@ def train(
     sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
     can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed. A loss
     that is NaN or infinite ends the training; with on_nan="warn" it goes on, and a warning at its end names step and
-    rank. Before any worker starts, two images go through the model once.
+    rank. Before any worker starts, two images go through the model once; a warning names each module whose random
+    numbers can't be keyed by sample (any dropout but nn.Dropout), and batch normalisation where several workers share
+    a batch: then the parameters depend on the workers.
     `options` are what the sync reads (`lockstep strategies` lists them all): bucket="layer", overlap=True,
     compression="topk", density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for
     `parameter_server`.
@@ -126,25 +129,27 @@ def train(
         per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
         steps=per_epoch * epochs, warmup_steps=0, seed=seed, **options,
     )  # fmt: skip
-    _check(case, job, str(checkpoint) if resume else None)
-    for caution in job.cautions(len(usable_cores())):
+    first = _check(case, job, str(checkpoint) if resume else None)
+    cautions = [*job.cautions(len(usable_cores())), *first.cautions]
+    for caution in cautions:
         warnings.warn(caution, stacklevel=2)
     with scratch_folder("lockstep-train-") as scratch:
         path = str(Path(checkpoint) if checkpoint else scratch / "checkpoint.pt")
         site = Site(
             use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=resume, evaluate=bool(test_data),
-            on_nan=on_nan,
+            on_nan=on_nan, draws=first.draws,
         )  # fmt: skip
         with warnings.catch_warnings(action="ignore"):  # that workers share cores has just been said
             ready = LAUNCHERS[launcher].of(job)
         with ready as team:
             traces = team.run(job, site)
         final = checkpoints.read(path)
-    for told in dict.fromkeys(caution for trace in traces for caution in trace.cautions):
+    late = dict.fromkeys(caution for trace in traces for caution in trace.cautions)
+    for told in late:
         warnings.warn(told, stacklevel=2)
     model = _initialised(case, seed)
     load_flat(model, final["parameters"], final["buffers"], final["others"])
-    return _trained(model.eval(), traces, job.workers)
+    return _trained(model.eval(), traces, job.workers, [*cautions, *late])
 
 
 def _pipelined(sync: str, workers: int, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -164,14 +169,15 @@ def _initialised(case: UseCase, seed: int) -> nn.Module:
         return case.model()
 
 
-def _check(case: UseCase, job: Job, resumed: str | None) -> None:
-    """Raises JobError, CheckpointError for what can be told before any worker starts. `resumed`: a checkpoint."""
+def _check(case: UseCase, job: Job, resumed: str | None) -> FirstPass:
+    """What a first pass shows. `resumed`: a checkpoint. Raises JobError, CheckpointError for what can be told now."""
     model = _initialised(case, job.seed)
     if job.model_parallel == "pipeline":
         _check_stages(model, job.stages)
-    layout = check_first_pass(model, case, job)
+    first = check_first_pass(model, case, job)
     if resumed is not None:
-        checkpoints.check_resumable(resumed, job, layout, case.optimiser)
+        checkpoints.check_resumable(resumed, job, first.layout, case.optimiser)
+    return first
 
 
 def _check_stages(model: nn.Module, stages: int) -> None:
@@ -182,7 +188,7 @@ def _check_stages(model: nn.Module, stages: int) -> None:
         raise JobError(str(error)) from error
 
 
-def _trained(model: nn.Module, traces: list[Trace], workers: int) -> Trained:
+def _trained(model: nn.Module, traces: list[Trace], workers: int, cautions: list[str]) -> Trained:
     steps = list(zip(*(trace.steps for trace in traces[:workers]), strict=True))  # servers come last
     seconds = [max(times["step_seconds"] for times in of_ranks) for of_ranks in steps]
     images = [sum(times["images"] for times in of_ranks) for of_ranks in steps]
@@ -193,6 +199,7 @@ def _trained(model: nn.Module, traces: list[Trace], workers: int) -> Trained:
         images_per_second=statistics.median(rates) if rates else 0.0,
         scores=traces[0].scores,
         traces=traces,
+        cautions=cautions,
     )
 
 

@@ -42,14 +42,14 @@ class LentCluster:
 
     def __init__(self, session: SessionCluster) -> None:
         self._session = session
-        self.url, self.folder = "", ""
+        self.url, self.folder, self.secret = "", "", ""
 
     def start(self) -> None:
         cluster = self._session.running()
-        self.url, self.folder = cluster.url, cluster.folder
+        self.url, self.folder, self.secret = cluster.url, cluster.folder, cluster.secret
 
     def stop(self) -> None:
-        self.url, self.folder = "", ""
+        self.url, self.folder, self.secret = "", "", ""
 
     @property
     def pids(self) -> list[int]:

@@ -133,6 +133,7 @@ def test_a_folder_that_is_older_than_an_option_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "records.csv"
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     frame.drop(columns=["policy_options", "compute"]).to_csv(path, index=False)
+    (tmp_path / "checks.csv").unlink()  # which was not written either
     with RunFolder(tmp_path, {"parameters": {}, "data": {}}, session) as run:
         assert run.rounds_done == [0]
         run.write_round([row | {"round": 1}])

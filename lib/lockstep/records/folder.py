@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import functools
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import Job
+from lockstep.records.checking import check_unique, damage, misfit_of, seal
 from lockstep.records.growing import append_csv, take_in_new_columns
 from lockstep.records.reading import read_records, read_run, read_traced_table
 from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
@@ -70,6 +74,7 @@ class RunFolder:
     def _check_resumable(self) -> None:
         path = self.path / "records.csv"
         if path.is_file():
+            self._drop_damaged(path)
             take_in_new_columns(path, COLUMNS, {name: Job.options()[name].default for name in ADDED})
         if path.is_file() and not path.read_text().startswith(_HEADER):
             raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
@@ -85,13 +90,30 @@ class RunFolder:
                     f"now): resuming would mix two experiments; give another folder with --out or remove this one"
                 )
 
+    def _drop_damaged(self, path: Path) -> None:
+        """Which rounds are stored whole. Those that are not as they were measured are left out, and measured again."""
+        with contextlib.suppress(RecordError):
+            self._rounds = set(read_records(self.path)["round"].tolist())
+            return
+        header, _, _ = path.read_bytes().partition(b"\n")
+        if not set(header.decode(errors="replace").split(",")) <= set(COLUMNS):
+            return  # it is refused as a whole
+        found = damage(path)
+        for said in found.said:
+            warnings.warn(f"{said}; its round is measured again (records.damaged.csv is as it was)", stacklevel=4)
+        if found.said:
+            write_atomically(path.with_name("records.damaged.csv"), path.read_bytes())
+            write_atomically(path, b"\n".join([header, *found.sound]) + b"\n")
+        self._rounds = set(read_records(self.path)["round"].tolist())
+
     def _read_rounds(self) -> None:
-        """Which rounds are stored whole: the only time that files are parsed, for a long run must not slow down.
+        """Seal what was read: the only time that files are parsed, for a long run must not slow down.
 
         What was traced of a round that was never written whole goes: its number will be another round's.
         """
         records = self.path / "records.csv"
-        self._rounds = set(read_records(self.path)["round"].tolist()) if records.is_file() else set()
+        if records.is_file():
+            seal(records, records.read_bytes())  # what has just been looked at
         for name in TABLES:
             table = read_traced_table(self.path, name)
             if table is not None and not table["round"].isin(self._rounds).all():
@@ -134,6 +156,9 @@ class RunFolder:
         """
         for row in rows:
             check_row(row)
+            if why := misfit_of(row):
+                raise RecordError(why)
+        check_unique(rows)
         # Tables first: a crash between the two leaves samples of a round that records.csv does not know. They are
         # dropped by the next run, or by the next round of this one.
         frames = {**(tables or {}), "records": pd.DataFrame(rows, columns=list(COLUMNS))}
@@ -142,6 +167,8 @@ class RunFolder:
             if frame.empty:
                 continue
             path = self.path / f"{name}.csv"
-            lengths[path] = append_csv(path, self._lengths.get(path, 0), frame)
+            length = self._lengths.get(path, 0)
+            checks = functools.partial(seal, path, length=length) if name == "records" else None
+            lengths[path] = append_csv(path, length, frame, checks)
         self._lengths |= lengths
         self._rounds |= {int(row["round"]) for row in rows}

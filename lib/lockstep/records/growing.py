@@ -7,7 +7,7 @@ rounds take some ten megabytes, which are written whole in some hundredths of a 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -16,7 +16,9 @@ import pandas as pd
 from lockstep.engine.files import clear_errors, write_atomically
 
 
-def append_csv(path: Path, length: int, frame: pd.DataFrame) -> int:
+def append_csv(
+    path: Path, length: int, frame: pd.DataFrame, before_writing: Callable[[bytes], None] | None = None
+) -> int:
     """Write a frame's rows behind the first `length` bytes of a CSV file, whole or not at all; returns its new length.
 
     Columns that only the file has, or only the frame, are empty in the other's rows. Raises WriteError.
@@ -29,6 +31,8 @@ def append_csv(path: Path, length: int, frame: pd.DataFrame) -> int:
         before = _with_columns(before, new)
     text = frame.reindex(columns=[*columns, *new]).to_csv(index=False, header=not before)
     content = before + text.encode()
+    if before_writing is not None:
+        before_writing(content)
     write_atomically(path, content)
     return len(content)
 

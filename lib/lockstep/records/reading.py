@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.job import LEARNING, Job
+from lockstep.records.checking import intact, plausible, refuse_damage
 from lockstep.records.schema import (
     ADDED,
     COLUMNS,
@@ -35,19 +36,34 @@ def read_records(folder: str | Path) -> pd.DataFrame:
     try:
         header = list(pd.read_csv(path, nrows=0).columns)
         if header != [name for name in COLUMNS if name in header or name not in ADDED]:
-            wrong = sorted(set(header) ^ set(COLUMNS))
-            raise RecordError(f"{path} has other columns than schema {SCHEMA_VERSION}: {', '.join(wrong) or 'order'}")
+            raise RecordError(f"{path}, line 1 has other columns than schema {SCHEMA_VERSION}: {_of_header(header)}")
         # "none" and "" are values here, never missing ones.
         missing = {n: [""] for n in COLUMNS if n not in texts}
         frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=missing, float_precision="round_trip")
         frame = _with_added(frame).astype(dtypes)[list(COLUMNS)]
     except (ValueError, pd.errors.ParserError) as error:
-        raise error if isinstance(error, RecordError) else RecordError(f"{path} can't be read: {error}") from error
-    for name, column in COLUMNS.items():
-        bad = set(frame[name]) - set(column.allowed) if column.allowed else set()
-        if bad:
-            raise RecordError(f"{path}: {name} holds {sorted(bad)}; allowed: {', '.join(column.allowed)}")
+        if isinstance(error, RecordError):
+            raise
+        refuse_damage(path)
+        raise RecordError(f"{path} can't be read: {error}") from error
+    known = all(set(frame[name]) <= set(column.allowed) for name, column in COLUMNS.items() if column.allowed)
+    if not (known and intact(path) and plausible(frame)):
+        refuse_damage(path)
     return frame
+
+
+def _of_header(header: list[str]) -> str:
+    """What is wrong with the columns of a file."""
+    lacking = [name for name in COLUMNS if name not in header and name not in ADDED]
+    unknown = [name for name in header if name not in COLUMNS]
+    if lacking or unknown:
+        parts = (("missing", lacking), ("unknown", unknown))
+        return "; ".join(f"{what}: {', '.join(names[:5])}" for what, names in parts if names)
+    expected = [name for name in COLUMNS if name in header]
+    pairs = enumerate(zip(header, expected, strict=False))
+    place = next((number for number, (one, other) in pairs if one != other), len(expected))
+    wanted = f"and {expected[place]!r} belongs there" if place < len(expected) else "once more"
+    return f"column {place + 1}: {header[place]!r} stands there, {wanted}"
 
 
 def _with_added(frame: pd.DataFrame) -> pd.DataFrame:

@@ -19,15 +19,19 @@ _ADDRESS_BYTES = 64
 def make_gloo(group: Group, address: str, timeout_seconds: float) -> Any:
     """The process's default gloo group, of all ranks of `group`. Collective.
 
-    rank 0   opens a store on `address`, broadcasts "address port"
+    rank 0   opens a store on `address` and nowhere else, broadcasts "address port"
     others   connect to it; gloo then finds the ranks through the store
 
     `address` is rank 0's, as the others reach it. gloo itself uses the interface named by GLOO_SOCKET_IFNAME.
     """
     place = torch.zeros(_ADDRESS_BYTES, dtype=torch.uint8)
     if group.rank == 0:
-        store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
-        text = f"{address} {store.port}".encode().ljust(_ADDRESS_BYTES, b"\0")
+        # A store that opens its own port listens on every interface, and anybody may read and write it.
+        listening = socket.create_server((address, 0), backlog=512)
+        port = listening.getsockname()[1]
+        handle = listening.detach()  # the store closes it
+        store = dist.TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=handle)
+        text = f"{address} {port}".encode().ljust(_ADDRESS_BYTES, b"\0")
         place = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     group.broadcast(place)
     if group.rank != 0:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import select
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +24,8 @@ from lockstep.engine.groups.gloo import interface_address, make_gloo
 from lockstep.engine.groups.processes import ProcessGroup
 
 _CONNECT_SECONDS = 60.0
-_GREETING_SECONDS = 5.0  # a connection that sends nothing keeps the ranks waiting no longer than this
+_GREETING_SECONDS = 5.0  # a connection that sends nothing is hung up on after this
+_MOST_STRANGERS = 500  # at a time; select takes 1024 descriptors
 
 
 class TcpGroup(ProcessGroup):
@@ -78,31 +81,56 @@ def connect_all(
                 "any port"
             ) from error
         peers[other].sendall(proof + rank.to_bytes(4, "big"))
-    listening.settimeout(_CONNECT_SECONDS)
-    while len(peers) < len(addresses) - 1:
-        try:
-            peer, _ = listening.accept()
-        except TimeoutError:
-            missing = sorted(set(range(len(addresses))) - set(peers) - {rank})
-            raise GroupError(f"rank {rank} waited {_CONNECT_SECONDS:.0f} s for rank {missing[0]} in vain") from None
-        known = _greeting(peer, proof)
-        if known is None or known in peers:
-            peer.close()  # it does not belong to this team
-        else:
-            peers[known] = peer
+    peers |= _arrivals(listening, proof, set(range(rank + 1, len(addresses))), rank)
     for peer in peers.values():
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return peers
 
 
-def _greeting(peer: socket.socket, proof: bytes) -> int | None:
-    """The rank that has connected; None for a connection without the key."""
-    peer.settimeout(_GREETING_SECONDS)
-    received = b""
+def _arrivals(listening: socket.socket, proof: bytes, expected: set[int], rank: int) -> dict[int, socket.socket]:
+    """The connections of the `expected` ranks, among those of strangers who know no key. Raises GroupError.
+
+    All are listened to at once: strangers that send garbage, or nothing, keep no rank waiting.
+    """
+    found: dict[int, socket.socket] = {}
+    waiting: dict[socket.socket, tuple[bytes, float]] = {}  # what it has sent so far, and until when it may send
+    end = time.monotonic() + _CONNECT_SECONDS
+    try:
+        while missing := expected - set(found):
+            if time.monotonic() > end:
+                raise GroupError(f"rank {rank} waited {_CONNECT_SECONDS:.0f} s for rank {min(missing)} in vain")
+            ready, _, _ = select.select([listening, *waiting], [], [], 0.2)
+            for peer in [late for late, (_, until) in waiting.items() if time.monotonic() > until]:
+                waiting.pop(peer)
+                peer.close()
+            if listening in ready and len(waiting) < _MOST_STRANGERS:
+                with contextlib.suppress(OSError):
+                    waiting[listening.accept()[0]] = (b"", time.monotonic() + _GREETING_SECONDS)
+            for peer in [each for each in ready if each in waiting]:
+                received, until = waiting.pop(peer)
+                received += (more := _received(peer, len(proof) + 4 - len(received)))
+                known = _rank_of(received, proof)
+                if known in missing:
+                    found[known] = peer
+                elif more and proof.startswith(received[: len(proof)]) and len(received) < len(proof) + 4:
+                    waiting[peer] = (received, until)
+                else:
+                    peer.close()  # it does not belong to this team
+    finally:
+        for peer in waiting:
+            peer.close()
+    return found
+
+
+def _received(peer: socket.socket, most: int) -> bytes:
     with contextlib.suppress(OSError):
-        while len(received) < len(proof) + 4 and (more := peer.recv(len(proof) + 4 - len(received))):
-            received += more
+        return peer.recv(most)
+    return b""
+
+
+def _rank_of(received: bytes, proof: bytes) -> int:
+    """The rank that has sent all this; -1 as long as it has not, or without the key."""
     if len(received) < len(proof) + 4 or not hmac.compare_digest(received[: len(proof)], proof):
-        return None
+        return -1
     return int.from_bytes(received[len(proof) :], "big")

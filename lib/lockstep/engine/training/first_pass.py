@@ -1,24 +1,34 @@
-"""A first forward pass before any worker starts: can this model be trained on these images, and be scored?"""
+"""A first forward pass before any worker starts: can this model be trained on these images, be scored, and repeated?"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
+from lockstep.engine.training.randomness import WatchedPass, keeping_generators
 from lockstep.engine.usecases import UseCase
 
 SAMPLES = 2  # batch normalisation of one sample alone is impossible
 
 
-def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> TensorLayout:
-    """The tensors of `model`, which is not to be used afterwards, after a pass in training and one in evaluation.
+@dataclass(frozen=True)
+class FirstPass:
+    """A model's tensors, and what watching it train showed."""
+
+    layout: TensorLayout
+    cautions: list[str] = field(default_factory=list)
+    draws: bool = False  # in training, what is not keyed by sample
+
+
+def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> FirstPass:
+    """What a pass of `model`, which is not to be used afterwards, in training and one in evaluation show.
 
     The first training images of `case` go through it as a worker of `job` computes. Raises JobError, with the fix, for
     a model in another precision than float32, for an output that its loss can't take, and, if there are test images,
@@ -32,12 +42,14 @@ def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> TensorLayout:
     except ValueError as error:
         raise JobError(str(error)) from error
     if not len(ids):
-        return replica.layout
-    with torch.random.fork_rng(devices=[]):
+        return FirstPass(replica.layout)
+    with keeping_generators():
         if case.test is not None:
             _check_scores(replica, batch)
-        _check_losses(replica, batch)
-    return replica.layout
+        with WatchedPass(replica.model) as seen:
+            _check_losses(replica, batch)
+    shared = job.replicas > 1 or job.micro_batches > 1
+    return FirstPass(replica.layout, list(seen.cautions(shared)), seen.random)
 
 
 def _check_losses(replica: TorchReplica, batch: Batch) -> None:

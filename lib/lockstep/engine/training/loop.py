@@ -22,6 +22,7 @@ from lockstep.engine.training.epochs import EpochTracker, Images, Rate
 from lockstep.engine.training.evaluate import evaluate
 from lockstep.engine.training.finite import FiniteWatch
 from lockstep.engine.training.model_parallel import gather_tables, make_model_parallel_replica, state_bytes
+from lockstep.engine.training.randomness import seed_micro_batch
 from lockstep.engine.training.rates import plan_of, rate_factor, scheduled
 from lockstep.engine.usecases import UseCase, use_case
 
@@ -58,6 +59,7 @@ class Site:
     evaluate: bool = False
     skipped: tuple[str, ...] = ()  # photos that can't be read: see `lockstep.engine.usecases.find_images`
     on_nan: str = "stop"  # at a loss that is NaN or infinite; "warn": go on, and say so in the trace
+    draws: bool = False  # the model draws what is not keyed by sample: see `lockstep.engine.training.randomness`
 
 
 @dataclass
@@ -264,6 +266,8 @@ def _train(
         batch = _input(share, group, replica, sync, loader, measuring)
         group.enter("compute")
         times["input_seconds"] += time.perf_counter() - start
+        if site.draws:
+            seed_micro_batch(job.seed, batch)
         _compute(share, batch, replica, sync, times, watch)
         if not sync.contributes(share):
             continue

@@ -164,11 +164,34 @@ def _srun(mpi: Mpi, workers: int, placement: Placement, variables: dict[str, str
     return [*options, f"--export={','.join(['ALL', *exported])}"]
 
 
+@functools.lru_cache
+def private_network() -> tuple[str, ...]:
+    """Words before a command that put it into a network of its own, where only what it starts can reach its ports.
+
+    Hydra listens on all interfaces, whatever it is told, and believes whoever connects. Empty where the system does
+    not allow such a network.
+    """
+    if not sys.platform.startswith("linux") or any(shutil.which(name) is None for name in ("unshare", "ip")):
+        return ()
+    as_user = () if os.getuid() == 0 else ("--user", "--map-root-user")
+    words = ("unshare", *as_user, "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    return words if done.returncode == 0 else ()
+
+
 def local_environment(mpi: Mpi, folder: str) -> dict[str, str]:
     """Environment variables for a job on this machine alone; the library puts its own files below `folder`."""
+    if mpi.kind == "mpich":
+        return {"UCX_NET_DEVICES": "lo"}  # the transport of MPICH's wheel listens on each device that it may use
     if mpi.kind != "openmpi":
         return {}
     return {
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "OMPI_MCA_oob_tcp_if_include": "lo",
+        "PRTE_MCA_prte_if_include": "lo",
         "OMPI_MCA_orte_tmpdir_base": folder,
         "PRTE_MCA_prte_tmpdir_base": folder,
         "PMIX_MCA_psec": "native",

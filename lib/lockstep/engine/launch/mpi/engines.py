@@ -13,14 +13,16 @@ The supervisor ends controller and engines together, also after kill -9 of the l
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 from lockstep.engine.launch.failures import WorkerFailed
-from lockstep.engine.launch.mpi.commands import command
+from lockstep.engine.launch.mpi.commands import command, private_network
 from lockstep.engine.launch.mpi.engine_process import call, is_complete, join_launcher
 from lockstep.engine.launch.mpi.team import MpiTeam
 from lockstep.engine.launch.rank_parent import rank_parent_command
@@ -46,13 +48,12 @@ class EnginesTeam(MpiTeam):
     def _commands(self, rendezvous: Rendezvous) -> dict[str, list[str]]:
         common = [f"--ipython-dir={rendezvous.folder}", "--log-level=WARN"]
         controller = [sys.executable, "-m", "ipyparallel.controller", *common]
-        controller += ["--ip=127.0.0.1", "--nodb", "--usethreads", *_HEARTBEAT]
+        # Sockets in the folder, which nobody else can open: no stranger's bytes reach controller or engines.
+        controller += ["--transport=ipc", f"--ip={rendezvous.folder}/i", "--nodb", "--usethreads", *_HEARTBEAT]
         engine = [sys.executable, "-c", _ENGINE, *common, "--mpi", f"--file={_connection_file(rendezvous, 'engine')}"]
         engine += ["--IPEngine.enable_nanny=False"]
-        return {
-            "ipcontroller": controller,
-            "mpiexec": command(self._mpi, self.size, [*rank_parent_command(rendezvous.exit_reports_path), *engine]),
-        }
+        words = command(self._mpi, self.size, [*rank_parent_command(rendezvous.exit_reports_path), *engine])
+        return {"ipcontroller": controller, "mpiexec": [*private_network(), *words]}
 
     def _environment_of_commands(self, rendezvous: Rendezvous) -> dict[str, str]:
         return super()._environment_of_commands(rendezvous) | {"IPYTHONDIR": rendezvous.folder}
@@ -74,9 +75,10 @@ class EnginesTeam(MpiTeam):
         import ipyparallel
 
         file = _connection_file(rendezvous, "client")
-        while not is_complete(file):
+        while not (is_complete(file) and is_complete(_connection_file(rendezvous, "engine"))):
             self._still_starting(deadline, "the controller has written no connection file")
             time.sleep(0.05)
+        _link_sockets(rendezvous)
         with warnings.catch_warnings(action="ignore"):
             client = ipyparallel.Client(file, timeout=max(1.0, deadline - time.monotonic()))
         try:
@@ -132,3 +134,16 @@ class EnginesTeam(MpiTeam):
 def _connection_file(rendezvous: Rendezvous, whose: str) -> str:
     """The controller's connection file for engines or clients."""
     return os.path.join(rendezvous.folder, "profile_default", "security", f"ipcontroller-{whose}.json")
+
+
+def _link_sockets(rendezvous: Rendezvous) -> None:
+    """Give the controller's sockets the names by which clients and engines call them.
+
+    ipyparallel 9 listens at <folder>/i-NUMBER and connects to <folder>/i:NUMBER, which it tries until it can.
+    """
+    numbers: set[int] = set()
+    for whose in ("client", "engine"):
+        for value in json.loads(Path(_connection_file(rendezvous, whose)).read_text()).values():
+            numbers.update(each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int))
+    for number in numbers:
+        os.symlink(f"i-{number}", os.path.join(rendezvous.folder, f"i:{number}"))

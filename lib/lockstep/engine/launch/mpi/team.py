@@ -14,7 +14,7 @@ import sys
 
 from lockstep.engine.launch.environment import python_path, worker_environment
 from lockstep.engine.launch.failures import WorkerFailed
-from lockstep.engine.launch.mpi.commands import MpiError, command, find_mpiexec, local_environment
+from lockstep.engine.launch.mpi.commands import MpiError, command, find_mpiexec, local_environment, private_network
 from lockstep.engine.launch.rank_parent import rank_parent_command
 from lockstep.engine.launch.rendezvous import Rendezvous
 from lockstep.engine.launch.supervised_team import SupervisedTeam
@@ -54,7 +54,8 @@ class MpiTeam(SupervisedTeam):
         return self._mpi.program
 
     def _commands(self, rendezvous: Rendezvous) -> dict[str, list[str]]:
-        return {"mpiexec": command(self._mpi, len(self.ranks_by_process), self._rank_program(rendezvous))}
+        words = command(self._mpi, len(self.ranks_by_process), self._rank_program(rendezvous))
+        return {"mpiexec": [*private_network(), *words]}
 
     def _rank_program(self, rendezvous: Rendezvous) -> list[str]:
         return [*rank_parent_command(rendezvous.exit_reports_path), sys.executable, "-c", _RANK, rendezvous.path]

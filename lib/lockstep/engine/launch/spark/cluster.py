@@ -4,13 +4,15 @@
                      |--------- worker   (JVM) --- executor 0 (JVM) --- Python worker ...
                                               |--- executor 1 (JVM) --- Python worker ...
 
-The supervisor ends all of them together, also after kill -9 of the launcher. Spark itself listens on 127.0.0.1 alone.
+The supervisor ends all of them together, also after kill -9 of the launcher. Spark itself listens on 127.0.0.1 alone,
+and every connection has to prove that it knows the cluster's secret: other users can neither submit nor read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -23,6 +25,8 @@ from lockstep.engine.launch.spark.java import SparkError, find_java, spark_home
 from lockstep.engine.launch.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
+SECRET_VARIABLE = "_SPARK_AUTH_SECRET"
+"""Where Spark looks for its secret first: never in arguments, which everybody on the machine may read."""
 START_SECONDS = 90.0
 _REGISTERED = "Successfully registered with master"
 _NO_LIMIT = "1t"  # for all executors together: each has a limit of its own
@@ -76,7 +80,7 @@ class StandaloneCluster:
 
     def __init__(self, cores: int, port: int = 0) -> None:
         self.cores, self.port = cores, port
-        self.url, self.folder = "", ""
+        self.url, self.folder, self.secret = "", "", ""
         self._supervisor: Supervisor | None = None
 
     def start(self) -> None:
@@ -96,10 +100,13 @@ class StandaloneCluster:
         # The path is short, because Spark adds names of its own; a new folder holds no pid files of other clusters.
         self.folder = tempfile.mkdtemp(prefix="lockstep-spark-")
         url = f"spark://{LOOPBACK}:{port}"
+        self.secret = secrets.token_hex(32)
+        daemons = "-Dspark.port.maxRetries=0 -Dspark.authenticate=true -Dspark.ui.killEnabled=false"
         try:
             environment = spark_environment(os.environ) | {
+                SECRET_VARIABLE: self.secret,
                 "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_DAEMON_JAVA_OPTS": f"{in_folder(self.folder)} -Dspark.port.maxRetries=0",
+                "SPARK_DAEMON_JAVA_OPTS": f"{in_folder(self.folder)} {daemons}",
                 "TMPDIR": self.folder,  # of executors and ranks too: what a kill leaves there goes with the folder
                 "SPARK_LOCAL_DIRS": self.folder,
                 "SPARK_WORKER_DIR": self.folder,

@@ -15,6 +15,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -44,12 +45,31 @@ def _run_ranks(options: dict[str, Any]) -> None:
 
     from lockstep.engine.launch.spark.rank_process import begin
 
+    _log_on(options["conf"].get("spark.driver.host", ""))
     session = open_session(options["conf"])
     try:
         distributor = TorchDistributor(num_processes=options["ranks"], local_mode=False, use_gpu=False)
         distributor.run(begin, options["settings"])
     finally:
         session.stop()
+
+
+def _log_on(address: str) -> None:
+    """Let the server that collects what tasks print listen at `address` alone; pyspark's own takes all interfaces."""
+    if not address:
+        return
+    import socketserver
+
+    from pyspark.ml.torch import log_communication
+
+    class Server(socketserver.ThreadingTCPServer):
+        def __init__(self, place: tuple[str, int], handler: Any) -> None:
+            super().__init__((address, place[1]), handler)
+
+    names = {name: getattr(socketserver, name) for name in dir(socketserver) if not name.startswith("__")}
+    log_communication.socketserver = SimpleNamespace(  # type: ignore[attr-defined]
+        **names | {"ThreadingTCPServer": Server}
+    )
 
 
 def _serve_as_rank(options: dict[str, Any]) -> None:

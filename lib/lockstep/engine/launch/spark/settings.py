@@ -70,4 +70,6 @@ def application_conf(
     settings |= {f"spark.executorEnv.{name}": variables[name] for name in (*_THREADS, *PROFILES[environment])}
     settings |= {"spark.executorEnv.PYTHONPATH": python_path(), CORES_SETTING: json.dumps(cores)}
     settings["spark.executor.extraJavaOptions"] = in_folder(cluster_folder)
+    # The secret itself is in the environment (`cluster.SECRET_VARIABLE`); Spark only asks whether this is set.
+    settings |= {"spark.authenticate": "true", "spark.authenticate.secret": "in the environment"}
     return settings | {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}

@@ -18,7 +18,13 @@ from lockstep.engine.job import Job
 from lockstep.engine.launch.environment import python_path, worker_environment
 from lockstep.engine.launch.failures import WorkerFailed
 from lockstep.engine.launch.rendezvous import Rendezvous
-from lockstep.engine.launch.spark.cluster import StandaloneCluster, check_reachable, explained, spark_environment
+from lockstep.engine.launch.spark.cluster import (
+    SECRET_VARIABLE,
+    StandaloneCluster,
+    check_reachable,
+    explained,
+    spark_environment,
+)
 from lockstep.engine.launch.spark.java import SparkError, problem
 from lockstep.engine.launch.spark.settings import MEMORY_VARIABLE, application_conf
 from lockstep.engine.launch.supervised_team import SupervisedTeam
@@ -93,6 +99,8 @@ class SparkApplicationTeam(SupervisedTeam):
         environment |= {"PYTHONPATH": python_path(), "TMPDIR": rendezvous.folder}
         if self.local:
             environment["PYSPARK_PYTHON"] = sys.executable
+        if self.cluster is not None:
+            environment[SECRET_VARIABLE] = self.cluster.secret
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
         return environment | {"PYSPARK_DRIVER_PYTHON": sys.executable}
 

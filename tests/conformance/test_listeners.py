@@ -1,0 +1,94 @@
+"""On one machine nothing that a run starts can be reached from another one: all sockets of all its processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+import psutil
+import pytest
+import torch
+
+from listening import Listening, beyond_loopback, family_of, sockets_of
+from lockstep.engine.groups import Group
+from lockstep.engine.groups.tcp import connect_all
+from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.launch.mpi.commands import private_network
+from lockstep.engine.launch.supervised_team import SupervisedTeam
+from together import Teams
+
+pytestmark = pytest.mark.linux
+
+AGENT = "pt_elastic"
+"""torchrun's, which TorchDistributor starts: its store takes all interfaces, and torch offers no other choice. It holds
+when ranks started and ended, nothing that they train (docs/cluster.md)."""
+
+
+def sum_with_torch(group: Group) -> float:
+    """What opens gloo's store and ports."""
+    tensor = torch.ones(1)
+    torch.distributed.all_reduce(tensor, group=group.torch_group())
+    return float(tensor)
+
+
+@pytest.mark.parametrize("launcher", ["processes", "mpiexec", "engines", "spark"])
+def test_every_port_is_on_loopback(teams: Teams, launcher: str) -> None:
+    """Seen: gloo's store, Hydra, MPICH and pyspark's log server on all interfaces, keys written from outside."""
+    team = teams.of(launcher, 2)
+    assert team.call(sum_with_torch) == [2.0, 2.0]
+    found = [one for one in sockets_of([os.getpid()]) if one.program != AGENT]
+    assert beyond_loopback(found) == []
+    if launcher == "processes":
+        assert any(one.kind == "SOCK_STREAM" for one in found), "gloo's own: else nothing was looked at"
+
+
+def test_what_listens_is_seen() -> None:
+    with socket.create_server(("", 0)) as everywhere, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind(("0.0.0.0", 0))
+        found = beyond_loopback(sockets_of([os.getpid()]))
+        assert {everywhere.getsockname()[1], udp.getsockname()[1]} <= {one.port for one in found}
+    assert beyond_loopback([Listening("java", "SOCK_STREAM", "::ffff:127.0.0.1", 1)]) == []
+
+
+@pytest.mark.true_start  # ranks are forked elsewhere, outside of their job's network, in other tests
+def test_engines_listen_nowhere() -> None:
+    """Seen: garbage on the controller's ports lost a round after 75 s, with no rank and no phase named."""
+    with LAUNCHERS["engines"](2) as team:
+        assert isinstance(team, SupervisedTeam)
+        assert team.call(sum_with_torch) == [2.0, 2.0]
+        parts = family_of([team._supervisor.process.pid] if team._supervisor else [])
+        assert any(is_controller(each) for each in parts)
+        found = sockets_of(each.pid for each in parts)
+        assert found == [] if private_network() else beyond_loopback(found) == []
+
+
+def is_controller(process: psutil.Process) -> bool:
+    return any("ipyparallel.controller" in part for part in process.cmdline())
+
+
+def test_strangers_keep_no_rank_waiting() -> None:
+    """Seen: one burst of garbage while a team started ended it after 37 to 63 s: each was waited for in turn."""
+    key, ends = b"k" * 32, [socket.create_server(("127.0.0.1", 0), backlog=512) for _ in range(2)]
+    addresses = [end.getsockname()[:2] for end in ends]
+    strangers = [socket.create_connection(addresses[0]) for _ in range(30)]
+    for number, each in enumerate(strangers[::2]):
+        each.sendall(os.urandom(10 + 40 * (number % 3)))
+    found: dict[int, dict[int, socket.socket]] = {}
+    began = time.monotonic()
+
+    def join(rank: int) -> None:
+        found[rank] = connect_all(rank, addresses, ends[rank], key)
+
+    ranks = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in ranks:
+        thread.start()
+    for thread in ranks:
+        thread.join(60)
+    assert time.monotonic() - began < 5, "one greeting's patience"
+    assert sorted(found[0]) == [1] and sorted(found[1]) == [0]
+    found[1][0].sendall(b"it is me")
+    assert found[0][1].recv(8) == b"it is me"
+    for each in (*ends, *strangers, found[0][1], found[1][0]):
+        each.close()

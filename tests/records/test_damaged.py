@@ -1,0 +1,177 @@
+"""Records that are not as they were measured: none of their numbers is used, and their rounds are measured again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lockstep.engine.job import Job
+from lockstep.records import RecordError, RunFolder, make_row, read_records
+
+INFO = {"parameters": {}, "data": {}}
+SESSION = {"machine": "m", "versions": {}, "git": {}, "day": "d"}
+
+
+def row(number: int, strategy: str = "sequential", **measured: float) -> dict[str, Any]:
+    job = Job(strategy=strategy, sync="local", round=number)
+    return make_row(job, {"images_per_second": 10.5 + number, "step_seconds": 3.25 - number} | measured)
+
+
+def written(folder: Path, rounds: int = 3) -> Path:
+    """So many rounds of two cells."""
+    with RunFolder(folder, INFO, SESSION) as run:
+        for number in range(rounds):
+            run.write_round([row(number), row(number, "own")])
+    return folder / "records.csv"
+
+
+def go_on(folder: Path) -> list[int]:
+    with RunFolder(folder, INFO, SESSION) as run:
+        return run.rounds_done
+
+
+@pytest.mark.parametrize(
+    ("measured", "message"),
+    [
+        ({"images_per_second": -5.0}, "images_per_second=-5.0 was never measured: it lies above 0 to 1e+09"),
+        ({"images_per_second": math.inf}, "images_per_second=inf was never measured"),
+        ({"images_per_second": 1e300}, "images_per_second=1e+300 was never measured"),
+        ({"images_per_second": 0.0}, "images_per_second=0.0 was never measured"),
+        ({"test_accuracy": 1.01}, "test_accuracy=1.01 was never measured: it lies from 0 to 1"),
+        ({"peak_pss_bytes": -1.0}, "peak_pss_bytes=-1.0 was never measured"),
+    ],
+)
+def test_a_value_that_was_never_measured_is_not_written(
+    tmp_path: Path, measured: dict[str, float], message: str
+) -> None:
+    with RunFolder(tmp_path, INFO, SESSION) as run, pytest.raises(RecordError) as caught:
+        run.write_round([row(0, **measured)])
+    assert message in str(caught.value)
+    assert not (tmp_path / "records.csv").exists()
+
+
+def test_a_cell_stands_once_in_a_round(tmp_path: Path) -> None:
+    message = "round 1 holds speed own of "
+    with RunFolder(tmp_path, INFO, SESSION) as run, pytest.raises(RecordError, match=message):
+        run.write_round([row(1, "own"), row(1, "own")])
+
+
+def edit(old: str, new: str, line: int = 4) -> Callable[[list[str]], None]:
+    def change(lines: list[str]) -> None:
+        assert old in lines[line - 1]
+        lines[line - 1] = lines[line - 1].replace(old, new, 1)
+
+    return change
+
+
+def double(lines: list[str]) -> None:
+    lines.insert(4, lines[3])
+
+
+def drop_last(lines: list[str]) -> None:
+    lines.pop()
+
+
+def shorten(lines: list[str]) -> None:
+    lines[3] = lines[3][:40]
+
+
+def swap(lines: list[str]) -> None:
+    lines[3] = lines[3].replace("11.5", "?").replace("2.25", "11.5").replace("?", "2.25")
+
+
+DAMAGE: list[tuple[Callable[[list[str]], None], str, bool]] = [
+    (edit("11.5", "-5"), "line 4: images_per_second=-5.0 was never measured", True),
+    (edit("11.5", "inf"), "line 4: images_per_second=inf was never measured", True),
+    (edit("11.5", "abc"), "line 4: images_per_second='abc' is not number", True),
+    (edit("sequential", "mpi"), "line 4: strategy='mpi' is not allowed", False),
+    (edit("11.5", "11.6", 5), "line 5: not as it was written", False),
+    (swap, "line 4: not as it was written", False),
+    (double, "line 5: speed sequential of", True),
+    (shorten, "line 4: ", True),
+    (drop_last, "round 2 has 1 of its 2 rows", False),
+]
+
+
+@pytest.mark.parametrize(("change", "message", "seen_without_checks"), DAMAGE)
+def test_damage_is_named_by_file_and_line_and_its_round_measured_again(
+    tmp_path: Path, change: Callable[[list[str]], None], message: str, seen_without_checks: bool
+) -> None:
+    """Seen: all of these were accepted by report, and a round that lacked rows counted as done."""
+    path = written(tmp_path)
+    lines = path.read_text().splitlines()
+    change(lines)
+    path.write_text("\n".join(lines) + "\n")
+    sealed = (tmp_path / "checks.csv").read_bytes()
+    if seen_without_checks:
+        (tmp_path / "checks.csv").unlink()
+        with pytest.raises(RecordError):
+            read_records(tmp_path)
+        (tmp_path / "checks.csv").write_bytes(sealed)
+    with pytest.raises(RecordError) as caught:
+        read_records(tmp_path)
+    assert str(path) in str(caught.value)
+    with pytest.warns(UserWarning, match="round is measured again") as told:
+        left = go_on(tmp_path)
+    texts = [str(caught.value), *(str(one.message) for one in told)]
+    assert any(message in text for text in texts), texts
+    assert left == ([0, 1] if change is drop_last else [0, 2])
+    assert sorted(set(read_records(tmp_path)["round"])) == left
+
+
+def test_a_swapped_header_is_told_where(tmp_path: Path) -> None:
+    """Seen: it listed what an older file lacks."""
+    path = written(tmp_path, 1)
+    path.write_text(path.read_text().replace("use_case,data_source", "data_source,use_case", 1))
+    with pytest.raises(RecordError, match="column 2: 'data_source' stands there, and 'use_case' belongs there"):
+        read_records(tmp_path)
+
+
+def test_checks_of_a_round_that_was_never_written_are_no_damage(tmp_path: Path) -> None:
+    """They are written just before it."""
+    path = written(tmp_path)
+    before = path.read_bytes()
+    with RunFolder(tmp_path, INFO, SESSION) as run:
+        run.write_round([row(3)])
+    path.write_bytes(before)
+    assert len(read_records(tmp_path)) == 6
+    assert go_on(tmp_path) == [0, 1, 2]
+    with RunFolder(tmp_path, INFO, SESSION) as run:
+        run.write_round([row(3)])
+    assert len(read_records(tmp_path)) == 7
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_mutated_records_change_no_number_unless_they_are_refused(
+    tmp_path: Path, data: st.DataObject, mutations: int
+) -> None:
+    """Bytes that are changed, put in or taken out, anywhere in the file."""
+    if not (tmp_path / "records.csv").exists():
+        written(tmp_path)
+    path = tmp_path / "records.csv"
+    original, expected = path.read_bytes(), read_records(tmp_path)
+    try:
+        for _ in range(data.draw(st.integers(1, mutations))):
+            content = path.read_bytes()
+            where = data.draw(st.integers(0, len(content) - 1))
+            gone = data.draw(st.sampled_from([0, 1, 1, 3, 200]))
+            path.write_bytes(content[:where] + data.draw(st.binary(max_size=3)) + content[where + gone :])
+        try:
+            found = read_records(tmp_path)
+        except RecordError:
+            return
+        assert found.equals(expected.iloc[: len(found)].reset_index(drop=True))
+    finally:
+        path.write_bytes(original)
+
+
+@pytest.fixture
+def mutations() -> int:
+    return 3
