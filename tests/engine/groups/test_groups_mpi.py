@@ -88,18 +88,18 @@ def late(group: Group) -> float:
         before = time.monotonic()
         group.send(torch.ones(10_000_000), 1, "large")
         sent = time.monotonic() - before
-        time.sleep(1.0)
+        time.sleep(2.4)
         return sent
     if group.rank == 1:
-        time.sleep(0.3)
-        return float(group.receive(0, "large", 0.6)[1].sum())
+        time.sleep(1.2)
+        return float(group.receive(0, "large", 1.0)[1].sum())
     return 0.0
 
 
 def test_a_large_message_arrives_while_its_sender_is_busy(four: Team) -> None:
     sent, total, *_ = four.call(late)
     assert total == 1e7
-    assert sent < 0.6, "it did not wait for the receiver, who came after 0.3 s"
+    assert sent < 1.2, "it did not wait for the receiver"
 
 
 def sums(group: Group) -> dict[str, Any]:

@@ -68,6 +68,8 @@ def explained(output: str) -> str:
         return "Java did not get the memory it asked for; give LOCKSTEP_SPARK_MEMORY a smaller value, such as 512m"
     if any(sign in output for sign in _TAKEN):
         return "its port is taken; give another one, or 0 for any that is free"
+    if "All masters are unresponsive" in output:
+        return f"the master may ask for a secret; give it in the environment variable {SECRET_VARIABLE}"
     return ""
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 
 from lockstep.engine.launch.environment import PROFILES, python_path, worker_environment
-from lockstep.engine.launch.spark.cluster import JVM_OPTIONS, LOOPBACK, in_folder
+from lockstep.engine.launch.spark.cluster import JVM_OPTIONS, LOOPBACK, SECRET_VARIABLE, in_folder
 from lockstep.engine.peers.sparknet_driver import CORES_SETTING
 
 MASTER_VARIABLE = "LOCKSTEP_SPARK_MASTER"
@@ -64,12 +65,12 @@ def application_conf(
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         "spark.local.dir": folder,
     }
+    # The secret itself is in the environment; Spark only asks whether this is set.
+    secret = {"spark.authenticate": "true", "spark.authenticate.secret": "in the environment"}
     if cores is None:
-        return settings
+        return settings | (secret if os.environ.get(SECRET_VARIABLE) else {})
     variables = worker_environment(environment, threads)
     settings |= {f"spark.executorEnv.{name}": variables[name] for name in (*_THREADS, *PROFILES[environment])}
     settings |= {"spark.executorEnv.PYTHONPATH": python_path(), CORES_SETTING: json.dumps(cores)}
     settings["spark.executor.extraJavaOptions"] = in_folder(cluster_folder)
-    # The secret itself is in the environment (`cluster.SECRET_VARIABLE`); Spark only asks whether this is set.
-    settings |= {"spark.authenticate": "true", "spark.authenticate.secret": "in the environment"}
-    return settings | {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return settings | secret | {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
