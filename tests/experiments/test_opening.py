@@ -131,6 +131,8 @@ def test_a_use_case_without_a_value_is_an_error_that_says_where() -> None:
 
     with pytest.raises(JobError, match=r"batch=.*has no value for use case 'SimpleBig'"):
         Parameters(batch={"ComplexSmall": 2}).of("batch", "SimpleBig")
+    with pytest.raises(JobError, match=r"^prices=\{\} lacks 'dropout'; give it, as the notebook's own value does$"):
+        Parameters(prices={}).part("prices", "dropout")
 
 
 def test_every_experiment_asks_what_its_notebook_asks(root: Path) -> None:

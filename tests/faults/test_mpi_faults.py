@@ -19,7 +19,8 @@ import tiny
 from failing import END_SECONDS, REASONS, fail, job_of
 from lockstep.engine.groups import Group
 from lockstep.engine.job import NO_USE_CASE, Job
-from lockstep.engine.launch import LAUNCHERS, WorkerFailed
+from lockstep.engine.launch import LAUNCHERS, WorkerFailed, stopped_programs
+from lockstep.engine.launch.mpi import engines
 from lockstep.engine.launch.mpi import team as mpi_team
 from lockstep.engine.launch.mpi.engines import EnginesTeam
 from lockstep.engine.launch.mpi.team import MpiTeam
@@ -105,15 +106,52 @@ def supervisor_of(team: Any) -> psutil.Process:
 def test_a_helper_that_is_killed_ends_the_team(launcher: str, name: str, told: str) -> None:
     with LAUNCHERS[launcher](2) as team:
         team.start()
-        keeper = supervisor_of(team)
-        helpers = [
-            child
-            for child in keeper.children(recursive=True)
-            if name in (program(child), *command(child).split()) or program(child).startswith(name[:15])
-        ]
-        soon(helpers[0].kill)
+        soon(helper(team, name).kill)
         failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
         assert told in str(failure)
+
+
+def helper(team: Any, name: str) -> psutil.Process:
+    """A process of the team that is no rank."""
+    return next(
+        child
+        for child in supervisor_of(team).children(recursive=True)
+        if name in (program(child), *command(child).split()) or program(child).startswith(name[:15])
+    )
+
+
+@pytest.mark.true_start
+@pytest.mark.parametrize(
+    ("launcher", "name", "told"),
+    [("mpiexec", "hydra_pmi_proxy", "hydra_pmi_proxy"), ("engines", "ipyparallel.controller", "ipcontroller")],
+)
+def test_a_helper_that_is_stopped_ends_the_team(
+    launcher: str, name: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped ipcontroller ended in a raw TimeoutError after 75 s, which named no rank and no phase."""
+    monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 0.5)
+    with LAUNCHERS[launcher](2) as team:
+        team.start()
+        soon(helper(team, name).suspend)
+        failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
+        assert f"{told} was stopped (SIGSTOP)" in str(failure) and "phase" in failure.where
+
+
+def test_results_count_that_ipyparallel_does_not_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They had come, and the round was lost."""
+    monkeypatch.setattr(engines, "_CONFIRM_SECONDS", 0.5)
+    with LAUNCHERS["engines"](2) as team:
+        team.start()
+        controller = helper(team, "ipyparallel.controller")
+        with pytest.warns(UserWarning, match="ipcontroller has not confirmed within 0 s: it is ended"):
+            threading.Timer(0.4, controller.suspend).start()
+            assert team.call(answer_late) == [0, 1]
+        assert team.pids == [] and team.call(answer_late) == [0, 1]
+
+
+def answer_late(group: Group) -> int:
+    time.sleep(1.0)
+    return group.rank
 
 
 @pytest.mark.true_start

@@ -124,9 +124,13 @@ def test_a_run_stopped_while_its_kernel_starts_leaves_no_process(start: Callable
     assert gone(children)
 
 
-def test_the_kernel_of_a_killed_runner_ends_by_itself(start: Callable[..., Run]) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_kernel_of_a_killed_runner_ends_by_itself(start: Callable[..., Run], stopped: bool) -> None:
+    """One that was stopped stayed for ever, with its workers."""
     run = start()
     kernel, *workers = run.in_its_cell()
+    if stopped:
+        kernel.suspend()
     run.process.kill()
     run.end(END_SECONDS)
     try:
@@ -204,6 +208,20 @@ def test_a_run_gets_its_parameters_folder_and_own_python(start: Callable[..., Ru
     assert found == [1, 2.0, ["ddp"], True, "mine", sys.executable, str(run.root)]
     assert str(run.root) not in json.dumps(run.executed()), "no machine path in the notebook itself"
     assert [path.name for path in (run.root / "mine" / "07_small").glob("[!.]*")] == ["executed.ipynb"]
+
+
+def test_what_a_run_leaves_in_its_temporary_folder_goes_with_it(start: Callable[..., Run]) -> None:
+    """TensorFlow left ten files in the machine's, a killed kernel its connection file."""
+    cell = (
+        "import pathlib, tempfile\n"
+        "from ipykernel.connect import get_connection_file\n"
+        "pathlib.Path('found').write_text(tempfile.mkstemp()[1] + ' ' + get_connection_file())"
+    )
+    run = start(cell=cell)
+    assert run.end() == 0, run.message()
+    left, connection = (Path(name) for name in (run.root / "found").read_text().split())
+    assert left.parent == connection.parent and left.parent.name.startswith("lockstep-run-")
+    assert not left.parent.exists()
 
 
 def test_a_second_run_into_the_same_folder_is_refused_at_once(start: Callable[..., Run]) -> None:

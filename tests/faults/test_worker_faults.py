@@ -9,7 +9,8 @@ import torch
 
 import tiny
 from failing import fail
-from lockstep.engine.groups import GroupTimeout
+from lockstep.engine.groups import GroupError, GroupTimeout
+from lockstep.engine.groups.board import Board
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.launch import LAUNCHERS, WorkerFailed
@@ -123,3 +124,14 @@ def test_a_message_that_does_not_come_before_its_deadline() -> None:
     first, _ = ThreadGroup.of(2)
     with pytest.raises(GroupTimeout, match=r"from rank 1 within 0\.05 s"):
         first.receive(1, "news", deadline_seconds=0.05)
+
+
+def test_a_run_that_fails_at_its_start_is_not_told_with_the_last_runs_step() -> None:
+    """A warm team said "step 9, phase start"."""
+    board = Board.create(1)
+    (group,) = ThreadGroup.of(1, board)
+    group.at_step(9)
+    with pytest.raises(GroupError, match="1 ranks can't run a job of 2 workers"):
+        run_job(Job.of("processes", workers=2), group)
+    assert board.where(0) == "step 0, phase start"
+    board.close()

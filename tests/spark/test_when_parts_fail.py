@@ -23,7 +23,7 @@ import tiny
 from lockstep.engine.data.sources import Arrays, Ids, Images
 from lockstep.engine.groups import Group
 from lockstep.engine.job import NO_USE_CASE, Job
-from lockstep.engine.launch import Team, WorkerFailed
+from lockstep.engine.launch import Team, WorkerFailed, stopped_programs
 from lockstep.engine.launch.spark import Spark, SparkDriver
 from lockstep.engine.launch.spark.barrier_team import ExecutorLost, SparkTeam
 from lockstep.engine.launch.spark.settings import MEMORY_VARIABLE
@@ -124,12 +124,20 @@ def test_a_driver_that_is_killed_ends_the_team(teams: Warm) -> None:
     kill_java(team, "SparkSubmit", "rank|driver|executor")
 
 
-def kill_java(team: Team, name: str, told: str) -> None:
-    """Kill a JVM of a team that computes."""
+def test_a_jvm_that_is_stopped_ends_the_team(teams: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody noticed for ten minutes."""
+    monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 1.0)
+    team = teams.of("spark", 2)
+    team.start()
+    kill_java(team, "CoarseGrainedExecutorBackend", "an executor of Spark was stopped", signal.SIGSTOP)
+
+
+def kill_java(team: Team, name: str, told: str, how: int = signal.SIGKILL) -> None:
+    """Kill or stop a JVM of a team that computes."""
     parts = [part for pid in team.pids for part in psutil.Process(pid).children(recursive=True)]
     victim = next(part for part in parts if program(part) == "java" and name in command(part))
     began = time.monotonic()
-    victim.send_signal(signal.SIGKILL)
+    victim.send_signal(how)
     with pytest.raises(WorkerFailed, match=told):
         team.call(time_out)
     assert time.monotonic() - began < END_SECONDS and team.pids == []

@@ -38,14 +38,26 @@ class Parameters(SimpleNamespace):
     """A notebook's parameters as attributes: `chosen.workers`."""
 
     def of(self, name: str, use_case: str) -> Any:
-        """The value for `use_case` of a parameter that holds one for each. Raises JobError if it has none."""
+        """The value for `use_case` of a parameter that holds one for each. Raises JobError if it has none, and for a
+        use case that does not exist."""
         values = getattr(self, name)
         if use_case not in values:
+            from lockstep.engine.usecases import USE_CASES  # torch: only a refusal waits for it
+
+            if use_case not in USE_CASES:
+                raise JobError(f"use case {use_case!r} does not exist; there are: {', '.join(USE_CASES)}")
             raise JobError(
                 f"{name}={dict(values)!r} has no value for use case {use_case!r}; give one, or leave it out of "
                 "use_cases"
             )
         return values[use_case]
+
+    def part(self, name: str, key: str) -> Any:
+        """One entry of a parameter that holds several things. Raises JobError if it lacks it."""
+        values = getattr(self, name)
+        if key not in values:
+            raise JobError(f"{name}={dict(values)!r} lacks {key!r}; give it, as the notebook's own value does")
+        return values[key]
 
 
 Grid = Callable[[Parameters], list[Job]]

@@ -108,10 +108,16 @@ def test_every_rung_has_the_roof_that_it_is_compared_with() -> None:
 
 
 def test_a_use_case_without_a_value() -> None:
-    chosen = Parameters(use_cases=["SimpleBig", "Foo"], batch_size={"SimpleBig": 4}, cores=2, steps=1, warmup_steps=1)
-    message = r"batch_size=\{'SimpleBig': 4\} has no value for use case 'Foo'; give one, or leave it out of use_cases"
+    given: dict[str, Any] = {"batch_size": {"SimpleBig": 4}, "cores": 2, "steps": 1, "warmup_steps": 1}
+    message = r"batch_size=\{'SimpleBig': 4\} has no value for use case 'Pneumonia'; give one, or leave it out of use"
     with pytest.raises(JobError, match=message):
-        cells(chosen)
+        cells(Parameters(use_cases=["SimpleBig", "Pneumonia"], **given))
+
+
+def test_a_use_case_that_does_not_exist_is_not_blamed_on_its_batch_size() -> None:
+    given: dict[str, Any] = {"batch_size": {"SimpleBig": 4}, "cores": 2, "steps": 1, "warmup_steps": 1}
+    with pytest.raises(JobError, match=r"^use case 'Foo' does not exist; there are: ComplexSmall, SimpleBig"):
+        cells(Parameters(use_cases=["SimpleBig", "Foo"], **given))
 
 
 def test_the_resources_of_the_ends_of_the_ladder_are_sampled_once() -> None:

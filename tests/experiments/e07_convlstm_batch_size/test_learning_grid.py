@@ -197,3 +197,13 @@ def test_the_papers_ways_and_the_convlstm_over_the_cnn_are_headlines(root: Path)
     over = [(jobs[above].network, jobs[under].network) for above, under in pairs]
     assert set(over) == {("convlstm", "cnn")}
     assert all(job.warmup_steps >= 3 for job in jobs if job.experiment == "speed")
+
+
+@pytest.mark.parametrize("name", ["ablation", "prices", "profiled"])
+def test_a_parameter_without_its_parts_is_refused_by_name(name: str, root: Path) -> None:
+    """`-p ablation={}` ended in a KeyError, `-p prices={}` in a TypeError."""
+    notebook = root / "notebooks" / f"{EXPERIMENT.name}.ipynb"
+    values = {each.name: each.default for each in read_parameters(notebook).values()} | {name: {}}
+    assert EXPERIMENT.grid is not None
+    with pytest.raises(JobError, match=rf"^{name}=\{{\}} lacks '\w+'; give it"):
+        EXPERIMENT.grid(Parameters(**values))

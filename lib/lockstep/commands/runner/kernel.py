@@ -20,6 +20,12 @@ from lockstep.commands.runner.errors import Stopped
 
 MARK = "LOCKSTEP_RUN"  # environment variable that marks every process of a run
 CLOSING_SECONDS = 3.0  # for the notebook to close its teams itself
+_LAUNCH = """\
+import contextlib, ctypes, runpy, signal
+with contextlib.suppress(OSError, AttributeError):
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: even a stopped kernel ends with its runner
+runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+"""
 TRACKER_SECONDS = 2.0  # for multiprocessing's tracker to unlink what the killed workers shared
 
 
@@ -27,7 +33,7 @@ class OwnPython(KernelSpecManager):  # type: ignore[misc]  # jupyter_client is n
     """The kernel is this interpreter, whatever kernel specs the user has installed."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        argv = [sys.executable, "-c", _LAUNCH, "-f", "{connection_file}"]
         return KernelSpec(argv=argv, display_name="Python 3", language="python")
 
 

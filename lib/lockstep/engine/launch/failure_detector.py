@@ -24,10 +24,9 @@ from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-import psutil
-
 from lockstep.engine.groups.board import Board
 from lockstep.engine.launch.failures import WorkerFailed, output_tail
+from lockstep.engine.launch.stopped_programs import is_stopped
 from lockstep.engine.launch.worker_process import Worker
 
 _CHECK_SECONDS = 0.5
@@ -47,7 +46,7 @@ class ProgressMonitor:
     def stopped_process(self) -> int | None:
         """The index of a process that has been stopped since the last check; None if all of them run."""
         for index, (pid, _) in enumerate(self.processes):
-            self._stopped_checks[index] = self._stopped_checks[index] + 1 if _is_stopped(pid) else 0
+            self._stopped_checks[index] = self._stopped_checks[index] + 1 if is_stopped(pid) else 0
             if self._stopped_checks[index] >= _STOPPED_CHECKS:
                 return index
         return None
@@ -79,12 +78,6 @@ class ProgressMonitor:
         """Step and phase of `ranks`, by default of all of them, in words."""
         shown = [rank for _, own in self.processes for rank in own] if ranks is None else ranks
         return "; ".join(f"rank {rank}: {self.board.where(rank)}" for rank in shown)
-
-
-def _is_stopped(pid: int) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    return False
 
 
 class FailureDetector:

@@ -21,6 +21,7 @@ from lockstep.engine.groups.board import Board
 from lockstep.engine.launch.failure_detector import FailureDetector
 from lockstep.engine.launch.failures import WorkerFailed, output_tail
 from lockstep.engine.launch.rendezvous import RankSettings, Rendezvous
+from lockstep.engine.launch.stopped_programs import StoppedPrograms
 from lockstep.engine.launch.supervisor import Supervisor
 from lockstep.engine.launch.team import Team
 from lockstep.engine.launch.worker_process import ExternalProcess, RemoteProcess, Worker
@@ -42,6 +43,7 @@ class SupervisedTeam(Team, ABC):
         self.hosts: list[str] = []
         self._supervisor: Supervisor | None = None
         self._rendezvous: Any = None
+        self._stopped_programs = StoppedPrograms()
 
     def _prepare(self) -> None:
         """Find what the start needs. Raises WorkerFailed if something is missing."""
@@ -150,6 +152,18 @@ class SupervisedTeam(Team, ABC):
         outputs = [output] if output else [worker.output for worker in arrived.values()]
         text = "\n".join(output_tail(each) for each in [self._supervisor.output, *outputs])
         return WorkerFailed(-1, "start", f"could not start: {self._starting_program} {what}", text)
+
+    @property
+    def _roots(self) -> list[int]:
+        """The processes below which all of this team runs."""
+        return [self._supervisor.process.pid] if self._supervisor is not None else []
+
+    def _check(self) -> None:
+        if name := self._stopped_programs.look(self._roots):
+            raise WorkerFailed(-1, self._position(), f"{name} was stopped (SIGSTOP)", "")
+
+    def _position(self) -> str:
+        return self.board.where(0) if self.board is not None and self.workers else "start"
 
     def _connection_lost(self, detector: FailureDetector, worker: Worker) -> WorkerFailed:
         """Which end ended the job. mpiexec kills the other ranks, so the closed connection may be a victim's."""

@@ -133,6 +133,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     """
     site = site or Site()
     began = time.perf_counter()
+    group.at_step(0)  # of this run: a warm team's last one ended at its last step
     group.enter("start")
     if group.size != job.ranks:
         asked = f"{job.workers} workers and {job.servers} servers"

@@ -76,13 +76,8 @@ def _exchange(chosen: Parameters) -> list[Job]:
 
 
 def _cell(chosen: Parameters, experiment: str, strategy: str, use_case: str = "SimpleBig", **fields: Any) -> Job:
-    given: dict[str, Any] = {
-        "experiment": experiment,
-        "use_case": use_case,
-        "steps": chosen.steps,
-        "warmup_steps": chosen.warmup_steps,
-        "workers": chosen.workers,
-    }
+    given: dict[str, Any] = {"experiment": experiment, "use_case": use_case, "workers": chosen.workers}
+    given |= {"steps": chosen.steps, "warmup_steps": chosen.warmup_steps}
     given |= fields
     if "global_batch_size" not in given:
         given["global_batch_size"] = chosen.of("per_worker_batch_size", use_case) * chosen.workers

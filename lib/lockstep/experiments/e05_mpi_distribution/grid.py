@@ -178,14 +178,9 @@ def _exchange(chosen: Parameters, experiment: str, strategy: str, size: int, **f
 
 
 def _cell(chosen: Parameters, experiment: str, strategy: str, use_case: str = "SimpleBig", **fields: Any) -> Job:
-    given: dict[str, Any] = {
-        "experiment": experiment,
-        "use_case": use_case,
-        "steps": chosen.of("steps", use_case),
-        "warmup_steps": chosen.warmup_steps,
-        "workers": chosen.workers,
-        "per_worker_batch_size": chosen.of("per_worker_batch_size", use_case),
-    }
+    given: dict[str, Any] = {"experiment": experiment, "use_case": use_case, "workers": chosen.workers}
+    given |= {"steps": chosen.of("steps", use_case), "warmup_steps": chosen.warmup_steps}
+    given |= {"per_worker_batch_size": chosen.of("per_worker_batch_size", use_case)}
     given |= fields
     if strategy in EVERY_FEW_STEPS:
         given |= {"steps": chosen.local_steps, "exchange_every": chosen.local_steps}

@@ -114,14 +114,9 @@ def _on_spark(chosen: Parameters, experiment: str, strategy: str, **fields: Any)
 
 
 def _trained(chosen: Parameters, experiment: str, strategy: str, use_case: str = "SimpleBig", **fields: Any) -> Job:
-    given: dict[str, Any] = {
-        "experiment": experiment,
-        "use_case": use_case,
-        "steps": chosen.of("steps", use_case),
-        "warmup_steps": chosen.warmup_steps,
-        "workers": chosen.workers,
-        "per_worker_batch_size": chosen.of("per_worker_batch_size", use_case),
-    }
+    given: dict[str, Any] = {"experiment": experiment, "use_case": use_case, "workers": chosen.workers}
+    given |= {"steps": chosen.of("steps", use_case), "warmup_steps": chosen.warmup_steps}
+    given |= {"per_worker_batch_size": chosen.of("per_worker_batch_size", use_case)}
     given |= fields
     if strategy == "sparknet_tau":  # one whole window of steps is measured, after another
         given |= {"exchange_every": chosen.tau, "steps": chosen.tau, "warmup_steps": chosen.tau}

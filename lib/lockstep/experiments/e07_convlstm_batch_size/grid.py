@@ -45,7 +45,7 @@ def cells(chosen: Parameters) -> list[Job]:
         finalists = finalists_of(chosen.candidates, chosen.finalists, network)
         setting = {**next(iter(finalists.values())), "epochs": chosen.paired_epochs}
         jobs += paired_cells(first, network, ways, setting=setting, epochs=chosen.paired_epochs)
-    levels = chosen.ablation["pooling"], chosen.ablation["dropout"]
+    levels = chosen.part("ablation", "pooling"), chosen.part("ablation", "dropout")
     jobs += ablation_cells(first, "cnn", *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
     for use_case in chosen.speed_use_cases:
         for network in chosen.networks:
@@ -53,8 +53,9 @@ def cells(chosen: Parameters) -> list[Job]:
                 use_case, network, chosen.speed_batch_sizes, chosen.strategies,
                 images=chosen.speed_images, tensorflow=chosen.tensorflow_strategies,
             )  # fmt: skip
-    jobs += profile_cells(first, chosen.profiled["networks"], chosen.profiled["batch_size"])
-    jobs += price_cells(first, min(chosen.speed_batch_sizes), **chosen.prices, images=chosen.speed_images)
+    jobs += profile_cells(first, chosen.part("profiled", "networks"), chosen.part("profiled", "batch_size"))
+    prices = {name: chosen.part("prices", name) for name in ("dropout", "weight_decay")}
+    jobs += price_cells(first, min(chosen.speed_batch_sizes), **prices, images=chosen.speed_images)
     return in_memory_format(at_most(chosen.training_images, jobs), chosen.memory_format)
 
 

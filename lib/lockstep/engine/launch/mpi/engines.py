@@ -92,6 +92,7 @@ class EnginesTeam(MpiTeam):
 
     def _still_starting(self, deadline: float, what: str) -> None:
         assert self._supervisor is not None
+        self._check()
         if self._supervisor.ended() or time.monotonic() > deadline:
             raise self._start_failure(f"and ipcontroller: {what}", {})
 
@@ -100,16 +101,23 @@ class EnginesTeam(MpiTeam):
 
     def _collect(self, number: int, stall_seconds: float) -> list[Any]:
         results = super()._collect(number, stall_seconds)
-        for pending in self._pending:
-            pending.get(timeout=_CONFIRM_SECONDS)
+        try:
+            for pending in self._pending:
+                pending.get(timeout=_CONFIRM_SECONDS)
+        except TimeoutError:  # the results are here; whoever calls next gets another team
+            warnings.warn(f"ipcontroller has not confirmed within {_CONFIRM_SECONDS:.0f} s: it is ended", stacklevel=2)
+            self.kill()
+            return results
         self._pending = None
         with contextlib.suppress(Exception):
             self._client.purge_local_results("all")
         return results
 
     def _check(self) -> None:
-        """Raises WorkerFailed for what ipyparallel alone knows: an engine that could not even begin a call."""
+        """Raises WorkerFailed, also for what ipyparallel alone knows: an engine that could not even begin a call."""
         import ipyparallel
+
+        super()._check()
 
         for rank, pending in enumerate(self._pending or []):
             try:

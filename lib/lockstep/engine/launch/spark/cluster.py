@@ -147,7 +147,9 @@ class StandaloneCluster:
         if self._supervisor is None or not (self._supervisor.cause_of_end() or self._supervisor.ended()):
             return ""
         why = explained(output_tail(self._supervisor.output))
-        return f"the Spark {self._supervisor.cause_of_end() or 'cluster ended'}" + (f": {why}" if why else "")
+        cause = self._supervisor.cause_of_end() or "cluster ended"
+        ended = f"cluster ended: {cause}" if cause.startswith("its ") else cause
+        return f"the Spark {ended}" + (f": {why}" if why else "")
 
     def stop(self) -> None:
         """End all of it now. Can be repeated."""

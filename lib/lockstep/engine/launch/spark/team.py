@@ -74,8 +74,7 @@ class SparkApplicationTeam(SupervisedTeam):
     @property
     def pids(self) -> list[int]:
         """The roots of all that runs for this team: JVMs, Python workers and ranks are below them."""
-        pids = [self._supervisor.process.pid] if self._supervisor is not None and self.workers else []
-        return pids + (self.cluster.pids if pids and self.cluster is not None else [])
+        return self._roots if self.workers else []
 
     @property
     def _starting_program(self) -> str:
@@ -114,12 +113,14 @@ class SparkApplicationTeam(SupervisedTeam):
             raise _with_cause(failure) from None
 
     def _check(self) -> None:
-        """Raises WorkerFailed if the cluster has gone."""
+        """Raises WorkerFailed if the cluster has gone, or a part of it was stopped."""
+        super()._check()
         if self.cluster is not None and (why := self.cluster.problem()):
             raise WorkerFailed(-1, self._position(), why, "")
 
-    def _position(self) -> str:
-        return self.board.where(0) if self.board is not None and self.workers else "start"
+    @property
+    def _roots(self) -> list[int]:
+        return super()._roots + (self.cluster.pids if self.cluster is not None else [])
 
     def _release(self) -> None:
         super()._release()
