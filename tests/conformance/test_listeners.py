@@ -15,7 +15,7 @@ from listening import Listening, beyond_loopback, family_of, sockets_of
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.tcp import connect_all
 from lockstep.engine.launch import LAUNCHERS
-from lockstep.engine.launch.mpi.commands import private_network
+from lockstep.engine.launch.mpi.commands import find_mpiexec, private_network
 from lockstep.engine.launch.supervised_team import SupervisedTeam
 from together import Teams
 
@@ -42,6 +42,8 @@ def test_every_port_is_on_loopback(teams: Teams, launcher: str) -> None:
     assert beyond_loopback(found) == []
     if launcher == "processes":
         assert any(one.kind == "SOCK_STREAM" for one in found), "gloo's own: else nothing was looked at"
+    if launcher == "spark":
+        assert any(one.program == "java" for one in found), "the JVMs' ports: else nothing was looked at"
 
 
 def test_what_listens_is_seen() -> None:
@@ -61,7 +63,7 @@ def test_engines_listen_nowhere() -> None:
         parts = family_of([team._supervisor.process.pid] if team._supervisor else [])
         assert any(is_controller(each) for each in parts)
         found = sockets_of(each.pid for each in parts)
-        assert found == [] if private_network() else beyond_loopback(found) == []
+        assert found == [] if private_network(find_mpiexec()) else beyond_loopback(found) == []
 
 
 def is_controller(process: psutil.Process) -> bool:

@@ -137,20 +137,31 @@ def test_a_helper_that_is_stopped_ends_the_team(
         assert f"{told} was stopped (SIGSTOP)" in str(failure) and "phase" in failure.where
 
 
-def test_results_count_that_ipyparallel_does_not_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_count_that_ipyparallel_does_not_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They had come, and the round was lost."""
     monkeypatch.setattr(engines, "_CONFIRM_SECONDS", 0.5)
     with LAUNCHERS["engines"](2) as team:
         team.start()
-        controller = helper(team, "ipyparallel.controller")
+        begun, controller = tmp_path / "begun", helper(team, "ipyparallel.controller")
+
+        def stop_controller() -> None:
+            while not begun.exists():
+                time.sleep(0.01)
+            controller.suspend()
+            (tmp_path / "stopped").touch()
+
+        threading.Thread(target=stop_controller).start()
         with pytest.warns(UserWarning, match="ipcontroller has not confirmed within 0 s: it is ended"):
-            threading.Timer(0.4, controller.suspend).start()
-            assert team.call(answer_late) == [0, 1]
-        assert team.pids == [] and team.call(answer_late) == [0, 1]
+            assert team.call(answer_when_it_is_stopped, str(tmp_path)) == [0, 1]
+        assert team.pids == [] and team.call(answer_when_it_is_stopped, str(tmp_path)) == [0, 1]
 
 
-def answer_late(group: Group) -> int:
-    time.sleep(1.0)
+def answer_when_it_is_stopped(group: Group, folder: str) -> int:
+    """After all ranks have begun, which ends what the controller had to do for the call."""
+    group.barrier()
+    Path(folder, "begun").touch()
+    while not Path(folder, "stopped").exists():
+        time.sleep(0.01)
     return group.rank
 
 

@@ -78,6 +78,10 @@ def drop_last(lines: list[str]) -> None:
     lines.pop()
 
 
+def drop_round(lines: list[str]) -> None:
+    del lines[3:5]
+
+
 def shorten(lines: list[str]) -> None:
     lines[3] = lines[3][:40]
 
@@ -96,6 +100,7 @@ DAMAGE: list[tuple[Callable[[list[str]], None], str, bool]] = [
     (double, "line 5: speed sequential of", True),
     (shorten, "line 4: ", True),
     (drop_last, "round 2 has 1 of its 2 rows", False),
+    (drop_round, "round 1 has 0 of its 2 rows", False),
 ]
 
 
@@ -131,6 +136,43 @@ def test_a_swapped_header_is_told_where(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("use_case,data_source", "data_source,use_case", 1))
     with pytest.raises(RecordError, match="column 2: 'data_source' stands there, and 'use_case' belongs there"):
         read_records(tmp_path)
+
+
+def test_a_file_of_other_columns_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """Seen: one that lacked a column was emptied first, and the copy of it at the next start."""
+    path = written(tmp_path)
+    for content in (
+        path.read_bytes().replace(b",reason", b"", 1),
+        path.read_bytes().replace(b"\n", b"\r\n"),
+        b"",
+        b"\xff\xfe",
+    ):
+        path.write_bytes(content)
+        for _ in range(2):
+            with pytest.raises(RecordError, match="was written with other columns"):
+                go_on(tmp_path)
+        assert path.read_bytes() == content and not list(tmp_path.glob("records.damaged*"))
+
+
+def test_a_run_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Seen: columns were taken in and damage was left out before the parameters were compared."""
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("11.5", "-5", 1))
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.is_file()}
+    other = {"parameters": {"workers": 2}, "data": {}}
+    with pytest.raises(RecordError, match="another parameters"), RunFolder(tmp_path, other, SESSION):
+        pass
+    assert before == {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.is_file()}
+
+
+def test_every_damaged_file_is_kept(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for number in (1, 2):
+        path.write_text(path.read_text().replace(str(10.5 + number), "-5", 1))
+        damaged = path.read_bytes()
+        with pytest.warns(UserWarning, match="round is measured again"):
+            go_on(tmp_path)
+        assert (tmp_path / f"records.damaged-{number}.csv").read_bytes() == damaged
 
 
 def test_checks_of_a_round_that_was_never_written_are_no_damage(tmp_path: Path) -> None:

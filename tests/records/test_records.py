@@ -303,6 +303,7 @@ def test_samples_of_a_round_that_was_lost_are_dropped_when_it_is_measured_again(
             run.write_round(rows(1), {"resources": samples(1, 5)})
         assert run.rounds_done == [0]
         run.write_round(rows(1), {"resources": samples(1, 3)})
+    assert sorted(set(read_records(tmp_path)["round"])) == [0, 1], "and its checks are those of what was written"
     table = read_traced_table(tmp_path, "resources")
     assert table is not None
     assert table["round"].tolist() == [0, 0, 1, 1, 1]

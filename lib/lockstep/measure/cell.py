@@ -58,7 +58,7 @@ def measure_job(
     status, notes = _status(job, measured, team, contention)
     row = make_row(job, measured, status=status, reason="; ".join(notes))
     tables = traced_tables(job, traces, sampler if traced and not team.repeated else None, probe)
-    return row, tables, not job.simulated and contention.contended()
+    return row, tables, contention.contended()
 
 
 def _around(team: Team, source: Source | None, contention: Contention, sampler: ResourceSampler) -> dict[str, float]:

@@ -178,7 +178,7 @@ class _Grid:
             found = self._measure(state.comparison.visits, float("inf") if state.seconds else ends)
         state.seconds.append(time.monotonic() - began)
         state.disturbed_now += found.disturbed
-        state.just_disturbed = found.disturbed
+        state.just_disturbed = found.others_worked
         if state.learns and found.diverged:
             state.logs.append(0.0)  # that seed is done
         elif found.failed:

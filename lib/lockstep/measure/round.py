@@ -41,10 +41,12 @@ class Measured:
 
     rows: list[Row] = field(default_factory=list)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    others_worked: bool = False
+    """Others used the machine during a visit, be it one that they disturb or not."""
 
     @property
     def disturbed(self) -> bool:
-        """Whether others used the machine during a visit."""
+        """Whether others used the machine during a visit that this disturbs."""
         return any(CONTENDED in str(row["reason"]) for row in self.rows)
 
     @property
@@ -93,7 +95,8 @@ def measure_round(
                 f"round {number} was given up after {index} of {len(visits)} visits: the others should take "
                 f"{needed / 60:.1f} minutes, and {max(0.0, ends - began) / 60:.1f} are left"
             )
-        row, tables, _ = measure_job(job, sources.get(job.use_case), teams, probes=probes)
+        row, tables, others_worked = measure_job(job, sources.get(job.use_case), teams, probes=probes)
+        found.others_worked |= others_worked
         row |= {"session": session, "measuring_seconds": time.monotonic() - began}
         if row["status"] == "ok":
             durations.note(place, row["measuring_seconds"])
@@ -118,13 +121,14 @@ def measure_trace(job: Job, *, number: int, session: int, sources: Mapping[str, 
     """
     job, source = job.with_(round=number), sources.get(job.use_case)
     began = time.monotonic()
-    row, tables, _ = measure_job(job, source, teams)
+    row, tables, others_worked = measure_job(job, source, teams)
     if row["status"] == "ok":
         teams.team(job).close()
         steps = math.ceil(TRACE_SECONDS / row["step_seconds"])
-        row, tables, _ = measure_job(job.with_(steps=steps), source, teams, traced=True)
+        row, tables, others_worked = measure_job(job.with_(steps=steps), source, teams, traced=True)
     row |= {"session": session, "source": TRACE, "measuring_seconds": time.monotonic() - began}
     if row["status"] == "ok" and "resources" not in tables:  # as of workers that were begun again meanwhile
         row |= {"status": "failed", "reason": "; ".join(filter(None, [row["reason"], NO_SAMPLES]))}
     say(f"round {number}: {job.experiment} {job.label}: a trace of {TRACE_SECONDS:g} s: {one_line(row)}")
-    return Measured([row], {name: frame for name, frame in tables.items() if name == "resources"})
+    samples = {name: frame for name, frame in tables.items() if name == "resources"}
+    return Measured([row], samples, others_worked)

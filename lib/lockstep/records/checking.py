@@ -185,8 +185,9 @@ def _changed(path: Path, lines: Sequence[bytes]) -> tuple[dict[int, str], dict[i
             bad[place] = f"not as it was written, by its checksum in {CHECKS}"
     written = Counter(number for number, _ in expected)
     missing = Counter(number for left in rounds_of.values() for number in left)
-    # Of a round that lacks all its rows the checks alone were written: nothing was ever read of it.
-    short = {number: count for number, count in missing.items() if count < written[number]}
+    last = expected[-1][0] if expected else -1
+    # Of a last round that lacks all its rows the checks alone were written: nothing was ever read of it.
+    short = {number: count for number, count in missing.items() if count < written[number] or number != last}
     return bad, {n: f"has {written[n] - count} of its {written[n]} rows" for n, count in short.items()}
 
 
@@ -205,7 +206,7 @@ def read_checks(path: Path) -> list[tuple[int, int]] | None:
 
 def seal(path: Path, content: bytes, length: int = 0) -> None:
     """Write the checks of the records `content`, which is about to be written to `path`; those of its first `length`
-    bytes are there already. Raises WriteError."""
+    bytes are there already, perhaps before some of rows that were then not written. Raises WriteError."""
     file = path.with_name(CHECKS)
     header, _, rest = content.partition(b"\n")
     place = next(csv.reader([header.decode()])).index("round")
@@ -213,8 +214,20 @@ def seal(path: Path, content: bytes, length: int = 0) -> None:
     rows = (next(csv.reader([line.decode()])) for line in lines if line)
     checks = [f"{row[place]},{zlib.crc32(line)}\n" for line, row in zip(filter(None, lines), rows, strict=True)]
     with clear_errors(file):
-        before = file.read_text() if length and file.is_file() else f"{_HEADER}\n"
-    write_atomically(file, before + "".join(checks))
+        known = file.read_text().splitlines(keepends=True) if length and file.is_file() else [f"{_HEADER}\n"]
+    write_atomically(file, "".join([*known[: content[:length].count(b"\n") or 1], *checks]))
+
+
+def unseal(path: Path) -> None:
+    """Forget the checks of the records `path`, whose rows are about to be written anew."""
+    path.with_name(CHECKS).unlink(missing_ok=True)
+
+
+def check_columns(path: Path) -> None:
+    """Raises RecordError unless the columns of the records `path` are ours, those left out that may be added."""
+    found = _fields(_lines(path)[0])
+    if found != [name for name in COLUMNS if name in found or name not in ADDED]:
+        raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
 
 
 def refuse_damage(path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import functools
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import Job
-from lockstep.records.checking import check_unique, damage, misfit_of, seal
+from lockstep.records.checking import check_columns, check_unique, damage, misfit_of, seal, unseal
 from lockstep.records.growing import append_csv, take_in_new_columns
 from lockstep.records.reading import read_records, read_run, read_traced_table
 from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
 
 _HEADER = ",".join(COLUMNS) + "\n"
+_DAMAGED = "records.damaged-{}.csv"
 _SAME_SESSION = ("machine", "versions", "git", "day")
 """What rounds of one session share. With another machine, other software or on another day a new session begins."""
 _COMPARABLE = ("machine", "versions")
@@ -72,48 +73,50 @@ class RunFolder:
         self._lock.close()
 
     def _check_resumable(self) -> None:
-        path = self.path / "records.csv"
-        if path.is_file():
-            self._drop_damaged(path)
-            take_in_new_columns(path, COLUMNS, {name: Job.options()[name].default for name in ADDED})
-        if path.is_file() and not path.read_text().startswith(_HEADER):
-            raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
-        if not (self.path / "run.json").is_file():
-            if path.is_file():
-                raise RecordError(f"{path} has no run.json beside it that says of what; give another folder with --out")
-            return
-        stored = read_run(self.path)
-        for name in ("parameters", "data"):
-            if stored.get(name) != json.loads(json.dumps(self.info.get(name))):
-                raise RecordError(
-                    f"{self.path} holds a run with another {name} ({stored.get(name)} there, {self.info.get(name)} "
-                    f"now): resuming would mix two experiments; give another folder with --out or remove this one"
-                )
+        """Whether this run may go on here; nothing is changed unless it may."""
+        records = self.path / "records.csv"
+        if (self.path / "run.json").is_file():
+            stored = read_run(self.path)
+            for name in ("parameters", "data"):
+                if stored.get(name) != json.loads(json.dumps(self.info.get(name))):
+                    raise RecordError(
+                        f"{self.path} holds a run with another {name} ({stored.get(name)} there, {self.info.get(name)} "
+                        f"now): resuming would mix two experiments; give another folder with --out or remove this one"
+                    )
+        elif records.is_file():
+            raise RecordError(f"{records} has no run.json beside it that says of what; give another folder with --out")
+        if records.is_file():
+            check_columns(records)
 
-    def _drop_damaged(self, path: Path) -> None:
-        """Which rounds are stored whole. Those that are not as they were measured are left out, and measured again."""
-        with contextlib.suppress(RecordError):
-            self._rounds = set(read_records(self.path)["round"].tolist())
-            return
-        header, _, _ = path.read_bytes().partition(b"\n")
-        if not set(header.decode(errors="replace").split(",")) <= set(COLUMNS):
-            return  # it is refused as a whole
-        found = damage(path)
+    def _repaired(self, path: Path) -> pd.DataFrame:
+        """The records, without the rounds that are not as they were measured: those are measured again."""
+        try:
+            return read_records(self.path)
+        except RecordError:
+            found = damage(path)
+            if not found.said:
+                raise
+        kept = next(free for number in count(1) if not (free := path.with_name(_DAMAGED.format(number))).exists())
         for said in found.said:
-            warnings.warn(f"{said}; its round is measured again (records.damaged.csv is as it was)", stacklevel=4)
-        if found.said:
-            write_atomically(path.with_name("records.damaged.csv"), path.read_bytes())
-            write_atomically(path, b"\n".join([header, *found.sound]) + b"\n")
-        self._rounds = set(read_records(self.path)["round"].tolist())
+            warnings.warn(f"{said}; its round is measured again ({kept.name} is as it was)", stacklevel=4)
+        content = path.read_bytes()
+        write_atomically(kept, content)
+        unseal(path)
+        write_atomically(path, b"\n".join([content.partition(b"\n")[0], *found.sound]) + b"\n")
+        return read_records(self.path)
 
     def _read_rounds(self) -> None:
-        """Seal what was read: the only time that files are parsed, for a long run must not slow down.
+        """Which rounds are stored whole: the only time that files are parsed, for a long run must not slow down.
 
         What was traced of a round that was never written whole goes: its number will be another round's.
         """
         records = self.path / "records.csv"
         if records.is_file():
-            seal(records, records.read_bytes())  # what has just been looked at
+            self._rounds = set(self._repaired(records)["round"].tolist())
+            if not records.read_text().startswith(_HEADER):
+                unseal(records)
+                take_in_new_columns(records, COLUMNS, {name: Job.options()[name].default for name in ADDED})
+            seal(records, records.read_bytes())
         for name in TABLES:
             table = read_traced_table(self.path, name)
             if table is not None and not table["round"].isin(self._rounds).all():

@@ -52,7 +52,7 @@ def _of_98_percent(stored: Stored) -> str:
     kinds = table["kind"].nunique()
     reached = table[table["contender"].isin(DPRO_READINGS) & (table["mitigation"] >= PUBLISHED)]["kind"].nunique()
     parts = [f"{name} {value:.0f} %" for name, value in own.items()]
-    of_time = f"of the time that delays cost is saved: {listed(parts)}"
+    of_time = f"of the time that delays cost, these save: {listed(parts)}"
     return f"{sentence(of_time)} One of them reaches 98 % under {reached or 'none'} of {kinds} kinds of delays."
 
 

@@ -79,9 +79,10 @@ LEARNERS: Mapping[str, Contender] = {
     DPRO_GRADIENT: Contender("dpro_sm", "stand_in=average,forecast=best", kind="forecasts"),
     DPRO_SHARES: Contender("dpro_sm", "reading=shares,forecast=best", kind="forecasts"),
 }  # fmt: skip
-"""Those that train until a loss is reached. DPro-SM's LSTM is replaced by follow-the-best here, which forecasts better
-or as well on every kind of delays (notebook 10), at a hundredth of the time. Counting stale
-gradients less is left out: it takes rates of its own, several times as large."""
+"""Those that train until a loss is reached. DPro-SM forecasts by follow-the-best here instead of its LSTM, which
+forecasts some kinds of delays better and takes several times as long (notebook 10), and the average of a worker's last
+gradients stands in instead of an LSTM's. Counting stale gradients less is left out: it takes rates of its own, several
+times as large."""
 
 OF_FIGURE_4: Mapping[str, Contender] = {
     name: LEARNERS[name] for name in (WAIT, DROP_ONE, DPRO_GRADIENT, DPRO_SHARES, NEVER_WAIT, OURS)

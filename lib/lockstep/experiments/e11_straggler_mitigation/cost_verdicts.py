@@ -88,7 +88,7 @@ def cost_of_table_2(claim: Claim, stored: Stored) -> Verdict:
     ratio, ours = _printed_ratio(contender), _known(nodes_over_dpro_sm(stored, contender))
     measured += f"; {ours} times DPro-SM's, printed is {ratio:.4g}"
     if contender == WRANGLER:
-        fewest = math.ceil(1 / TOLERANCE)
+        fewest = math.ceil((1 - TOLERANCE) / TOLERANCE - 1e-9)  # where n / (n + 1) is 1 - TOLERANCE
         why = f"the same without a standby node: n of n + 1 nodes, within {TOLERANCE:.0%} from {fewest} workers on; "
         why += "how many there were is not said"
         return Verdict(UNDECIDED, measured, why, grade=BOUND, rounds_more=math.inf)

@@ -41,7 +41,7 @@ def mitigation(stored: Stored) -> str:
         if found is not None and not found.open:
             parts.append(f"{reading}, {measure_of(found.times(100), '%')}")
     if parts:
-        said.append(sentence(f"of what delays cost, on average over the kinds, is saved: {'; '.join(parts)}"))
+        said.append(sentence(f"of what delays cost, on average over the kinds, these save: {'; '.join(parts)}"))
     reached = table[(table["mitigation"] >= PUBLISHED) & (table["contender"] != BOUND)]
     dpro = reached[reached["contender"].isin(DPRO_READINGS)]
     where, anywhere = (listed(dict.fromkeys(own["kind"])) or "no kind of delays" for own in (dpro, reached))
@@ -80,7 +80,7 @@ def stages(stored: Stored) -> str:
         for _, row in own[own["contender"].isin(list(STAGES))].iterrows():
             if (found := estimate_in(row, "times_undelayed")) is not None:
                 parts.append(f"{row['stage'].replace(':', ',')}: {found}")
-        said += [sentence(f"under {kind} it takes, in undelayed times: {'; '.join(parts)}")] if parts else []
+        said += [sentence(f"under {kind} the times over the undelayed one are: {'; '.join(parts)}")] if parts else []
     return " ".join(said) or "No stage has an interval yet."
 
 

@@ -126,7 +126,7 @@ def over(stored: Stored, above: str, below: str, delays: str = "") -> Estimate:
         upper, lower = (table[delays] for table in tables)
     else:
         upper, lower = mixed(stored, above), mixed(stored, below)
-    return paired(upper, lower, f"{above} or {below}")
+    return paired(upper, lower, above if above == below else f"{above} or {below}")
 
 
 def paired(upper: pd.Series, lower: pd.Series, names: str) -> Estimate:

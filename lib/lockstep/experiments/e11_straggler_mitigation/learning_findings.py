@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import finding, listed, sentence, times
+from lockstep.analysis.sentences import counted, finding, listed, sentence, times
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
@@ -41,13 +42,13 @@ def slow_nodes(stored: Stored) -> str:
     for contender in (WAIT, DPRO_SHARES, OURS):
         own = table[(table["contender"] == contender) & (table["nodes"] > 0)]
         parts = [
-            f"{found} with {row['nodes']}"
+            f"{found} with {counted(int(row['nodes']), 'slow node')}"
             for _, row in own.iloc[[0, -1]].iterrows()
             if (found := estimate_in(row, "times"))
         ] if len(own) else []  # fmt: skip
         taken += [f"{contender} takes {' and '.join(parts)}"] if parts else []
     if taken:
-        said.append(sentence(f"in times of waiting for all without slow nodes, {'; '.join(taken)} of them"))
+        said.append(sentence(f"in times of waiting for all without slow nodes, {'; '.join(taken)}"))
     none, slow = (table[table["nodes"].eq(0) == flag]["accuracy"].dropna() for flag in (True, False))
     if len(none) and len(slow):
         text = f"accuracy at the same loss is {none.mean():.1f} % without slow nodes and {slow.mean():.1f} % with them"
@@ -73,8 +74,9 @@ def time_to_loss(stored: Stored) -> str:
     said += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
     if OURS in (regrets := regret_table(stored)).index:
         own = regrets.loc[OURS]
+        lost = [kind_name(str(kind)) for kind in own.index if np.isinf(own[kind])]
         text = f"the largest regret of the deadline is {100 * own.max():.0f} %, under {kind_name(str(own.idxmax()))}"
-        said.append(sentence(text))
+        said.append(sentence(f"the deadline does not always reach the loss under {listed(lost)}" if lost else text))
     if (missed := table[table["missed"] != ""]).size:
         said.append(sentence(f"now and then the loss is missed with {listed(missed.index)}"))
     return " ".join(said)
@@ -94,19 +96,25 @@ def rivals(stored: Stored) -> str:
     own = table[table["contender"] == OURS].sort_values("workers")
     if own.empty:
         raise NotNow("", "ours was not run beside asynchronous training")
-    said = [f"with {row['workers']} workers {_beside(row)}" for _, row in own.iterrows()]
+    missed = table[table["contender"] == NEVER_WAIT].set_index("workers")["missed"]
+    said = [f"with {row['workers']} workers {_beside(row, missed.get(row['workers'], 0))}" for _, row in own.iterrows()]
     text = f"against asynchronous training with momentum, each at its best rate, ours is {'; '.join(said)}"
     known = table.dropna(subset="over_asynchronous")
     quickest = known.loc[known.groupby("workers")["over_asynchronous"].idxmin()]
     least = [f"{row['contender']} with {row['workers']} workers" for _, row in quickest.iterrows()]
-    least_of_all = sentence(f"the least mean time of all three has {listed(least)}") if least else ""
+    least_of_all = f"The least mean time of all three is that of {listed(least)}." if least else ""
     return f"{sentence(text)} {least_of_all}".strip()
 
 
-def _beside(row: pd.Series) -> str:
+def _beside(row: pd.Series, missed: int) -> str:
+    """`missed`: how often asynchronous training did not reach the loss."""
     found = estimate_in(row, "over_asynchronous")
+    if found is None and row["missed"]:
+        return f"without the loss {row['missed']} times"
+    if found is None and missed:
+        return f"not compared, for asynchronous training missed the loss {missed} times"
     if found is None:
-        return f"without the loss {row['missed']} times" if row["missed"] else "without an interval yet"
+        return "without an interval yet"
     word = "faster" if found.high < 1 else "slower" if found.low > 1 else "not to be told apart"
     return f"{word} ({times(found, 'the time')})"
 

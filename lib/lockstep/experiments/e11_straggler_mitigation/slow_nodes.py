@@ -43,7 +43,7 @@ def slow_nodes_in(delays: str) -> int:
 @once
 def slow_nodes_table(stored: Stored) -> pd.DataFrame:
     """By policy and number of slow nodes: time to the loss over that of waiting for all without any (`times`), and test
-    accuracy there (%), with the notebook's own share and each policy's best rate. `missed`: seeds without the loss."""
+    accuracy there (%), with the largest of the shares and each policy's best rate. `missed`: seeds without the loss."""
     rows, none = rows_of(stored, SLOW_NODES), rows_of(stored, TIME_TO_LOSS)
     none = none[(none["delays"] == NO_DELAYS) & none["per_worker_batch_size"].isin(rows["per_worker_batch_size"])]
     runs = runs_of(pd.concat([rows, none]))

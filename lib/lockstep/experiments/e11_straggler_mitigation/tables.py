@@ -167,7 +167,7 @@ def _stand_ins(stored: Stored) -> pd.DataFrame:
     shown = table[["kind", "contender"]].copy()
     for name in ("cosine", "own_cosine", "loss", "loss_over_nothing"):
         shown[name] = _with_interval(table, name, 3)
-    return shown.assign(stand_ins=table["stand_ins"].round(0), seeds=table["seeds"], reason=table["reason"])
+    return shown.assign(judged=table["stand_ins"].round(0), seeds=table["seeds"], reason=table["reason"])
 
 
 def _partitions(stored: Stored) -> pd.DataFrame:

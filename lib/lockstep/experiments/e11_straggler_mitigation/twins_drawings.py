@@ -100,8 +100,10 @@ def _message(stored: Stored) -> str:
 def simulator_finding(stored: Stored) -> str:
     """The simulator's errors, and whether it has policies in another order than real ranks have."""
     message, total = _message(stored), total_error(twins_table(stored))  # the first says so where nothing is stored
-    of_time = f"{abs(100 * total):.1f} % {'more' if total > 0 else 'less'} than all their time"
-    first = sentence(f"the simulator, calibrated on four other cells, foretells {message}; and {of_time}")
+    others = counted(int(twins_table(stored)["calibrated"].sum()), "other cell")
+    side = "above" if total > 0 else "below"
+    of_time = f"the sum of all simulated times is {abs(100 * total):.1f} % {side} the measured one"
+    first = f"{sentence(f'calibrated on {others}, the simulator foretells {message}')} {sentence(of_time)}"
     order = order_table(stored)
     if order.empty:
         few, many = (int(judged(twins_table(stored))["rounds"].agg(name)) for name in ("min", "max"))

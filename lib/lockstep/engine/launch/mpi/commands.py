@@ -165,18 +165,20 @@ def _srun(mpi: Mpi, workers: int, placement: Placement, variables: dict[str, str
 
 
 @functools.lru_cache
-def private_network() -> tuple[str, ...]:
+def private_network(mpi: Mpi) -> tuple[str, ...]:
     """Words before a command that put it into a network of its own, where only what it starts can reach its ports.
 
-    Hydra listens on all interfaces, whatever it is told, and believes whoever connects. Empty where the system does
-    not allow such a network.
+    Hydra listens on all interfaces, whatever it is told, and believes whoever connects. Empty for another mpiexec,
+    where the system does not allow such a network, and where Hydra does not find this machine's own name in it.
     """
+    if mpi.kind != "mpich":
+        return ()
     if not sys.platform.startswith("linux") or any(shutil.which(name) is None for name in ("unshare", "ip")):
         return ()
     as_user = () if os.getuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *as_user, "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
     try:
-        done = subprocess.run([*words, "true"], capture_output=True, timeout=30, check=False)
+        done = subprocess.run([*words, mpi.program, "-n", "1", "true"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return words if done.returncode == 0 else ()

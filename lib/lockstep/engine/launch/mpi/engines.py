@@ -53,7 +53,7 @@ class EnginesTeam(MpiTeam):
         engine = [sys.executable, "-c", _ENGINE, *common, "--mpi", f"--file={_connection_file(rendezvous, 'engine')}"]
         engine += ["--IPEngine.enable_nanny=False"]
         words = command(self._mpi, self.size, [*rank_parent_command(rendezvous.exit_reports_path), *engine])
-        return {"ipcontroller": controller, "mpiexec": [*private_network(), *words]}
+        return {"ipcontroller": controller, "mpiexec": [*private_network(self._mpi), *words]}
 
     def _environment_of_commands(self, rendezvous: Rendezvous) -> dict[str, str]:
         return super()._environment_of_commands(rendezvous) | {"IPYTHONDIR": rendezvous.folder}

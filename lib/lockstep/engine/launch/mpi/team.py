@@ -55,7 +55,7 @@ class MpiTeam(SupervisedTeam):
 
     def _commands(self, rendezvous: Rendezvous) -> dict[str, list[str]]:
         words = command(self._mpi, len(self.ranks_by_process), self._rank_program(rendezvous))
-        return {"mpiexec": [*private_network(), *words]}
+        return {"mpiexec": [*private_network(self._mpi), *words]}
 
     def _rank_program(self, rendezvous: Rendezvous) -> list[str]:
         return [*rank_parent_command(rendezvous.exit_reports_path), sys.executable, "-c", _RANK, rendezvous.path]

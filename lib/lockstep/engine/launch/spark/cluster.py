@@ -5,7 +5,8 @@
                                               |--- executor 1 (JVM) --- Python worker ...
 
 The supervisor ends all of them together, also after kill -9 of the launcher. Spark itself listens on 127.0.0.1 alone,
-and every connection has to prove that it knows the cluster's secret: other users can neither submit nor read.
+and every connection has to prove that it knows the cluster's secret: other users can't submit. The pages of master
+and worker ask for none, so users of this machine can read what executors log.
 """
 
 from __future__ import annotations
