@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from lockstep.engine.launch.virtual import VirtualTime
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.experiments.simulated import simulated
 from lockstep.measure import cell, grid
-from lockstep.measure.planning import Comparison
+from lockstep.measure.planning import Comparison, Progress
 from lockstep.measure.probes.probe import Probe
 from lockstep.records import CONTENDED, SIMULATED, read_records, repeated_by_seed
 
@@ -59,6 +60,20 @@ def test_nobody_elses_work_disturbs_what_is_simulated(tmp_path: Path, monkeypatc
     stored = measured(tmp_path, rounds=1)
     assert CONTENDED not in stored.records["reason"].item()
     assert len(stored.quiet.records) == 1 and repeated_by_seed(stored.records).all()
+
+
+def test_others_at_work_beside_a_simulated_cell_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows don't say so, and the plan took the machine for quiet after each of them."""
+    monkeypatch.setattr(cell.Contention, "contended", lambda self: True)
+    noticed, choose = [], grid.choose
+
+    def noted(states: Sequence[Progress], seconds: float, last: int | None) -> int | None:
+        noticed.append([state.just_disturbed for state in states])
+        return choose(states, seconds, last)
+
+    monkeypatch.setattr(grid, "choose", noted)
+    measured(tmp_path, rounds=2)
+    assert noticed == [[False], [True], [True]]
 
 
 def test_a_simulated_cell_without_a_probe_is_refused_before_anything_starts(tmp_path: Path) -> None:
