@@ -225,7 +225,7 @@ def unseal(path: Path) -> None:
 
 def check_columns(path: Path) -> None:
     """Raises RecordError unless the columns of the records `path` are ours, those left out that may be added."""
-    found = _fields(_lines(path)[0])
+    found = _lines(path)[0].decode(errors="replace").split(",")
     if found != [name for name in COLUMNS if name in found or name not in ADDED]:
         raise RecordError(f"{path} was written with other columns; give another folder with --out or remove it")
 

@@ -154,7 +154,7 @@ def test_training_is_shorter_by_one_reading_or_by_none(made: Stored) -> None:
     assert judge("dps-training-time", trained(times={DPRO_SHARES: 2.2, DPRO_GRADIENT: 2.3})).answer == CONTRADICTED
     lost = trained(missed=[(DPRO_GRADIENT, "bad_node")], times={DPRO_SHARES: 2.2})
     found = judge("dps-training-time", lost)
-    assert found.answer == CONTRADICTED and "not always reached under bad node" in found.reason
+    assert found.answer == UNDECIDED and "seeds under bad node" in found.reason, "as our targets say of ours"
 
 
 def test_shares_by_forecast_must_gain_images_and_training(made: Stored) -> None:

@@ -227,8 +227,7 @@ def _compute(
 
 
 def serve(job: Job, group: Group, case: UseCase, plan: Plan, began: float) -> Trace:
-    """Serve on a rank without a replica. The trace has one row per update, with the step of the workers it belongs
-    to."""
+    """Serve on a rank without a replica. The trace has a row for each update, with the step that it belongs to."""
     sync = make_sync(job, plan, scheduled(case.optimiser_of(job.optimiser), rate_factor(job, plan)))
     sync.attach_server(group)
     trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)
