@@ -110,9 +110,9 @@ def _beside(row: pd.Series, missed: int) -> str:
     """`missed`: how often asynchronous training did not reach the loss."""
     found = estimate_in(row, "over_asynchronous")
     if found is None and row["missed"]:
-        return f"without the loss {row['missed']} times"
+        return f"without the loss {counted(int(row['missed']), 'time')}"
     if found is None and missed:
-        return f"not compared, for asynchronous training missed the loss {missed} times"
+        return f"not compared, for asynchronous training missed the loss {counted(missed, 'time')}"
     if found is None:
         return "without an interval yet"
     word = "faster" if found.high < 1 else "slower" if found.low > 1 else "not to be told apart"
