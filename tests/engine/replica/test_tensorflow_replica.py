@@ -20,7 +20,7 @@ from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.dropout import KeyedDropout
 from lockstep.engine.replica.tensorflow import TensorFlowReplica
 from lockstep.engine.replica.tensorflow.runtime import NoTensorFlow, start_tensorflow
-from lockstep.engine.training.loop import replica_for
+from lockstep.engine.training.replicas import replica_for
 from small_images import images, needs_tensorflow, small_case
 
 NETWORKS = [

@@ -20,7 +20,8 @@ from lockstep.engine.sync import orders
 from lockstep.engine.sync.orders import Note, Order
 from lockstep.engine.sync.policy_server import PolicyServer
 from lockstep.engine.training import checkpoint
-from lockstep.engine.training.loop import Site, Trace, replica_for, run_job
+from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase
 from steps import on_ranks
 from together import TOLERANCE, alone, small_job

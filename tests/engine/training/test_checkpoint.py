@@ -26,7 +26,8 @@ from lockstep.engine.replica import Replica
 from lockstep.engine.sync import Plan
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.finite import NotFiniteError
-from lockstep.engine.training.loop import Site, Trace, replica_for, run_job
+from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase
 from steps import on_ranks
 from together import held_bytes

@@ -18,7 +18,7 @@ class What(Cut):
     pooling: str = choice("default", "max", "average", "none", help="of the CNN; default: the network's own (max)")
     dropout: float = option(0.0, "share of activations, after each pooling and before the output", least=0, below=1)
     weight_decay: float = option(0.0, "L2: times the parameters, added to the gradient", least=0)
-    batch_norm: bool = option(False, "after each convolution; a worker normalises by its own share's statistics")
+    batch_norm: bool = option(False, "after each convolution; a worker normalizes by its own share's statistics")
     class_weights: str = choice(
         "none", "balanced", help="balanced: a sample counts images / (classes x images of its class)"
     )
@@ -54,7 +54,7 @@ class What(Cut):
         Where parameters are averaged in every step, that holds for optimisers that are linear in the gradient (SGD).
         """
         # Statistics of a worker's share, or of a micro-batch, are not those of the global batch.
-        shared = not self.batch_norm or self.workers == 1
+        shared = not self.batch_norm or self.workers == 1 or self.values["sync_batch_norm"]
         return shared and (self.declared_sync is None or self.declared_sync.equality(self.values).equal)
 
     @property

@@ -11,7 +11,7 @@ from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.base import Ready
-from lockstep.engine.training.loop import torch_replica
+from lockstep.engine.training.replicas import torch_replica
 from lockstep.engine.usecases import UseCase
 
 

@@ -52,7 +52,8 @@ from lockstep.engine.sync.local import LocalSync
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.evaluate import evaluate
 from lockstep.engine.training.finite import FiniteWatch
-from lockstep.engine.training.loop import STEP_COLUMNS, Site, Trace, torch_replica
+from lockstep.engine.training.loop import STEP_COLUMNS, Site, Trace
+from lockstep.engine.training.replicas import torch_replica
 from lockstep.engine.usecases import use_case
 
 CORES_SETTING = "spark.lockstep.cores"
@@ -61,10 +62,7 @@ CORES_SETTING = "spark.lockstep.cores"
 _HEAP_FULL = ("exited with code 52", "OutOfMemoryError")
 """How Spark reports that an executor's heap was full (`SparkExitCode.OOM`), and a JVM that its own was."""
 _KILLED = "exited with code 137"
-_FULL = (
-    "if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value (one for executors and driver, whose defaults are "
-    "in the README)"
-)
+_FULL = "if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value (one for executors and driver; see README)"
 
 
 class ExecutorFailed(RuntimeError):

@@ -29,7 +29,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import Plan, Share
 from lockstep.engine.thread_names import name_training_thread
-from lockstep.engine.training.loop import torch_replica
+from lockstep.engine.training.replicas import torch_replica
 from lockstep.engine.usecases import UseCase
 
 Array = np.ndarray

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.groups import Group
 from lockstep.engine.models.losses import Loss, cross_entropy, scores_of
 from lockstep.engine.replica.base import Ready, Replica, flat_views
+from lockstep.engine.replica.batch_norm import SharedStatistics
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
 from lockstep.engine.replica.layout import TensorLayout, averaged_buffers, put_others, trained_layers
 
@@ -69,6 +71,7 @@ class TorchReplica(Replica):
         self._pending: list[int] = []
         self._fresh = [True] * len(self._trained)
         self._on_ready: Ready | None = None
+        self._statistics: SharedStatistics | None = None
         self.rebind(parameters=torch.empty(int(bounds[-1]), device=self.device))
         self._flatten_buffers()
 
@@ -90,6 +93,16 @@ class TorchReplica(Replica):
                 self._install_hooks()
             self._gradients, self._views = gradients, flat_views(gradients, self._trained)
 
+    def normalize_together(self, group: Group) -> None:
+        """Synchronized batch normalization over the workers of `group`, which from now on take part in each other's
+        passes, with an empty share, too. Raises ValueError for a model without batch normalization."""
+        self._statistics = SharedStatistics(group)
+        if not self._statistics.normalize(self.model):
+            raise ValueError(
+                f"sync_batch_norm=True, and {type(self.model).__name__} has no layer of batch normalization; give "
+                "sync_batch_norm=False"
+            )
+
     def clear_gradients(self) -> None:
         self._fresh = [True] * len(self._trained)
         for leaf in self._trained:
@@ -99,7 +112,7 @@ class TorchReplica(Replica):
         self._on_ready = on_ready
         self._pending = [len(layer) for layer in self._layers]
         loss = 0.0
-        if len(batch.labels) or not self.skips_empty:
+        if len(batch.labels) or not self.skips_empty or self._statistics is not None:
             loss = self._backward(batch, torch.from_numpy(np.asarray(weights, np.float32)).to(self.device))
         if self._gradients is not None:
             self._finish_untouched()
@@ -107,16 +120,22 @@ class TorchReplica(Replica):
         return loss
 
     def _backward(self, batch: Batch, weights: Tensor) -> float:
-        start = time.perf_counter()
+        start = self._computing()
         total = (self.losses(batch)[1] * weights).sum()
-        middle = time.perf_counter()
+        middle = self._computing()
         total.backward()
         loss = float(total.detach())
         # On a GPU the calls return before the work is done, so the passes can't be timed apart without stopping it.
         split = self.device.type == "cpu"
         self.forward_seconds += middle - start if split else float("nan")
-        self.backward_seconds += time.perf_counter() - middle if split else float("nan")
+        self.backward_seconds += self._computing() - middle if split else float("nan")
         return loss
+
+    def _computing(self) -> float:
+        """A clock that stands still while statistics are exchanged."""
+        if self._statistics is not None:
+            self.exchange_seconds, self.bytes_sent = self._statistics.seconds, self._statistics.bytes_sent
+        return time.perf_counter() - self.exchange_seconds
 
     def losses(self, batch: Batch) -> tuple[Any, Tensor]:
         """What the model returns in training, and the loss of each sample."""

@@ -18,6 +18,7 @@ from lockstep.engine.declared import Chain, Equality, Values, doubling
 from lockstep.engine.options import JobError, Option
 from lockstep.engine.sync.background import Background
 from lockstep.engine.sync.base import StepCost, Sync, group_error, leaf_of
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class AllreduceSync(Sync):
     does = "every worker has its own parameters and steps with the sum of all workers' gradients"
     label = "all-reduce"
     preserves = "equal, whatever the optimiser, unless compression leaves out a part of the gradient"
-    options = (BUCKET, OVERLAP, TRANSPORT, COMPRESSION, DENSITY)
+    options = (BUCKET, OVERLAP, TRANSPORT, COMPRESSION, DENSITY, SYNC_BATCH_NORM)
     between_replicas = True
     sums_common_part = True
     meets = True
@@ -88,6 +89,7 @@ class AllreduceSync(Sync):
     @classmethod
     def check(cls, values: Values) -> None:
         check_compression(values)
+        check_batch_norm(values)
         if values["transport"] == "messages":
             return
         given = f"transport={values['transport']!r}"

@@ -72,7 +72,8 @@ def check_policy(values: Values) -> None:
             f"policy={name!r} with delays={values['delays']!r} has one decider: give servers=1 and shards=1, not "
             f"servers={values['servers']} and shards={values['shards']}"
         )
-    for field, plain in (("compression", "none"), ("opt_weight", "none"), ("class_weights", "none")):
+    plainly = {"compression": "none", "opt_weight": "none", "class_weights": "none", "sync_batch_norm": False}
+    for field, plain in plainly.items():
         if values[field] != plain:
             raise JobError(f"{field}={values[field]!r} does not go with policy={name!r}, which weighs gradients itself")
     if values["early_stopping_epochs"]:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.engine.declared import Chain, Equality, Values, doubling
 from lockstep.engine.sync.base import StepCost, Sync, cut, gather, group_error, leaf_of
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
 
 if TYPE_CHECKING:
     from lockstep.engine.groups import Group
@@ -45,9 +46,14 @@ class SharedMemorySync(Sync):
     does = "one copy of the parameters per host; every worker sums and updates its own slice of them in place"
     label = "shared memory"
     preserves = "equal, whatever the optimiser"
+    options = (SYNC_BATCH_NORM,)
     between_replicas = True
     hosts_of_threads = True
     meets = True
+
+    @classmethod
+    def check(cls, values: Values) -> None:
+        check_batch_norm(values)
 
     @classmethod
     def equality(cls, values: Values) -> Equality:

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
@@ -39,6 +40,8 @@ def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> FirstPass:
     batch = Batch(case.train.load(ids, 0, job.seed), case.train.labels[ids], ids, 0)
     try:
         replica = TorchReplica(model, case.loss, precision=job.precision, seed=job.seed)
+        if job.values["sync_batch_norm"]:
+            replica.normalize_together(ThreadGroup.of(1)[0])
     except ValueError as error:
         raise JobError(str(error)) from error
     if not len(ids):

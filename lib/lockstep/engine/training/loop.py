@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from lockstep.engine.files import remove_unfinished
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.groups.links import LinkMeter
 from lockstep.engine.job import Job
-from lockstep.engine.replica import Batch, Replica, TorchReplica, bfloat16_replica_class
+from lockstep.engine.replica import Batch, Replica
 from lockstep.engine.sync import Plan, Share, Sync, make_sync
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.epochs import EpochTracker, Images, Rate
@@ -24,25 +22,14 @@ from lockstep.engine.training.finite import FiniteWatch
 from lockstep.engine.training.model_parallel import gather_tables, make_model_parallel_replica, state_bytes
 from lockstep.engine.training.randomness import seed_micro_batch
 from lockstep.engine.training.rates import plan_of, rate_factor, scheduled
+from lockstep.engine.training.replicas import MakeReplica, replica_for
 from lockstep.engine.usecases import UseCase, use_case
 
 STEP_COLUMNS = (
-    "step_seconds",
-    "input_seconds",
-    "compute_seconds",
-    "forward_seconds",
-    "backward_seconds",
-    "idle_seconds",
-    "wait_seconds",
-    "exchange_seconds",
-    "update_seconds",
-    "decode_seconds",
-    "bytes_sent",
-    "link_bytes_sent",
-    "link_bytes_received",
-    "train_loss",
-    "images",
-)
+    "step_seconds", "input_seconds", "compute_seconds", "forward_seconds", "backward_seconds", "idle_seconds",
+    "wait_seconds", "exchange_seconds", "update_seconds", "decode_seconds", "bytes_sent", "link_bytes_sent",
+    "link_bytes_received", "train_loss", "images",
+)  # fmt: skip
 _PASSES = ("forward_seconds", "backward_seconds")
 _WITHIN = ("idle_seconds", "exchange_seconds", "bytes_sent")  # what a replica does in its passes besides computing
 
@@ -91,39 +78,7 @@ class Trace:
             self.steps.append(times if not summed else dict(times))
 
 
-MakeReplica = Callable[[UseCase, Job, Group], Replica]
-
 _PLAN = "plan"  # message tag: servers do not read images, so they receive the size of the plan
-
-# Torch's generator is one per process, so ranks that are threads must not use it at the same time.
-_BUILDING = threading.Lock()
-
-
-def torch_replica(case: UseCase, job: Job, group: Group, kind: type[TorchReplica] = TorchReplica) -> TorchReplica:
-    """The model of `case`, initialised from the job's seed, the same on every rank."""
-    with _BUILDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(job.seed)
-        device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
-        if job.copies == "avoided":
-            kind = bfloat16_replica_class(kind)
-        return kind(
-            case.model(),
-            case.loss,
-            device=device,
-            precision=job.precision,
-            seed=job.seed,
-            memory_format=job.memory_format,
-        )
-
-
-def replica_for(case: UseCase, job: Job, group: Group) -> Replica:
-    """A replica in the framework that the job asks for."""
-    if job.framework == "torch":
-        return torch_replica(case, job, group)
-    from lockstep.engine.replica.tensorflow.replica import tensorflow_replica  # heavy, and it may be missing
-
-    return tensorflow_replica(case, job, group)
-
 
 def run_job(job: Job, group: Group, site: Site | None = None, make_replica: MakeReplica = replica_for) -> Trace:
     """Train as `job` says, as rank `group.rank`; collective. Ranks beyond `job.workers` have no replica: they serve.

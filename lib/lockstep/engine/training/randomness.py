@@ -96,7 +96,8 @@ class WatchedPass(TorchDispatchMode):
             several = f" and {len(self.normalises) - 1} more" if len(self.normalises) > 1 else ""
             yield (
                 f"{next(iter(self.normalises))}{several}: batch normalisation over each worker's own share of a batch, "
-                "not the whole: other workers, other parameters; use nn.GroupNorm or nn.LayerNorm for the same ones"
+                "not the whole: other workers, other parameters; for the same ones give sync_batch_norm=True (for "
+                "modules of nn.BatchNorm), or use nn.GroupNorm or nn.LayerNorm"
             )
 
 

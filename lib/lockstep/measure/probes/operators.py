@@ -28,7 +28,8 @@ from lockstep.engine.job import Job
 from lockstep.engine.replica import Replica, TorchReplica
 from lockstep.engine.replica.bfloat16 import LOWERED
 from lockstep.engine.sync import SYNCS, Plan
-from lockstep.engine.training.loop import Site, Trace, replica_for
+from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase, use_case
 
 KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -28,7 +28,8 @@ from lockstep.engine.replica.pipeline.cut import flatten
 from lockstep.engine.replica.pipeline.profile import profile
 from lockstep.engine.replica.pipeline.stage import Layers
 from lockstep.engine.replica.torch import MEMORY_FORMATS
-from lockstep.engine.training.loop import Site, Trace, torch_replica
+from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.training.replicas import torch_replica
 from lockstep.engine.usecases import UseCase, use_case
 
 Rows = list[dict[str, float | str]]

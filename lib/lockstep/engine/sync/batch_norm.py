@@ -1,0 +1,22 @@
+"""The declaration of synchronized batch normalization, which is in `lockstep.engine.replica.batch_norm`."""
+
+from __future__ import annotations
+
+from lockstep.engine.declared import Values
+from lockstep.engine.options import JobError, Option
+
+SYNC_BATCH_NORM = Option(
+    "sync_batch_norm", False, "batch normalization over the whole batch of a step: workers sum statistics in each layer"
+)
+
+
+def check_batch_norm(values: Values) -> None:
+    """Raises JobError where statistics can't be those of the whole batch."""
+    if not values["sync_batch_norm"]:
+        return
+    for field, allowed in (("framework", "torch"), ("model_parallel", "none")):
+        if values[field] != allowed:
+            raise JobError(
+                f"sync_batch_norm=True with {field}={values[field]!r}: statistics of the whole batch are built for "
+                f"{field}={allowed!r} alone; give that, or sync_batch_norm=False"
+            )
