@@ -15,8 +15,11 @@ from lockstep.experiments.registry import experiment
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 MOST_CELLS = 25
+MOST_WORDS, MOST_ROWS = 900, 40  # before the appendix: it is read in ten minutes
 MOST_LINES = 10  # of a function
 PLACE = re.compile(r"(?<![\w.~/*-])/(?:work|farm|root|home|Users|opt|tmp|private|var)/\w")
+ANSWERING = [path for path in NOTEBOOKS if experiment(path.stem).answer is not None]
+every_answer = pytest.mark.parametrize("path", ANSWERING, ids=lambda path: path.stem)
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -148,7 +151,7 @@ def test_it_knows_no_machine_and_no_time(path: Path) -> None:
     notebook = read(path)
     assert set(notebook["metadata"]) <= {"kernelspec", "language_info"}, "`make notebooks` leaves the rest out"
     assert notebook["metadata"]["language_info"] == {"name": "python"}
-    timed = [source(cell) for cell in notebook["cells"] if set(cell["metadata"]) - {"tags"}]
+    timed = [source(cell) for cell in notebook["cells"] if set(cell["metadata"]) - {"tags", "jupyter"}]
     assert not timed, "`make notebooks` leaves times and other metadata out"
 
 
@@ -158,3 +161,46 @@ def test_no_cell_of_a_table_is_cut_off(path: Path) -> None:
     outputs = [output for cell in code_cells(path) for output in cell["outputs"]]
     shown = "".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
     assert [text for text in re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", shown) if text.rstrip().endswith("...")] == []
+
+
+@every_notebook
+def test_its_code_is_folded(path: Path) -> None:
+    assert all(cell["metadata"].get("jupyter") == {"source_hidden": True} for cell in code_cells(path))
+
+
+@every_answer
+def test_its_first_screen_answers_the_title(path: Path) -> None:
+    """The first cell behind the parameters shows the question, a computed answer, its machine, and one figure."""
+    title, parameters, first = read(path)["cells"][:3]
+    assert len(source(title).split()) <= 150
+    assert "parameters" in parameters["metadata"]["tags"] and "run.answer()" in source(first)
+    shown = [output["data"] for output in first["outputs"] if "data" in output]
+    box = "".join("".join(data.get("text/markdown", "")) for data in shown)
+    assert box.startswith(f"> **{experiment(path.stem).question}**") and "cores" in box
+    assert "do not answer this yet" not in box.splitlines()[2]
+    assert sum("image/png" in data for data in shown) == 1
+
+
+@every_answer
+def test_every_figure_has_a_finding(path: Path) -> None:
+    own = experiment(path.stem)
+    assert set(own.figures) <= set(own.findings)
+
+
+@every_answer
+def test_it_is_read_in_ten_minutes(path: Path) -> None:
+    """What stands before the appendix: few words, few rows, and nothing in them that only the code knows."""
+    cells = read(path)["cells"]
+    ends = [i for i, cell in enumerate(cells) if re.search(r"^## Appendix", source(cell), re.MULTILINE)]
+    assert len(ends) == 1, "one appendix, under that heading"
+    last = source(cells[ends[0]])
+    prose = [source(cell) for cell in cells[: ends[0]] if cell["cell_type"] == "markdown"]
+    prose.append(last[: last.index("## Appendix")])
+    shown = [output.get("data", {}) for cell in cells[: ends[0]] for output in cell.get("outputs", [])]
+    prose += ["".join(data.get("text/markdown", "")) for data in shown]
+    words = sum(len(text.split()) for text in prose)
+    assert words <= MOST_WORDS, words
+    tables = ["".join(data.get("text/html", "")) for data in shown]
+    assert sum(table.count("<tr") for table in tables) <= MOST_ROWS
+    entries = [text for table in tables for text in re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", table)]
+    assert [text for text in entries if text in ("NaN", "True", "False") or re.search(r"[a-z]_[a-z]", text)] == []

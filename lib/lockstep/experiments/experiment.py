@@ -6,6 +6,7 @@ A folder `experiments/e02_threads_vs_processes/` holds the same few files as eve
     tables.py     what is stored -> tables, for the notebook and for the figures
     figures.py    what is stored -> figures, by file name (drawings.py: what only this notebook draws)
     findings.py   what is stored -> the sentence or two that a figure shows
+    answer.py     what is stored -> the answer to the notebook's title, in two or three sentences
     verdicts.py   a claim of the paper and what is stored -> a verdict
     targets.py    what we ourselves aim at
     measuring.py  what its cells measure where they do not train (most have none)
@@ -77,6 +78,7 @@ class Experiment:
     comparisons: Comparisons | None = None  # which cells stand back to back; None: each beside the sequential one
     tables: Mapping[str, Table] = field(default_factory=dict)
     figures: Mapping[str, Recipe] = field(default_factory=dict)
+    answer: Finding | None = None  # to the question, in two or three sentences; 00 has the others' answers
     findings: Mapping[str, Finding] = field(default_factory=dict)  # by the name of the figure they belong to
     texts: Mapping[str, Text] = field(default_factory=dict)  # Markdown that is no table and no finding
     verdicts: Mapping[str, VerdictFunction] = field(

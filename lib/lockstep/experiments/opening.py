@@ -1,6 +1,7 @@
 """Opening an experiment in its notebook, which shows what is stored, and measures it first if that is asked for.
 
 run = open_experiment("02", globals())
+run.answer()
 run.figure("speedup")
 run.finding("speedup")
 run.table("speedup")
@@ -24,10 +25,19 @@ from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import CLAIM, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
+from lockstep.experiments.answering import answer_box
 from lockstep.experiments.experiment import Experiment, Parameters
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import experiment
-from lockstep.experiments.report import claims_table, machines, read_all, sources, targets_table, unjudged_table
+from lockstep.experiments.report import (
+    Answered,
+    claims_table,
+    machines,
+    read_all,
+    sources,
+    targets_table,
+    unjudged_table,
+)
 from lockstep.records.places import repository_root
 
 WHERE = ("measure", "results", "data_dir", "minutes", "rounds", "only")
@@ -84,6 +94,10 @@ class Run:
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)
 
+    def answer(self) -> Markdown:
+        """The question, its answer in two or three computed sentences, and on what they rest: for the first screen."""
+        return Markdown(answer_box(self._answered))
+
     def about(self) -> str:
         """One paragraph: the machines and days, the data, the rounds, and how many rows are ok, failed and skipped."""
         return f"{machines(self.folder)}\n{sources(self.stored.records)}"
@@ -107,8 +121,12 @@ class Run:
     def verdicts(self) -> pd.DataFrame:
         """Published, measured and answer, a row per claim that this notebook can speak to; corrected for the number of
         all claims that the run folder answers."""
+        return claims_table(self._answered.judged)
+
+    @cached_property
+    def _answered(self) -> Answered:
         everything = read_all(repository_root() / self.parameters.results)
-        return claims_table(next(one.judged for one in everything if one.notebook.name == self.experiment.name))
+        return next(one for one in everything if one.notebook.name == self.experiment.name)
 
     def unjudged(self) -> Markdown:
         """Where the paper contradicts itself and what it leaves unsaid on this notebook's subject: a table without

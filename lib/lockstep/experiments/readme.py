@@ -66,6 +66,12 @@ def _minutes(results_root: Path) -> str:
     return minutes_table(results_root)
 
 
+def _answers(results_root: Path) -> str:
+    from lockstep.experiments.answering import answers_list
+
+    return answers_list(results_root)
+
+
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
-TABLES: dict[str, Callable[[Path], str]] = {"headlines": _headlines, "minutes": _minutes}
+TABLES: dict[str, Callable[[Path], str]] = {"answers": _answers, "headlines": _headlines, "minutes": _minutes}
 """The generated tables of the README."""

@@ -186,7 +186,8 @@ def _text_of(notebook: Any) -> str:
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
-        cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
+        folded = {"jupyter": {"source_hidden": True}} if cell.cell_type == "code" else {}  # a click shows the code
+        cell.metadata = nbformat.from_dict(({"tags": tags} if tags else {}) | folded)
     return str(nbformat.writes(notebook, version=4)).rstrip() + "\n"
 
 

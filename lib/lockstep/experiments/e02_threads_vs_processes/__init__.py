@@ -17,6 +17,7 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=FINDINGS["speedup"],
     findings=FINDINGS,
     verdicts={**verdicts.RULES, **gpu_verdicts.RULES, **trace_verdicts.RULES},
     targets=TARGETS,
