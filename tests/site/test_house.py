@@ -27,7 +27,10 @@ LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_
 LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/training/finite")
 LATER += ("engine/training/first_pass", "engine/training/randomness", "records/checking")
 LATER += ("engine/launch/stopped_programs", "engine/replica/batch_norm", "engine/sync/batch_norm")
-LATER += ("experiments/answering",)
+LATER += ("experiments/answering", "experiments/e01_single_node_baselines/findings")
+LATER += ("experiments/e03_pipelined_model_parallelism/findings", "experiments/e04_hybrid_parallelism/findings")
+LATER += ("experiments/e05_mpi_distribution/findings", "experiments/e06_spark_distribution/findings")
+LATER += ("experiments/e07_convlstm_batch_size/answer", "experiments/e08_convlstm_scaling/findings")
 """What issues that came later have added, which is not counted."""
 
 
