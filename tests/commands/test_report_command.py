@@ -1,12 +1,15 @@
-"""`lockstep figures` and `lockstep report`: what they refuse, and in which words."""
+"""`lockstep figures` and `lockstep report`: what they refuse, in which words, and the sheet of all figures."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 from typer.testing import CliRunner
 
+from lockstep.analysis.figures.sheet import contact_sheet
+from lockstep.analysis.figures.style import empty, save_figure
 from lockstep.commands.cli import app
 from small_notebooks import small_repository
 
@@ -56,3 +59,14 @@ def test_a_file_that_can_not_be_filled_is_told_and_left(small: Path, content: by
     assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.exception
     assert result.output.startswith("refused: PAGE.md") and expected in result.output
     assert (path.read_bytes() if content is not None else None) == content
+
+
+def test_all_figures_stand_on_one_sheet(tmp_path: Path) -> None:
+    """In their notebooks' order, each once; none to show is an error that says what to do."""
+    figure = empty("A title", "why")
+    pictures = [save_figure(figure, tmp_path / name / "figures", "speedup", ("png",))[0] for name in ("02_a", "03_b")]
+    assert contact_sheet(pictures, tmp_path) == tmp_path / "contact_sheet.png"
+    height, width, _ = imread(tmp_path / "contact_sheet.png").shape
+    assert width > 3 * height, "one row of four places"
+    with pytest.raises(ValueError, match="draw them first with `lockstep figures`"):
+        contact_sheet([], tmp_path)

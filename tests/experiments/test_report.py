@@ -236,7 +236,7 @@ def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) 
     filled = fill_tables(text, tmp_path)
     assert "old" not in filled and filled.startswith("before\n<!-- table:headlines -->\n| Asked | Published |")
     assert filled.endswith("<!-- /table -->\nafter\n") and fill_tables(filled, tmp_path) == filled
-    with pytest.raises(ValueError, match="'nothing' does not exist; there are: headlines"):
+    with pytest.raises(ValueError, match="'nothing' does not exist; there are: advice, answers, headlines"):
         fill_tables(text.replace("headlines", "nothing"), tmp_path)
 
 
@@ -245,7 +245,7 @@ def test_the_headlines_show_what_was_asked_published_and_measured(stored: Path) 
     (question,) = [notebook.question for notebook in catalogue() if notebook.name == NOTEBOOK]
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     (first,) = [line for line in rows if question in line]
-    assert f"[{question}](notebooks/{NOTEBOOK}.ipynb)" in first, "the link is that of a reader in the root folder"
+    assert f"[{question}](../notebooks/{NOTEBOOK}.ipynb)" in first, "the link is that of a reader in docs/"
     (speedup,) = [line for line in rows if "**15.57 times**" in line]
     ratio = ratio_of_processes(records())
     assert f"| {ratio} at batch 16 (base: 16) on 2 cores; " in speedup and "it takes at least 16" in speedup
@@ -267,11 +267,15 @@ def test_a_tally_counts_in_the_order_of_the_words() -> None:
     assert tally([NOT_YET, SUPPORTED, NOT_YET]) == "1 supported, 2 not measured yet"
 
 
-def test_the_readmes_tables_are_those_of_the_reference_records() -> None:
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [("README.md", ["answers", "advice"]), ("docs/claims.md", ["headlines"]), ("docs/measuring.md", ["minutes"])],
+)
+def test_generated_tables_are_those_of_the_reference_records(name: str, tables: list[str]) -> None:
     """Nobody types a number into the README: `lockstep report --fill README.md` writes them."""
     root = repository_root()
-    text = (root / "README.md").read_text(encoding="utf-8")
-    assert "<!-- table:headlines -->" in text
+    text = (root / name).read_text(encoding="utf-8")
+    assert re.findall(r"<!-- table:(\w+) -->", text) == tables
     assert fill_tables(text, root / "results" / "reference") == text
 
 

@@ -176,7 +176,8 @@ def test_its_first_screen_answers_the_title(path: Path) -> None:
     assert "parameters" in parameters["metadata"]["tags"] and "run.answer()" in source(first)
     shown = [output["data"] for output in first["outputs"] if "data" in output]
     box = "".join("".join(data.get("text/markdown", "")) for data in shown)
-    assert box.startswith(f"> **{experiment(path.stem).question}**") and "cores" in box
+    assert box.startswith(f"> **{experiment(path.stem).question}**") 
+    assert experiment(path.stem).grid is None or " cores, " in box, "it names the machine"
     assert "do not answer this yet" not in box.splitlines()[2]
     assert sum("image/png" in data for data in shown) == 1
 

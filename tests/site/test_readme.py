@@ -23,7 +23,8 @@ from lockstep.experiments.catalogue import catalogue
 from lockstep.records import COLUMNS, TABLES
 
 DOCUMENTS = (
-    "README.md", "CHANGELOG.md", "docs/architecture.md", "docs/glossary.md", "docs/cluster.md", "data/README.md",
+    "README.md", "CHANGELOG.md", "docs/architecture.md", "docs/claims.md", "docs/cluster.md", "docs/glossary.md",
+    "docs/measuring.md", "docs/train.md", "data/README.md",
 )  # fmt: skip
 every_document = pytest.mark.parametrize("name", DOCUMENTS)
 
@@ -31,6 +32,13 @@ every_document = pytest.mark.parametrize("name", DOCUMENTS)
 @pytest.fixture(scope="module")
 def readme(root: Path) -> str:
     return (root / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def guide(root: Path, readme: str) -> str:
+    """The README and the pages that it sends its readers to."""
+    pages = [root / "docs" / f"{name}.md" for name in ("measuring", "train", "cluster")]
+    return "\n".join([readme, *(page.read_text(encoding="utf-8") for page in pages)])
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +59,12 @@ def commands(text: str) -> list[str]:
 
 @pytest.mark.slow  # four processes import torch
 @pytest.mark.usefixtures("no_leftovers")
-def test_the_example_runs(readme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "least_checks"), [("README.md", 1), ("docs/train.md", 4)])
+def test_the_example_runs(root: Path, name: str, least_checks: int, tmp_path: Path) -> None:
     """As a reader would run it: a script of its own, somewhere else."""
-    (example,) = blocks(readme, "python")
+    (example,) = blocks((root / name).read_text(encoding="utf-8"), "python")
     checks = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Assert)]
-    assert "lockstep.train(" in example and len(checks) >= 4, "the example shows nothing unless it checks something"
+    assert "lockstep.train(" in example and len(checks) >= least_checks, "it shows nothing unless it checks something"
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -82,20 +91,20 @@ def test_every_link_leads_somewhere(root: Path, name: str) -> None:
     assert not wrong
 
 
-def test_every_make_target_and_variable_exists(root: Path, readme: str, architecture: str) -> None:
+def test_every_make_target_and_variable_exists(root: Path, guide: str, architecture: str) -> None:
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
     variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.M))
-    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(commands(readme) + commands(architecture))))
+    named = set(re.findall(r"\bmake ([a-z]+)\b", "\n".join(commands(guide) + commands(architecture))))
     assert {"reproduce", "test", "figures", "report", "lab"} <= named <= targets
     assert {"MINUTES", "PROFILE", "DATA_DIR", "RESULTS"} <= variables
-    assert set(re.findall(r"\b([A-Z_]{4,})=", readme)) - {"LOCKSTEP_DATA", "LOCKSTEP_SPARK_MASTER"} <= variables
+    assert set(re.findall(r"\b((?!LOCKSTEP_)[A-Z_]{4,})=", guide)) <= variables
 
 
-def test_every_lockstep_command_would_be_accepted(root: Path, readme: str, tmp_path: Path) -> None:
+def test_every_lockstep_command_would_be_accepted(root: Path, guide: str, tmp_path: Path) -> None:
     (tmp_path / "fire-smoke").mkdir()
-    readme = readme.replace("path/to/root", str(tmp_path))
-    lines = [line for line in commands(readme) if line.startswith(".venv/bin/lockstep ")]
+    guide = guide.replace("path/to/root", str(tmp_path))
+    lines = [line for line in commands(guide) if line.startswith(".venv/bin/lockstep ")]
     assert len(lines) >= 4
     for line in lines:
         given = parsed(shlex.split(line)[1:])
@@ -118,7 +127,7 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
 
 
 def test_every_notebook_is_listed_with_its_own_question(readme: str) -> None:
-    listed = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\w+)\.ipynb\) \| (.+) \|$", readme, re.M)
+    listed = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| .+ \|$", readme, re.M)
     built = [notebook for notebook in catalogue() if notebook.built]
     assert listed == [(notebook.number, notebook.name, notebook.question) for notebook in built]
 
@@ -138,10 +147,13 @@ def test_the_commands_of_make_come_first(root: Path, readme: str) -> None:
     assert run.split(" run ")[1].strip() == f"{everything} --minutes '30'"
 
 
+def test_it_is_short_and_opens_with_a_command(readme: str) -> None:
+    lines = readme.splitlines()
+    assert len(lines) <= 90 and lines.index("```bash") < 30
+
+
 def test_two_generated_tables_and_one_figure(readme: str) -> None:
-    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == [
-        "table:headlines", "/table", "table:minutes", "/table",
-    ]  # fmt: skip
+    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == ["table:answers", "/table", "table:advice", "/table"]
     assert len(re.findall(r"!\[[^]]+\]\(results/reference/\w+/figures/\w+\.png\)", readme)) == 1
 
 

@@ -133,7 +133,10 @@ def refresh_notebooks(
 
 @app.command()
 @clear_ends()
-def figures(results: Results = REFERENCE) -> None:
+def figures(
+    results: Results = REFERENCE,
+    sheet: Annotated[bool, typer.Option("--sheet", help="Also all of them on one sheet, contact_sheet.png.")] = False,
+) -> None:
     """Draw the figures of a run anew, from its records alone."""
     folders = _measured(results)
     from lockstep.analysis.figures.recipes import draw_all
@@ -146,6 +149,11 @@ def figures(results: Results = REFERENCE) -> None:
         if folder.name in EXPERIMENTS:
             paths = draw_all(experiment(folder.name).figures, read_stored(folder), folder / "figures")
             typer.echo(f"{folder.name}: {len(paths)} files in {folder / 'figures'}")
+    if sheet:
+        from lockstep.analysis.figures.sheet import contact_sheet
+
+        pictures = [path for folder in folders for path in sorted((folder / "figures").glob("*.png"))]
+        typer.echo(f"all of them: {contact_sheet(pictures, folders[0].parent)}")
 
 
 @app.command()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
 
 
-def answer_box(answered: Answered) -> str:
+def answer_box(answered: Answered, stored: Stored) -> str:
     """The question, its answer, and on what it rests, as a Markdown quotation.
 
     > **Threads or processes: which trains faster on one machine?**
@@ -18,16 +21,20 @@ def answer_box(answered: Answered) -> str:
     >
     > *Of 18 claims: 2 supported, 16 undecided (measured, model). A CPU, 2 cores. Data: real. ...*
     """
-    parts = [f"**{answered.notebook.question}**", answer_text(answered)]
-    parts.append(f"*{' '.join([*_claims(answered), *_rests_on(answered)])}*")
+    parts = [f"**{answered.notebook.question}**", answer_text(answered, stored)]
+    if len(answered.stored.records):
+        parts.append(f"*{' '.join([*_claims(answered), *_rests_on(answered)])}*")
     lines = "\n\n".join(parts).split("\n")
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-def answer_text(answered: Answered) -> str:
-    """The computed answer to the notebook's question; what is missing, if its records can't answer."""
+def answer_text(answered: Answered, stored: Stored | None = None) -> str:
+    """The computed answer to the notebook's question; what is missing, if its records can't answer. `stored`: with the
+    parameters of an opened notebook."""
     answer = experiment(answered.notebook.name).answer
-    return answer(answered.stored) if answer is not None else "Nobody has said yet how its records answer it."
+    if answer is None:
+        return "Nobody has said yet how its records answer it."
+    return answer(answered.stored if stored is None else stored)
 
 
 def _claims(answered: Answered) -> list[str]:
@@ -44,12 +51,27 @@ def _rests_on(answered: Answered) -> list[str]:
     return [*machine, sources(answered.stored.records)]
 
 
-def answers_list(results_root: Path) -> str:
-    """Every notebook's question, linked, and its answer, as a Markdown list."""
-    built = [answered for answered in read_all(results_root) if answered.notebook.built]
-    return "\n".join(
-        f"- **[{each.notebook.number} {each.notebook.question}](notebooks/{each.notebook.name}.ipynb)** "
-        f"{' '.join(answer_text(each).split())}"
-        for each in built
-        if experiment(each.notebook.name).answer is not None
-    )
+def answers_list(everything: Iterable[Answered], link: Callable[[Answered, str], str]) -> str:
+    """The question of every notebook that measures, as a link, and its answer, as a Markdown list."""
+    lines = []
+    for each in everything:
+        if each.notebook.built and experiment(each.notebook.name).grid is not None:
+            title = link(each, f"{each.notebook.number} · {each.notebook.question}")
+            lines.append(f"- **{title}** {' '.join(answer_text(each).split())}")
+    return "\n".join(lines)
+
+
+def readme_answers(results_root: Path) -> str:
+    """A row for every notebook, as Markdown: its question, as a link, and the first sentence of its answer."""
+    lines = ["| | asks | found so far |", "| --- | --- | --- |"]
+    for each in read_all(results_root):
+        if each.notebook.built:
+            link = f"[{each.notebook.number}](notebooks/{each.notebook.name}.ipynb)"
+            lines.append(f"| {link} | {each.notebook.question} | {_first_sentence(each)} |")
+    return "\n".join(lines)
+
+
+def _first_sentence(each: Answered) -> str:
+    if experiment(each.notebook.name).grid is None:
+        return "reads what the others stored"
+    return re.split(r"(?<=[.\])]) (?=[A-Z])", " ".join(answer_text(each).split()))[0]

@@ -1,4 +1,4 @@
-"""What a newcomer wants to know: a few claims of each notebook beside what was measured, for the README."""
+"""What a newcomer wants to know: a few claims of each notebook beside what was measured, for docs/claims.md."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def _headline_rows(answered: Answered) -> list[dict[str, str]]:
         word, colon, remark = first["reached"].partition(":")
         reached = {"yes": "reached", "no": "not reached"}.get(word, word) + colon + remark
         rows.append((f"nothing; our own aim: {first['what']} {first['aim']}", first["measured"], reached))
-    asked = f"[{answered.notebook.question}](notebooks/{answered.notebook.name}.ipynb)"
+    asked = f"[{answered.notebook.question}](../notebooks/{answered.notebook.name}.ipynb)"
     columns = ("Asked", "Published", "Measured", "Answer")
     return [dict(zip(columns, (asked if not i else "", *row), strict=True)) for i, row in enumerate(rows)]

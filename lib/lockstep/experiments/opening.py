@@ -96,7 +96,7 @@ class Run:
 
     def answer(self) -> Markdown:
         """The question, its answer in two or three computed sentences, and on what they rest: for the first screen."""
-        return Markdown(answer_box(self._answered))
+        return Markdown(answer_box(self._answered, self.stored))
 
     def about(self) -> str:
         """One paragraph: the machines and days, the data, the rounds, and how many rows are ok, failed and skipped."""

@@ -67,11 +67,19 @@ def _minutes(results_root: Path) -> str:
 
 
 def _answers(results_root: Path) -> str:
-    from lockstep.experiments.answering import answers_list
+    from lockstep.experiments.answering import readme_answers
 
-    return answers_list(results_root)
+    return readme_answers(results_root)
+
+
+def _advice(results_root: Path) -> str:
+    from lockstep.experiments.advice import advice_table
+
+    return advice_table(results_root)
 
 
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
-TABLES: dict[str, Callable[[Path], str]] = {"answers": _answers, "headlines": _headlines, "minutes": _minutes}
-"""The generated tables of the README."""
+TABLES: dict[str, Callable[[Path], str]] = {
+    "advice": _advice, "answers": _answers, "headlines": _headlines, "minutes": _minutes,
+}  # fmt: skip
+"""The generated parts of the README and of `docs/`."""

@@ -109,12 +109,14 @@ def _with_plain_names(svg: bytes) -> bytes:
     return re.sub(rb"\bp[0-9a-f]{10}\b", lambda found: plain[found[0]], svg)
 
 
-def save_figure(figure: Figure, folder: str | Path, name: str) -> list[Path]:
-    """Writes `<folder>/<name>.png` and `.svg`; returns both paths. Raises WriteError if they can't be written."""
+def save_figure(
+    figure: Figure, folder: str | Path, name: str, kinds: Sequence[str] = ("png", "svg")
+) -> list[Path]:
+    """Writes `<folder>/<name>.png` and `.svg`; returns the paths. Raises WriteError if they can't be written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for kind in ("png", "svg"):
+    for kind in kinds:
         path = folder / f"{name}.{kind}"
         write_atomically(path, render(figure, kind))
         paths.append(path)
