@@ -44,7 +44,7 @@ def test_figures_and_report_leave_00_alone(small: Path) -> None:
         (None, "can't be read (No such file"),
         (b"\xff\xfe", "it is not UTF-8 text"),
         (b"nothing generated", "holds no table to fill"),
-        (b"<!-- table:nope -->\n<!-- /table -->", "table 'nope' does not exist; there are: headlines"),
+        (b"<!-- table:nope -->\n<!-- /table -->", "table 'nope' does not exist; there are: advice"),
         (b"<!-- table:two words -->\n<!-- /table -->", "table 'two words' does not exist"),
         (b"<!-- table:headlines -->\n", "1 tables begin and only 0 end"),
     ],
