@@ -62,7 +62,7 @@ CORES_SETTING = "spark.lockstep.cores"
 _HEAP_FULL = ("exited with code 52", "OutOfMemoryError")
 """How Spark reports that an executor's heap was full (`SparkExitCode.OOM`), and a JVM that its own was."""
 _KILLED = "exited with code 137"
-_FULL = "if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value (one for executors and driver; docs/cluster.md)"
+_FULL = "if its heap was full, give LOCKSTEP_SPARK_MEMORY a larger value (one for both; docs/cluster.md)"
 
 
 class ExecutorFailed(RuntimeError):
