@@ -12,8 +12,13 @@ from typing import TypeVar
 
 import psutil
 
+from soak.roles import ENDS_THE_RUN
+
 KINDS = ("kill", "stop", "continue", "terminate", "interrupt")
 """SIGKILL; SIGSTOP; SIGSTOP and, a moment later, SIGCONT; SIGTERM; SIGINT."""
+SHARE_OF_ENDING = 0.25
+"""Of the faults while others are there to be hit: a run that goes on can be hit again, one that ends starts anew."""
+_SOON_SECONDS = 8.0
 _PAUSE_SECONDS = (0.2, 3.0)
 _SIGNALS = {
     "kill": signal.SIGKILL,
@@ -31,13 +36,19 @@ class Fault:
 
     seconds: float
     kind: str
-    role: float  # 0 to below 1: which of the roles that are there by then
+    role: float  # 0 to below 1: which of the roles that are there by then, one that ends the run seldom
     process: float  # the same for the processes of that role
     pause_seconds: float
 
     def victim(self, there: Mapping[str, Sequence[Process]]) -> tuple[str, Process]:
-        """A role and one of its processes: every role is as likely as any other."""
-        role = list(there)[int(self.role * len(there))]
+        """A role and one of its processes: every role is as likely as any other, but for those with which a run ends."""
+        ending = [role for role in there if role in ENDS_THE_RUN]
+        others = [role for role in there if role not in ENDS_THE_RUN]
+        share = SHARE_OF_ENDING if others and ending else float(bool(ending))
+        if self.role < share:
+            role = ending[int(self.role / share * len(ending))]
+        else:
+            role = others[int((self.role - share) / (1 - share) * len(others))]
         return role, there[role][int(self.process * len(there[role]))]
 
     def hit(self, process: psutil.Process) -> None:
@@ -50,11 +61,11 @@ class Fault:
 
 
 def draw(seed: int, run: int, count: int, length_seconds: float) -> list[Fault]:
-    """The faults of a run: the first at any time of its undisturbed length, each other one some time after the last."""
+    """The faults of a run: the first at any time of its undisturbed length, rather early; the others soon after each."""
     dice = random.Random(f"{seed}/{run}")
     found = []
     for number in range(count):
-        seconds = dice.uniform(0.0, length_seconds if number == 0 else 0.3 * length_seconds)
+        seconds = length_seconds * dice.random() ** 2 if number == 0 else dice.uniform(0.0, _SOON_SECONDS)
         kind = dice.choice(KINDS)
         found.append(Fault(seconds, kind, dice.random(), dice.random(), dice.uniform(*_PAUSE_SECONDS)))
     return found

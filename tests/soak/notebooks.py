@@ -77,7 +77,7 @@ NOTEBOOKS = {
             "use_cases": [], "steps": {"SimpleBig": 1, "Pneumonia": 20}, "warmup_steps": 1,
             "weak_syncs": _each(["parameter_server"]), "message_bytes": [], "densities": [],
         },
-        1.5,
+        1.2,
     ),
     "06": Small(
         "06_spark_distribution",
@@ -87,7 +87,7 @@ NOTEBOOKS = {
             "worker_counts": _each([2]), "variants": _each(["spark_allreduce", "sparknet"]), "data_sizes": [96],
             "message_bytes": 4096,
         },
-        0.4,
+        0.5,
     ),
     "07": Small(
         "07_convlstm_batch_size",

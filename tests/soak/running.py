@@ -17,7 +17,7 @@ from soak.faults import KINDS, draw, notebook_of
 from soak.notebooks import NOTEBOOKS, build
 from soak.trial import Place, Trial, disturbed, undisturbed
 
-MOST_FAULTS_OF_A_RUN = 4
+MOST_FAULTS_OF_A_RUN = 8
 MOST_RUNS_OF_A_FOLDER = 4  # that are disturbed; then one runs to its end
 
 
@@ -28,14 +28,18 @@ def main(words: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + 60 * chosen.minutes
     root = build(Path(tempfile.mkdtemp(prefix="soak-repository-")))
+    trials: list[Trial] = []
+    others: list[str] = []
     try:
-        trials, others = _soak(chosen, root, folder, ends)
+        _soak(chosen, root, folder, ends, trials, others)
+    except KeyboardInterrupt:
+        others.append("the soak was interrupted")
     finally:
         shutil.rmtree(root, ignore_errors=True)
     _write(folder / "trials.csv", trials)
     print(table(trials))
-    for words_ in others:
-        print(f"undisturbed: {words_}")
+    for said in others:
+        print(f"not clean: {said}")
     unclean = sum(bool(trial.unclean) for trial in trials)
     print(f"{len(trials)} faults with seed {chosen.seed}, {unclean} not clean; all trials: {folder / 'trials.csv'}")
     return int(bool(unclean or others))
@@ -52,11 +56,11 @@ def _options() -> argparse.ArgumentParser:
     return options
 
 
-def _soak(chosen: argparse.Namespace, root: Path, folder: Path, ends: float) -> tuple[list[Trial], list[str]]:
-    """The trials, and what was wrong with undisturbed runs."""
+def _soak(
+    chosen: argparse.Namespace, root: Path, folder: Path, ends: float, trials: list[Trial], others: list[str]
+) -> None:
+    """Add the trials, and to `others` what was wrong with undisturbed runs."""
     places: dict[str, Place] = {}
-    trials: list[Trial] = []
-    others: list[str] = []
     disturbances: Counter[Path] = Counter()
     weights = {number: NOTEBOOKS[number].weight for number in chosen.only}
 
@@ -86,7 +90,6 @@ def _soak(chosen: argparse.Namespace, root: Path, folder: Path, ends: float) -> 
     for place in places.values():
         if disturbances[place.out]:
             whole(place, f"last-{place.number}")
-    return trials, others
 
 
 def _line(trial: Trial) -> str:

@@ -118,15 +118,18 @@ class Running:
 def undisturbed(place: Place, log: Path) -> list[str]:
     """Run a place to its end; what was not as it must be. It then begins a new folder."""
     running = Running(place, log)
-    if not running.wait(lambda: False, 2 * HUNG_SECONDS):
-        running.kill()
+    try:
+        ended = running.wait(lambda: False, 2 * HUNG_SECONDS)
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+    if not ended:
         return ["an undisturbed run did not end"]
     place.length_seconds = place.length_seconds or time.monotonic() - running.began
-    rounds = Counter(line.split(b",")[0] for line in place.content().splitlines()[1:])
     place.rows_of_a_round = place.rows_of_a_round or len(place.content().splitlines()[1:]) // ROUNDS
     found = [] if running.process.returncode == 0 else [f"ended with {running.process.returncode}"]
     found += recorded.complaints(running.text) + place.wrong(running.finished)
-    found += [] if rounds else ["no records"]
+    found += [] if place.content() else ["no records"]
     found += running.before.left(running.token, place.temporary, False)
     place.folders += 1
     return found
@@ -136,25 +139,34 @@ def disturbed(place: Place, log: Path, run: int, faults: Sequence[Fault]) -> lis
     """A run, hit by `faults` one after the other for as long as it lives; a trial for each."""
     running = Running(place, log)
     trials: list[Trial] = []
+    try:
+        before = _hit_all(running, run, faults, trials)
+        if not running.wait(lambda: False, HUNG_SECONDS):
+            (trials[-1].unclean if trials else []).append(f"hung: the run did not end within {HUNG_SECONDS:.0f} s")
+            running.kill()
+        if trials:
+            _judge_end(running, trials, before)
+    finally:
+        running.kill()  # also where the soak itself is interrupted
+    if running.process.returncode == 0:
+        place.folders += 1
+    return trials
+
+
+def _hit_all(running: Running, run: int, faults: Sequence[Fault], trials: list[Trial]) -> bytes:
+    """Add a trial for each fault that finds the run alive; what was finished before the last of them."""
     before = running.finished
     for fault in faults:
         running.wait(lambda: False, fault.seconds)
         if running.process.poll() is not None:
             break
-        before = place.finished()
+        before = running.place.finished()
         if (trial := _hit(running, fault, run)) is None:
             break
         trials.append(trial)
-        if trial.unclean or trial.role in roles.ENDS_THE_RUN and running.process.poll() is not None:
+        if trial.unclean:
             break
-    if not running.wait(lambda: False, HUNG_SECONDS):
-        (trials[-1].unclean if trials else []).append(f"hung: the run did not end within {HUNG_SECONDS:.0f} s")
-        running.kill()
-    if trials:
-        _judge_end(running, trials, before)
-    if running.process.returncode == 0:
-        place.folders += 1
-    return trials
+    return before
 
 
 def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
@@ -191,5 +203,5 @@ def _judge_end(running: Running, trials: list[Trial], before: bytes) -> None:
     if not any("hung" in words for words in last.unclean):
         last.unclean += recorded.ending_complaints(last.role, last.kind, code, running.text)
     last.unclean += running.place.wrong(before) + running.before.left(running.token, running.place.temporary, killed)
-    last.told = last.told or (running.text.strip().splitlines() or [""])[-1] if code else last.told
-    running.kill()
+    if code and not last.told:
+        last.told = (running.text.strip().splitlines() or [""])[-1]
