@@ -212,13 +212,18 @@ def test_a_traced_table_that_has_changed_is_refused(tmp_path: Path) -> None:
     assert found is not None and len(found) == 6
 
 
-def test_a_run_killed_between_a_table_and_its_check_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [False, True])
+def test_runs_killed_between_a_table_and_its_check_go_on(tmp_path: Path, older: bool) -> None:
     path = written(tmp_path).with_name("steps.csv")
-    before = path.read_bytes()
-    with RunFolder(tmp_path, INFO, SESSION) as run:
-        run.write_round([row(3)], {"steps": pd.DataFrame({"round": [3], "name": ["a"], "seconds": [1.0]})})
-    path.write_bytes(before)
-    assert go_on(tmp_path) == [0, 1, 2, 3]
+    before, records = path.read_bytes(), (tmp_path / "records.csv").read_bytes()
+    if older:
+        (tmp_path / "table_checks.csv").unlink()
+    for seconds in (1.0, 2.0):  # the second run is killed at the same place
+        with RunFolder(tmp_path, INFO, SESSION) as run:
+            run.write_round([row(3)], {"steps": pd.DataFrame({"round": [3], "name": ["a"], "seconds": [seconds]})})
+        path.write_bytes(before)
+        (tmp_path / "records.csv").write_bytes(records)
+        assert go_on(tmp_path) == [0, 1, 2]
 
 
 FILES = ("records.csv", "checks.csv", "steps.csv", "table_checks.csv", "run.json")

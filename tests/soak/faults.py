@@ -41,7 +41,7 @@ class Fault:
     pause_seconds: float
 
     def victim(self, there: Mapping[str, Sequence[Process]]) -> tuple[str, Process]:
-        """A role and one of its processes: every role is as likely as any other, but for those with which a run ends."""
+        """A role and one of its processes. Roles are equally likely, but for those with which a run ends."""
         ending = [role for role in there if role in ENDS_THE_RUN]
         others = [role for role in there if role not in ENDS_THE_RUN]
         share = SHARE_OF_ENDING if others and ending else float(bool(ending))
@@ -61,7 +61,7 @@ class Fault:
 
 
 def draw(seed: int, run: int, count: int, length_seconds: float) -> list[Fault]:
-    """The faults of a run: the first at any time of its undisturbed length, rather early; the others soon after each."""
+    """The faults of a run: the first within its undisturbed length, rather early; the others soon after each."""
     dice = random.Random(f"{seed}/{run}")
     found = []
     for number in range(count):

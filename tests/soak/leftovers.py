@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from lockstep.engine.launch.supervisor import _names_in_use
 from listening import Listening, sockets_of
+from lockstep.engine.launch.supervisor import _names_in_use
 from mpi_files import left_since, library_files
 from processes import command
 from soak import roles
@@ -36,7 +37,7 @@ class Before:
         self.ports |= set(sockets_of(pids))
 
     def left(self, token: str, temporary: Path, killed: bool) -> list[str]:
-        """What is still there, in words. `killed`: the runner was, so that its folder goes with the next run's start."""
+        """What is still there, in words. `killed`: the runner was, whose folder goes when the next run starts."""
         found: list[str] = []
         _settled(lambda: not roles.of_run(token))
         for process in roles.of_run(token).values():
@@ -64,10 +65,8 @@ class Before:
 def networks() -> tuple[str, ...]:
     """Interfaces and named networks of this machine."""
     named: list[str] = []
-    try:
+    with contextlib.suppress(OSError):
         named = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
-    except OSError:
-        pass
     return (*sorted(psutil.net_if_addrs()), *named)
 
 

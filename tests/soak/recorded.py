@@ -35,8 +35,8 @@ def rounds_told(text: str) -> int:
 
 
 def complaints(text: str) -> list[str]:
-    """What is wrong with the messages of a run, or with those since a fault: a failure that names no rank and phase, and
-    a traceback of the run itself (those of a rank that is named stand below its line)."""
+    """What is wrong with the messages of a run, or with those since a fault: a failure that names no rank and phase,
+    and a traceback of the run itself (those of a rank that is named stand below its line)."""
     found = [f"names no rank and phase: {reason}" for reason in _FAILED.findall(text) if not _NAMED.match(reason)]
     detail = False
     for line in text.splitlines():

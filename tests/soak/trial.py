@@ -43,7 +43,7 @@ class Trial:
 
 @dataclass
 class Place:
-    """Where one notebook is run again and again: each run goes on in the last one's folder until all rounds are there."""
+    """Where one notebook is run again and again: each run goes on in the last one's folder until that is complete."""
 
     number: str
     root: Path

@@ -2,7 +2,6 @@
 
     records.csv    header, then one row per cell and round
     checks.csv     round,crc32: one line for each of those rows, written just before it
-    table_checks.csv   table,crc32: of each traced table the last two, of all its bytes, written just before it
 
 A row that does not fit is named by file and line. Reading refuses it; a run that goes on in its folder drops the round
 and measures it again. Folders without checks.csv are older, or shortened: only their values are looked at.
@@ -28,7 +27,6 @@ from lockstep.records.schema import ADDED, COLUMNS, MEASUREMENTS, RecordError
 
 CHECKS = "checks.csv"
 _HEADER = "round,crc32"
-TABLE_CHECKS = "table_checks.csv"
 _MOST = {"s": 1e9, "images_per_second": 1e9}
 _MOST_OF_ALL = 1e18
 _POSITIVE = ("images_per_second", "step_seconds")
@@ -223,33 +221,6 @@ def seal(path: Path, content: bytes, length: int = 0) -> None:
 def unseal(path: Path) -> None:
     """Forget the checks of the records `path`, whose rows are about to be written anew."""
     path.with_name(CHECKS).unlink(missing_ok=True)
-
-
-def seal_table(path: Path, content: bytes) -> None:
-    """Write the check of `content`, which is about to be written to the traced table `path`; that of what stands there
-    now is kept, for a run that is killed in between. Raises WriteError."""
-    file = path.with_name(TABLE_CHECKS)
-    known = _table_checks(file)
-    mine = [*[crc for name, crc in known if name == path.stem][-1:], str(zlib.crc32(content))]
-    rows = [*((name, crc) for name, crc in known if name != path.stem), *((path.stem, crc) for crc in mine)]
-    write_atomically(file, "".join(f"{name},{crc}\n" for name, crc in [("table", "crc32"), *rows]))
-
-
-def refuse_changed_table(path: Path, content: bytes) -> None:
-    """Raises RecordError if `content` is not what was written to the traced table `path`; older ones have no check."""
-    written = {crc for name, crc in _table_checks(path.with_name(TABLE_CHECKS)) if name == path.stem}
-    if written and str(zlib.crc32(content)) not in written:
-        raise RecordError(
-            f"{path} is not as it was written, by its checksum in {TABLE_CHECKS}; restore it, or remove it and do "
-            "without what was traced"
-        )
-
-
-def _table_checks(file: Path) -> list[tuple[str, str]]:
-    """Table and checksum of each line of table_checks.csv."""
-    lines = _lines(file)[1:] if file.is_file() else []
-    found = (line.decode(errors="replace").partition(",") for line in lines)
-    return [(name, crc) for name, _, crc in found if crc.isdecimal()]
 
 
 def check_columns(path: Path) -> None:

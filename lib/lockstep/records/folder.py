@@ -15,10 +15,11 @@ import pandas as pd
 
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import Job
-from lockstep.records.checking import check_columns, check_unique, damage, misfit_of, seal, seal_table, unseal
+from lockstep.records.checking import check_columns, check_unique, damage, misfit_of, seal, unseal
 from lockstep.records.growing import append_csv, take_in_new_columns
-from lockstep.records.reading import read_records, read_run, read_traced_table
+from lockstep.records.reading import read_records, read_run
 from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
+from lockstep.records.traced import read_traced_table, seal_table
 
 _HEADER = ",".join(COLUMNS) + "\n"
 _DAMAGED = "records.damaged-{}.csv"
