@@ -6,6 +6,7 @@ import argparse
 import csv
 import dataclasses
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,9 @@ MOST_RUNS_OF_A_FOLDER = 4  # that are disturbed; then one runs to its end
 def main(words: Sequence[str] | None = None) -> int:
     """0 if every trial was clean, 1 if one was not, 2 for a wrong option."""
     chosen = _options().parse_args(words)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Also where a shell has started this in the background, deaf to Ctrl-C: so would be all that is hit.
+        signal.signal(number, signal.default_int_handler)
     folder = Path(chosen.out or tempfile.mkdtemp(prefix="soak-")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + 60 * chosen.minutes
