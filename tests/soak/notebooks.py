@@ -10,8 +10,6 @@ from typing import Any
 import nbformat
 import yaml
 
-ROUNDS = 6
-"""Of each folder: some are written while others are measured, and a run that was hit goes on with the rest."""
 ROOT = Path(__file__).resolve().parents[2]
 
 _MEASURING = """\
@@ -39,6 +37,7 @@ class Small:
     name: str
     wanted: tuple[tuple[str, str, int], ...]
     parameters: dict[str, Any] = field(default_factory=dict)
+    rounds: int = 6  # of each folder: a run that was hit goes on with those that are left
     weight: float = 1.0  # how often it is drawn; a run of Spark takes several times as long
 
 
@@ -77,7 +76,7 @@ NOTEBOOKS = {
             "use_cases": [], "steps": {"SimpleBig": 1, "Pneumonia": 20}, "warmup_steps": 1,
             "weak_syncs": _each(["parameter_server"]), "message_bytes": [], "densities": [],
         },
-        1.2,
+        weight=1.2,
     ),
     "06": Small(
         "06_spark_distribution",
@@ -87,7 +86,8 @@ NOTEBOOKS = {
             "worker_counts": _each([2]), "variants": _each(["spark_allreduce", "sparknet"]), "data_sizes": [96],
             "message_bytes": 4096,
         },
-        0.5,
+        rounds=2,  # each starts two clusters
+        weight=0.5,
     ),
     "07": Small(
         "07_convlstm_batch_size",
@@ -112,7 +112,7 @@ def build(folder: Path) -> Path:
         code = _MEASURING.format(number=number, wanted=small.wanted)
         whole.cells = [*own, nbformat.v4.new_code_cell(code)]
         nbformat.write(whole, folder / "notebooks" / f"{small.name}.ipynb")
-        profile[small.name] = {"rounds": ROUNDS, "images": 192, **small.parameters}
+        profile[small.name] = {"rounds": small.rounds, "images": 192, **small.parameters}
     (folder / "notebooks" / "profiles" / "soak.yaml").write_text(yaml.safe_dump(profile))
     return folder
 

@@ -19,7 +19,7 @@ from lockstep.records import RecordError, read_records
 from soak import recorded, roles
 from soak.faults import Fault
 from soak.leftovers import Before
-from soak.notebooks import NOTEBOOKS, ROUNDS, command
+from soak.notebooks import NOTEBOOKS, command
 
 HUNG_SECONDS = 180.0
 """Nothing is told for so long after a fault: Lockstep's own limits, such as that of a start, are shorter."""
@@ -126,7 +126,7 @@ def undisturbed(place: Place, log: Path) -> list[str]:
     if not ended:
         return ["an undisturbed run did not end"]
     place.length_seconds = place.length_seconds or time.monotonic() - running.began
-    place.rows_of_a_round = place.rows_of_a_round or len(place.content().splitlines()[1:]) // ROUNDS
+    place.rows_of_a_round = place.rows_of_a_round or len(place.content().splitlines()[1:]) // NOTEBOOKS[place.number].rounds
     found = [] if running.process.returncode == 0 else [f"ended with {running.process.returncode}"]
     found += recorded.complaints(running.text) + place.wrong(running.finished)
     found += [] if place.content() else ["no records"]
