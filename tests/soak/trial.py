@@ -126,7 +126,8 @@ def undisturbed(place: Place, log: Path) -> list[str]:
     if not ended:
         return ["an undisturbed run did not end"]
     place.length_seconds = place.length_seconds or time.monotonic() - running.began
-    place.rows_of_a_round = place.rows_of_a_round or len(place.content().splitlines()[1:]) // NOTEBOOKS[place.number].rounds
+    rows = len(place.content().splitlines()[1:])
+    place.rows_of_a_round = place.rows_of_a_round or rows // NOTEBOOKS[place.number].rounds
     found = [] if running.process.returncode == 0 else [f"ended with {running.process.returncode}"]
     found += recorded.complaints(running.text) + place.wrong(running.finished)
     found += [] if place.content() else ["no records"]
