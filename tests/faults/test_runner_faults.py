@@ -151,6 +151,17 @@ def test_a_killed_kernel_ends_the_run_with_its_workers(start: Callable[..., Run]
     assert "the kernel died" in errors(run.executed())
 
 
+def test_an_interrupted_kernel_ends_the_run_and_says_so(start: Callable[..., Run]) -> None:
+    """Seen in a soak: a traceback of KeyboardInterrupt."""
+    run = start()
+    kernel, *workers = run.in_its_cell()
+    kernel.send_signal(signal.SIGINT)
+    assert run.end() == 1
+    assert gone(workers)
+    assert "interrupted by SIGINT; rounds written so far are kept" in run.message()
+    assert "Traceback" not in run.message()
+
+
 def test_a_run_over_its_time_is_ended(start: Callable[..., Run]) -> None:
     run = start("--timeout", "20", cell=STARTS_WORKERS)
     processes = run.in_its_cell()

@@ -29,6 +29,7 @@ LOG = logging.getLogger("lockstep.commands.runner")
 LOG.addHandler(logging.NullHandler())  # what nbclient reports, RunFailed says
 # Papermill reads the parameters, too, line by line, and warns of every list with a "=" in a text; ours parses Python.
 logging.getLogger("papermill.translators").setLevel(logging.ERROR)
+_GO_ON = "rounds written so far are kept, the same command goes on from there"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -161,6 +162,8 @@ def _execute(
             progress.finished()
         except PapermillExecutionError as error:
             shown = error.evalue if is_own_error(error.ename, error.traceback) else "\n" + "\n".join(error.traceback)
+            if error.ename == "KeyboardInterrupt":  # of the kernel alone: ours ends the run as Stopped
+                shown = f"the kernel was interrupted by SIGINT; {_GO_ON}"
             raise RunFailed(f"{notebook.stem} failed in cell [{error.exec_count}]: {shown}{where}") from error
         except (CellTimeoutError, DeadKernelError, RuntimeError) as error:
             raise RunFailed(f"{notebook.stem} failed: {_describe(error, timeout_seconds)}{where}") from error
@@ -177,7 +180,7 @@ def _describe(error: BaseException, timeout_seconds: int | None) -> str:
     if isinstance(error, DeadKernelError):
         return "the kernel died (killed from outside, or the machine ran out of memory); rounds written so far are kept"
     if isinstance(error, Stopped):
-        return f"stopped by {error}; rounds written so far are kept, the same command goes on from there"
+        return f"stopped by {error}; {_GO_ON}"
     return f"{type(error).__name__}: {error}"
 
 
