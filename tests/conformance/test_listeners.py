@@ -11,13 +11,14 @@ import psutil
 import pytest
 import torch
 
+import tiny
 from listening import Listening, beyond_loopback, family_of, sockets_of
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.tcp import connect_all
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.launch.mpi.commands import find_mpiexec, private_network
 from lockstep.engine.launch.supervised_team import SupervisedTeam
-from together import Teams
+from together import Teams, small_job
 
 pytestmark = pytest.mark.linux
 
@@ -33,17 +34,44 @@ def sum_with_torch(group: Group) -> float:
     return float(tensor)
 
 
-@pytest.mark.parametrize("launcher", ["processes", "mpiexec", "engines", "spark"])
+def sum_alone(group: Group) -> float:
+    """Of a launcher whose ranks are threads of one process, where torch has no group."""
+    tensor = torch.ones(1)
+    group.allreduce(tensor)
+    return float(tensor)
+
+
+def sum_on_executors(group: Group) -> float:
+    """What starts Python workers on every executor."""
+    from pyspark.sql import SparkSession
+
+    return float(SparkSession.builder.getOrCreate().sparkContext.parallelize([1.0, 1.0], 2).map(float).sum())
+
+
+OPENS = {name: sum_with_torch for name in LAUNCHERS} | {"threads": sum_alone, "spark_driver": sum_on_executors}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_port_is_on_loopback(teams: Teams, launcher: str) -> None:
     """Seen: gloo's store, Hydra, MPICH and pyspark's log server on all interfaces, keys written from outside."""
-    team = teams.of(launcher, 2)
-    assert team.call(sum_with_torch) == [2.0, 2.0]
+    assert set(teams.of(launcher, 2).call(OPENS[launcher])) == {2.0}
     found = [one for one in sockets_of([os.getpid()]) if one.program != AGENT]
     assert beyond_loopback(found) == []
     if launcher == "processes":
         assert any(one.kind == "SOCK_STREAM" for one in found), "gloo's own: else nothing was looked at"
-    if launcher == "spark":
+    if launcher.startswith("spark"):
         assert any(one.program == "java" for one in found), "the JVMs' ports: else nothing was looked at"
+
+
+PEERS = [("ddp", "processes"), ("ddp", "mpiexec"), ("ddp", "spark"), ("sparknet", "spark_driver")]
+
+
+@pytest.mark.parametrize(("peer", "launcher"), PEERS)
+def test_a_peer_opens_no_port_of_its_own(teams: Teams, peer: str, launcher: str) -> None:
+    """DDP makes its store and its connections itself, and keeps them while the team is warm."""
+    teams.run(small_job(launcher=launcher, sync=peer, workers=2, steps=2), tiny.case())
+    found = [one for one in sockets_of([os.getpid()]) if one.program != AGENT]
+    assert found and beyond_loopback(found) == []
 
 
 def test_what_listens_is_seen() -> None:
