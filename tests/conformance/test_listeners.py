@@ -63,13 +63,16 @@ def test_every_port_is_on_loopback(teams: Teams, launcher: str) -> None:
         assert any(one.program == "java" for one in found), "the JVMs' ports: else nothing was looked at"
 
 
-PEERS = [("ddp", "processes"), ("ddp", "mpiexec"), ("ddp", "spark"), ("sparknet", "spark_driver")]
+PEERS: list[tuple[str, str, dict[str, str]]] = [
+    *(("ddp", launcher, {}) for launcher in ("processes", "mpiexec", "spark")),
+    ("sparknet", "spark_driver", {"executor_data": "rdd"}),
+]
 
 
-@pytest.mark.parametrize(("peer", "launcher"), PEERS)
-def test_a_peer_opens_no_port_of_its_own(teams: Teams, peer: str, launcher: str) -> None:
+@pytest.mark.parametrize(("peer", "launcher", "options"), PEERS)
+def test_a_peer_opens_no_port_of_its_own(teams: Teams, peer: str, launcher: str, options: dict[str, str]) -> None:
     """DDP makes its store and its connections itself, and keeps them while the team is warm."""
-    teams.run(small_job(launcher=launcher, sync=peer, workers=2, steps=2), tiny.case())
+    teams.run(small_job(launcher=launcher, sync=peer, workers=2, steps=2, **options), tiny.case())
     found = [one for one in sockets_of([os.getpid()]) if one.program != AGENT]
     assert found and beyond_loopback(found) == []
 
