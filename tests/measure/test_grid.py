@@ -144,7 +144,7 @@ def test_a_worker_killed_in_a_contended_cells_other_visit_leaves_a_failed_row(
     """Seen: on a busy machine the row of the first attempt stayed, and nothing told of the worker, 2 of 2 times."""
     monkeypatch.setattr(Contention, "contended", lambda self: True)
     outcomes: list[list[Trace] | Exception] = [[trace(0, STEP)], [trace(0, STEP)]]
-    outcomes[killed] = WorkerFailed([1], "step 3, phase compute", "was killed by SIGKILL", "more")
+    outcomes[killed] = WorkerFailed(1, "step 3, phase compute", "was killed by SIGKILL", "more")
     teams = OneTeam([])
 
     def run(*_: object) -> list[Trace]:

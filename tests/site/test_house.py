@@ -26,7 +26,7 @@ LATER += ("experiments/e02_threads_vs_processes/gpu_", "experiments/e03_pipeline
 LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_scaling/bounds")
 LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/training/finite")
 LATER += ("engine/training/first_pass", "engine/training/randomness", "records/checking")
-LATER += ("engine/launch/stopped_programs",)
+LATER += ("engine/launch/stopped_programs", "experiments/refusals")
 """What issues that came later have added, which is not counted."""
 
 
