@@ -19,6 +19,8 @@ def unlike(value: Any, example: Any, place: str = "") -> str:
     """
     if not _same_type(value, example):
         return f"{place or 'it'} is {value!r}, not {type(example).__name__}"
+    if isinstance(value, int | float) and not 0 <= value < float("inf"):
+        return f"{place or 'it'} is {value!r}, and no parameter is negative or infinite"
     if isinstance(example, list) and example:
         return _first(_like_any(each, example, f"{place}[{number}]") for number, each in enumerate(value))
     if isinstance(example, dict) and example:
@@ -82,3 +84,11 @@ def _works(grid: Callable[[Parameters], list[Job]], chosen: Parameters, other: M
     except Exception:
         return False
     return True
+
+
+def above_zero(name: str, chosen: Mapping[str, Any], otherwise: float) -> float:
+    """The number of that name, by which others are divided. Raises JobError for 0."""
+    value: float = chosen.get(name, otherwise)
+    if not value > 0:
+        raise JobError(f"{name}={value!r} is not possible; give a number above 0")
+    return value
