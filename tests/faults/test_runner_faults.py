@@ -112,6 +112,7 @@ def test_a_stopped_run_leaves_no_process_and_says_so(
     assert gone(processes)
     assert f"stopped by {number.name}" in run.message()
     assert f"stopped by {number.name}" in errors(run.executed())
+    assert "never retrieved" not in run.message() and "Traceback" not in run.message()
 
 
 def test_a_run_stopped_while_its_kernel_starts_leaves_no_process(start: Callable[..., Run]) -> None:

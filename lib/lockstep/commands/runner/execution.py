@@ -12,6 +12,7 @@ from typing import Any
 
 import nbformat
 import papermill
+from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
@@ -67,9 +68,12 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]  # papermill is no
                 self.session.mark.kill()  # a kernel that was still starting, or a worker that outlived its kernel
 
     def papermill_execute_cells(self) -> None:
+        loop = ensure_event_loop()
+        loop.set_exception_handler(None)
         try:
             super().papermill_execute_cells()
         except BaseException as error:
+            loop.set_exception_handler(lambda *_: None)  # its tasks would go on to tell of the kernel's end
             self.session.mark.stop()
             self._show_error(error)
             raise
@@ -116,12 +120,7 @@ def execute(plan: RunPlan) -> None:
     """
     with _sole_run(plan.executed.parent), stop_on_signals():
         _execute(
-            plan.notebook,
-            plan.executed,
-            plan.root,
-            plan.parameters,
-            plan.timeout_seconds,
-            environment=plan.environment,
+            plan.notebook, plan.executed, plan.root, plan.parameters, plan.timeout_seconds, environment=plan.environment
         )
 
 
