@@ -126,7 +126,7 @@ def test_emulated_hosts_listen_in_their_own_networks_alone() -> None:
     with Mpiexec(2, hosts=2, link_bits_per_second=1e9) as team:
         assert team.call(sum_with_torch) == [2.0, 2.0]
         parts = family_of(team.pids)
-        assert len(parts) > 2 and beyond_loopback(sockets_of(each.pid for each in parts)) == []
+        assert len(parts) >= 2 and beyond_loopback(sockets_of(each.pid for each in parts)) == []
 
 
 def is_controller(process: psutil.Process) -> bool:

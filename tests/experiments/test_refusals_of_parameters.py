@@ -78,7 +78,7 @@ def test_any_value_is_measured_or_refused_in_a_sentence(found: Experiment, root:
         ("07", "ablation", {}, "ablation={} lacks 'pooling'"),
         ("07", "prices", {}, "prices={} lacks"),
         ("07", "use_cases", ["nonsense"], "'nonsense' does not exist; there are: ComplexSmall"),
-        ("07", "strategies", ["nonsense"], "no cells can be made of strategies=['nonsense'] (KeyError: 'nonsense'); give"),
+        ("07", "strategies", ["nonsense"], "no cells can be made of strategies=['nonsense'] (KeyError: 'nonsense')"),
         ("07", "speed_batch_sizes", [0], "speed_batch_sizes=[0]"),
         ("07", "ablation", {"pooling": -1}, "ablation={'pooling': -1}: ['pooling'] is -1, not list; give one like"),
         ("02", "use_cases", ["nonsense"], "'nonsense' does not exist; there are: ComplexSmall"),

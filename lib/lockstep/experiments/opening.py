@@ -68,20 +68,11 @@ class Run:
         apart = (*WHERE, *self.experiment.drawn_only)
         deciding = {name: value for name, value in chosen.items() if name not in apart}
         run_grid(
-            self.grid,
-            notebook=self.experiment.name,
-            results=self.parameters.results,
-            minutes=self.parameters.minutes,
-            rounds=self.parameters.rounds,
-            comparisons=self.experiment.comparisons,
-            parameters=deciding,
-            data_dir=self.parameters.data_dir,
-            images=self.parameters.images,
-            strict=self.parameters.strict,
-            traced=self.experiment.traced,
-            probes=self.experiment.probes(),
-            only=chosen.get("only", ()),
-        )
+            self.grid, notebook=self.experiment.name, results=self.parameters.results, parameters=deciding,
+            minutes=self.parameters.minutes, rounds=self.parameters.rounds, comparisons=self.experiment.comparisons,
+            data_dir=self.parameters.data_dir, images=self.parameters.images, strict=self.parameters.strict,
+            traced=self.experiment.traced, probes=self.experiment.probes(), only=chosen.get("only", ()),
+        )  # fmt: skip
         draw_all(self.experiment.figures, self.stored, self.folder / "figures")
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)
@@ -134,7 +125,8 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
 
     `values` are the notebook's own variables, `globals()`: the names are read from its parameters cell, so none has to
     be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, ParameterError for a cell that
-    can't be read and for a value of another type, RecordError for missing records, and what `lockstep.measure.grid.run_grid` raises.
+    can't be read and for a value of another type, RecordError for missing records, and what
+    `lockstep.measure.grid.run_grid` raises.
     """
     found = experiment(name)
     known = read_parameters(repository_root() / "notebooks" / f"{found.name}.ipynb")

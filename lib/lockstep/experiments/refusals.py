@@ -73,14 +73,14 @@ def cells_of(
         told = ", ".join(f"{name}={changed[name]!r}" for name in (guilty or changed))
         like = ", ".join(f"{name}={defaults[name]!r}" for name in (guilty or changed))
         raise JobError(
-            f"{place}: no cells can be made of {told} ({type(error).__name__}: {error}); give a value like the default, "
-            f"{like}"
+            f"{place}: no cells can be made of {told} ({type(error).__name__}: {error}); give a value like "
+            f"the default, {like}"
         ) from error
 
 
 def _works(grid: Callable[[Parameters], list[Job]], chosen: Parameters, other: Mapping[str, Any]) -> bool:
     try:
-        grid(type(chosen)(**(vars(chosen) | other)))
+        grid(type(chosen)(**{**vars(chosen), **other}))
     except Exception:
         return False
     return True

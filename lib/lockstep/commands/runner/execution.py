@@ -96,16 +96,11 @@ class _Engine(NBClientEngine):  # type: ignore[misc]
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, session: _Session, **_: Any) -> Any:
         session.notebook = nb_man.nb
         client = _Client(
-            nb_man,
-            session,
-            kernel_name=kernel_name,
-            kernel_manager_class=OwnKernelManager,
-            timeout_func=session.seconds_left,
-            startup_timeout=START_SECONDS,
-            stderr_file=session.progress,
+            nb_man, session, kernel_name=kernel_name, kernel_manager_class=OwnKernelManager,
+            timeout_func=session.seconds_left, startup_timeout=START_SECONDS, stderr_file=session.progress,
             extra_arguments=["--log-level=40"],  # errors only; a warning would look like the notebook's own
             log=LOG,
-        )
+        )  # fmt: skip
         return client.execute()
 
 
@@ -148,15 +143,9 @@ def _execute(
         session = _Session(root, timeout_seconds, progress, environment or {})
         try:
             papermill.execute_notebook(
-                notebook,
-                None,
-                parameters,
-                engine_name="lockstep",
-                kernel_name=KERNEL["name"],
-                language="python",
-                progress_bar=False,
-                session=session,
-            )
+                notebook, None, parameters, engine_name="lockstep", kernel_name=KERNEL["name"], language="python",
+                progress_bar=False, session=session,
+            )  # fmt: skip
             progress.finished()
         except PapermillExecutionError as error:
             shown = error.evalue if is_own_error(error.ename, error.traceback) else "\n" + "\n".join(error.traceback)
