@@ -19,8 +19,8 @@ from small_notebooks import small_repository
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
-START_SECONDS = 90.0  # for a kernel to reach its cell on a busy machine
-END_SECONDS = 10.0  # the promise
+START_SECONDS = 180.0  # for a kernel to reach its cell on a busy machine
+END_SECONDS = 60.0  # on a busy machine; a kernel that stays does so for ever
 
 # Two workers: one that takes no interrupt, and one in a session of its own, out of reach of a signal to the group.
 STARTS_WORKERS = """\
@@ -112,6 +112,7 @@ def test_a_stopped_run_leaves_no_process_and_says_so(
     assert gone(processes)
     assert f"stopped by {number.name}" in run.message()
     assert f"stopped by {number.name}" in errors(run.executed())
+    assert "never retrieved" not in run.message() and "Traceback" not in run.message()
 
 
 def test_a_run_stopped_while_its_kernel_starts_leaves_no_process(start: Callable[..., Run]) -> None:

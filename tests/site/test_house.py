@@ -27,7 +27,7 @@ LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_
 LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/training/finite")
 LATER += ("engine/training/first_pass", "engine/training/randomness", "records/checking")
 LATER += ("engine/launch/stopped_programs", "engine/replica/batch_norm", "engine/sync/batch_norm")
-LATER += ("records/traced",)
+LATER += ("records/traced", "experiments/refusals")
 """What issues that came later have added, which is not counted."""
 
 
