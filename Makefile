@@ -4,6 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 MINUTES ?= 30
+SEED ?= 1
 PROFILE ?=
 NOTEBOOK ?= 00 01 02 03 04 05 06 07 08 10 11
 DATA_DIR ?=
@@ -18,7 +19,7 @@ SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 # Two processes; tests that would disturb each other are one group, which one of them runs.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: reproduce check test figures report notebooks lab lint lock clean help
+.PHONY: reproduce check test soak figures report notebooks lab lint lock clean help
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +32,12 @@ check: lint ## For every day: lint, and all tests but MPI, Spark, failures and w
 
 test: lint ## Lint, then all tests; after the install twenty minutes on two cores
 	$(PYTEST) --cpu-budget test
+
+soak: $(READY) ## 200 random faults in MINUTES=30 of runs (SEED=1), then 500 mutated records and 200 mutated checkpoints
+	code=0; $(BIN)/python -m tests.soak --minutes '$(MINUTES)' --seed '$(SEED)' || code=$$?; \
+	LOCKSTEP_MUTATED_RECORDS=500 LOCKSTEP_MUTATED_CHECKPOINTS=200 \
+	$(BIN)/python -m pytest -q -k mutated --timeout 1800 tests/records/test_damaged.py tests/engine/training/test_mutated_checkpoints.py \
+	&& exit $$code
 
 figures: $(READY) ## Draw the figures anew from stored records
 	$(BIN)/lockstep figures --results '$(RESULTS)'

@@ -14,31 +14,35 @@ import psutil
 import torch
 from torch import nn
 
+import tiny
 from lockstep.commands.mpi_options import MpiOptions
 from lockstep.engine import usecases
 
 PROGRAM = "from cluster_runs import main; main()"
-START_SECONDS, END_SECONDS = 60.0, 10.0
+START_SECONDS, END_SECONDS = 120.0, 60.0
 
 
-def small() -> nn.Module:
+def small(dropout: nn.Module) -> nn.Module:
     """507 parameters on photos of any size; dropout, so that the order of samples matters."""
     return nn.Sequential(
-        nn.AdaptiveAvgPool2d(8), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(144, 3)
+        nn.AdaptiveAvgPool2d(8), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), dropout, nn.Linear(144, 3)
     )
 
 
-def small_case() -> usecases.UseCase:
+def small_case(dropout: nn.Module | None = None) -> usecases.UseCase:
     """SimpleBig with that network."""
     optimiser = functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True)
-    return usecases.UseCase("SimpleBig", small, optimiser, dataset="fire-smoke", images=60, classes=3)
+    model = functools.partial(small, dropout or nn.Dropout(0.3))
+    return usecases.UseCase("SimpleBig", model, optimiser, dataset="fire-smoke", images=60, classes=3)
 
 
 def main() -> None:
-    """A rank. `TEST_TWO_HOSTS`: ranks with an odd number believe that they are on another host."""
+    """A rank. `TEST_TWO_HOSTS`: ranks with an odd number believe that they are on another host. `TEST_DRAWS`: dropout
+    that can't be keyed by sample."""
     if os.environ.get("TEST_TWO_HOSTS"):
         os.environ["LOCKSTEP_HOST"] = f"host{int(os.environ['PMI_RANK']) % 2}"
-    usecases.USE_CASES["SimpleBig"] = small_case()
+    dropout = tiny.Dropping() if os.environ.get("TEST_DRAWS") else nn.Dropout(0.3)
+    usecases.USE_CASES["SimpleBig"] = small_case(dropout)
     from lockstep.commands import mpi_rank as cluster
 
     cluster.main()
@@ -53,7 +57,8 @@ class Run:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["cluster_runs", "lockstep.commands.mpi_job"])
         wanted = MpiOptions(workers=workers, **(values | options))
-        self.process = context.Process(target=_act, args=(wanted, self.folder, os.environ.get("TEST_TWO_HOSTS", "")))
+        told = {name: os.environ.get(name, "") for name in ("TEST_TWO_HOSTS", "TEST_DRAWS")}
+        self.process = context.Process(target=_act, args=(wanted, self.folder, told))
         self.process.start()
 
     def said(self, stream: str = "stderr") -> str:
@@ -90,7 +95,7 @@ class Run:
         return self.process.exitcode, self.said()
 
 
-def _act(wanted: MpiOptions, folder: str, two_hosts: str) -> None:
+def _act(wanted: MpiOptions, folder: str, told: dict[str, str]) -> None:
     """In the forked process: as the command does, with the small network."""
     from lockstep.commands import mpi_job
 
@@ -98,7 +103,7 @@ def _act(wanted: MpiOptions, folder: str, two_hosts: str) -> None:
         os.dup2(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
     own = os.path.dirname(__file__)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH")]))
-    os.environ["TEST_TWO_HOSTS"] = two_hosts
+    os.environ.update(told)
     os.environ.pop("LOCKSTEP_DATA", None)  # these tests are about made images, wherever they run
     mpi_job._PROGRAM = PROGRAM
     code = 1

@@ -22,7 +22,7 @@ from lockstep.engine.sync.transports import transport_of
 from lockstep.engine.training.loop import Site
 from lockstep.engine.usecases import UseCase
 
-END_SECONDS = 10.0
+END_SECONDS = 60.0  # on a busy machine: a hang lasts for ever
 REASONS = {
     "raise": "raised RuntimeError",
     "exit": "raised SystemExit: 3",

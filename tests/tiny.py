@@ -44,6 +44,18 @@ def normalised_net() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 5 * 4, 3))
 
 
+class Dropping(nn.Module):
+    """Dropout that is no `nn.Dropout`: what it draws can't be keyed by sample."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, 0.3, self.training)
+
+
+def drawing_net() -> nn.Module:
+    """`net` with such dropout in place of its own."""
+    return nn.Sequential(*(Dropping() if isinstance(layer, nn.Dropout) else layer for layer in net()))
+
+
 class Spare(nn.Module):
     """A model with a layer that is never used and one that is used twice."""
 

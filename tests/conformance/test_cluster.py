@@ -99,3 +99,17 @@ def test_the_hosts_are_those_that_mpi_found(monkeypatch: pytest.MonkeyPatch) -> 
     told, _ = said(steps=2, sync="allreduce")
     assert re.search(r"^rank 0: node host0 0, cores \[\d+\]\nrank 1: node host1 1, cores \[\d+\]$", told, re.MULTILINE)
     assert "SimpleBig allreduce, 2 workers on 2 hosts, 2 steps: " in told
+
+
+def test_a_resumed_run_draws_what_the_unbroken_one_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout that is no module drew from generators that nothing seeded, and nobody was told."""
+    monkeypatch.setenv("TEST_DRAWS", "yes")
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    _, errors = said(steps=10, checkpoint=str(unbroken))
+    assert errors.count("draws random numbers in training") == 1, "rank 0 tells it, before it trains"
+    said(steps=7, checkpoint=str(broken))
+    before = checkpoint.read(str(broken))
+    said(steps=10, checkpoint=str(broken), resume=True)
+    expected, got = (checkpoint.read(str(path)) for path in (unbroken, broken))
+    assert before["sync"]["step"] < got["sync"]["step"] == expected["sync"]["step"]
+    assert torch.equal(got["parameters"], expected["parameters"])

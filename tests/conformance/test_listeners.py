@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 import time
@@ -11,13 +12,17 @@ import psutil
 import pytest
 import torch
 
+import cluster_runs
+import tiny
 from listening import Listening, beyond_loopback, family_of, sockets_of
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.tcp import connect_all
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.launch.mpi.commands import find_mpiexec, private_network
+from lockstep.engine.launch.mpi.emulated import why_not
+from lockstep.engine.launch.mpi.mpiexec import Mpiexec
 from lockstep.engine.launch.supervised_team import SupervisedTeam
-from together import Teams
+from together import Teams, small_job
 
 pytestmark = pytest.mark.linux
 
@@ -33,17 +38,47 @@ def sum_with_torch(group: Group) -> float:
     return float(tensor)
 
 
-@pytest.mark.parametrize("launcher", ["processes", "mpiexec", "engines", "spark"])
+def sum_alone(group: Group) -> float:
+    """Of a launcher whose ranks are threads of one process, where torch has no group."""
+    tensor = torch.ones(1)
+    group.allreduce(tensor)
+    return float(tensor)
+
+
+def sum_on_executors(group: Group) -> float:
+    """What starts Python workers on every executor."""
+    from pyspark.sql import SparkSession
+
+    return float(SparkSession.builder.getOrCreate().sparkContext.parallelize([1.0, 1.0], 2).map(float).sum())
+
+
+OPENS = {name: sum_with_torch for name in LAUNCHERS} | {"threads": sum_alone, "spark_driver": sum_on_executors}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_port_is_on_loopback(teams: Teams, launcher: str) -> None:
     """Seen: gloo's store, Hydra, MPICH and pyspark's log server on all interfaces, keys written from outside."""
-    team = teams.of(launcher, 2)
-    assert team.call(sum_with_torch) == [2.0, 2.0]
+    assert set(teams.of(launcher, 2).call(OPENS[launcher])) == {2.0}
     found = [one for one in sockets_of([os.getpid()]) if one.program != AGENT]
     assert beyond_loopback(found) == []
     if launcher == "processes":
         assert any(one.kind == "SOCK_STREAM" for one in found), "gloo's own: else nothing was looked at"
-    if launcher == "spark":
+    if launcher.startswith("spark"):
         assert any(one.program == "java" for one in found), "the JVMs' ports: else nothing was looked at"
+
+
+PEERS: list[tuple[str, str, dict[str, str]]] = [
+    *(("ddp", launcher, {}) for launcher in ("processes", "mpiexec", "spark")),
+    ("sparknet", "spark_driver", {"executor_data": "rdd"}),
+]
+
+
+@pytest.mark.parametrize(("peer", "launcher", "options"), PEERS)
+def test_a_peer_opens_no_port_of_its_own(teams: Teams, peer: str, launcher: str, options: dict[str, str]) -> None:
+    """DDP makes its store and its connections itself, and keeps them while the team is warm."""
+    teams.run(small_job(launcher=launcher, sync=peer, workers=2, steps=2, **options), tiny.case())
+    found = [one for one in sockets_of([os.getpid()]) if one.program != AGENT]
+    assert found and beyond_loopback(found) == []
 
 
 def test_what_listens_is_seen() -> None:
@@ -64,6 +99,34 @@ def test_engines_listen_nowhere() -> None:
         assert any(is_controller(each) for each in parts)
         found = sockets_of(each.pid for each in parts)
         assert found == [] if private_network(find_mpiexec()) else beyond_loopback(found) == []
+
+
+def test_what_lockstep_mpi_starts_on_one_machine_listens_nowhere() -> None:
+    """Seen: Hydra on all interfaces; it believes whoever connects."""
+    if not private_network(find_mpiexec()):
+        pytest.skip("this system allows no network of its own to its user")
+    run = cluster_runs.Run(2)
+    try:
+        ranks = run.training()
+        below = run.below()
+        assert {each.pid for each in ranks} < {each.pid for each in below}
+        assert sockets_of(each.pid for each in below) == []
+    finally:
+        left = run.below()
+        run.process.kill()
+        run.process.join()
+        shutil.rmtree(run.folder)
+        assert psutil.wait_procs(left, cluster_runs.END_SECONDS)[1] == []
+
+
+@pytest.mark.serial
+def test_emulated_hosts_listen_in_their_own_networks_alone() -> None:
+    if why_not():
+        pytest.skip(why_not())
+    with Mpiexec(2, hosts=2, link_bits_per_second=1e9) as team:
+        assert team.call(sum_with_torch) == [2.0, 2.0]
+        parts = family_of(team.pids)
+        assert len(parts) >= 2 and beyond_loopback(sockets_of(each.pid for each in parts)) == []
 
 
 def is_controller(process: psutil.Process) -> bool:
@@ -88,7 +151,7 @@ def test_strangers_keep_no_rank_waiting() -> None:
         thread.start()
     for thread in ranks:
         thread.join(60)
-    assert time.monotonic() - began < 5, "one greeting's patience"
+    assert time.monotonic() - began < 30, "of thirty strangers each took a second or two"
     assert sorted(found[0]) == [1] and sorted(found[1]) == [0]
     found[1][0].sendall(b"it is me")
     assert found[0][1].recv(8) == b"it is me"

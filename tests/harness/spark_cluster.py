@@ -25,7 +25,7 @@ from processes import command
 from together import Teams
 
 _CORES = 8  # slots for executors: more than all teams that are warm at the same time have
-_END_SECONDS = 10.0  # for the processes of a team that has been closed
+_END_SECONDS = 60.0  # for the processes of a team that has been closed
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _OWN: type[StandaloneCluster] = StandaloneCluster
 _CONF = application_conf

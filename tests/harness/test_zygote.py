@@ -65,7 +65,7 @@ def said(process: Any) -> str:
 )
 def test_its_end_is_seen(start: Start, code: str, expected: int) -> None:
     process = start(code)
-    assert process.wait(20) == process.returncode == expected
+    assert process.wait(90) == process.returncode == expected
     assert ("no such thing" in said(process)) == ("no such thing" in code)
 
 
@@ -82,7 +82,7 @@ def test_it_has_its_arguments_variables_folder_and_descriptors(
     monkeypatch.setenv("LOCKSTEP_HOST", "")
     monkeypatch.delenv("LOCKSTEP_HOST")
     process = start(code, "first", str(writing), handles=(writing,), MINE="set")
-    assert process.wait(20) == 0, said(process)
+    assert process.wait(90) == 0, said(process)
     assert said(process).split() == ["first", "set", str(tmp_path), "False", "__main__"]
     os.close(writing)
     assert os.read(reading, 100) == b"hello" and os.read(reading, 100) == b"", "nobody else holds the other end"
@@ -100,7 +100,7 @@ def test_it_can_be_stopped_continued_and_killed(start: Start) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.05)
     process.kill()
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(90) == -signal.SIGKILL
     process.kill()  # and again, when somebody else may have its number
 
 
@@ -124,7 +124,7 @@ def test_only_the_program_of_a_worker_is_forked(zygotes: Zygotes) -> None:
     """A test that starts another one means a new process."""
     with tempfile.TemporaryFile() as output:
         process = zygotes.start_python("import time", [], dict(os.environ), [], output)
-        assert isinstance(process, subprocess.Popen) and process.wait(20) == 0
+        assert isinstance(process, subprocess.Popen) and process.wait(90) == 0
     assert team._START != "import time"
 
 

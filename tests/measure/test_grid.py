@@ -29,7 +29,7 @@ from lockstep.measure.round import measure_round
 from lockstep.measure.summary import merged, slowest_steps, summarise
 from lockstep.measure.teams import GIB, START_BYTES, Teams, free_memory
 from lockstep.measure.traced_tables import traced_tables
-from lockstep.records import RunFolder, make_row, read_traced_table
+from lockstep.records import RunFolder, make_row, read_records, read_traced_table
 
 
 def trace(rank: int, *steps: dict[str, float], startup: float = 1.0, **scores: float) -> Trace:
@@ -135,6 +135,34 @@ def test_a_cell_that_was_visited_twice_is_one_row() -> None:
     assert merged(disturbed)["reason"] == "contended", "of one visit is of the round"
     failed = make_row(job, {}, status="failed", reason="bad")
     assert merged([both[0], failed]) is failed, "half a cell is no cell"
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_worker_killed_in_a_contended_cells_other_visit_leaves_a_failed_row(
+    killed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Seen: on a busy machine the row of the first attempt stayed, and nothing told of the worker, 2 of 2 times."""
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
+    outcomes: list[list[Trace] | Exception] = [[trace(0, STEP)], [trace(0, STEP)]]
+    outcomes[killed] = WorkerFailed(1, "step 3, phase compute", "was killed by SIGKILL", "more")
+    teams = OneTeam([])
+
+    def run(*_: object) -> list[Trace]:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(teams.only, "run", run)
+    jobs = [Job.of("processes", workers=2)]
+    found = measure_round(
+        jobs, (0, 0), number=0, seeds={}, session=0, sources={}, teams=teams, durations=Durations(jobs)
+    )
+    assert not outcomes and found.failed, "both visits were made"
+    with RunFolder(tmp_path, {}, {}) as folder:
+        folder.write_round(found.rows, found.tables)
+    (row,) = read_records(tmp_path).to_dict("records")
+    assert (row["status"], row["reason"]) == ("failed", "rank 1 was killed by SIGKILL (step 3, phase compute)")
 
 
 def test_reduce_and_update_alone_train_nothing() -> None:

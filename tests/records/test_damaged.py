@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import MUTATED_RECORDS
 from lockstep.engine.job import Job
-from lockstep.records import RecordError, RunFolder, make_row, read_records
+from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_traced_table
 
 INFO = {"parameters": {}, "data": {}}
 SESSION = {"machine": "m", "versions": {}, "git": {}, "day": "d"}
@@ -27,7 +29,8 @@ def written(folder: Path, rounds: int = 3) -> Path:
     """So many rounds of two cells."""
     with RunFolder(folder, INFO, SESSION) as run:
         for number in range(rounds):
-            run.write_round([row(number), row(number, "own")])
+            steps = pd.DataFrame({"round": number, "name": ["a", "b"], "seconds": [0.5 + number, 0.25]})
+            run.write_round([row(number), row(number, "own")], {"steps": steps})
     return folder / "records.csv"
 
 
@@ -189,16 +192,57 @@ def test_checks_of_a_round_that_was_never_written_are_no_damage(tmp_path: Path) 
     assert len(read_records(tmp_path)) == 7
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_traced_table_that_has_changed_is_refused(tmp_path: Path) -> None:
+    """Seen: a digit was read as it stood there, and a table with a field too many ended in pandas' own error."""
+    written(tmp_path)
+    path, sealed = tmp_path / "steps.csv", tmp_path / "table_checks.csv"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"1.5", b"1.7"))
+    with pytest.raises(RecordError, match=r"steps\.csv is not as it was written, by its checksum in table_checks\.csv"):
+        read_traced_table(tmp_path, "steps")
+    with pytest.raises(RecordError, match="is not as it was written"):
+        go_on(tmp_path)
+    sealed.unlink()  # as of a folder that is older
+    for content in (whole + b"1,a,0.5,7\n", whole + b"\xff", b""):
+        path.write_bytes(content)
+        with pytest.raises(RecordError, match=r"steps\.csv can't be read: "):
+            read_traced_table(tmp_path, "steps")
+    path.write_bytes(whole)
+    found = read_traced_table(tmp_path, "steps")
+    assert found is not None and len(found) == 6
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_runs_killed_between_a_table_and_its_check_go_on(tmp_path: Path, older: bool) -> None:
+    path = written(tmp_path).with_name("steps.csv")
+    before, records = path.read_bytes(), (tmp_path / "records.csv").read_bytes()
+    if older:
+        (tmp_path / "table_checks.csv").unlink()
+    for seconds in (1.0, 2.0):  # the second run is killed at the same place
+        with RunFolder(tmp_path, INFO, SESSION) as run:
+            run.write_round([row(3)], {"steps": pd.DataFrame({"round": [3], "name": ["a"], "seconds": [seconds]})})
+        path.write_bytes(before)
+        (tmp_path / "records.csv").write_bytes(records)
+        assert go_on(tmp_path) == [0, 1, 2]
+
+
+FILES = ("records.csv", "checks.csv", "steps.csv", "table_checks.csv", "run.json")
+
+
+@settings(deadline=None, max_examples=MUTATED_RECORDS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_records_change_no_number_unless_they_are_refused(
     tmp_path: Path, data: st.DataObject, mutations: int
 ) -> None:
-    """Bytes that are changed, put in or taken out, anywhere in the file."""
+    """Bytes that are changed, put in or taken out, anywhere in any of the files.
+
+    Seen: a traced table, from which figures and tables take their numbers, was read as whatever stood in it.
+    """
     if not (tmp_path / "records.csv").exists():
         written(tmp_path)
-    path = tmp_path / "records.csv"
-    original, expected = path.read_bytes(), read_records(tmp_path)
+    name = data.draw(st.sampled_from(FILES))
+    path = tmp_path / name
+    original, expected, steps = path.read_bytes(), read_records(tmp_path), read_traced_table(tmp_path, "steps")
     try:
         for _ in range(data.draw(st.integers(1, mutations))):
             content = path.read_bytes()
@@ -206,10 +250,12 @@ def test_mutated_records_change_no_number_unless_they_are_refused(
             gone = data.draw(st.sampled_from([0, 1, 1, 3, 200]))
             path.write_bytes(content[:where] + data.draw(st.binary(max_size=3)) + content[where + gone :])
         try:
-            found = read_records(tmp_path)
+            read_run(tmp_path)
+            found, table = read_records(tmp_path), read_traced_table(tmp_path, "steps")
         except RecordError:
             return
         assert found.equals(expected.iloc[: len(found)].reset_index(drop=True))
+        assert table is not None and table.equals(steps)
     finally:
         path.write_bytes(original)
 

@@ -96,7 +96,7 @@ def test_make_offers_every_target(root: Path) -> None:
     shown = subprocess.run(["make", "-C", str(root), "help"], capture_output=True, text=True, check=True).stdout
     targets = set(re.findall(r"make ([a-z]+) ", shown))
     assert targets == set(
-        ["reproduce", "check", "test", "figures", "report", "notebooks", "lab", "lint", "lock", "clean", "help"]
+        ["reproduce", "check", "test", "soak", "figures", "report", "notebooks", "lab", "lint", "lock", "clean", "help"]
     )
 
 

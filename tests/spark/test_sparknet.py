@@ -81,6 +81,18 @@ def test_resume_reaches_the_unbroken_runs_parameters_exactly(teams: Teams, tmp_p
     assert torch.equal(run(teams, job(**variant), case, tmp_path / "broken", resume=True), unbroken)
 
 
+@pytest.mark.parametrize("variant", ["rdd", "files-weights"])
+def test_a_resumed_run_draws_what_the_unbroken_one_draws(teams: Teams, variant: str, tmp_path: Path) -> None:
+    """Dropout that is no module drew from generators that nothing seeded: two runs of the same seed differed."""
+    case, options = tiny.case(model=tiny.drawing_net), VARIANTS[variant]
+    unbroken = run(teams, job(**options), case, tmp_path / "unbroken", draws=True)
+    run(teams, job(steps=7, **options), case, tmp_path / "broken", draws=True)
+    resumed = run(teams, job(**options), case, tmp_path / "broken", draws=True, resume=True)
+    assert torch.equal(resumed, unbroken)
+    other = job(**options).with_(seed=1)
+    assert not torch.equal(run(teams, other, case, tmp_path / "other", draws=True), unbroken)
+
+
 def test_running_statistics_are_the_mean_over_executors(teams: Teams, tmp_path: Path) -> None:
     case = tiny.case(model=tiny.normalised_net, test=tiny.arrays(13))
     path, other = tmp_path / "c", tmp_path / "processes"

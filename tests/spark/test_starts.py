@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from lockstep.engine.groups.board import Board
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
 from lockstep.engine.launch.spark.barrier_team import SparkTeam
-from lockstep.engine.launch.spark.cluster import LOOPBACK, check_reachable
+from lockstep.engine.launch.spark.cluster import LOOPBACK, SECRET_VARIABLE, check_reachable, spark_environment
 from lockstep.engine.launch.spark.rank_process import BoardSender
 from lockstep.engine.launch.worker_process import RemoteProcess
 from lockstep.engine.peers.sparknet_driver import reason_of
@@ -137,6 +140,46 @@ def test_ranks_of_another_machines_cluster(cluster_url: str, monkeypatch: pytest
         assert all(isinstance(worker.process, RemoteProcess) for worker in team.workers)
         with pytest.raises(WorkerFailed, match=f"has not moved for 2 s; {where}"):
             team.call(tiny.fault_in_phase, "compute", "hang", stall_seconds=2)
+
+
+STRANGER = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false").config("spark.cores.max", "1")
+for name in sys.argv[3:]:
+    builder = builder.config(name, {"spark.authenticate": "true"}.get(name, "in the environment"))
+context = builder.getOrCreate().sparkContext
+context.parallelize([sys.argv[2]], 1).map(lambda path: Path(path).touch()).count()
+"""
+AUTHENTICATED = ("spark.authenticate", "spark.authenticate.secret")
+
+
+def stranger(url: str, mark: Path, secret: str | None) -> subprocess.Popen[str]:
+    """A Spark program of somebody else's, which lets the cluster's owner write `mark`; `secret`: what it believes."""
+    environment = {name: value for name, value in os.environ.items() if name != SECRET_VARIABLE}
+    environment = spark_environment(environment) | ({} if secret is None else {SECRET_VARIABLE: secret})
+    command = [sys.executable, "-c", STRANGER, url, str(mark), *(() if secret is None else AUTHENTICATED)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_a_stranger_who_knows_the_port_runs_nothing(_session_cluster: Any, tmp_path: Path) -> None:
+    """Seen: a second application was accepted by the cluster of a run, and its Python ran as the cluster's owner."""
+    cluster = _session_cluster.running()
+    secrets = {"none": None, "another": "0" * 64, "the": cluster.secret}
+    programs = {name: stranger(cluster.url, tmp_path / name, secret) for name, secret in secrets.items()}
+    try:
+        said = {name: program.communicate(timeout=400)[0] for name, program in programs.items()}
+    finally:
+        for program in programs.values():
+            program.kill()
+            program.wait()
+    assert programs["the"].returncode == 0, said["the"]
+    for name in ("none", "another"):
+        assert programs[name].returncode != 0 and "All masters are unresponsive" in said[name], said[name]
+    assert [path.name for path in tmp_path.iterdir()] == ["the"], "who knows the secret, and nobody else"
+    assert not cluster.problem(), "garbage does not end it either"
 
 
 def test_a_rank_elsewhere_says_where_it_is_before_it_says_what_has_failed() -> None:

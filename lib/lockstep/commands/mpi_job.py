@@ -18,7 +18,7 @@ from lockstep.engine import registry
 from lockstep.engine.job import Job
 from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.engine.launch.environment import PROFILES, interface_problem, worker_environment
-from lockstep.engine.launch.mpi.commands import KINDS, Mpi, MpiError, Placement, command, find_mpiexec
+from lockstep.engine.launch.mpi.commands import KINDS, Mpi, MpiError, Placement, command, find_mpiexec, private_network
 from lockstep.engine.launch.rank_parent import NO_LAUNCHER, rank_parent_command
 from lockstep.engine.launch.supervisor import Supervisor
 
@@ -115,6 +115,7 @@ def prepared(options: MpiOptions) -> Prepared:
     check_this_machine(options, found, rank_options["data_dir"] if runs_here else "")
     if options.resume:
         _check_checkpoint(rank_options["checkpoint"], job)
+    words = [*private_network(found), *words] if runs_here and not options.iface else words
     return Prepared(words, environment)
 
 

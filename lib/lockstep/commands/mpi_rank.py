@@ -26,6 +26,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.launch.environment import interface_problem
 from lockstep.engine.launch.failure_detector import FailureDetectorThread
 from lockstep.engine.peers import run_function
+from lockstep.engine.training.first_pass import first_pass_of
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.summary import summarise
@@ -91,8 +92,17 @@ def _train(job: Job, group: MpiGroup, options: dict[str, Any]) -> tuple[Job, lis
     group.barrier()
     source = find_images(use_case(job.use_case), options["data_dir"] or None, options["images"])
     job = job.with_(images=source.train_images, data_source=source.kind)
-    trace = run_function(job.sync)(job, group, _site(job, source, options))
+    draws = allgather_object(group, group.rank == 0 and _draws(job, source))[0]
+    trace = run_function(job.sync)(job, group, _site(job, source, options, draws))
     return job, allgather_object(group, trace)
+
+
+def _draws(job: Job, source: Source) -> bool:
+    """Whether the model draws what is not keyed by sample; prints what a first pass of it shows. Raises JobError."""
+    first = first_pass_of(job, source.root, source.skipped)
+    for caution in first.cautions:
+        print(f"lockstep: {caution}", file=sys.stderr, flush=True)
+    return first.draws
 
 
 def _with_hosts(job: Job, group: MpiGroup, cores: list[int]) -> Job:
@@ -106,7 +116,7 @@ def _with_hosts(job: Job, group: MpiGroup, cores: list[int]) -> Job:
     return job.with_(hosts=hosts)
 
 
-def _site(job: Job, source: Source, options: dict[str, Any]) -> Site:
+def _site(job: Job, source: Source, options: dict[str, Any], draws: bool) -> Site:
     """Where the rank trains, with checkpoints after every epoch."""
     return Site(
         data_root=source.root,
@@ -114,6 +124,7 @@ def _site(job: Job, source: Source, options: dict[str, Any]) -> Site:
         checkpoint=options["checkpoint"] or None,
         checkpoint_every_steps=-(-job.images // job.global_batch_size),
         resume=options["resume"],
+        draws=draws,
     )
 
 

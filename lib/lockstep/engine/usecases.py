@@ -168,9 +168,9 @@ USE_CASES: dict[str, UseCase] = {
 
 
 def use_case(name: str) -> UseCase:
-    """The use case of that name. Raises ValueError, which lists the names that exist."""
+    """The use case of that name. Raises JobError, which lists the names that exist."""
     if name not in USE_CASES:
-        raise ValueError(f"use_case={name!r} does not exist; there are: {', '.join(USE_CASES)}")
+        raise JobError(f"use_case={name!r} does not exist; there are: {', '.join(USE_CASES)}")
     return USE_CASES[name]
 
 

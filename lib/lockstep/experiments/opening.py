@@ -12,7 +12,7 @@ run.unjudged()
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from lockstep.engine.job import Job
 from lockstep.experiments.answering import answer_box
 from lockstep.experiments.experiment import Experiment, Parameters
 from lockstep.experiments.parameters import read_parameters
+from lockstep.experiments.refusals import cells_of
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import (
     Answered,
@@ -50,6 +51,7 @@ class Run:
 
     experiment: Experiment
     parameters: Parameters
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of the notebook's own cell
 
     @property
     def folder(self) -> Path:
@@ -60,7 +62,7 @@ class Run:
     def grid(self) -> list[Job]:
         """The cells that these parameters ask for."""
         assert self.experiment.grid is not None, f"{self.experiment.name} measures nothing"
-        return self.experiment.grid(self.parameters)
+        return cells_of(self.experiment.grid, self.parameters, self.defaults, self.experiment.name)
 
     @cached_property
     def stored(self) -> Stored:
@@ -76,20 +78,11 @@ class Run:
         apart = (*WHERE, *self.experiment.drawn_only)
         deciding = {name: value for name, value in chosen.items() if name not in apart}
         run_grid(
-            self.grid,
-            notebook=self.experiment.name,
-            results=self.parameters.results,
-            minutes=self.parameters.minutes,
-            rounds=self.parameters.rounds,
-            comparisons=self.experiment.comparisons,
-            parameters=deciding,
-            data_dir=self.parameters.data_dir,
-            images=self.parameters.images,
-            strict=self.parameters.strict,
-            traced=self.experiment.traced,
-            probes=self.experiment.probes(),
-            only=chosen.get("only", ()),
-        )
+            self.grid, notebook=self.experiment.name, results=self.parameters.results, parameters=deciding,
+            minutes=self.parameters.minutes, rounds=self.parameters.rounds, comparisons=self.experiment.comparisons,
+            data_dir=self.parameters.data_dir, images=self.parameters.images, strict=self.parameters.strict,
+            traced=self.experiment.traced, probes=self.experiment.probes(), only=chosen.get("only", ()),
+        )  # fmt: skip
         draw_all(self.experiment.figures, self.stored, self.folder / "figures")
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)
@@ -150,14 +143,16 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
 
     `values` are the notebook's own variables, `globals()`: the names are read from its parameters cell, so none has to
     be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, ParameterError for a cell that
-    can't be read, RecordError for missing records, and what `lockstep.measure.grid.run_grid` raises.
+    can't be read and for a value of another type, RecordError for missing records, and what
+    `lockstep.measure.grid.run_grid` raises.
     """
     found = experiment(name)
-    names = list(read_parameters(repository_root() / "notebooks" / f"{found.name}.ipynb"))
-    missing = [each for each in names if each not in values]
+    known = read_parameters(repository_root() / "notebooks" / f"{found.name}.ipynb")
+    missing = [each for each in known if each not in values]
     if missing:
         raise KeyError(f"{found.name}: no value for {', '.join(missing)}; run the parameters cell first")
-    run = Run(found, Parameters(**{each: values[each] for each in names}))
+    chosen = {name: parameter.accept(values[name], found.name) for name, parameter in known.items()}
+    run = Run(found, Parameters(**chosen), {name: parameter.default for name, parameter in known.items()})
     pd.set_option("display.max_colwidth", None)  # a verdict's reason is read to its end, or it is none
     if run.parameters.measure and found.grid is not None:
         run.measure()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lockstep.experiments.refusals import unlike
+
 SCALARS = ("int", "float", "bool", "str")
 CONTAINERS = ("list", "dict")
 
@@ -50,6 +52,8 @@ class Parameter:
                 f"{place}: {self.name}={value!r} is {type(value).__name__}, but {self.name} is {self.type_name} "
                 f"(default {self.default!r}){hint}"
             )
+        if found := unlike(converted, self.default):
+            raise ParameterError(f"{place}: {self.name}={value!r}: {found}; give one like {self.default!r}")
         return converted
 
 

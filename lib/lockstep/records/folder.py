@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import functools
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import Job
 from lockstep.records.checking import check_columns, check_unique, damage, misfit_of, seal, unseal
 from lockstep.records.growing import append_csv, take_in_new_columns
-from lockstep.records.reading import read_records, read_run, read_traced_table
+from lockstep.records.reading import read_records, read_run
 from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
+from lockstep.records.traced import read_traced_table, seal_table
 
 _HEADER = ",".join(COLUMNS) + "\n"
 _DAMAGED = "records.damaged-{}.csv"
@@ -121,7 +122,9 @@ class RunFolder:
             table = read_traced_table(self.path, name)
             if table is not None and not table["round"].isin(self._rounds).all():
                 kept = table[table["round"].isin(self._rounds)]
-                write_atomically(self.path / f"{name}.csv", kept.to_csv(index=False))
+                content = kept.to_csv(index=False).encode()
+                seal_table(self.path / f"{name}.csv", content)
+                write_atomically(self.path / f"{name}.csv", content)
         paths = [self.path / f"{name}.csv" for name in ("records", *TABLES)]
         self._lengths = {path: path.stat().st_size for path in paths if path.is_file()}
 
@@ -171,7 +174,7 @@ class RunFolder:
                 continue
             path = self.path / f"{name}.csv"
             length = self._lengths.get(path, 0)
-            checks = functools.partial(seal, path, length=length) if name == "records" else None
+            checks = partial(seal, path, length=length) if name == "records" else partial(seal_table, path)
             lengths[path] = append_csv(path, length, frame, checks)
         self._lengths |= lengths
         self._rounds |= {int(row["round"]) for row in rows}

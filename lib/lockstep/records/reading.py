@@ -17,9 +17,9 @@ from lockstep.records.schema import (
     SCHEMA_VERSION,
     SIMULATED,
     TABLES,
-    TEXTS_OF_TABLES,
     RecordError,
 )
+from lockstep.records.traced import read_traced_table
 
 
 def read_records(folder: str | Path) -> pd.DataFrame:
@@ -98,16 +98,3 @@ def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     """All traced tables of a run by name, without what was not traced there."""
     found = {name: read_traced_table(folder, name) for name in TABLES}
     return {name: frame for name, frame in found.items() if frame is not None}
-
-
-def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
-    """`<folder>/<name>.csv` of a traced run (one of TABLES), or None where nothing was traced."""
-    path = Path(folder) / f"{name}.csv"
-    if not path.is_file():
-        return None
-    columns = list(pd.read_csv(path, nrows=0).columns)
-    # Exact numbers: the table is read and written again for every round. "none", "" and "0" (a class may be called so)
-    # are texts, never missing ones or numbers.
-    missing = {column: [""] for column in columns if column not in TEXTS_OF_TABLES}
-    texts = {column: str for column in columns if column in TEXTS_OF_TABLES}
-    return pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=missing, float_precision="round_trip")

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tiny
+from examples import MUTATED_CHECKPOINTS
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.checkpoint import CheckpointError
 from together import alone
@@ -22,7 +23,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=MUTATED_CHECKPOINTS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_checkpoints_change_no_parameter(original: Path, tmp_path: Path, data: st.DataObject) -> None:
     content, path = original.read_bytes(), tmp_path / "c.pt"

@@ -12,6 +12,7 @@ from typing import Any
 
 import nbformat
 import papermill
+from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
@@ -29,6 +30,7 @@ LOG = logging.getLogger("lockstep.commands.runner")
 LOG.addHandler(logging.NullHandler())  # what nbclient reports, RunFailed says
 # Papermill reads the parameters, too, line by line, and warns of every list with a "=" in a text; ours parses Python.
 logging.getLogger("papermill.translators").setLevel(logging.ERROR)
+_GO_ON = "rounds written so far are kept, the same command goes on from there"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -67,9 +69,12 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]  # papermill is no
                 self.session.mark.kill()  # a kernel that was still starting, or a worker that outlived its kernel
 
     def papermill_execute_cells(self) -> None:
+        loop = ensure_event_loop()
+        loop.set_exception_handler(None)
         try:
             super().papermill_execute_cells()
         except BaseException as error:
+            loop.set_exception_handler(lambda *_: None)  # its tasks would go on to tell of the kernel's end
             self.session.mark.stop()
             self._show_error(error)
             raise
@@ -92,16 +97,11 @@ class _Engine(NBClientEngine):  # type: ignore[misc]
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, session: _Session, **_: Any) -> Any:
         session.notebook = nb_man.nb
         client = _Client(
-            nb_man,
-            session,
-            kernel_name=kernel_name,
-            kernel_manager_class=OwnKernelManager,
-            timeout_func=session.seconds_left,
-            startup_timeout=START_SECONDS,
-            stderr_file=session.progress,
+            nb_man, session, kernel_name=kernel_name, kernel_manager_class=OwnKernelManager,
+            timeout_func=session.seconds_left, startup_timeout=START_SECONDS, stderr_file=session.progress,
             extra_arguments=["--log-level=40"],  # errors only; a warning would look like the notebook's own
             log=LOG,
-        )
+        )  # fmt: skip
         return client.execute()
 
 
@@ -116,12 +116,7 @@ def execute(plan: RunPlan) -> None:
     """
     with _sole_run(plan.executed.parent), stop_on_signals():
         _execute(
-            plan.notebook,
-            plan.executed,
-            plan.root,
-            plan.parameters,
-            plan.timeout_seconds,
-            environment=plan.environment,
+            plan.notebook, plan.executed, plan.root, plan.parameters, plan.timeout_seconds, environment=plan.environment
         )
 
 
@@ -149,18 +144,14 @@ def _execute(
         session = _Session(root, timeout_seconds, progress, environment or {})
         try:
             papermill.execute_notebook(
-                notebook,
-                None,
-                parameters,
-                engine_name="lockstep",
-                kernel_name=KERNEL["name"],
-                language="python",
-                progress_bar=False,
-                session=session,
-            )
+                notebook, None, parameters, engine_name="lockstep", kernel_name=KERNEL["name"], language="python",
+                progress_bar=False, session=session,
+            )  # fmt: skip
             progress.finished()
         except PapermillExecutionError as error:
             shown = error.evalue if is_own_error(error.ename, error.traceback) else "\n" + "\n".join(error.traceback)
+            if error.ename == "KeyboardInterrupt":  # of the kernel alone: ours ends the run as Stopped
+                shown = f"the kernel was interrupted by SIGINT; {_GO_ON}"
             raise RunFailed(f"{notebook.stem} failed in cell [{error.exec_count}]: {shown}{where}") from error
         except (CellTimeoutError, DeadKernelError, RuntimeError) as error:
             raise RunFailed(f"{notebook.stem} failed: {_describe(error, timeout_seconds)}{where}") from error
@@ -177,7 +168,7 @@ def _describe(error: BaseException, timeout_seconds: int | None) -> str:
     if isinstance(error, DeadKernelError):
         return "the kernel died (killed from outside, or the machine ran out of memory); rounds written so far are kept"
     if isinstance(error, Stopped):
-        return f"stopped by {error}; rounds written so far are kept, the same command goes on from there"
+        return f"stopped by {error}; {_GO_ON}"
     return f"{type(error).__name__}: {error}"
 
 

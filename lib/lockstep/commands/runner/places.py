@@ -15,7 +15,7 @@ def notebooks(root: Path) -> list[Path]:
 def reads_the_others(notebook: Path) -> bool:
     """Whether it is notebook 00: it measures nothing, and shows what all others have stored."""
     number = notebook.stem.partition("_")[0]
-    return number.isdigit() and int(number) == 0
+    return number.isdecimal() and int(number) == 0
 
 
 def find_notebook(name: str, root: Path) -> Path:
@@ -29,7 +29,7 @@ def find_notebook(name: str, root: Path) -> Path:
     wanted = name.removesuffix(".ipynb")
     for path in known:
         number = path.stem.partition("_")[0]
-        if wanted in (path.stem, path.stem.partition("_")[2]) or (wanted.isdigit() and int(wanted) == int(number)):
+        if wanted in (path.stem, path.stem.partition("_")[2]) or (wanted.isdecimal() and int(wanted) == int(number)):
             return path
     there = ", ".join(path.stem for path in known) or "none"
     raise RunError(f"notebook {name!r} does not exist; there are: {there}")

@@ -153,7 +153,7 @@ def _decoded(data: SmallImages, path: Path | None, dates: bytes) -> tuple[Pixels
     enlarged = sum(with_progress(in_threads(decode, range(count)), count, what))
     if path is not None:
         with contextlib.suppress(OSError, WriteError):  # a cache that can't be written is no error
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(0o700, parents=True, exist_ok=True)
             # Perhaps of patients, and a copy of what its owner may have kept from others.
             write_atomically(path, (dates, enlarged.to_bytes(8), pixels), private=True)
     return pixels, enlarged

@@ -111,14 +111,14 @@ def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, s
         root.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{dataset}.", suffix=".tmp", dir=root))
         try:
-            _write(building, STAND_INS[dataset], tasks, seed)
+            made = building / dataset  # open to others as far as the umask lets them, unlike mkdtemp's own folder
+            made.mkdir()
+            _write(made, STAND_INS[dataset], tasks, seed)
             text = json.dumps({"made_by": "lockstep", "version": VERSION, "seed": seed, "counts": counts}, indent=2)
-            (building / MARKER).write_text(text + "\n", encoding="utf-8")
-            building.chmod(0o755)  # mkdtemp's folders are closed to others
-            building.rename(target)
-        except BaseException:
+            (made / MARKER).write_text(text + "\n", encoding="utf-8")
+            made.rename(target)
+        finally:
             shutil.rmtree(building, ignore_errors=True)
-            raise
     except OSError as error:
         raise DataError(
             f"the stand-in can't be written to {str(target)!r} ({error.strerror}); free some space there, "

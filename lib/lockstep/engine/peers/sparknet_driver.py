@@ -108,7 +108,7 @@ def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
         checkpoint.load(site.checkpoint, job, replica, sync)
     context = SparkSession.builder.getOrCreate().sparkContext
     cores = json.loads(context.getConf().get(CORES_SETTING, "[]"))
-    assigned = Assignment(uuid.uuid4().hex, job, case, data, plan, cores, replica.others())
+    assigned = Assignment(uuid.uuid4().hex, job, case, data, plan, cores, replica.others(), site.draws)
     spark = _Windows(context, assigned)
     try:
         trace = Trace(group.rank, startup_seconds=time.perf_counter() - began)

@@ -29,6 +29,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import Plan, Share
 from lockstep.engine.thread_names import name_training_thread
+from lockstep.engine.training.randomness import seed_micro_batch
 from lockstep.engine.training.replicas import torch_replica
 from lockstep.engine.usecases import UseCase
 
@@ -47,6 +48,7 @@ class Assignment:
     plan: Plan
     cores: list[list[int]]  # of each partition's worker; empty: not bound
     others: dict[str, Tensor]  # of the driver's replica: frozen parameters, which no window changes, and buffers
+    draws: bool = False  # as in `Site`
 
 
 @dataclass
@@ -209,6 +211,8 @@ class PartitionWorker:
     def _backward(self, share: Share, weights: Array, times: WindowTimes, scale: float = 1.0) -> None:
         start = time.perf_counter()
         batch = self.loader.take(share.epoch, share.sample_ids)
+        if self.assigned.draws:
+            seed_micro_batch(self.job.seed, batch)
         middle = time.perf_counter()
         times.losses.append(self.replica.backward(batch, weights) / scale)
         times.input_seconds += middle - start

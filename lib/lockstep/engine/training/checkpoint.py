@@ -94,7 +94,7 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
             "cuts": replica.cuts,
             "sync": state,
         }
-        write_atomically(Path(path), packed_content(content))
+        write_atomically(Path(path), packed_content(content), private=True)  # it was learnt of images that may be
     if replica.sharers is not None:
         replica.sharers.barrier()
     group.barrier()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
@@ -14,7 +16,7 @@ from lockstep.engine.job import Job, JobError
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
 from lockstep.engine.training.randomness import WatchedPass, keeping_generators
-from lockstep.engine.usecases import UseCase
+from lockstep.engine.usecases import UseCase, use_case
 
 SAMPLES = 2  # batch normalisation of one sample alone is impossible
 
@@ -53,6 +55,18 @@ def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> FirstPass:
             _check_losses(replica, batch)
     shared = job.replicas > 1 or job.micro_batches > 1
     return FirstPass(replica.layout, list(seen.cautions(shared)), seen.random)
+
+
+def first_pass_of(job: Job, data_root: str, skipped: Collection[str] = ()) -> FirstPass:
+    """`check_first_pass` of a job whose use case brings its own model, on the images that it trains on. Raises
+    JobError as that does, and DataError for images that can't be read."""
+    case = use_case(job.use_case).for_job(job)
+    data = case.open("train", data_root, job.images, skipped)
+    case = replace(case.fitting(data), train=data)
+    with keeping_generators():
+        torch.manual_seed(job.seed)
+        model = case.model()
+    return check_first_pass(model, case, job)
 
 
 def _check_losses(replica: TorchReplica, batch: Batch) -> None:

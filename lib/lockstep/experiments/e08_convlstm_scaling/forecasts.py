@@ -14,6 +14,7 @@ import pandas as pd
 
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, once
+from lockstep.experiments.refusals import above_zero
 from lockstep.predict.cost_model import Costs, calibrated, networks
 from lockstep.predict.link_model import AlphaBeta
 
@@ -44,13 +45,13 @@ def cluster_of(stored: Stored) -> Cluster:
     """The cluster that the notebook's parameters assume, else the one above; with the batches that were measured."""
     assumed, known = stored.assumptions, Cluster()
     latency = assumed.get("assumed_latency_seconds", known.link.alpha_seconds)
-    rate = assumed.get("assumed_bits_per_second", 8 / known.link.beta_seconds_per_byte)
+    rate = above_zero("assumed_bits_per_second", assumed, 8 / known.link.beta_seconds_per_byte)
     return Cluster(
         nodes=assumed.get("forecast_nodes", known.nodes),
         link=AlphaBeta(latency, 8 / rate),
         batch=_largest(stored.of("strong")["global_batch_size"], known.batch),
         per_worker=_largest(stored.of("weak")["per_worker_batch_size"], known.per_worker),
-        epoch_images=assumed.get("epoch_images", known.epoch_images),
+        epoch_images=int(above_zero("epoch_images", assumed, known.epoch_images)),
     )
 
 

@@ -113,6 +113,8 @@ def _real(chosen: Parameters) -> Iterator[Job]:
                         warmup_steps=turns * chosen.real_warmup_steps, **fields,
                     )  # fmt: skip
                 except JobError:
+                    if contender == wait:
+                        raise  # any number of workers can wait for all: something else is wrong
                     continue  # a policy that so few workers can't have, such as one that leaves out one of one
 
 

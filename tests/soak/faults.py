@@ -1,0 +1,77 @@
+"""What is done to a process, and when: drawn by the seed of the soak and the number of the run."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psutil
+
+from soak.roles import ENDS_THE_RUN
+
+KINDS = ("kill", "stop", "continue", "terminate", "interrupt")
+"""SIGKILL; SIGSTOP; SIGSTOP and, a moment later, SIGCONT; SIGTERM; SIGINT."""
+SHARE_OF_ENDING = 0.25
+"""Of the faults while others are there to be hit: a run that goes on can be hit again, one that ends starts anew."""
+_SOON_SECONDS = 8.0
+_PAUSE_SECONDS = (0.2, 3.0)
+_SIGNALS = {
+    "kill": signal.SIGKILL,
+    "stop": signal.SIGSTOP,
+    "continue": signal.SIGSTOP,
+    "terminate": signal.SIGTERM,
+    "interrupt": signal.SIGINT,
+}
+Process = TypeVar("Process")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: so many seconds after the run's start, or after the last fault was dealt with."""
+
+    seconds: float
+    kind: str
+    role: float  # 0 to below 1: which of the roles that are there by then, one that ends the run seldom
+    process: float  # the same for the processes of that role
+    pause_seconds: float
+
+    def victim(self, there: Mapping[str, Sequence[Process]]) -> tuple[str, Process]:
+        """A role and one of its processes. Roles are equally likely, but for those with which a run ends."""
+        ending = [role for role in there if role in ENDS_THE_RUN]
+        others = [role for role in there if role not in ENDS_THE_RUN]
+        share = SHARE_OF_ENDING if others and ending else float(bool(ending))
+        if self.role < share:
+            role = ending[int(self.role / share * len(ending))]
+        else:
+            role = others[int((self.role - share) / (1 - share) * len(others))]
+        return role, there[role][int(self.process * len(there[role]))]
+
+    def hit(self, process: psutil.Process) -> None:
+        """Do it. psutil.NoSuchProcess: it had ended by itself."""
+        process.send_signal(_SIGNALS[self.kind])
+        if self.kind == "continue":
+            time.sleep(self.pause_seconds)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+
+
+def draw(seed: int, run: int, count: int, length_seconds: float) -> list[Fault]:
+    """The faults of a run: the first within its undisturbed length, rather early; the others soon after each."""
+    dice = random.Random(f"{seed}/{run}")
+    found = []
+    for number in range(count):
+        seconds = length_seconds * dice.random() ** 2 if number == 0 else dice.uniform(0.0, _SOON_SECONDS)
+        kind = dice.choice(KINDS)
+        found.append(Fault(seconds, kind, dice.random(), dice.random(), dice.uniform(*_PAUSE_SECONDS)))
+    return found
+
+
+def notebook_of(seed: int, run: int, weights: Mapping[str, float]) -> str:
+    """Which notebook a run is of."""
+    dice = random.Random(f"{seed}/{run}/notebook")
+    return dice.choices(list(weights), list(weights.values()))[0]

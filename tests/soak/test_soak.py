@@ -1,0 +1,145 @@
+"""What of the soak needs no run: whom it hits, what it draws, and how it tells clean from not clean."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import yaml
+
+from soak import faults, notebooks, recorded, roles, running
+from soak.trial import Trial
+
+PYTHON = "/bin/python "
+COMMANDS = {
+    "-m lockstep.commands.cli run 05 --profile soak": "runner",
+    "-c import runpy\nrunpy.run_module('ipykernel_launcher')": "kernel",
+    '-I -S engine/launch/supervisor.py {"commands": {"mpiexec": ["mpiexec"]}}': "supervisor",
+    "-I -S engine/launch/rank_parent.py /e python -c from lockstep.engine.launch.mpi.rank_process": "rank's parent",
+    "-c from lockstep.engine.launch.mpi.rank_process import main; main()": "MPI rank",
+    "-c from lockstep.engine.launch.mpi.engine_process import main": "engine",
+    "-c from lockstep.engine.launch.worker import main; main() 65 14113": "worker",
+    "-m pyspark.daemon": "Python worker",
+}
+
+
+@pytest.mark.parametrize(("words", "role"), COMMANDS.items())
+def test_a_process_is_told_by_its_command(words: str, role: str) -> None:
+    assert roles.role_of(PYTHON + words, "python") == role
+
+
+def test_what_starts_a_rank_is_told_from_it() -> None:
+    words = "mpiexec -n 2 python rank_parent.py /e python -c from lockstep.engine.launch.mpi.rank_process"
+    assert roles.role_of(words, "mpiexec") == "mpiexec"
+    assert roles.role_of("java org.apache.spark.deploy.master.Master", "java") == "JVM: master"
+    assert roles.role_of("sleep 3", "sleep") == "sleep"
+
+
+def test_faults_are_drawn_by_seed_and_run() -> None:
+    first = faults.draw(1, 4, 5, 30.0)
+    assert first == faults.draw(1, 4, 5, 30.0)
+    assert first != faults.draw(2, 4, 5, 30.0) and first != faults.draw(1, 5, 5, 30.0)
+    assert all(0 <= fault.seconds <= 30 and fault.kind in faults.KINDS for fault in first)
+    drawn = {fault.kind for run in range(40) for fault in faults.draw(1, run, 2, 1.0)}
+    assert drawn == set(faults.KINDS)
+    assert {faults.notebook_of(1, run, {"02": 1.0, "05": 1.0}) for run in range(20)} == {"02", "05"}
+
+
+def test_every_role_can_be_hit_and_those_that_end_a_run_seldom() -> None:
+    there = {"kernel": [1], "proxy": [2], "runner": [3], "worker": [4, 5]}
+    steps = [(number + 0.5) / 200 for number in range(200)]
+    hit = [faults.Fault(0, "kill", role, 0.9, 1.0).victim(there) for role in steps]
+    assert set(hit) == {("kernel", 1), ("proxy", 2), ("runner", 3), ("worker", 5)}
+    ending = sum(role in roles.ENDS_THE_RUN for role, _ in hit)
+    assert ending == faults.SHARE_OF_ENDING * len(hit)
+    assert faults.Fault(0, "kill", 0.99, 0.0, 1.0).victim({"runner": [3]}) == ("runner", 3)
+    assert faults.Fault(0, "kill", 0.0, 0.0, 1.0).victim({"worker": [4]}) == ("worker", 4)
+
+
+def records(*rounds: int) -> bytes:
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["strategy", "round", "reason"])
+    rows.writerows(["own", number, "one, of two"] for number in rounds)
+    return text.getvalue().encode()
+
+
+def test_only_rounds_that_stand_whole_at_the_beginning_are_finished() -> None:
+    assert recorded.finished(records(0, 0, 1, 1), 2) == records(0, 0, 1, 1)
+    assert recorded.finished(records(0, 0, 1), 2) == records(0, 0)
+    assert recorded.finished(records(0, 0, 1, 1)[:-3], 2) == records(0, 0)
+    assert recorded.finished(records(), 2) == records() and recorded.finished(b"", 2) == b""
+
+
+NAMED = "round 0, 1/2: own: failed: rank 1 was killed by SIGKILL (step 3, phase exchange)\n"
+
+
+def test_a_failure_names_rank_and_phase() -> None:
+    assert recorded.complaints(NAMED) == []
+    assert recorded.complaints(NAMED.replace("rank 1", "the team").replace("step 3, phase exchange", "start")) == []
+    assert recorded.complaints(NAMED.replace(" (step 3, phase exchange)", "")) == [
+        "names no rank and phase: rank 1 was killed by SIGKILL"
+    ]
+    assert recorded.complaints(NAMED.replace("rank 1", "Result not ready:")) != []
+    assert recorded.rounds_told(NAMED * 3) == 3
+
+
+def test_a_traceback_belongs_to_a_rank_that_is_named_or_to_nobody() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "a.py"\nKeyboardInterrupt\n'
+    assert recorded.complaints("--- rank 1 ---\n" + traceback + NAMED) == []
+    assert recorded.complaints("--- rank 1 ---\n" + NAMED + traceback) == [
+        "prints 'Traceback (most recent call last):'"
+    ]
+    assert recorded.complaints("Task exception was never retrieved\n") != []
+
+
+@pytest.mark.parametrize(
+    ("role", "kind", "code", "text", "clean"),
+    [
+        ("runner", "kill", -9, "", True),
+        ("runner", "terminate", 143, "stopped by SIGTERM; no process is left", True),
+        ("runner", "terminate", 143, "", False),
+        ("runner", "terminate", -15, "", True),  # before it could say anything
+        ("runner", "interrupt", 1, "stopped by SIGINT", False),
+        ("kernel", "kill", 1, "07 failed: the kernel died", True),
+        ("kernel", "kill", 1, "07 failed", False),
+        ("kernel", "kill", 0, "", True),  # it had done its work
+        ("worker", "kill", 1, "07 failed", True),
+        ("worker", "kill", -11, "", False),
+    ],
+)
+def test_a_run_ends_as_its_last_fault_lets_it(role: str, kind: str, code: int, text: str, clean: bool) -> None:
+    assert (recorded.ending_complaints(role, kind, code, text) == []) == clean
+
+
+def test_the_small_notebooks_have_the_parameters_of_their_own(tmp_path: Path) -> None:
+    root = notebooks.build(tmp_path / "repository")
+    profile = yaml.safe_load((root / "notebooks" / "profiles" / "soak.yaml").read_text())
+    for small in notebooks.NOTEBOOKS.values():
+        found = nbformat.read(root / "notebooks" / f"{small.name}.ipynb", as_version=4)
+        nbformat.validate(found)
+        first, last = found.cells
+        assert all(f"\n{name}:" in first.source for name in profile[small.name]), small.name
+        compile(last.source, small.name, "exec")
+
+
+def test_the_table_counts_by_role_and_kind() -> None:
+    trials = [Trial(0, "02", "kill", "worker", 1.0), Trial(0, "02", "kill", "worker", 2.0, unclean=["hung"])]
+    head, row = running.table(trials).splitlines()
+    assert head.split()[3:] == list(faults.KINDS)
+    assert row.split() == ["worker", "2", "(1)", "-", "-", "-", "-"]
+
+
+def test_options_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        running.main(["--only", "12"])
+    assert caught.value.code == 2 and "invalid choice: '12'" in capsys.readouterr().err
+
+
+def test_a_process_that_has_ended_has_no_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = SimpleNamespace(cmdline=lambda: [], name=lambda: "python")
+    assert roles.by_role({7: gone}) == {}  # type: ignore[dict-item]
