@@ -117,8 +117,8 @@ def test_the_wire_is_slower_than_its_model_or_faster(frame: pd.DataFrame) -> Non
 def test_gloo_that_is_slower_is_said_to_be(frame: pd.DataFrame) -> None:
     where = {"experiment": "collective", "strategy": "processes_allreduce"}
     unsteady = frame.copy()
-    hit = (frame["experiment"] == "collective") & (frame["strategy"] == "processes_allreduce") & (frame["round"] % 2 == 0)
-    unsteady.loc[hit, "exchange_seconds"] *= 5
+    hit = (frame["experiment"] == "collective") & (frame["strategy"] == "processes_allreduce")
+    unsteady.loc[hit & (frame["seed"] % 2 == 0) & (frame["round"] < frame["round"].median()), "exchange_seconds"] *= 5
     assert "cannot be told apart from MPI's" in said(unsteady, "messages")
     assert "takes 2.89 times as long" in said(scaled(frame, "exchange_seconds", 3.0, **where), "messages")
 

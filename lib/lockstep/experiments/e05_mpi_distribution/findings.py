@@ -151,7 +151,8 @@ def _on_one_host(records: pd.DataFrame, size: int) -> str:
     what = f"on one host, gloo's all-reduce of {size_text(size)}"
     if ratio.low <= 1 <= ratio.high:
         return sentence(f"{what} cannot be told apart from MPI's ({times(ratio, 'as long')})")
-    return sentence(f"{what} takes {times(ratio, "as long as MPI's")}")
+    as_long = times(ratio, "as long as MPI's")
+    return sentence(f"{what} takes {as_long}")
 
 
 @finding
