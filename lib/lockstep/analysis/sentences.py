@@ -19,7 +19,7 @@ from lockstep.analysis.verdicts import NotNow
 
 Finding = Callable[[Stored], str]
 
-NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50 × 50 network"}
+NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
 """Use cases whose network has a name of its own."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _PLURALS: Mapping[str, str] = {"process": "processes"}

@@ -109,7 +109,8 @@ def test_more_data_that_slow_training_are_said_to(frame: pd.DataFrame) -> None:
 
 
 def test_starts_are_counted(frame: pd.DataFrame) -> None:
-    assert "SparkNet's driver 7.0 s" in said(frame, "start") and "ranks in Spark's barrier mode 8.0 s" in said(frame, "start")
+    text = said(frame, "start")
+    assert "SparkNet's driver 7.0 s" in text and "ranks in Spark's barrier mode 8.0 s" in text
     never = frame.assign(launch_seconds=float("nan"))
     assert said(never, "start") == "No start was recorded."
 

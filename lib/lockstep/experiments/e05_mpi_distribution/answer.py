@@ -74,7 +74,8 @@ def _network_decides(records: pd.DataFrame) -> str:
     """From how many images of a node on the wire takes less than a tenth of a step."""
     found = regimes.worker(records, _USE_CASE)
     images = found.batch_of(regimes.NO_BOTTLENECK, regimes.PAPER_RATE)
+    least = f"{100 * regimes.NO_BOTTLENECK:g} %"
     return sentence(
-        f"by a model from counted bytes, {gigabits(regimes.PAPER_RATE)} take under {100 * regimes.NO_BOTTLENECK:g} % of "
+        f"by a model from counted bytes, {gigabits(regimes.PAPER_RATE)} take under {least} of "
         f"{network_name(_USE_CASE)}'s step only from {measure_of(images, 'images')} per single-core node"
     )

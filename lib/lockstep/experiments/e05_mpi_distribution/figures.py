@@ -46,7 +46,7 @@ def messages(stored: Stored) -> Figure:
 
 
 def links(stored: Stored) -> Figure:
-    return link_lines(link_table(stored.records), "Two emulated hosts against one core: from which link on do they pay?")
+    return link_lines(link_table(stored.records), "Two emulated hosts over one core: from which link on do they pay?")
 
 
 def network(stored: Stored) -> Figure:

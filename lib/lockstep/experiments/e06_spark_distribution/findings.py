@@ -1,4 +1,4 @@
-"""What each figure of notebook 06 shows, in a sentence or two computed from its records, and the answer to its title."""
+"""What each figure of notebook 06 shows, computed from its records, and the answer to its title."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def speedup(stored: Stored) -> str:
         known, thin = rows[rows["low"].notna()], rows[rows["low"].isna()]
         if len(known):
             gains = "; ".join(_gain(row) for row in known.to_dict("records"))
-            parts.append(sentence(f"{network_name(str(use_case))} trains so many times as fast as on one core: {gains}"))
+            network = network_name(str(use_case))
+            parts.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
         if len(thin):
             names = listed(f"{way_name(row['strategy'])} ({row['speedup']:.3g})" for row in thin.to_dict("records"))
             parts.append(sentence(f"too few rounds for an interval hold {names}"))
@@ -157,7 +158,7 @@ def resources(stored: Stored) -> str:
 
 @finding
 def answer(stored: Stored) -> str:
-    """SparkNet and one node beside one core, as far as they have intervals; where SparkNet's step goes; what is open."""
+    """SparkNet and one node beside one core, where they have intervals; where SparkNet's step goes; what is open."""
     table = _measured(stored)
     known = table[table["low"].notna() & table["strategy"].isin((PAPER_STYLE, NODE))]
     if known.empty:
