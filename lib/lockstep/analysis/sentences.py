@@ -6,17 +6,20 @@ more than its interval does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from typing import Any
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
+from lockstep.analysis.figures.style import label
 from lockstep.analysis.statistics import is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 
 Finding = Callable[[Stored], str]
 
-NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16"}
+NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
 """Use cases whose network has a name of its own."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _PLURALS: Mapping[str, str] = {"process": "processes"}
@@ -25,6 +28,12 @@ _PLURALS: Mapping[str, str] = {"process": "processes"}
 def network_name(use_case: str) -> str:
     """What a sentence calls the network of a use case."""
     return NETWORKS.get(use_case, f"the network of {use_case}")
+
+
+def way_name(strategy: str) -> str:
+    """What a sentence calls a strategy: its label in figures, without the comma that a list would take for its own."""
+    name, _, detail = label(strategy).partition(", ")
+    return f"{name} ({detail})" if detail else name
 
 
 def counted(number: int, noun: str) -> str:
@@ -48,12 +57,26 @@ def sentence(text: str) -> str:
 
 def times(ratio: Estimate, what: str) -> str:
     """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]."""
-    return f"{ratio.value:.3g} times {what} [{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
+    return f"{ratio.value:.3g} times {what} {interval_text(ratio)}"
 
 
 def measure_of(ratio: Estimate, unit: str) -> str:
     """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
-    return f"{ratio.value:.3g} {unit} [{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
+    return f"{ratio.value:.3g} {unit} {interval_text(ratio)}"
+
+
+def interval_text(ratio: Estimate) -> str:
+    """The interval alone, where the number already stands; says so where there is none yet."""
+    return "(no interval yet)" if ratio.open else f"[{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
+
+
+def estimate_in(row: Mapping[str, Any], name: str, low: str = "low", high: str = "high") -> Estimate:
+    """The estimate that a row of a table holds in its columns, open where there is no interval. Raises NotNow for a row
+    without the number."""
+    if math.isnan(row[name]):
+        raise NotNow("", str(row.get("reason") or "") or "it was not measured")
+    ends = (0.0, math.inf) if math.isnan(row[low]) else (row[low], row[high])
+    return Estimate(row[name], *ends, int(row["rounds"]))
 
 
 def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:

@@ -102,7 +102,7 @@ def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta |
             axis.set_xticks(sizes, [size_text(size) for size in sizes])
             axis.set_xlabel("message")
         _predicted(axes[-1], list(drawn.values())[-1], link, handles)
-        axes[0].set_ylabel("seconds, the optimiser not counted (mean, 95 % interval)")
+        axes[0].set_ylabel("seconds of an exchange (95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2, frameon=False)
     return figure
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e06_spark_distribution.figures import FIGURES
+from lockstep.experiments.e06_spark_distribution.findings import FINDINGS, answer
 from lockstep.experiments.e06_spark_distribution.grid import cells, comparisons, traced
 from lockstep.experiments.e06_spark_distribution.tables import TABLES
 from lockstep.experiments.e06_spark_distribution.targets import TARGETS
@@ -16,6 +17,8 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
+    findings=FINDINGS,
     verdicts=RULES,
     targets=TARGETS,
     headlines=("s2m-table3-spark-cpu-simplebig", "s2m-spark-slower-than-node"),

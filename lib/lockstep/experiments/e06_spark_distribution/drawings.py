@@ -97,7 +97,8 @@ def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
 
 def _start_text(row: Mapping[str, float]) -> str:
     count = int(row["count"])
-    return f"{row['median']:.1f} s" + (f"  ({count} starts, the slowest {row['max']:.1f} s)" if count > 1 else "")
+    starts = f"{count} starts, the slowest {row['max']:.1f} s" if count > 1 else "1 start"
+    return f"{row['median']:.1f} s  ({starts})"
 
 
 def _workers(count: int) -> str:

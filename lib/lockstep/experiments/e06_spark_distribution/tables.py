@@ -115,17 +115,22 @@ def parts_table(records: pd.DataFrame, spark: pd.DataFrame | None = None) -> pd.
     is that of its slowest rank, so their sum may exceed the step. `agreeing`: share of the step in AGREEING.
     """
     table = []
-    for cell, rows in _with_most_workers(cells(records, SPEEDUP)):
+    for cell, rows in with_most_workers(cells(records, SPEEDUP)):
         status, reason = outcome(rows)
-        rounds = _per_round(rows[rows["status"] == "ok"], _windows(spark, cell))
+        rounds = parts_by_round(cell, rows, spark)
         row: dict[str, Any] = {name: cell[name] for name in (*SHOWN, *_VARIANT)}
         row |= {name: median_or_nan(rounds[name]) for name in (*PARTS, "step_seconds")}
-        share = rounds[list(AGREEING)].sum(axis=1) / rounds["step_seconds"]
-        table.append(row | {"agreeing": median_or_nan(share), "status": status, "reason": reason})
+        table.append(row | {"agreeing": median_or_nan(rounds["agreeing"]), "status": status, "reason": reason})
     return pd.DataFrame(table)
 
 
-def _with_most_workers(found: list[tuple[dict[str, Any], pd.DataFrame]]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
+def parts_by_round(cell: dict[str, Any], rows: pd.DataFrame, spark: pd.DataFrame | None) -> pd.DataFrame:
+    """PARTS, step_seconds and the share `agreeing` of a cell by round, as `parts_table` has them."""
+    rounds = _per_round(rows[rows["status"] == "ok"], _windows(spark, cell))
+    return rounds.assign(agreeing=rounds[list(AGREEING)].sum(axis=1) / rounds["step_seconds"])
+
+
+def with_most_workers(found: list[tuple[dict[str, Any], pd.DataFrame]]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """Sequential training and the cells of as many workers as the use case has at most; of A/A pairs the first."""
     most: dict[str, int] = {}
     for cell, _ in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e08_convlstm_scaling.figures import FIGURES
+from lockstep.experiments.e08_convlstm_scaling.findings import FINDINGS, answer
 from lockstep.experiments.e08_convlstm_scaling.grid import cells, comparisons
 from lockstep.experiments.e08_convlstm_scaling.tables import TABLES
 from lockstep.experiments.e08_convlstm_scaling.targets import TARGETS
@@ -16,6 +17,8 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
+    findings=FINDINGS,
     verdicts=RULES,
     targets=TARGETS,
     headlines=("cla-speedup-5",),

@@ -39,6 +39,11 @@ _COLOURS = {"parameter_server": WAYS["parameter server"]}
 _SHARED = "hollow: ranks take turns on cores"
 
 
+def network_title(name: str) -> str:
+    """What figures and sentences call a network."""
+    return {"cnn": "CNN", "convlstm": "ConvLSTM"}.get(name, name)
+
+
 def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
     """Speedup against workers (`worker_scaling_table`), a panel for each kind of scaling and network.
 
@@ -48,19 +53,24 @@ def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
     for name, table in tables.items():
         ok = table[table["speedup"].notna() & (table["variant"] == "a")] if len(table) else table
         if len(ok):
-            drawn += [(f"{name}, {network}", own) for network, own in ok.groupby("network", sort=False)]
+            drawn += [(f"{name}, {network_title(str(network))}", own) for network, own in ok.groupby("network", sort=False)]
     if not drawn:
         return empty(title, "no records of this experiment")
     with look():
-        figure = new_figure(max(4.4 * len(drawn), 8.0), 5.6)
+        across = min(2, len(drawn))
+        down = -(-len(drawn) // across)
+        figure = new_figure(9.0, 1.8 + 3.6 * down)
         figure.suptitle(f"{title}\n({data_label(pd.concat([own for _, own in drawn]))})")
-        axes = figure.subplots(1, len(drawn), squeeze=False, sharey=True)[0]
+        axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+        for spare in axes[len(drawn) :]:
+            spare.remove()
+        order = list(dict.fromkeys(name for _, own in drawn for name in own["strategy"] if name != "sequential"))
         handles: dict[str, Line2D] = {}
-        for axis, (name, own) in zip(axes, drawn, strict=True):
-            _scaling_panel(axis, own, handles)
+        for axis, (name, own) in zip(axes[: len(drawn)], drawn, strict=True):
+            _scaling_panel(axis, own, order, handles)
             axis.set_title(name, loc="left")
         axes[0].set_ylim(bottom=0)  # of all: set before the last panel stands, it would cut off what is higher there
-        axes[0].set_ylabel("speedup in images/s over sequential (measured, 95 % interval)")
+        figure.supylabel("speedup in images/s over sequential (measured, 95 % interval)", fontsize=9)
         handles["shared"] = Line2D(
             [], [], linestyle="none", marker="o", markerfacecolor="white", color=GREY, label=_SHARED
         )
@@ -69,13 +79,14 @@ def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
     return figure
 
 
-def _scaling_panel(axis: Axes, own: pd.DataFrame, handles: dict[str, Line2D]) -> None:
+def _scaling_panel(axis: Axes, own: pd.DataFrame, order: list[str], handles: dict[str, Line2D]) -> None:
+    """`order`: of all panels' strategies, so that each has one mark in all of them."""
     largest = own["global_batch_size"] == own.groupby(["strategy", "workers"])["global_batch_size"].transform("max")
     own = own[largest]
     names = [name for name in own["strategy"].unique() if name != "sequential"]
     for index, name in enumerate(names):
         rows = own[own["strategy"] == name].sort_values("workers")
-        marker, paint = _MARKERS[index % len(_MARKERS)], _COLOURS.get(name) or colour(name)
+        marker, paint = _MARKERS[order.index(name) % len(_MARKERS)], _COLOURS.get(name) or colour(name)
         aside = 1 + 0.04 * (index - (len(names) - 1) / 2)  # side by side, never on top of each other
         axis.plot(rows["workers"] * aside, rows["speedup"], color=paint, linewidth=1.2, zorder=2)
         for turns, fill in ((False, paint), (True, "white")):
@@ -160,7 +171,7 @@ def workers_accuracy(table: pd.DataFrame, title: str, published: float = 100.0) 
                 interval_points(axis, own["workers"] * aside, own, _ACCURACY, **_batch_style(index), linestyle="-")
             workers_axis(axis, [int(count) for count in sorted(rows["workers"].unique())], "workers")
             _beside(axis, published)
-            axis.set_title(f"{network} ({data_label(rows)})", loc="left", fontsize=9)
+            axis.set_title(f"{network_title(str(network))} ({data_label(rows)})", loc="left", fontsize=9)
         axes[0].set_ylabel("test accuracy (%; mean over seeds, 95 % interval)")
         handles = [
             Line2D([], [], **_batch_style(i), label=f"batch {size} (measured)") for i, size in enumerate(batches)

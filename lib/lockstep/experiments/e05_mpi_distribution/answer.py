@@ -1,0 +1,81 @@
+"""The answer to notebook 05's title: what pays over MPI, and from which batch on the network is no bottleneck."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.sentences import (
+    counted,
+    estimate_in,
+    faster,
+    finding,
+    interval_text,
+    listed,
+    measure_of,
+    network_name,
+    sentence,
+)
+from lockstep.analysis.statistics import ratio_with_interval
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NotNow, cell
+from lockstep.experiments.e05_mpi_distribution import regimes
+from lockstep.experiments.e05_mpi_distribution.findings import gigabits, sent
+from lockstep.experiments.e05_mpi_distribution.tables import link_table
+from lockstep.experiments.e05_mpi_distribution.verdicts import OVER_MPI, WITHOUT_MPI
+
+_USE_CASE = "SimpleBig"
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """What two hosts gain, what MPI costs beside processes without it, and from which batch on the wire is a tenth."""
+    parts, missing = [], []
+    for say in (_hosts_gain, _mpi_costs, _network_decides):
+        try:
+            parts.append(say(stored.records))
+        except (NotNow, AnalysisError) as error:
+            missing.append(str(error))
+    if not parts:
+        raise NotNow("", "; ".join(dict.fromkeys(missing)))
+    return " ".join(parts)
+
+
+def _hosts_gain(records: pd.DataFrame) -> str:
+    """At every rate the ways with an interval, and how many ways have none yet."""
+    table = link_table(records)
+    if table.empty or table["speedup"].isna().all():
+        raise NotNow("", "no training over emulated links was measured")
+    told, hosts = [], counted(int(table["hosts"].min()), "emulated host")
+    for row in table[table["low"].notna()].sort_values("link_bits_per_second", ascending=False).to_dict("records"):
+        gain = estimate_in(row, "speedup")
+        rate = gigabits(row["link_bits_per_second"])
+        times = "times" if told else "times as fast as one core"
+        told.append(f"{gain.value:.3g} {times} with {sent(row['strategy'])} at {rate} {interval_text(gain)}")
+    if not told:
+        raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
+    rest = int((table["speedup"].notna() & table["low"].isna()).sum())
+    open_yet = f"; {counted(rest, 'more way')} of exchanging lack rounds" if rest else ""
+    network = network_name(str(table["use_case"].iloc[0]))
+    return sentence(f"{hosts} train {network} {listed(told)}{open_yet}")
+
+
+def _mpi_costs(records: pd.DataFrame) -> str:
+    """MPI ranks beside processes without MPI on the same cores of one host."""
+    shared = {"experiment": "bars", "use_case": _USE_CASE}
+    ours, base = cell(records, **shared, strategy=OVER_MPI, workers=2), cell(records, **shared, strategy=WITHOUT_MPI)
+    ratio = ratio_with_interval(records, ours, base, "images_per_second")
+    told = faster(ratio, aa_noise(records), "MPI ranks", "processes without MPI")
+    return sentence(f"within one host, training {network_name(_USE_CASE)}, {told}")
+
+
+def _network_decides(records: pd.DataFrame) -> str:
+    """From how many images of a node on the wire takes less than a tenth of a step."""
+    found = regimes.worker(records, _USE_CASE)
+    images = found.batch_of(regimes.NO_BOTTLENECK, regimes.PAPER_RATE)
+    least = f"{100 * regimes.NO_BOTTLENECK:g} %"
+    return sentence(
+        f"by a model from counted bytes, {gigabits(regimes.PAPER_RATE)} take under {least} of "
+        f"{network_name(_USE_CASE)}'s step only from {measure_of(images, 'images')} per single-core node"
+    )

@@ -1,0 +1,249 @@
+"""What each figure of notebook 05 shows, in a sentence or two computed from its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.figures.style import size_text
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    estimate_in,
+    faster,
+    finding,
+    interval_text,
+    listed,
+    measure_of,
+    network_name,
+    require_rounds,
+    sentence,
+    times,
+    way_name,
+)
+from lockstep.analysis.statistics import interval_of, ratio_with_interval
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import distributed_speedup_table, sessions_in, trace_table
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e05_mpi_distribution.tables import RANKING_BASE, link_table, network_table, ranking_table
+from lockstep.predict.link_model import exchange_seconds, message_table, wire_table
+
+WAYS: Mapping[str, str] = {
+    "host_threads": "threads of one process per host",
+    "mpi_allreduce": "processes that send messages",
+    "mpi_shared_memory": "processes that share memory",
+}
+"""Local strategies of the headline, as a sentence calls them."""
+ALLREDUCE = "allreduce"
+_GRADIENTS: Mapping[str, str] = {ALLREDUCE: "whole gradients"}
+_PAPER_KIB = 35  # single-to-multi §4.2
+
+
+@finding
+def ranking(stored: Stored) -> str:
+    """Local strategies against each other on one host and on several, and whether a difference returns."""
+    table = ranking_table(stored.records)
+    rivals = table[table["strategy"] != RANKING_BASE] if len(table) else table
+    if rivals.empty:
+        return "No local strategy was compared with another one."
+    noise, parts, thin = aa_noise(stored.records), [], {}
+    for row in rivals.sort_values("hosts", kind="stable").to_dict("records"):
+        name = WAYS[row["strategy"]]
+        try:
+            told = faster(estimate_in(row, "ratio"), noise, name, WAYS[RANKING_BASE]) + sessions_in(row, "ratio")
+            parts.append(sentence(f"on {_hosts(row['hosts'])}, {told}"))
+        except NotNow as error:
+            thin[name] = str(error)
+    parts += [sentence(f"{name}: not known yet ({why})") for name, why in thin.items()]
+    return " ".join([*parts, _returning(rivals)])
+
+
+def _hosts(count: float) -> str:
+    return counted(int(count), "host")
+
+
+def _returning(rivals: pd.DataFrame) -> str:
+    """Whether what differs on the fewest hosts differs the same way on the most."""
+    few, many = rivals["hosts"].min(), rivals["hosts"].max()
+    if few == many:
+        return sentence(f"only {_hosts(few)} was measured, so nothing can return on more")
+    differ = rivals[rivals["difference"]]
+    here, there = (
+        {row["strategy"]: row["ratio"] > 1 for row in differ[differ["hosts"] == count].to_dict("records")}
+        for count in (few, many)
+    )
+    if not here:
+        return sentence(
+            f"no difference shows on {_hosts(few)}, so whether a ranking there holds on {_hosts(many)} stays open"
+        )
+    again = sum(there.get(name) is side for name, side in here.items())
+    return sentence(f"of {counted(len(here), 'difference')} on {_hosts(few)}, {again} can be seen on {_hosts(many)}")
+
+
+@finding
+def weak(stored: Stored) -> str:
+    """Every sync over one core, the batch growing with the workers."""
+    return _gains(stored, "weak", "weak scaling")
+
+
+@finding
+def strong(stored: Stored) -> str:
+    """Every sync over one core, with one batch that is shared."""
+    return _gains(stored, "strong", "strong scaling")
+
+
+def _gains(stored: Stored, experiment: str, what: str) -> str:
+    table = distributed_speedup_table(stored.records, experiment)
+    if len(table):
+        table = table[(table["device"] == "cpu") & (table["strategy"] != "sequential") & (table["variant"] == "a")]
+    known = table[table["speedup"].notna()] if len(table) else table
+    if known.empty:
+        return sentence(f"no cell of {what} was measured")
+    parts, thin = [], 0
+    for use_case, rows in known.groupby("use_case", sort=False):
+        most = rows[rows["workers"] == rows["workers"].max()]
+        gains = [(row, estimate_in(row, "speedup")) for row in most.to_dict("records")]
+        thin += sum(gain.open for _, gain in gains)
+        told = (
+            f"{gain.value:.3g} with {way_name(row['strategy'])} {interval_text(gain)}{sessions_in(row, 'speedup')}"
+            for row, gain in gains
+        )
+        workers = counted(int(most["workers"].iloc[0]), "worker")
+        parts.append(
+            sentence(f"{workers} train {network_name(str(use_case))} so many times as fast as one core: {listed(told)}")
+        )
+    if thin:
+        parts.append("What has no interval yet, for want of rounds, cannot be ranked.")
+    return " ".join(parts)
+
+
+@finding
+def messages(stored: Stored) -> str:
+    """The largest message: processes against MPI on one host, and the link model against the wire."""
+    table = message_table(stored.records, "collective")
+    parts = [_on_one_host(stored.records, int(table["bytes"].max()))] if len(table) else []
+    wire = wire_table(stored.records)
+    own = wire[(wire["strategy"] == "mpi_allreduce") & wire["ratio"].notna()] if len(wire) else wire
+    if len(own):
+        row = own.loc[own["bytes"].idxmax()].to_dict()
+        ratio = estimate_in(row, "ratio")
+        require_rounds(ratio)
+        judged = "as long as the model says, as far as the interval tells"
+        if not ratio.low <= 1 <= ratio.high:
+            judged = "longer than the model says" if ratio.value > 1 else "less time than the model says"
+        parts.append(sentence(
+            f"over the emulated link, an all-reduce of {size_text(row['bytes'])} takes {judged}: "
+            f"{times(ratio, 'the time that ping-pong predicts')}"
+        ))  # fmt: skip
+    return " ".join(parts) or "No exchange without a model was measured."
+
+
+def _on_one_host(records: pd.DataFrame, size: int) -> str:
+    timed = exchange_seconds(records)
+    shared = {"experiment": "collective", "message_bytes": size, "variant": "a"}
+    gloo, mpi = ({**shared, "strategy": name} for name in ("processes_allreduce", "mpi_allreduce"))
+    ratio = ratio_with_interval(timed, gloo, mpi, "seconds")
+    require_rounds(ratio)
+    what = f"on one host, gloo's all-reduce of {size_text(size)}"
+    if ratio.low <= 1 <= ratio.high:
+        return sentence(f"{what} cannot be told apart from MPI's ({times(ratio, 'as long')})")
+    as_long = times(ratio, "as long as MPI's")
+    return sentence(f"{what} takes {as_long}")
+
+
+@finding
+def links(stored: Stored) -> str:
+    """Speedup of two hosts over one core at each rate, and from which rate on it pays by the bytes counted."""
+    table = link_table(stored.records)
+    known = table[table["speedup"].notna()] if len(table) else table
+    if known.empty:
+        return "No training over emulated links was measured."
+    told = [_at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
+    hosts, use_case = counted(int(known["hosts"].min()), "host"), network_name(str(known["use_case"].iloc[0]))
+    gained = sentence(f"{hosts} train {use_case} so many times as fast as one core: {'; '.join(told)}")
+    return " ".join([gained, _pays(known.drop_duplicates("strategy").to_dict("records"))])
+
+
+def _at_rate(rate: float, rows: pd.DataFrame) -> str:
+    gains = [
+        f"{gain.value:.3g} with {sent(row['strategy'])} {interval_text(gain)}{sessions_in(row, 'speedup')}"
+        for row in rows.to_dict("records")
+        for gain in (estimate_in(row, "speedup"),)
+    ]
+    return f"over {gigabits(rate)}, {listed(gains)}"
+
+
+def _pays(rows: Iterable[dict[str, Any]]) -> str:
+    told = []
+    for row in rows:
+        rate = row["pays_from_bits_per_second"]
+        if pd.isna(rate):
+            continue
+        at = "at no rate" if rate == math.inf else f"from {gigabits(rate)} on"
+        told.append(f"{at} with {sent(row['strategy'])}")
+    return sentence(f"by a model from the bytes counted, they pay {listed(told)}") if told else ""
+
+
+def sent(strategy: str) -> str:
+    """What a way of exchanging sends, as a sentence calls it."""
+    return _GRADIENTS.get(strategy, way_name(strategy))
+
+
+def gigabits(rate: float) -> str:
+    """A link's rate: 10 Gbit/s; 2.8 Mbit/s."""
+    return f"{rate / 1e9:.3g} Gbit/s" if rate >= 1e8 else f"{rate / 1e6:.3g} Mbit/s"
+
+
+@finding
+def network(stored: Stored) -> str:
+    """The most and the fewest bytes that a step puts on the busiest link, beside the paper's peak."""
+    table = network_table(stored.records)
+    if table.empty:
+        return "No bytes were counted on a link."
+    ends = [table.loc[table["link_bytes_busiest"].idxmax()], table.loc[table["link_bytes_busiest"].idxmin()]]
+    told = [
+        f"{size_text(row['link_bytes_busiest'])} ({network_name(row['use_case'])}, {way_name(row['strategy'])})"
+        for row in (ends if len(table) > 1 else ends[:1])
+    ]
+    over = ends[0]["link_bytes_busiest"] / (_PAPER_KIB * 1024)
+    return sentence(
+        f"a step puts from {' down to '.join(told)} on the busiest link, counted by its interface: up to {over:,.0f} "
+        f"times the paper's peak of {_PAPER_KIB} KiB, which names no unit of time"
+    )
+
+
+@finding
+def resources(stored: Stored) -> str:
+    """Mean CPU use of the ranks while they train over the link."""
+    traced = stored.table("resources")
+    table = trace_table(traced[traced["experiment"] == "timeline"]) if len(traced) else traced
+    if table.empty:
+        return "No resources were sampled in these records."
+    parts = []
+    for (use_case, strategy), own in table.groupby(["use_case", "strategy"], sort=False):
+        what = f"while two hosts train {network_name(str(use_case))} by {way_name(str(strategy))}"
+        busy = interval_of(own["cpu_percent_mean"].dropna())
+        try:
+            require_rounds(busy)
+        except NotNow:
+            few = counted(busy.rounds, "minute")
+            parts.append(sentence(f"{what}, {few} of it was sampled: mean CPU use {busy.value:.0f} % of one core, "
+                                  "without an interval"))  # fmt: skip
+            continue
+        parts.append(sentence(f"{what}, their ranks keep {measure_of(busy, '% of one core')} busy"))
+    return " ".join(parts)
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "ranking": ranking,
+    "weak": weak,
+    "strong": strong,
+    "messages": messages,
+    "links": links,
+    "network": network,
+    "resources": resources,
+}

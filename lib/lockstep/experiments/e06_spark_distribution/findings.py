@@ -1,0 +1,211 @@
+"""What each figure of notebook 06 shows, computed from its records, and the answer to its title."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.cells import cells
+from lockstep.analysis.confidence import Estimate
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    estimate_in,
+    finding,
+    interval_text,
+    listed,
+    measure_of,
+    network_name,
+    require_rounds,
+    sentence,
+    times,
+    way_name,
+)
+from lockstep.analysis.statistics import interval_of, is_difference
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import sessions_in, start_table, trace_table
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e06_spark_distribution.tables import (
+    data_table,
+    parts_by_round,
+    shown_traces,
+    variant_table,
+    with_most_workers,
+)
+from lockstep.experiments.e06_spark_distribution.without_training import PAPER_STYLE, SPEEDUP
+
+NODE = "mpi_shared_memory"
+"""What uses the cores of one node without Spark; the verdicts choose it, too."""
+_STARTED: Mapping[str, str] = {
+    "mpiexec": "MPI's ranks",
+    "spark": "ranks in Spark's barrier mode",
+    "spark_driver": "SparkNet's driver",
+    "threads": "a process without Spark or MPI",
+}
+
+
+def _measured(stored: Stored) -> pd.DataFrame:
+    """Rows of the speedups with a number, without the base and the second of A/A pairs. Raises NotNow without any."""
+    table = variant_table(stored.records)
+    if len(table):
+        kept = (table["device"] == "cpu") & (table["variant"] == "a") & (table["strategy"] != "sequential")
+        table = table[kept & table["speedup"].notna()]
+    if table.empty:
+        raise NotNow("", "no training was measured beside one core")
+    return table
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
+    told = f"{interval_text(gain)}{sessions_in(row, 'speedup')}"
+    return f"{gain.value:.3g} with {way_name(row['strategy'])}, {workers} {told}"
+
+
+@finding
+def speedup(stored: Stored) -> str:
+    """Everything over one core, first what has an interval, then what has none yet."""
+    parts = []
+    for use_case, rows in _measured(stored).groupby("use_case", sort=False):
+        known, thin = rows[rows["low"].notna()], rows[rows["low"].isna()]
+        if len(known):
+            gains = "; ".join(_gain(row) for row in known.to_dict("records"))
+            network = network_name(str(use_case))
+            parts.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
+        if len(thin):
+            names = listed(f"{way_name(row['strategy'])} ({row['speedup']:.3g})" for row in thin.to_dict("records"))
+            parts.append(sentence(f"too few rounds for an interval hold {names}"))
+    return " ".join(parts)
+
+
+@finding
+def parts(stored: Stored) -> str:
+    """The share of a step that goes into agreeing, of SparkNet and beside it."""
+    told = []
+    for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
+        found = _agreeing(stored, cell, rows)
+        if found is not None and cell["strategy"] in (PAPER_STYLE, NODE):
+            step = interval_of(parts_by_round(cell, rows, None)["step_seconds"].dropna())
+            told.append(sentence(
+                f"agreeing takes {measure_of(found, '%')} of a step of {network_name(cell['use_case'])} by "
+                f"{way_name(cell['strategy'])}, which lasts {measure_of(step, 's')}"
+            ))  # fmt: skip
+    return " ".join(told) or "No step was measured."
+
+
+def _agreeing(stored: Stored, cell: dict[str, Any], rows: pd.DataFrame) -> Estimate | None:
+    """The share of a step (%) spent neither reading nor computing nor updating; None where none was measured."""
+    shares = 100 * parts_by_round(cell, rows, stored.tables.get("spark"))["agreeing"].dropna()
+    return interval_of(shares) if len(shares) and (shares > 0).all() else None
+
+
+@finding
+def data(stored: Stored) -> str:
+    """Images per second with the most images over those with the fewest."""
+    table = data_table(stored.records)
+    known = table[table["times_smallest"].notna()] if len(table) else table
+    told, thin = [], []
+    for strategy, rows in known.groupby("strategy", sort=False) if len(known) else ():
+        if rows["images"].nunique() < 2:
+            continue
+        row = rows.loc[rows["images"].idxmax()].to_dict()
+        ratio = estimate_in(row, "times_smallest", "times_smallest_low", "times_smallest_high")
+        name, sizes = way_name(str(strategy)), f"{row['images']:.0f} images instead of {rows['images'].min():.0f}"
+        if ratio.open:
+            thin.append(f"{name} ({ratio.value:.3g} times as fast in {counted(ratio.rounds, 'round')})")
+            continue
+        judged = "cannot be told to be faster or slower"
+        if is_difference(ratio):
+            judged = "is faster" if ratio.value > 1 else "is slower"
+        told.append(sentence(f"with {sizes}, {name} {judged}: {times(ratio, 'as fast')}"))
+    if thin:
+        told.append(sentence(f"whether more data make training slower is not known yet for {listed(thin)}"))
+    return " ".join(told) or "No two sizes of the data set were measured."
+
+
+@finding
+def start(stored: Stored) -> str:
+    """How long each kind of team took to start, by its largest number of ranks."""
+    table = start_table(stored.records)
+    if table.empty:
+        return "No start was recorded."
+    told = []
+    for launcher, rows in table.groupby("launcher", sort=False):
+        row = rows.loc[rows["ranks"].idxmax()]
+        count = counted(int(row["count"]), "start")
+        most = f", at most {row['max']:.1f} s" if row["count"] > 1 else ""
+        told.append(f"{_STARTED.get(str(launcher), launcher)} {row['median']:.1f} s ({count}{most})")
+    return sentence(f"the median seconds until training can begin: {'; '.join(told)}")
+
+
+@finding
+def resources(stored: Stored) -> str:
+    """Mean CPU use and peak memory of SparkNet's processes together."""
+    table = trace_table(shown_traces(stored.tables.get("resources")))
+    if table.empty:
+        return "No resources of SparkNet were sampled."
+    told = []
+    for use_case, own in table.groupby("use_case", sort=False):
+        busy, memory = (interval_of(own[name].dropna()) for name in ("cpu_percent_mean", "pss_bytes_peak"))
+        told.append(sentence(
+            f"while SparkNet trains {network_name(str(use_case))}, its processes use "
+            f"{measure_of(busy, '% of one core')} and at most {measure_of(memory.times(2**-30), 'GiB')}, over "
+            f"{counted(busy.rounds, 'trace')}"
+        ))  # fmt: skip
+    return " ".join(told)
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """SparkNet and one node beside one core, where they have intervals; where SparkNet's step goes; what is open."""
+    table = _measured(stored)
+    known = table[table["low"].notna() & table["strategy"].isin((PAPER_STYLE, NODE))]
+    if known.empty:
+        require_rounds(estimate_in(table.iloc[0].to_dict(), "speedup"))
+        raise NotNow("", f"neither {way_name(PAPER_STYLE)} nor {way_name(NODE)} was measured often enough")
+    told = []
+    for use_case, rows in known.groupby("use_case", sort=False):
+        gains = (_beside_one_core(row) for row in rows.sort_values("strategy", ascending=False).to_dict("records"))
+        told.append(sentence(f"against one core, {network_name(str(use_case))} trains {listed(gains)}"))
+    return " ".join([*told, *_where_time_goes(stored), *_open(stored, table)])
+
+
+def _beside_one_core(row: Mapping[str, Any]) -> str:
+    gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
+    word = "no faster and no slower, as far as can be told,"
+    if not gain.low <= 1 <= gain.high:
+        word = "faster" if gain.value > 1 else "slower"
+    told = f"{times(gain, 'the speed')}{sessions_in(row, 'speedup')}"
+    return f"{word} by {way_name(row['strategy'])} with {workers}, at {told}"
+
+
+def _where_time_goes(stored: Stored) -> list[str]:
+    for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
+        found = _agreeing(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
+        if found is not None:
+            rounds = "" if not found.open else f", in {counted(found.rounds, 'round')}"
+            workers = counted(int(cell["workers"]), "worker")
+            return [sentence(
+                f"with {workers}, agreeing on parameters takes SparkNet {measure_of(found, '% of a step')}{rounds}"
+            )]  # fmt: skip
+    return []
+
+
+def _open(stored: Stored, table: pd.DataFrame) -> list[str]:
+    """What of the title these records leave open."""
+    thin = table[table["low"].isna()]
+    names = [f"{way_name(row['strategy'])}, {row['workers']} workers" for row in thin.to_dict("records")]
+    sizes = data_table(stored.records)
+    if sizes.empty or sizes["times_smallest_low"].isna().all():
+        names.append("more data")
+    return [sentence(f"not known yet, for want of rounds: {'; '.join(names)}")] if names else []
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "speedup": speedup,
+    "parts": parts,
+    "data": data,
+    "start": start,
+    "resources": resources,
+}

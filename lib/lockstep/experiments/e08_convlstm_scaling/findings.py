@@ -1,0 +1,236 @@
+"""What each figure of notebook 08 shows, in a sentence or two computed from its records, and the answer to its title.
+
+Modelled numbers say so, and have no interval of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from lockstep.analysis.confidence import MIN_ROUNDS
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    estimate_in,
+    finding,
+    interval_text,
+    listed,
+    measure_of,
+    sentence,
+    way_name,
+)
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import sessions_in
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e08_convlstm_scaling.drawings import network_title
+from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
+from lockstep.experiments.e08_convlstm_scaling.flops import beside_table2, counted_table, table4
+from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_forecast, cluster_of
+from lockstep.experiments.e08_convlstm_scaling.table3 import (
+    FIVE_NODES,
+    modelled_times,
+    published_times,
+    speedup_on_five_nodes,
+    table3,
+)
+from lockstep.experiments.e08_convlstm_scaling.tables import (
+    accuracy_by_workers,
+    checked_model,
+    exascale_table,
+    strong_scaling,
+    weak_scaling,
+)
+from lockstep.predict.cost_check import held_out_error
+
+ENGINES, SERVER = "engines_shared_memory", "parameter_server"
+"""What keeps the gradients of one machine's workers in common memory, and the paper's way."""
+
+
+@finding
+def scaling(stored: Stored) -> str:
+    """As many workers as the machine has cores over one, with one batch and with a batch each; and more of them."""
+    told = []
+    for name, table in (("one batch that is shared", strong_scaling(stored)), ("a batch each", weak_scaling(stored))):
+        own = _a_core_each(_data_parallel(table))
+        known = own[own["low"].notna()] if len(own) else own
+        if known.empty:
+            told.append(sentence(f"with {name}, no speedup has an interval yet"))
+            continue
+        workers = counted(int(known["workers"].iloc[0]), "worker")
+        gains = "; ".join(
+            f"{_network(network)} {listed(_gains(part))}" for network, part in known.groupby("network", sort=False)
+        )
+        told.append(sentence(f"with {name}, {workers} are so many times as fast as one: {gains}"))
+    return " ".join([*told, *_more_than_cores(_data_parallel(strong_scaling(stored)))])
+
+
+def _network(name: object) -> str:
+    return f"the {network_title(str(name))}"
+
+
+def _data_parallel(table: pd.DataFrame) -> pd.DataFrame:
+    if table.empty:
+        return table
+    kept = (table["variant"] == "a") & (table["model_parallel"] == "none") & (table["workers"] > 1)
+    return table[kept & table["speedup"].notna()]
+
+
+def _a_core_each(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of the workers that fill the machine's cores, the largest batch. A server's rank takes turns beside them."""
+    own = rows[rows["workers"] == rows["cores"].max()] if len(rows) else rows
+    return own[own["global_batch_size"] == own["global_batch_size"].max()] if len(own) else own
+
+
+def _gains(rows: pd.DataFrame) -> list[str]:
+    return [
+        f"{gain.value:.3g} with {way_name(row['strategy'])} {interval_text(gain)}{sessions_in(row, 'speedup')}"
+        for row in rows.to_dict("records")
+        for gain in (estimate_in(row, "speedup"),)
+    ]
+
+
+def _more_than_cores(rows: pd.DataFrame) -> list[str]:
+    """What workers that take turns on cores gain, where it is known."""
+    more = rows[rows["workers"] > rows["cores"]] if len(rows) else rows
+    if more.empty:
+        return []
+    known = more[more["low"].notna()]
+    if known.empty:
+        return [sentence("what more workers than cores do is not known yet, for want of rounds")]
+    gains = "; ".join(
+        f"{counted(int(count), 'worker')} on {counted(int(part['cores'].max()), 'core')}, {_network(network)}: "
+        f"{listed(_gains(part))}"
+        for (count, network), part in known.groupby(["workers", "network"], sort=False)
+    )
+    return [sentence(gains)]
+
+
+@finding
+def cluster(stored: Stored) -> str:
+    """How many nodes the cost model expects to gain most from with one batch, by the way of exchanging."""
+    table = cluster_forecast(stored)
+    if table.empty:
+        raise NotNow("", "the cost model was not calibrated: too few cells")
+    told = []
+    strong = table[table["scaling"] == "strong"]
+    for network, own in strong.groupby("network", sort=False):
+        peaks = []
+        for way, rows in own.groupby("way", sort=False):
+            best = rows.loc[rows["modelled_speedup"].idxmax()]
+            peaks.append(f"{best['modelled_speedup']:.2g} times on {best['nodes']} nodes by {way}")
+        told.append(f"{_network(network)} at most {listed(peaks)}")
+    return sentence(
+        f"over an assumed link ({cluster_of(stored).link}) and with one batch of {cluster_of(stored).batch} images, "
+        f"the cost model expects of {'; of '.join(told)}"
+    )
+
+
+@finding
+def model(stored: Stored) -> str:
+    """The model's mean error on cells that it never saw, and to which side it errs."""
+    found, cells, _ = held_out_error(stored.records)
+    table = checked_model(stored)
+    held = table[(table["part"] == "held out") & table["low"].notna()]
+    fast, slow = int((held["high"] < 1).sum()), int((held["low"] > 1).sum())
+    return sentence(
+        f"on {cells} cells that it was not fitted to, the cost model errs by {measure_of(found.times(100), '%')} on "
+        f"average; of {len(held)} with an interval, it promises too short a step in {fast} and too long a one in {slow}"
+    )
+
+
+@finding
+def times_of_table3(stored: Stored) -> str:
+    """What Table 3 gains from its fewest to its most nodes, against its workers and the cost model."""
+    table = published_times(table3())
+    first, last = table.iloc[0], table.iloc[-1]
+    over = int((table["over_ideal"] > 1).sum())
+    told = sentence(
+        f"from {first['nodes']:.0f} to {last['nodes']:.0f} nodes the published times gain "
+        f"{last['published_times']:.3g} times, with {last['workers_times']:.3g} times the workers; {over} of "
+        f"{len(table) - 1} rows gain more than their further workers could if nothing were ever exchanged"
+    )
+    modelled = modelled_times(cluster_forecast(stored), [int(last["nodes"]), FIVE_NODES], FIVE_NODES)
+    if modelled.empty:
+        return f"{told} The cost model was not calibrated: too few cells."
+    own = modelled[modelled["nodes"] == last["nodes"]]
+    expected = listed(f"{row.modelled_times:.2g} times ({_network(row.network)})" for row in own.itertuples())
+    return f"{told} {sentence(f'over the assumed link the cost model expects {expected}')}"
+
+
+@finding
+def accuracy(stored: Stored) -> str:
+    """Test accuracy by the number of workers, and its points over one worker's of the same seed and batch."""
+    table = accuracy_by_workers(stored)
+    known = table[table["accuracy"].notna()] if len(table) else table
+    if known.empty:
+        raise NotNow("", "no network was trained to its end")
+    told, batch = [], known["global_batch_size"].min()
+    for row in known[known["global_batch_size"] == batch].assign(rounds=known["seeds"]).to_dict("records"):
+        reached = estimate_in(row, "accuracy", "accuracy_low", "accuracy_high")
+        told.append(f"{reached.value:.3g} % with {counted(int(row['workers']), 'worker')} {interval_text(reached)}")
+    compared = known[(known["workers"] > 1) & known["points_low"].notna()]
+    if compared.empty:
+        why = f"fewer than {counted(MIN_ROUNDS, 'seed')} trained with one worker and with several"
+        return sentence(f"test accuracy is {listed(told)}; whether workers change it is not known yet, for {why}")
+    points = [
+        f"{row['points']:+.2g} points with {counted(int(row['workers']), 'worker')} at a batch of "
+        f"{row['global_batch_size']} [{row['points_low']:.2g}, {row['points_high']:.2g}]"
+        for row in compared.to_dict("records")
+    ]
+    differ = ((compared["points_low"] > 0) | (compared["points_high"] < 0)).any()
+    judged = "some differ from one worker" if differ else "none can be told apart from one worker"
+    return sentence(f"test accuracy is {listed(told)}; {judged}: {listed(points)}")
+
+
+@finding
+def flops(stored: Stored) -> str:
+    """Table 4 beside the operations that Table 2's layers do, and what equation (1) leaves out."""
+    table = beside_table2(table4())
+    most = table.loc[table["times"].idxmax()]
+    told = sentence(
+        f"for {most['layer']}, Table 4 prints {most['published_flops']:.3g} FLOP and Table 2's layer computes "
+        f"{most['table2_computed_flops']:.3g} for an image, a factor of {most['times']:.2g}"
+    )
+    counts = counted_table(stored.table(FLOPS))
+    if counts.empty:
+        return f"{told} Torch has not counted these layers yet."
+    own = counts[counts["network"] == counts["network"].iloc[0]]
+    short = own[own["equation_over_counted"] < 1]
+    if short.empty:
+        return f"{told} Equations (1) and (2) give what torch counts."
+    missed = listed(f"1/{1 / row.equation_over_counted:.0f} of {row.name_}" for row in
+                    short.rename(columns={"name": "name_"}).itertuples())  # fmt: skip
+    return f"{told} {sentence(f'equation (1), which leaves out the input channels, gives {missed} as torch counts it')}"
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """What this machine's workers gain, what the published speedup would take, and how many cores exascale would."""
+    rows = _a_core_each(_data_parallel(strong_scaling(stored)))
+    known = rows[rows["strategy"].isin((ENGINES, SERVER)) & rows["low"].notna()] if len(rows) else rows
+    if known.empty:
+        raise NotNow("", f"no speedup with a core for each worker has {counted(MIN_ROUNDS, 'round')} yet")
+    gains = [f"{_network(network)} {listed(_gains(own))}" for network, own in known.groupby("network", sort=False)]
+    batch, workers = int(known["global_batch_size"].max()), counted(int(known["workers"].iloc[0]), "worker")
+    told = [sentence(f"{workers} that share a batch of {batch} train so many times as fast as one: {'; '.join(gains)}")]
+    published = speedup_on_five_nodes()
+    if published > FIVE_NODES:
+        beyond = f"more than the ideal {FIVE_NODES}, so no link explains it"
+        told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
+    exa = exascale_table(stored.records)
+    if len(exa):
+        cores = listed(f"{row.cores_needed / 1e6:.2g} million ({_network(row.network)})" for row in exa.itertuples())
+        told.append(f"Exascale, 1e18 FLOP per second, would take that many such cores without exchange: {cores}.")
+    return " ".join([*told, "What more nodes gain is modelled here, not measured."])
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "scaling": scaling,
+    "cluster": cluster,
+    "model": model,
+    "table3": times_of_table3,
+    "accuracy": accuracy,
+    "flops": flops,
+}

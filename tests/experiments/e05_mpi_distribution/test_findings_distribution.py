@@ -1,0 +1,135 @@
+"""Notebook 05's findings and answer, on made-up records, so that what they say flips, and on the stored reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fake_distribution import HEADLINE, records, resources, scaled, without
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e05_mpi_distribution import regimes
+from lockstep.experiments.e05_mpi_distribution.tables import link_table
+from lockstep.experiments.registry import experiment
+
+OWN = experiment("05")
+SAYS = {**OWN.findings, "answer": OWN.answer}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return records()
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path) -> Stored:
+    return read_stored(root / "results" / "reference" / OWN.name)
+
+
+def said(frame: pd.DataFrame, name: str, traced: pd.DataFrame | None = None) -> str:
+    say = SAYS[name]
+    assert say is not None
+    return say(Stored(frame, {} if traced is None else {"resources": traced}))
+
+
+def test_there_is_a_finding_for_every_figure() -> None:
+    assert set(OWN.findings) == set(OWN.figures)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_all_of_them_are_sentences(frame: pd.DataFrame, reference: Stored, name: str) -> None:
+    say = SAYS[name]
+    assert say is not None
+    for text in (said(frame, name, resources(6)), say(reference)):
+        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_notebook_that_never_ran_says_so(name: str) -> None:
+    say = SAYS[name]
+    assert say is not None and "Nothing is stored" in say(no_records())
+
+
+def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:
+    text = SAYS["answer"](reference)  # type: ignore[misc]
+    table = link_table(reference.records)
+    known = table[table["low"].notna()]
+    assert len(known) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in known.itertuples())
+    images = regimes.worker(reference.records, "SimpleBig").batch_of(0.10, 1e10)
+    assert f"{images.value:.3g} images [{images.low:.3g}, {images.high:.3g}]" in text
+    assert len(text.split()) <= 100
+
+
+def test_the_answer_is_told_without_what_lacks(frame: pd.DataFrame) -> None:
+    text = said(without(frame, experiment="links"), "answer")
+    assert "emulated hosts" not in text and "MPI ranks" in text and "per single-core node" in text
+    nothing = frame[frame["experiment"] == "paired"]
+    assert "do not answer this yet" in said(nothing, "answer")
+
+
+def test_ranks_that_are_slower_than_processes_are_said_to_be(frame: pd.DataFrame) -> None:
+    where = {"experiment": "bars", "strategy": "mpi_shared_memory", "use_case": "SimpleBig"}
+    assert "MPI ranks are slower than processes" in said(scaled(frame, "images_per_second", 0.3, **where), "answer")
+    assert "MPI ranks are 3" in said(scaled(frame, "images_per_second", 3.0, **where), "answer")
+
+
+def test_a_difference_on_one_host_returns_or_does_not(frame: pd.DataFrame) -> None:
+    assert HEADLINE[1]["mpi_shared_memory"] > HEADLINE[1]["mpi_allreduce"]
+    text = said(frame, "ranking")
+    assert "processes that share memory are 1.12 times as fast as processes that send messages" in text
+    assert "can be seen on two hosts" in text and "stays open" not in text
+    where = {"experiment": "headline", "strategy": "mpi_shared_memory", "hosts": 2}
+    turned = said(scaled(frame, "images_per_second", 0.3, **where), "ranking")
+    assert "0 can be seen on two hosts" in turned or "1 can be seen on two hosts" in turned
+    assert turned != text and "processes that share memory are slower" in turned
+
+
+def test_no_difference_on_one_host_leaves_the_headline_open(frame: pd.DataFrame) -> None:
+    level = frame
+    for name, gain in HEADLINE[1].items():
+        factor = HEADLINE[1]["mpi_allreduce"] / gain
+        level = scaled(level, "images_per_second", factor, experiment="headline", strategy=name, hosts=1)
+    assert "No difference shows on one host" in said(level, "ranking")
+    assert "only one host was measured" in said(without(frame, experiment="headline", hosts=2), "ranking").lower()
+
+
+@pytest.mark.parametrize("name", ["weak", "links", "ranking"])
+def test_two_rounds_have_no_interval(name: str) -> None:
+    text = said(records(2), name)
+    assert "no interval yet" in text or "two rounds stored" in text
+    assert "[" not in text
+
+
+def test_a_link_on_which_nothing_pays_is_said_so(frame: pd.DataFrame) -> None:
+    assert "Gbit/s on with whole gradients" in said(frame, "links") or "at no rate with whole" in said(frame, "links")
+    slow = scaled(frame, "step_seconds", 100.0, experiment="links", strategy="topk")
+    assert "at no rate with top-k" in said(slow, "links")
+
+
+def test_the_wire_is_slower_than_its_model_or_faster(frame: pd.DataFrame) -> None:
+    where = {"experiment": "wire", "strategy": "mpi_allreduce"}
+    slow, fast = (scaled(frame, "exchange_seconds", factor, **where) for factor in (2.0, 0.5))
+    assert "longer than the model says" in said(slow, "messages")
+    assert "less time than the model says" in said(fast, "messages")
+
+
+def test_gloo_that_is_slower_is_said_to_be(frame: pd.DataFrame) -> None:
+    where = {"experiment": "collective", "strategy": "processes_allreduce"}
+    unsteady = frame.copy()
+    hit = (frame["experiment"] == "collective") & (frame["strategy"] == "processes_allreduce")
+    unsteady.loc[hit & (frame["seed"] % 2 == 0) & (frame["round"] < frame["round"].median()), "exchange_seconds"] *= 5
+    assert "cannot be told apart from MPI's" in said(unsteady, "messages")
+    assert "takes 2.89 times as long" in said(scaled(frame, "exchange_seconds", 3.0, **where), "messages")
+
+
+def test_strong_scaling_is_told_where_it_was_measured(frame: pd.DataFrame) -> None:
+    assert said(frame, "strong") == "No cell of strong scaling was measured."
+    renamed = frame.assign(experiment=frame["experiment"].replace("weak", "strong"))
+    assert "so many times as fast as one core: 1.6 with all-reduce" in said(renamed, "strong")
+
+
+def test_few_traces_have_no_interval(frame: pd.DataFrame) -> None:
+    assert "without an interval" in said(frame, "resources", resources(2))
+    assert "% of one core [" in said(frame, "resources", resources(6))
+    assert "No resources" in said(frame, "resources")

@@ -1,0 +1,121 @@
+"""Notebook 06's findings and answer, on made-up records, so that what they say flips, and on the stored reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fake_spark import GAINS, records, resources, spark
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e06_spark_distribution.tables import variant_table
+from lockstep.experiments.registry import experiment
+
+OWN = experiment("06")
+SAYS = {**OWN.findings, "answer": OWN.answer}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return records()
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path) -> Stored:
+    return read_stored(root / "results" / "reference" / OWN.name)
+
+
+def said(frame: pd.DataFrame, name: str, traces: int = 6) -> str:
+    say = SAYS[name]
+    assert say is not None
+    return say(Stored(frame, {"spark": spark(), "resources": resources(traces)}))
+
+
+def changed(frame: pd.DataFrame, column: str, factor: float, **where: Any) -> pd.DataFrame:
+    frame, hit = frame.copy(), pd.Series(True, index=frame.index)
+    for name, value in where.items():
+        hit &= frame[name] == value
+    assert hit.any()
+    frame.loc[hit, column] *= factor
+    return frame
+
+
+def test_there_is_a_finding_for_every_figure() -> None:
+    assert set(OWN.findings) == set(OWN.figures)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_all_of_them_are_sentences(frame: pd.DataFrame, reference: Stored, name: str) -> None:
+    say = SAYS[name]
+    assert say is not None
+    for text in (said(frame, name), say(reference)):
+        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_notebook_that_never_ran_says_so(name: str) -> None:
+    say = SAYS[name]
+    assert say is not None and "Nothing is stored" in say(no_records())
+
+
+@pytest.mark.parametrize("name", ["speedup", "answer"])
+def test_the_numbers_are_those_of_the_table(reference: Stored, name: str) -> None:
+    text = SAYS[name](reference)  # type: ignore[misc]
+    table = variant_table(reference.records)
+    known = table[table["strategy"].isin(["sparknet", "mpi_shared_memory"]) & table["low"].notna()]
+    assert len(known) >= 2
+    for row in known.itertuples():
+        assert f"{row.speedup:.3g}" in text and f"[{row.low:.3g}, {row.high:.3g}]" in text
+
+
+def test_spark_that_is_slower_than_one_core_is_said_to_be_and_that_flips(frame: pd.DataFrame) -> None:
+    assert GAINS["SimpleBig"]["sparknet", 2] < 1
+    own = {"experiment": "speedup", "use_case": "SimpleBig", "strategy": "sparknet"}
+    told = "by SparkNet (images as RDD) with two workers"
+    assert f"slower {told}" in said(frame, "answer")
+    assert f"faster {told}" in said(changed(frame, "images_per_second", 10.0, **own), "answer")
+    level = changed(frame, "images_per_second", 1 / GAINS["SimpleBig"]["sparknet", 2], **own)
+    assert f"no faster and no slower, as far as can be told, {told}" in said(level, "answer")
+
+
+def test_what_was_measured_too_seldom_is_named_without_an_interval() -> None:
+    few = records(2)
+    assert "do not answer this yet: two rounds stored" in said(few, "answer")
+    assert "Too few rounds for an interval hold" in said(few, "speedup") and "[" not in said(few, "speedup")
+    assert "not known yet" in said(few, "data") and "faster:" not in said(few, "data")
+
+
+def test_an_answer_without_training_beside_one_core_says_what_lacks(frame: pd.DataFrame) -> None:
+    other = frame[frame["experiment"] != "speedup"]
+    assert "no training was measured beside one core" in said(other, "answer")
+    assert said(other, "parts") == "No step was measured."
+
+
+def test_the_share_that_agrees_is_that_of_the_step(frame: pd.DataFrame) -> None:
+    assert "Agreeing takes 55 % [" in said(frame, "parts")
+    assert "agreeing on parameters takes SparkNet 55 % of a step [" in said(frame, "answer")
+    less = changed(frame, "exchange_seconds", 0.6, strategy="sparknet", experiment="speedup")
+    assert "Agreeing takes 33 % [" in said(less, "parts")
+
+
+def test_more_data_that_slow_training_are_said_to(frame: pd.DataFrame) -> None:
+    text = said(frame, "data")
+    assert "SparkNet (images as RDD) is slower: 0.66" in text or "SparkNet (images as RDD) is slower: 0.67" in text
+    assert "SparkNet (images as files) cannot be told to be faster or slower" in text
+    faster = changed(frame, "images_per_second", 3.0, experiment="data", strategy="sparknet", images=4000)
+    assert "SparkNet (images as RDD) is faster: 2" in said(faster, "data")
+
+
+def test_starts_are_counted(frame: pd.DataFrame) -> None:
+    text = said(frame, "start")
+    assert "SparkNet's driver 7.0 s" in text and "ranks in Spark's barrier mode 8.0 s" in text
+    never = frame.assign(launch_seconds=float("nan"))
+    assert said(never, "start") == "No start was recorded."
+
+
+def test_few_traces_have_no_interval(frame: pd.DataFrame) -> None:
+    assert "180 % of one core (no interval yet)" in said(frame, "resources", 2)
+    assert "180 % of one core [180, 180]" in said(frame, "resources", 6)
+    assert SAYS["resources"](Stored(frame)) == "No resources of SparkNet were sampled."  # type: ignore[misc]
