@@ -11,9 +11,10 @@ import pytest
 
 from lockstep.analysis.published import CLAIM, read_ledger
 from lockstep.experiments.experiment import Parameters
-from lockstep.experiments.opening import WHERE, open_experiment
+from lockstep.experiments.opening import WHERE, open_experiment, own_results
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import EXPERIMENTS, UnknownExperiment, every, experiment
+from lockstep.records.places import FROM_NOTEBOOKS, REFERENCE, RUN_MARK
 
 LOCAL = "02_threads_vs_processes"
 
@@ -116,14 +117,24 @@ def test_measuring_hands_over_every_parameter_that_decides_what_is_measured(
     given: dict[str, Any] = {}
     monkeypatch.setattr(grid, "run_grid", lambda jobs, **others: given.update(jobs=jobs, **others))
     monkeypatch.setattr(opening, "draw_all", lambda *_: [])
+    monkeypatch.setenv(RUN_MARK, "of a run that says where")
     monkeypatch.setattr(opening, "experiment", lambda _: own)
     values = {key: found.default for key, found in read_parameters(root / "notebooks" / f"{name}.ipynb").items()}
     values |= {"measure": True, "rounds": 7, "data_dir": "photos", "images": 64, "strict": True}
     run = open_experiment(name, values)
     assert (given["rounds"], given["data_dir"], given["images"], given["strict"]) == (7, "photos", 64, True)
-    assert given["notebook"] == name and given["results"] == "results/reference"
+    assert given["notebook"] == name and given["results"] == REFERENCE
     assert given["parameters"] == {key: value for key, value in values.items() if key not in (*WHERE, *own.drawn_only)}
     assert given["jobs"] == run.grid and given["traced"] is own.traced
+
+
+def test_an_opened_notebook_never_measures_into_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lockstep run --reference` is the one way to change them."""
+    opened = {"measure": True, "results": REFERENCE}
+    assert own_results(opened) == {"results": FROM_NOTEBOOKS}
+    assert own_results(opened | {"measure": False}) == own_results(opened | {"results": "results/mine"}) == {}
+    monkeypatch.setenv(RUN_MARK, "token")
+    assert own_results(opened) == {}
 
 
 def test_a_use_case_without_a_value_is_an_error_that_says_where() -> None:

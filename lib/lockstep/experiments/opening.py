@@ -11,6 +11,7 @@ run.unjudged()
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,7 +40,7 @@ from lockstep.experiments.report import (
     targets_table,
     unjudged_table,
 )
-from lockstep.records.places import repository_root
+from lockstep.records.places import FROM_NOTEBOOKS, REFERENCE, RUN_MARK, repository_root
 
 WHERE = ("measure", "results", "data_dir", "minutes", "rounds", "only")
 """Parameters that say where, how often and which part of it now, not what: a run may go on with others."""
@@ -152,8 +153,18 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
     if missing:
         raise KeyError(f"{found.name}: no value for {', '.join(missing)}; run the parameters cell first")
     chosen = {name: parameter.accept(values[name], found.name) for name, parameter in known.items()}
+    chosen |= own_results(chosen) if found.grid is not None else {}
     run = Run(found, Parameters(**chosen), {name: parameter.default for name, parameter in known.items()})
     pd.set_option("display.max_colwidth", None)  # a verdict's reason is read to its end, or it is none
     if run.parameters.measure and found.grid is not None:
         run.measure()
     return run
+
+
+def own_results(chosen: Mapping[str, Any]) -> dict[str, str]:
+    """Where a notebook that somebody has opened measures into, unless it names a folder: not into the committed
+    records. `lockstep run` says itself where."""
+    if not chosen["measure"] or chosen["results"] != REFERENCE or RUN_MARK in os.environ:
+        return {}
+    print(f"measuring into {FROM_NOTEBOOKS}; set `results` to keep it elsewhere")
+    return {"results": FROM_NOTEBOOKS}

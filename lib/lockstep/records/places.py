@@ -1,10 +1,17 @@
-"""Where the repository is."""
+"""Where the repository is, and where what is measured goes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lockstep.engine.files import repository_above
+
+RUN_MARK = "LOCKSTEP_RUN"
+"""Environment variable that marks every process of `lockstep run`."""
+REFERENCE = "results/reference"
+"""The run folder that is committed, which every notebook shows unless it is told otherwise."""
+FROM_NOTEBOOKS = "results/runs/notebook"
+"""Where an opened notebook measures into, so that nobody changes the committed records by opening one."""
 
 
 class PlaceError(ValueError):

@@ -17,8 +17,8 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from lockstep.commands.runner.errors import Stopped
+from lockstep.records.places import RUN_MARK as MARK
 
-MARK = "LOCKSTEP_RUN"  # environment variable that marks every process of a run
 CLOSING_SECONDS = 3.0  # for the notebook to close its teams itself
 _LAUNCH = """\
 import contextlib, ctypes, runpy, signal
