@@ -196,10 +196,10 @@ def test_a_confusion_map_says_share_and_images() -> None:
 
 def test_the_title_of_confusion_maps_stays_within_the_figure() -> None:
     """It touched the right edge."""
-    title = "Test split: who was taken for whom (the chosen settings, mean over seeds)"
+    title = "Confusion matrices of the test split (the chosen settings, mean over seeds)"
     figure = confusion_maps(matrix_table(confusion(), "selected"), title)
     figure.draw_without_rendering()
-    (text,) = [found for found in figure.findobj(Text) if found.get_text().startswith("Test split")]
+    (text,) = [found for found in figure.findobj(Text) if found.get_text().startswith("Confusion")]
     box = text.get_window_extent()
     assert box.x0 > 0.02 * figure.bbox.width and box.x1 < 0.98 * figure.bbox.width
 

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 import fake_forecasts
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.e10_straggler_forecasts import EXPERIMENT
+from lockstep.experiments.e10_straggler_forecasts.answer import error_over_kinds
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import gradients_table, input_parts_table
 from lockstep.experiments.e10_straggler_forecasts.forecasters import LABELS
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
@@ -48,6 +49,7 @@ def test_findings_are_sentences_with_numbers(measured: Stored, name: str) -> Non
 def test_findings_of_the_reference_are_sentences(root: Path, name: str) -> None:
     text = said(read_stored(root / "results" / "reference" / EXPERIMENT.name), name)
     assert text[0].isupper() and text.endswith(".") and "nan" not in text and "do not answer" not in text
+    assert len(text.split()) <= 90, "a longer one is not read"
 
 
 @pytest.mark.parametrize("name", EXPERIMENT.findings)
@@ -55,11 +57,45 @@ def test_a_notebook_that_never_ran_says_so(name: str) -> None:
     assert "Nothing is stored" in said(no_records(), name)
 
 
+def answer(stored: Stored) -> str:
+    assert EXPERIMENT.answer is not None
+    return EXPERIMENT.answer(stored)
+
+
 def test_who_wins_is_said() -> None:
     text = said(fake_forecasts.stored(lstm=0.9, trained=0.5), "errors")
-    online, before = re.split("The LSTM (?:trained online|also trained beforehand) has, ", text)[1:3]
-    assert "beats on none and loses to on exponential pauses" in online
-    assert "mean over all kinds" in before and "and loses to on none" in before
+    online, before = re.split("The LSTM (?:trained online|also trained beforehand) ", text)[1:3]
+    assert "less on none, and more on exponential pauses" in online
+    assert "times the error of following the best" in before and "and more on none" in before
+
+
+def test_the_answer_turns_with_the_records(measured: Stored) -> None:
+    worse, better = (fake_forecasts.stored(lstm=error, best=0.6) for error in (0.9, 0.3))
+    assert "has 1.5 times the error of following the best of six" in answer(worse)
+    assert "has 0.5 times the error of following the best of six" in answer(better)
+    alike = fake_forecasts.stored(lstm=0.6, best=0.6)
+    assert "cannot be told apart from following the best of six" in answer(alike)
+    assert answer(no_records()).startswith("Nothing is stored")
+
+
+def test_the_answer_of_the_reference_is_that_of_the_records(root: Path) -> None:
+    stored = read_stored(root / "results" / "reference" / EXPERIMENT.name)
+    text, ratio = answer(stored), error_over_kinds(stored, "lstm", "best")
+    assert f"{ratio.value:.3g} times the error of following the best of six" in text and ratio.low > 1
+    table = errors_table(stored)
+    own = table[(table["forecaster"] == "lstm") & (table["state"] == "none") & (table["period"] == "later")]
+    recall = own.set_index("kind")["onset_recall"]
+    assert f"names {100 * recall['periodic']:.3g} % [" in text and recall[list(KINDS)].idxmax() == "periodic"
+    assert len(text.split()) <= 90
+
+
+def test_stragglers_that_nobody_sees_coming_are_counted() -> None:
+    """On Markov states and on drift nobody is made to see any coming."""
+    counts = [
+        re.findall(r"fewer than 5 % on (\w+) of (\w+) kinds", answer(fake_forecasts.stored(recall=recall)))
+        for recall in (0.0, 0.9)
+    ]
+    assert counts == [[("9", "nine")], [("2", "nine")]]
 
 
 def test_a_trace_is_told_by_its_least_errors() -> None:

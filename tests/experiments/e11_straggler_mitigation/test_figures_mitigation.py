@@ -96,36 +96,6 @@ def test_tables_of_the_notebook_are_of_what_is_stored(made: Stored) -> None:
     assert shown.loc[NEVER_WAIT, "settings"] == "8 images at rate 0.05"
 
 
-def test_findings_turn_with_the_records() -> None:
-    behind, ahead = stored(only=["throughput", "rivals"]), stored(rivals={OURS: 0.8}, only=["rivals"])
-    assert "with 8 workers slower" in EXPERIMENT.findings["rivals"](behind)
-    assert "with 8 workers faster" in EXPERIMENT.findings["rivals"](ahead)
-    assert f"of all three is that of {NEVER_WAIT} with 8 workers" in EXPERIMENT.findings["rivals"](behind)
-    waiting = stored(rivals={WAIT: 0.5}, only=["rivals"])
-    assert f"of all three is that of {WAIT} with 8 workers" in EXPERIMENT.findings["rivals"](waiting)
-    assert "a reading of DPro-SM under no kind of delays" in EXPERIMENT.findings["mitigation"](behind)
-    reached = EXPERIMENT.findings["mitigation"](
-        stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])
-    )
-    assert "by a reading of DPro-SM under bad node" in reached
-
-
-def test_the_answer_has_a_line_for_each_part_that_is_known() -> None:
-    """Its first screen once said nothing of the price that the title asks for."""
-    answer = EXPERIMENT.texts["answer"]
-    lines = answer(stored()).splitlines()
-    assert [re.findall(r"\*\*(.+?)\.\*\*", line)[0] for line in lines] == [
-        "What it buys", "DPro-SM's 98 %", "At what price", "Made-up gradients"
-    ]  # fmt: skip
-    assert "first n - 1, the best that waits, 1.6" in lines[0] and "our deadline 1." in lines[0]
-    assert "under none of 3 kinds" in lines[1] and "Dolly (cloning) 2.00" in lines[2]
-    reached = answer(stored(saved={(DPRO_SHARES, "bad_node"): 0.99}, noise=0.001, only=["throughput"])).splitlines()
-    assert len(reached) == 2 and "under 1 of 3 kinds" in reached[0], "what was not run has no line"
-    lost = answer(stored(missed=[(DPRO_SHARES, "bad_node")], only=["time_to_loss"]))
-    assert f"{DPRO_SHARES} missed the loss now and then" in lost
-    assert answer(no_records()).startswith("Nothing is stored yet")
-
-
 def test_a_line_is_broken_where_a_loss_was_missed(made: Stored) -> None:
     """It once went straight from no slow node to two, as if one had been measured in between."""
     figure = EXPERIMENT.figures["slow_nodes"](made)

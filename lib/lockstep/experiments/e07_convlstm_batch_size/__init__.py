@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e07_convlstm_batch_size import time_verdicts, verdicts
+from lockstep.experiments.e07_convlstm_batch_size.answer import answer
 from lockstep.experiments.e07_convlstm_batch_size.comparisons import comparisons
 from lockstep.experiments.e07_convlstm_batch_size.figures import FIGURES
 from lockstep.experiments.e07_convlstm_batch_size.findings import FINDINGS
@@ -18,6 +19,7 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
     findings=FINDINGS,
     verdicts={**time_verdicts.RULES, **verdicts.RULES},
     targets=TARGETS,

@@ -87,6 +87,9 @@ def _batch_panels(
                 axis.set_title(_panel_title(network, case, rows), loc="left")
                 if published and (case, network) == ("Pneumonia", "convlstm"):
                     _beside(axis, published)
+            if measure == "accuracy":  # intervals may go beyond what a share can be
+                low, high = line[0].get_ylim()
+                line[0].set_ylim(max(low, 0.0), min(high, 101.0))
             line[0].set_ylabel(f"{unit}\nmean over seeds, 95 % interval")
         handles = [_handle(name) for name in drawn]
         if published:

@@ -42,7 +42,7 @@ def accuracy_by_batch(stored: Stored) -> Figure:
 
 
 def generalisation_gap(stored: Stored) -> Figure:
-    return gap_lines(learning_accuracy(stored), "What is learnt by heart")
+    return gap_lines(learning_accuracy(stored), "Generalization gap: train minus test accuracy")
 
 
 def training_time(stored: Stored) -> Figure:
@@ -65,7 +65,7 @@ def paired_differences(stored: Stored) -> Figure:
 
 def confusion_matrices(stored: Stored) -> Figure:
     matrix = matrix_table(quoted_confusion(stored), SELECTED)
-    return confusion_maps(matrix, "Test split: who was taken for whom (the chosen settings, mean over seeds)")
+    return confusion_maps(matrix, "Confusion matrices of the test split (the chosen settings, mean over seeds)")
 
 
 def frameworks(stored: Stored) -> Figure:

@@ -1,58 +1,43 @@
-"""What notebook 07's figure of accuracies shows, in sentences computed from its records."""
+"""What each figure of notebook 07 shows, in sentences computed from its records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pandas as pd
-
-from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.analysis.sentences import Finding, finding, listed, sentence
+from lockstep.analysis.sentences import Finding, finding, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e07_convlstm_batch_size.tables import learning_accuracy, lstm_difference
+from lockstep.experiments.e07_convlstm_batch_size import answers_of_settings, answers_of_time
+from lockstep.experiments.e07_convlstm_batch_size.tables import learning_accuracy
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
 
 
 @finding
 def accuracy(stored: Stored) -> str:
-    """What the LSTM behind the CNN does, and whether the threshold or the ranking is what accuracy lacks."""
-    return f"{_lstm(lstm_difference(stored))} {_ranking(learning_accuracy(stored))}".strip()
-
-
-def _lstm(table: pd.DataFrame) -> str:
-    known = table[table["seeds"] >= MIN_ROUNDS] if len(table) else table
-    if len(known):  # other ways train the same parameters, and the table has them
-        known = known[(known["framework"] == "torch") & (known["way"] == "data parallel")]
-    if known.empty:
-        raise NotNow("", f"the ConvLSTM minus the CNN needs {MIN_ROUNDS} seeds that both were trained with")
-    worse = [_cell(row) for _, row in known[known["points_high"] < 0].iterrows()]
-    better = [_cell(row) for _, row in known[known["points_low"] > 0].iterrows()]
-    alike = [_cell(row) for _, row in known[(known["points_low"] <= 0) & (known["points_high"] >= 0)].iterrows()]
-    parts = [(worse, "is less accurate than the CNN alone with"), (better, "is more accurate than the CNN alone with"),
-             (alike, "cannot be told apart from the CNN alone with")]  # fmt: skip
-    return " ".join(sentence(f"the ConvLSTM {text} {listed(cells)}") for cells, text in parts if cells)
-
-
-def _cell(row: pd.Series) -> str:
-    points = f"{row['points']:.3g} points [{row['points_low']:.3g}, {row['points_high']:.3g}]"
-    return f"{row['setting']} ({points}, {row['use_case']})"
-
-
-def _ranking(table: pd.DataFrame) -> str:
-    """AUC beside accuracy, of Table 2's plain settings."""
+    """Accuracy with Table 2's plain settings, and how well the same networks rank images: the threshold may be what
+    accuracy lacks."""
+    table = learning_accuracy(stored)
     kept = table[(table["global_batch_size"] == PLAIN_BATCH) & (table["updates"] == 0) & table["auc"].notna()]
     kept = kept[(kept["way"] == "data parallel") & (kept["framework"] == "torch") & (kept["rule"] == "constant")]
     parts = [
-        f"{row['auc']:.3f} at {row['accuracy']:.3g} % ({row['network']}, {row['use_case']})"
-        for _, row in kept.iterrows()
+        f"{row['network'].replace('cnn', 'CNN').replace('convlstm', 'ConvLSTM')}, {row['use_case']}: "
+        f"{row['accuracy']:.3g} % [{row['accuracy_low']:.3g}, {row['accuracy_high']:.3g}] and {row['auc']:.3f}"
+        for row in kept[kept["accuracy_low"].notna()].to_dict("records")
     ]
     if not parts:
-        return ""
-    return sentence(
-        f"areas under the curve stand at {listed(parts)}: images are ranked better than accuracy tells, for the "
-        "threshold was learnt where both classes are as frequent"
-    )
+        raise NotNow("", "no network has enough seeds with Table 2's plain settings")
+    return sentence(f"accuracy and area under the curve with batch {PLAIN_BATCH} are: {'; '.join(parts)}")
 
 
-FINDINGS: Mapping[str, Finding] = {"accuracy": accuracy}
+FINDINGS: Mapping[str, Finding] = {
+    "accuracy": accuracy,
+    "gap": answers_of_settings.gap,
+    "time": answers_of_time.time,
+    "candidates": answers_of_settings.candidates,
+    "confusion": answers_of_settings.confusion,
+    "ablation": answers_of_settings.ablation,
+    "paired": answers_of_settings.paired,
+    "frameworks": answers_of_time.frameworks,
+    "operators": answers_of_time.operators,
+    "prices": answers_of_time.prices,
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.experiments.e10_straggler_forecasts.answer import answer
 from lockstep.experiments.e10_straggler_forecasts.figures import FIGURES
 from lockstep.experiments.e10_straggler_forecasts.findings import FINDINGS
 from lockstep.experiments.e10_straggler_forecasts.grid import cells, comparisons
@@ -29,6 +30,7 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
     findings=FINDINGS,
     verdicts=RULES,
     targets=TARGETS,

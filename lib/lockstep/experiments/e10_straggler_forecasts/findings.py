@@ -8,10 +8,20 @@ from functools import partial
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
-from lockstep.analysis.sentences import Finding, finding, listed, measure_of, require_rounds, sentence, times
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    finding,
+    listed,
+    measure_of,
+    require_rounds,
+    sentence,
+    times,
+)
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.engine.forecasts.scores import FACTOR
+from lockstep.experiments.e10_straggler_forecasts.answer import error_over_kinds, errs, seen_coming
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     decoding_share,
     gradients_table,
@@ -30,11 +40,10 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     LSTM,
     QUANTILES,
     READINGS,
-    SIMULATED,
     TRAINED,
     TRIVIAL,
 )
-from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, PAUSES, TRACE_OF
+from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, TRACE_OF
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
     EARLY,
     LATER,
@@ -58,76 +67,41 @@ def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str =
 
 @finding
 def errors(stored: Stored) -> str:
-    """Both readings of the LSTM beside the last value and beside following the best; where each wins."""
-    parts = [sentence(_over_all(stored, reading, name)) for reading, name in READINGS.items()]
-    return " ".join([*parts, _of_pauses(stored)])
+    """Both readings of the LSTM beside following the best; where each wins."""
+    return " ".join(sentence(_over_all(stored, reading, name)) for reading, name in READINGS.items())
 
 
 def _over_all(stored: Stored, reading: str, name: str) -> str:
-    over = {
-        rival: interval_of(over_kinds(stored, partial(error_ratio, stored, name=name, over=rival, told=True)))
-        for rival in (BASE, BEST)
-    }
-    for each in over.values():
-        require_rounds(each)
-    ratios = {}
-    for kind in KINDS:
-        ratios[kind] = interval_of(error_ratio(stored, kind, name, BEST, told=True))
+    over = error_over_kinds(stored, name, BEST)
+    ratios = {kind: interval_of(error_ratio(stored, kind, name, BEST, told=True)) for kind in KINDS}
     won = [kind for kind, ratio in ratios.items() if ratio.high < 1]
     lost = [kind for kind, ratio in ratios.items() if ratio.low > 1]
     return (
-        f"the LSTM {reading} has, mean over all kinds of delays, {times(over[BASE], 'the error of the last value')} "
-        f"and {times(over[BEST], 'that of following the best of six simple forecasters')}, which it beats on "
-        f"{listed(won) or 'none'} and loses to on {listed(lost) or 'none'}"
+        f"the LSTM {reading} {errs(over, 'following the best')}: less on {listed(won) or 'none'}, and more on "
+        f"{listed(lost) or 'none'}"
     )
-
-
-def _of_pauses(stored: Stored) -> str:
-    """What a running median gains where nothing can be seen coming, and what anybody gains."""
-    parts = []
-    for kind in PAUSES:
-        found = {name: _ratio(stored, kind, name).value for name in SIMULATED}
-        least = min(found, key=lambda name: found[name])
-        parts.append(f"{kind} {found['median']:.2f} (the least of all {found[least]:.2f}, {LABELS[least]})")
-    return sentence(f"a running median, which learns nothing, has of the last value's error on {listed(parts)}")
 
 
 @finding
 def onsets(stored: Stored) -> str:
-    """How many stragglers the LSTM and the last value name before they are one, and what F1 says instead."""
-    said = []
-    for reading, name in READINGS.items():
-        parts = _known_by_kind(stored, name)
-        said.append(
-            sentence(f"of the workers that become stragglers the LSTM {reading} names beforehand: {listed(parts)}")
-        )
+    """How many stragglers the LSTM that was trained beforehand names before they are one, what the state of the system
+    adds, and what F1 says instead."""
     f1 = per_seed(scored(stored), "f1", kind="Markov states", forecaster=BASE, period=LATER, state="none")
     blind = mean_of(known_onsets(stored, "Markov states", BASE))
     also = (
-        f"on Markov states the last value has an F1 of {mean_of(f1)} and names {blind} of them: F1 counts those that "
-        "are slow already"
+        f"on Markov states the last value has an F1 of {mean_of(f1)} and names {blind.value:.2g} of them: F1 counts "
+        "those that are slow already"
     )
-    return " ".join([*said, _with_the_state(stored), sentence(also)])
-
-
-def _known_by_kind(stored: Stored, name: str) -> list[str]:
-    parts = []
-    for kind in KINDS:
-        try:
-            recall = mean_of(known_onsets(stored, kind, name))
-        except AnalysisError:
-            continue
-        require_rounds(recall)
-        parts.append(f"{kind} {recall.value:.2f}")
-    return parts
+    before = f"the same LSTM trained beforehand, too: {seen_coming(stored, TRAINED)}"
+    return " ".join([sentence(before), _with_the_state(stored), sentence(also)])
 
 
 def _with_the_state(stored: Stored) -> str:
-    parts = []
-    for name in (LSTM, TRAINED, "linear"):
-        known, unknown = (mean_of(known_onsets(stored, "burst credits", name, told)) for told in (True, False))
-        parts.append(f"{LABELS[name]} {known}, without it {unknown.value:.2f}")
-    return sentence(f"told the balance of burst credits, they name: {listed(parts)}")
+    told, blind = (mean_of(known_onsets(stored, "burst credits", "linear", each)) for each in (True, False))
+    return sentence(
+        f"told the balance of burst credits, {LABELS['linear']} names {told} of the workers that run out, and "
+        f"{blind.value:.2f} without it"
+    )
 
 
 @finding
@@ -143,17 +117,14 @@ def examples(stored: Stored) -> str:
 
 @finding
 def calibration(stored: Stored) -> str:
-    """The share of times below the quantiles that the LSTM and the running median forecast, over all kinds."""
+    """The share of times below the quantiles that the LSTM forecasts, over all kinds."""
     parts = []
-    for name in (LSTM, TRAINED, "median"):
-        own = []
-        for quantile in QUANTILES:
-            of_kind = partial(_below_quantile, stored, name=name, quantile=quantile)
-            share = mean_of(over_kinds(stored, of_kind, logarithmic=False))
-            require_rounds(share)
-            own.append(f"{share} below its {quantile:g}")
-        parts.append(f"{LABELS[name]}: {listed(own)}")
-    return sentence(f"of all times there lay, mean over kinds: {'; '.join(parts)}")
+    for quantile in QUANTILES:
+        of_kind = partial(_below_quantile, stored, name=LSTM, quantile=quantile)
+        share = mean_of(over_kinds(stored, of_kind, logarithmic=False))
+        require_rounds(share)
+        parts.append(f"{share} below its {quantile:g}")
+    return sentence(f"of all times there lay, mean over kinds, with the LSTM trained online {listed(parts)}")
 
 
 def _below_quantile(stored: Stored, kind: str, name: str, quantile: float) -> pd.Series:
@@ -169,11 +140,12 @@ def history(stored: Stored) -> str:
         early, later = (_ratio(stored, "periodic", name, period=period) for period in (EARLY, LATER))
         parts.append(f"{reading} {early} after 5 to 60 rounds, {later} later")
         own = table[(table["forecaster"] == name) & (table["relative_high"] < 1)] if len(table) else table
-        first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else {}
-        needed.append(f"{reading}: {listed(f'{kind} {rounds}' for kind, rounds in dict(first).items()) or 'never'}")
+        first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else pd.Series(dtype=int)
+        ends = f"{first.min()} to {first.max()} rounds on {len(first)}" if len(first) else "no number of rounds on any"
+        needed.append(f"{reading} it first errs less after {ends} of {counted(len(KINDS), 'kind')}")
     return " ".join([
         sentence(f"on periodic delays the LSTM's error relative to the last value's is {'; '.join(parts)}"),
-        sentence(f"rounds after which it is first below it, {'; '.join(needed)}"),
+        sentence("; ".join(needed)),
     ])  # fmt: skip
 
 
@@ -186,13 +158,13 @@ def traces(stored: Stored) -> str:
             (learns, error), (trivial, other) = (_least(stored, name, names) for names in (LEARNED, TRIVIAL))
         except AnalysisError:
             continue
-        own = table[(table["trace"] == name) & (table["forecaster"] == BASE)]
-        memory, rate = own["memory"].iloc[-1], own["base_rate"].iloc[-1]
         parts.append(
-            f"{name}: {LABELS[trivial]} {other:.2f} times the error of the last value, {LABELS[learns]} {error:.2f} "
-            f"(correlation of a worker's successive times {memory:.2f}, stragglers {rate:.1%})"
+            f"{name}: {LABELS[trivial]} {other:.2f} times the error of the last value, {LABELS[learns]} {error:.2f}"
         )
-    return sentence("; ".join(parts)) if parts else "No recorded run was in the data folder."
+    if not parts:
+        return "No recorded run was in the data folder."
+    least = "the least errors of what does not learn and of what does, on micro-batches within a step"
+    return sentence(f"{least}: {'; '.join(parts)}")
 
 
 def _least(stored: Stored, trace: str, names: Iterable[str]) -> tuple[str, float]:
@@ -221,13 +193,14 @@ def loading(stored: Stored) -> str:
     if table.empty:
         raise AnalysisError("slow loading was not simulated")
     parts = []
-    for row in table.to_dict("records"):
+    rows = table.to_dict("records")
+    for row in rows if len(rows) < 3 else (rows[0], rows[-1]):
         share = mean_of_input(str(row["delays"]))
         lost = waiting(stored, str(row["delays"]))
         require_rounds(lost)
         parts.append(
-            f"where input is {share:g} of the work, {row['stragglers_of_slow']:.0%} of slowly loading tasks are "
-            f"stragglers, and a step is slowed down {times(lost, 'as much as its mean worker')}"
+            f"where input is {100 * share:g} % of the work, {100 * row['stragglers_of_slow']:.0f} % of slowly loading "
+            f"tasks are stragglers, and a step is slowed down {times(lost, 'as much as its mean worker')}"
         )
     return sentence("; ".join(parts))
 
@@ -260,8 +233,8 @@ def vanishing(stored: Stored) -> str:
             f"{times(own, 'the last ones')}"
         ),
         sentence(
-            f"all workers slow down together: the slowest of eight with other images is at most "
-            f"{worst['behind']:.2f} times the median of its peers ({where}), and a straggler is {FACTOR:g} times"
+            f"the slowest of eight workers is at most {worst['behind']:.2f} times the median of its peers ({where}); "
+            f"a straggler is {FACTOR:g} times"
         ),
     ])  # fmt: skip
 

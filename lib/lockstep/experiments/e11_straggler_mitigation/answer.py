@@ -2,105 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import finding, listed, sentence
+from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.sentences import counted, finding, listed, measure_of, require_rounds, sentence, times
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation.bounds import PUBLISHED
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
-    CODING,
     DOLLY,
-    DPRO_GRADIENT,
     DPRO_READINGS,
-    DPRO_SHARES,
-    DPRO_STANDBY,
     NEVER_WAIT,
     OURS,
     WAIT,
 )
-from lockstep.experiments.e11_straggler_mitigation.learning import mix, ratios, synchronous, undelayed
-from lockstep.experiments.e11_straggler_mitigation.made_up import stand_in_table
+from lockstep.experiments.e11_straggler_mitigation.learning import over
 from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation, mitigation_table, throughput
 from lockstep.experiments.e11_straggler_mitigation.prices import computed_of
 from lockstep.experiments.e11_straggler_mitigation.rows import required
 
 
-def _buys(stored: Stored) -> str:
-    means = {name: found for name in (*synchronous(), NEVER_WAIT, OURS) if (found := mix(stored, name))}
-    if WAIT not in means:
-        raise NotNow("", "waiting for all has not reached the loss under every kind with even and odd seeds")
-    best = min((name for name in synchronous() if name in means), key=lambda name: means[name].value)
-    shown = dict.fromkeys((WAIT, best, DPRO_SHARES, DPRO_GRADIENT, OURS, NEVER_WAIT))
-    parts = [f"{_called(name, best)} {means[name]}" for name in shown if name in means]
-    missed = [name for name in shown if name not in means]
-    text = f"time to the same loss, where 1 is waiting for all without delays: {'; '.join(parts)}"
-    text += f"; {listed(missed)} missed the loss now and then" if missed else ""
-    return f"{sentence(text)} These are means over {len(ratios(stored, WAIT).columns)} kinds of delays."
+def reading_name(contender: str) -> str:
+    """A reading of DPro-SM without its first name: detected."""
+    return contender.partition(", ")[2]
 
 
-def _called(name: str, best: str) -> str:
-    if name == OURS:
-        return f"our {name}"
-    return f"{name}, the best that waits," if name == best else name
-
-
-def _of_98_percent(stored: Stored) -> str:
+def reached(stored: Stored) -> tuple[list[str], list[str]]:
+    """The kinds of delays under which a reading of DPro-SM surely saves the published 98 %, and those under which an
+    interval leaves it open."""
     table = required(mitigation_table(stored), "policies' throughput")
-    own = {name: found.times(100).value for name in DPRO_READINGS if (found := mean_mitigation(stored, name))}
-    kinds = table["kind"].nunique()
-    reached = table[table["contender"].isin(DPRO_READINGS) & (table["mitigation"] >= PUBLISHED)]["kind"].nunique()
-    parts = [f"{name} {value:.0f} %" for name, value in own.items()]
-    of_time = f"of the time that delays cost, these save: {listed(parts)}"
-    return f"{sentence(of_time)} One of them reaches 98 % under {reached or 'none'} of {kinds} kinds of delays."
+    own = table[table["contender"].isin(DPRO_READINGS)]
+    sure = list(dict.fromkeys(own[own["mitigation_low"] >= PUBLISHED]["kind"]))
+    may = own[(own["mitigation_high"] >= PUBLISHED) & ~own["kind"].isin(sure)]
+    return sure, list(dict.fromkeys(may["kind"]))
+
+
+def _saved(stored: Stored) -> str:
+    known = {name: found for name in (*DPRO_READINGS, OURS, NEVER_WAIT) if (found := mean_mitigation(stored, name))}
+    readings = sorted((name for name in DPRO_READINGS if name in known), key=lambda name: known[name].value)
+    if not readings:
+        raise NotNow("", "no reading of DPro-SM was simulated under every kind of delays")
+    for name in known:
+        require_rounds(known[name])
+    percent = {name: measure_of(found.times(100), "%") for name, found in known.items()}
+    ends = [f"{percent[name]} ({reading_name(name)})" for name in dict.fromkeys((readings[0], readings[-1]))]
+    kinds = counted(int(mitigation_table(stored)["kind"].nunique()), "kind")
+    sure, _ = reached(stored)
+    of_98 = f"one reaches 98 % under {listed(sure)}" if sure else "none is shown to reach 98 % under any"
+    text = f"of the time that delays cost, DPro-SM's readings save {' to '.join(ends)} on average over {kinds}; {of_98}"
+    others = {"our deadline": OURS, "asynchronous training": NEVER_WAIT}
+    own = [f"{called} saves {percent[name]}" for called, name in others.items() if name in known]
+    return sentence("; ".join([text, *own]))
 
 
 def _price(stored: Stored) -> str:
     rows = required(throughput(stored), "policies' throughput")
-    computed = {name: found for name in (DOLLY, CODING, DPRO_STANDBY, OURS) if (found := computed_of(stored, name))}
-    parts = [f"{name} {found.value:.2f}" for name, found in computed.items()]
-    said = [sentence(f"computing per image that is used, where 1 is nothing twice or in vain: {listed(parts)}")]
-    workers = int(rows["workers"].iloc[0])
-    said.append(f"DPro-SM's standby node is one more beside {workers}.")
-    if (cost := undelayed(stored, OURS)) is not None:
-        said.append(sentence(f"without delays our {OURS} takes {cost} times as long as waiting for all"))
-    return " ".join(said)
+    called = {OURS: "by the deadline", DOLLY: "by Dolly's clones"}
+    found = {name: computed_of(stored, name) for name in called}
+    parts = [f"{ratio} {called[name]}" for name, ratio in found.items() if ratio is not None]
+    if not parts:
+        raise NotNow("", "no policy's work was counted")
+    workers = counted(int(rows["workers"].iloc[0]), "worker")
+    return sentence(f"the price is images computed per image used, {listed(parts)}, or a standby node beside {workers}")
 
 
-def _standing_in(stored: Stored) -> str:
-    table = required(stand_in_table(stored), "stand-ins")
-    made = table[table["contender"].str.contains("LSTM") & table["cosine"].notna()]
-    if made.empty:
-        raise NotNow("", "no LSTM stood in for anybody")
-    ends = (made["cosine"].min(), made["cosine"].max(), made["own_cosine"].min(), made["own_cosine"].max())
-    losses = made["loss_over_nothing"].dropna()
-    text = (
-        f"what an LSTM puts in a straggler's place has a cosine of {ends[0]:.2f} to {ends[1]:.2f} with the gradient "
-        f"over all images, where real contributions have {ends[2]:.2f} to {ends[3]:.2f}"
-    )
-    if len(losses):
-        text += f"; the loss is then {losses.min():.2f} to {losses.max():.2f} times that with nothing in its place"
-    return sentence(text)
+def _beside_waiting(found: Estimate, subject: str) -> str:
+    """How a policy's time to the loss stands to that of waiting for all, never more than its interval allows."""
+    require_rounds(found)
+    if found.low <= 1 <= found.high:
+        return f"{subject} cannot be told apart from waiting for all ({times(found, 'its time')})"
+    return f"{subject} takes {times(found, 'the time of waiting for all')}"
 
 
-_PARTS: Mapping[str, Callable[[Stored], str]] = {
-    "What it buys": _buys,
-    "DPro-SM's 98 %": _of_98_percent,
-    "At what price": _price,
-    "Made-up gradients": _standing_in,
-}
+def _buys(stored: Stored) -> str:
+    parts = []
+    for name, called in ((NEVER_WAIT, "asynchronous training"), (OURS, "the deadline")):
+        try:
+            parts.append(_beside_waiting(over(stored, name, WAIT), called))
+        except (NotNow, AnalysisError):
+            continue
+    if not parts:
+        raise NotNow("", "no policy has reached the loss under every kind of delays with even and odd seeds")
+    return sentence(f"to the same loss, {'; '.join(parts)}")
+
+
+_PARTS: tuple[Callable[[Stored], str], ...] = (_saved, _price, _buys)
 
 
 @finding
 def answer(stored: Stored) -> str:
-    """A line for each part of the question, computed from the records; a part that they can't answer is left out."""
-    lines = []
-    for name, part in _PARTS.items():
+    """What mitigation saves, its price, and what is left of it in the time to a loss; a part that the records can't
+    answer is left out."""
+    said = []
+    for part in _PARTS:
         try:
-            lines.append(f"- **{name}.** {part(stored)}")
+            said.append(part(stored))
         except (NotNow, AnalysisError):
             continue
-    if not lines:
+    if not said:
         raise NotNow("", "no cell of notebook 11 is stored with an even and an odd seed")
-    return "\n".join(lines)
+    return " ".join(said)

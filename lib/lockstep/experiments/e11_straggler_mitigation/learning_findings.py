@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError
@@ -15,44 +14,42 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DPRO_GRADIENT,
     DPRO_SHARES,
     DROP_ONE,
+    LSTM_GRADIENT,
+    LSTM_WEIGHTS,
     NEVER_WAIT,
-    NOTHING_STANDS_IN,
     OURS,
     SHUFFLED,
-    STAND_INS,
     STAY,
     WAIT,
 )
 from lockstep.experiments.e11_straggler_mitigation.learning import (
     mix,
     over_the_best,
-    regret_table,
+    ratios,
     synchronous,
     time_table,
 )
-from lockstep.experiments.e11_straggler_mitigation.made_up import OTHERS, OWN, partition_table, stand_in_table
-from lockstep.experiments.e11_straggler_mitigation.rows import estimate_in, kind_name, required
+from lockstep.experiments.e11_straggler_mitigation.made_up import OWN, partition_table, stand_in_table
+from lockstep.experiments.e11_straggler_mitigation.rows import estimate_in, required
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rivals_table, slow_nodes_table
 
 
 @finding
 def slow_nodes(stored: Stored) -> str:
-    """What the first slow node costs, what the last one, and whether accuracy suffers."""
+    """What the most slow nodes cost, and whether accuracy suffers."""
     table, said, taken = required(slow_nodes_table(stored), "slow nodes"), [], []
+    most = int(table["nodes"].max())
     for contender in (WAIT, DPRO_SHARES, OURS):
-        own = table[(table["contender"] == contender) & (table["nodes"] > 0)]
-        parts = [
-            f"{found} with {counted(int(row['nodes']), 'slow node')}"
-            for _, row in own.iloc[[0, -1]].iterrows()
-            if (found := estimate_in(row, "times"))
-        ] if len(own) else []  # fmt: skip
-        taken += [f"{contender} takes {' and '.join(parts)}"] if parts else []
+        own = table[(table["contender"] == contender) & (table["nodes"] == most) & (table["nodes"] > 0)]
+        taken += [f"{contender} {found}" for _, row in own.iterrows() if (found := estimate_in(row, "times"))]
     if taken:
-        said.append(sentence(f"in times of waiting for all without slow nodes, {'; '.join(taken)}"))
-    none, slow = (table[table["nodes"].eq(0) == flag]["accuracy"].dropna() for flag in (True, False))
-    if len(none) and len(slow):
-        text = f"accuracy at the same loss is {none.mean():.1f} % without slow nodes and {slow.mean():.1f} % with them"
-        said.append(sentence(f"{text}, on average over the policies"))
+        slow = f"with {counted(most, 'slow node')}, in times of waiting for all without any"
+        said.append(sentence(f"{slow}: {'; '.join(taken)}"))
+    known = table.dropna(subset=["accuracy", "accuracy_low"])
+    if len(known):
+        alike = "all" if known["accuracy_low"].max() <= known["accuracy_high"].min() else "do not all"
+        ends = f"{known['accuracy'].min():.1f} to {known['accuracy'].max():.1f} %"
+        said.append(sentence(f"accuracy at that loss is {ends}, and the intervals {alike} overlap"))
     if (missed := table[table["missed"] > 0]["contender"]).size:
         said.append(sentence(f"some seeds never reach the loss with {listed(dict.fromkeys(missed))}"))
     return " ".join(said) or "No policy reached the loss with every seed yet."
@@ -60,23 +57,18 @@ def slow_nodes(stored: Stored) -> str:
 
 @finding
 def time_to_loss(stored: Stored) -> str:
-    """Ours, the best that waits, asynchronous training and DPro-SM: their mixes; ours against the first two."""
+    """Waiting for all, DPro-SM, asynchronous training and ours: their means; ours against the best that waits."""
     table = required(time_table(stored), "time to loss").set_index("contender")
     means = {name: found for name in table.index if (found := mix(stored, name)) is not None and not found.open}
     if not means:
         raise NotNow("", "no policy has reached the loss under every kind with as many seeds as an interval needs")
-    waiting = {name: means[name] for name in synchronous() if name in means}
-    best = min(waiting, key=lambda name: waiting[name].value, default="")
-    shown = dict.fromkeys(name for name in (WAIT, best, DPRO_SHARES, DPRO_GRADIENT, NEVER_WAIT, OURS) if name in means)
-    parts = [f"{name} {means[name]}" for name in shown]
-    said = [sentence(f"time over that of waiting for all without delays, on the mix of all kinds: {'; '.join(parts)}")]
+    shown = (WAIT, DPRO_SHARES, DPRO_GRADIENT, OURS, NEVER_WAIT)
+    parts = [f"{name} {means[name]}" for name in shown if name in means]
+    kinds = counted(len(ratios(stored, WAIT).columns), "kind")
+    over_none = f"time over that of waiting for all without delays, mean over {kinds}"
+    said = [sentence(f"{over_none}: {'; '.join(parts)}")] if parts else []
     said += _ours_over(stored, "the best policy that waits", synchronous())
     said += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
-    if OURS in (regrets := regret_table(stored)).index:
-        own = regrets.loc[OURS]
-        lost = [kind_name(str(kind)) for kind in own.index if np.isinf(own[kind])]
-        text = f"the largest regret of the deadline is {100 * own.max():.0f} %, under {kind_name(str(own.idxmax()))}"
-        said.append(sentence(f"the deadline does not always reach the loss under {listed(lost)}" if lost else text))
     if (missed := table[table["missed"] != ""]).size:
         said.append(sentence(f"now and then the loss is missed with {listed(missed.index)}"))
     return " ".join(said)
@@ -84,9 +76,14 @@ def time_to_loss(stored: Stored) -> str:
 
 def _ours_over(stored: Stored, name: str, rivals: Sequence[str]) -> list[str]:
     try:
-        return [sentence(f"the deadline takes {times(over_the_best(stored, OURS, rivals), f'the time of {name}')}")]
+        found = over_the_best(stored, OURS, rivals)
     except AnalysisError:
         return []
+    if found.open:
+        return [sentence(f"the seeds do not tell yet whether the deadline is faster than {name}")]
+    if found.low <= 1 <= found.high:
+        return [sentence(f"the deadline cannot be told apart from {name} ({times(found, 'its time')})")]
+    return [sentence(f"the deadline takes {times(found, f'the time of {name}')}")]
 
 
 @finding
@@ -99,11 +96,7 @@ def rivals(stored: Stored) -> str:
     missed = table[table["contender"] == NEVER_WAIT].set_index("workers")["missed"]
     said = [f"with {row['workers']} workers {_beside(row, missed.get(row['workers'], 0))}" for _, row in own.iterrows()]
     text = f"against asynchronous training with momentum, each at its best rate, ours is {'; '.join(said)}"
-    known = table.dropna(subset="over_asynchronous")
-    quickest = known.loc[known.groupby("workers")["over_asynchronous"].idxmin()]
-    least = [f"{row['contender']} with {row['workers']} workers" for _, row in quickest.iterrows()]
-    least_of_all = f"The least mean time of all three is that of {listed(least)}." if least else ""
-    return f"{sentence(text)} {least_of_all}".strip()
+    return sentence(text)
 
 
 def _beside(row: pd.Series, missed: int) -> str:
@@ -121,36 +114,56 @@ def _beside(row: pd.Series, missed: int) -> str:
 
 @finding
 def stand_ins(stored: Stored) -> str:
-    """Cosines of what stands in and of real contributions, and the losses, over all kinds of delays."""
+    """Cosines of what an LSTM puts in a missing worker's place, and the losses, over all kinds of delays."""
     table = required(stand_in_table(stored), "stand-ins")
-    made, parts = table[table["stand_ins"] > 0], []
-    for name in STAND_INS:
+    made, said = table[table["stand_ins"] > 0], []
+    for name, called in ((LSTM_GRADIENT, "an LSTM's gradients have"), (LSTM_WEIGHTS, "an LSTM's weights have")):
         own = made[(made["contender"] == name) & made["cosine"].notna()]
-        if len(own):
-            parts.append(f"{name}, {_range(own['cosine'])} and {_range(own['loss_over_nothing'])} times the loss")
-    if not parts:
-        raise NotNow("", "nothing stood in for anybody")
-    text = f"cosine with the gradient over all images, and loss over that if {NOTHING_STANDS_IN}: {'; '.join(parts)}"
-    control = f"real contributions have a cosine of {_range(made['own_cosine'])}"
-    return f"{sentence(text)} {sentence(control)}"
+        if own.empty:
+            continue
+        nowhere = own[(own["cosine_low"] <= 0) & (own["cosine_high"] >= 0)]
+        points = f"0 lies within {_so_many(len(nowhere), len(own))} intervals"
+        said.append(
+            f"{called} a cosine of {_range(own['cosine'])} ({points}) and "
+            f"give {_range(own['loss_over_nothing'])} times the loss of nothing in its place ({_changed(own)})"
+        )
+    if not said:
+        raise NotNow("", "no LSTM stood in for anybody")
+    control = f"real gradients of the same updates have {_range(made['own_cosine'])}"
+    return " ".join(sentence(text) for text in (*said, control))
+
+
+def _so_many(some: int, whole: int) -> str:
+    return "all" if some == whole else f"{some or 'none'} of {whole}"
+
+
+def _changed(own: pd.DataFrame) -> str:
+    """Under which kinds a loss is surely higher or lower."""
+    ends = {"higher": own["loss_over_nothing_low"] > 1, "lower": own["loss_over_nothing_high"] < 1}
+    parts = [f"{word} under {listed(own[sure]['kind'])}" for word, sure in ends.items() if sure.any()]
+    return "; ".join(parts) or "no difference can be shown"
 
 
 def _range(values: pd.Series) -> str:
-    return f"{values.min():.2f} to {values.max():.2f}"
+    low, high = f"{values.min():.2f}", f"{values.max():.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 @finding
 def partitions(stored: Stored) -> str:
-    """Whose images pay for a worker that is always left out, where images are shuffled and where they stay."""
+    """Whose images pay for a worker that is always left out, where images stay with workers and where they are
+    shuffled."""
     table, said = required(partition_table(stored), "partitions"), []
-    for data, how in ((SHUFFLED, "images are shuffled"), (STAY, "images stay with workers")):
-        own, parts = table[table["data"] == data], []
-        for _, row in own[own["part"] == OWN].iterrows():
-            others = own[(own["part"] == OTHERS) & (own["delays"] == row["delays"])]["ratio"]
-            if (found := estimate_in(row, "ratio")) is not None and len(others):
-                parts.append(f"{row['kind']}, {found} and {others.iloc[0]:.3g}")
-        said += [f"where {how}: {'; '.join(parts)}"] if parts else []
+    known = table[table["part"] == OWN].dropna(subset=["ratio", "ratio_low"])
+    stay, shuffled = (known[known["data"] == data] for data in (STAY, SHUFFLED))
+    if len(stay):
+        parts = [f"{row['kind']}, {estimate_in(row, 'ratio')}" for _, row in stay.iterrows()]
+        said.append(f"where images stay with workers, that is: {'; '.join(parts)}")
+    if len(shuffled):
+        same = (shuffled["ratio_low"] <= 1) & (shuffled["ratio_high"] >= 1)
+        differ = "and all intervals hold 1" if same.all() else f"and under {listed(shuffled[~same]['kind'])} not 1"
+        said.append(f"where they are shuffled: {_range(shuffled['ratio'])}, {differ}")
     if not said:
         raise NotNow("", "no partition has an interval yet")
-    what = f"loss of {DROP_ONE} over that of waiting for all, on worker 0's own images and on the others'"
-    return " ".join(sentence(text) for text in (f"{what}, {said[0]}", *said[1:]))
+    what = f"the loss on worker 0's own images with {DROP_ONE}, over that of waiting for all"
+    return " ".join(sentence(text) for text in (f"{what}: {said[0]}", *said[1:]))

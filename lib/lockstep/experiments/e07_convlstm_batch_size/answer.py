@@ -1,0 +1,144 @@
+"""The answer to the notebook's title: what a larger batch and the LSTM do to accuracy, and a larger batch to time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.cells import cells
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
+from lockstep.analysis.seeds import LEARNING, SPEED, paired_points, same_but, way
+from lockstep.analysis.sentences import counted, finding, listed, sentence, times
+from lockstep.analysis.statistics import interval_of
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
+from lockstep.experiments.fixed_batch import PLAIN_BATCH
+
+CALLED = {"cnn": "the CNN", "convlstm": "the ConvLSTM", "convlstm2d": "the ConvLSTM2D"}
+"""What sentences call the networks."""
+_OF_BATCH = ("per_worker_batch_size", "micro_batches")  # what follows from the batch
+
+
+def by_sign(found: Iterable[tuple[str, Estimate]], more: str, less: str, alike: str) -> str:
+    """Differences in percentage points in a sentence part, grouped as their intervals have it; those of too few seeds
+    are left out. Raises NotNow where that is all of them."""
+    groups: dict[str, list[str]] = {more: [], less: [], alike: []}
+    for name, points in found:
+        if points.rounds >= MIN_ROUNDS:
+            word = more if points.low > 0 else less if points.high < 0 else alike
+            groups[word].append(f"{name} ({points_text(points)})")
+    if not any(groups.values()):
+        raise NotNow("", f"an interval needs {MIN_ROUNDS} seeds")
+    return "; ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
+
+
+def points_text(points: Estimate) -> str:
+    """A difference in percentage points with its interval: -1.46 points [-3.41, 0.502]."""
+    return f"{points.value:+.3g} points [{points.low:.3g}, {points.high:.3g}]{points.differing}"
+
+
+def batch_differences(stored: Stored) -> Iterator[tuple[dict[str, Any], Estimate]]:
+    """Cells of a larger batch than Table 2's at as many epochs, and their test accuracy minus that with Table 2's, seed
+    by seed; without those that no seed shares."""
+    for cell, _ in cells(stored.records, LEARNING):
+        plain = not cell["updates"] and cell["learning_rate_rule"] == "constant" and cell["framework"] == "torch"
+        if not plain or way(cell) != "data parallel" or cell["global_batch_size"] <= PLAIN_BATCH:
+            continue
+        try:
+            base = same_but(cell, *_OF_BATCH, global_batch_size=PLAIN_BATCH)
+            yield cell, paired_points(stored.records, cell, base)
+        except AnalysisError:
+            continue
+
+
+def batch_text(stored: Stored) -> str:
+    """What a larger batch does to accuracy, by network and use case."""
+    found = [(cell, points) for cell, points in batch_differences(stored) if points.rounds >= MIN_ROUNDS]
+    if not found:
+        raise NotNow("", f"a larger batch beside one of {PLAIN_BATCH} needs {MIN_ROUNDS} seeds at as many epochs")
+    most = max(int(cell["global_batch_size"]) for cell, _ in found)
+    parts = by_sign(
+        ((f"{CALLED[cell['network']]} on {cell['use_case']}", points) for cell, points in found
+         if cell["global_batch_size"] == most),
+        "more accurate is", "less accurate is", "no difference shows for",
+    )  # fmt: skip
+    return sentence(f"with batch {most} in place of {PLAIN_BATCH}, at as many epochs, {parts}")
+
+
+def lstm_text(stored: Stored) -> str:
+    """What the LSTM behind the CNN gains with Table 2's batch, and with fewer updates."""
+    table = lstm_difference(stored)
+    known = table[table["seeds"] >= MIN_ROUNDS] if len(table) else table
+    if len(known):  # other ways train the same parameters, and the table has them
+        known = known[(known["framework"] == "torch") & (known["way"] == "data parallel")]
+    if known.empty:
+        raise NotNow("", f"the ConvLSTM minus the CNN needs {MIN_ROUNDS} seeds that both were trained with")
+    few = known["setting"].str.contains("updates") | ~known["setting"].str.startswith(f"batch {PLAIN_BATCH},")
+    said = []
+    if not few.all():
+        own = ((f"on {row['use_case']}", points_of(row)) for row in known[~few].to_dict("records"))
+        gains = by_sign(own, "is more accurate", "is less accurate", "gains nothing that shows")
+        said.append(f"with batch {PLAIN_BATCH} the LSTM behind the CNN {gains}")
+    if few.any():
+        said.append(_with_few_updates(known[few]))
+    return " ".join(sentence(text) for text in said)
+
+
+def points_of(row: dict[str, Any]) -> Estimate:
+    """The difference in a row of a table (`points`, `points_low`, `points_high`, `seeds`)."""
+    return Estimate(row["points"], row["points_low"], row["points_high"], int(row["seeds"]), logarithmic=False)
+
+
+def _with_few_updates(rows: pd.DataFrame) -> str:
+    lower, shown = (rows["points"] < 0).sum(), (rows["points_high"] < 0).sum()
+    ends = f"{rows['points'].min():+.3g} to {rows['points'].max():+.3g} points"
+    learns = f"shown in {shown} of them" if shown else "shown in none: whether it learns more slowly is open"
+    settings = counted(len(rows), "setting")
+    many = f"all {settings}" if lower == len(rows) else f"{lower} of {settings}"
+    return f"with fewer updates its mean is lower in {many} ({ends}), {learns}"
+
+
+def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
+    """What the largest timed batch does to the time of as many epochs, with two data-parallel processes."""
+    found = []
+    for network in networks:
+        own = {
+            int(cell["global_batch_size"]): interval_of(rows.loc[rows["status"] == "ok", "epoch_seconds"].dropna())
+            for cell, rows in cells(stored.records, SPEED)
+            if (cell["network"], cell["strategy"], cell["framework"]) == (network, "processes", "torch")
+            and cell["variant"] == "a" and rows["epoch_seconds"].notna().any()
+        }  # fmt: skip
+        if len(own) > 1 and PLAIN_BATCH in own:
+            most = max(own)
+            found.append(_time_of(CALLED[network], own[most], own[PLAIN_BATCH], most))
+    if not found:
+        raise NotNow("", "no larger batch was timed with data-parallel processes")
+    return sentence("; ".join(found))
+
+
+def _time_of(called: str, large: Estimate, small: Estimate, batch: int) -> str:
+    ratio = large.over(small)
+    of_batch = f"an epoch of {called} in two processes with batch {batch}"
+    if ratio.rounds < MIN_ROUNDS:
+        stored = f"{counted(ratio.rounds, 'round')} stored: what that saves is not known yet"
+        return f"{of_batch} took {ratio.value:.3g} times as long as with {PLAIN_BATCH} ({stored})"
+    if ratio.low <= 1 <= ratio.high:
+        return f"{of_batch} cannot be told apart from one with {PLAIN_BATCH} ({times(ratio, 'as long')})"
+    return f"{of_batch} takes {times(ratio, f'as long as with {PLAIN_BATCH}')}"
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """What a larger batch costs in accuracy, what the LSTM gains, and what a larger batch saves in time; a part that
+    the records can't answer says why."""
+    said = []
+    for part in (batch_text, lstm_text, partial(time_text, networks=("cnn",))):
+        try:
+            said.append(part(stored))
+        except (NotNow, AnalysisError) as error:
+            said.append(sentence(f"not known yet: {error}"))
+    return " ".join(said)

@@ -1,0 +1,84 @@
+"""What notebook 07's figures of time show, in sentences computed from its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
+from lockstep.analysis.sentences import counted, finding, listed, sentence, times
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, time_text
+from lockstep.experiments.e07_convlstm_batch_size.tables import timed_frameworks, timed_prices, timed_ways
+from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
+
+
+def _ratio(row: dict[str, Any], name: str, what: str) -> str:
+    """A ratio of a row with its interval, or with the rounds that it lacks."""
+    rounds = int(row["rounds"])
+    if rounds < MIN_ROUNDS:
+        return f"{row[name]:.3g} times {what} ({counted(rounds, 'round')}, no interval yet)"
+    ratio = Estimate(row[name], row["low"], row["high"], rounds)
+    alike = ", which cannot be told apart" if ratio.low <= 1 <= ratio.high else ""
+    return f"{times(ratio, what)}{alike}"
+
+
+def _known(table: pd.DataFrame, name: str, what: str) -> pd.DataFrame:
+    known = table[table[name].notna() & (table["rounds"] > 0)] if len(table) else table
+    if known.empty:
+        raise NotNow("", f"{what} was not timed")
+    return known
+
+
+@finding
+def time(stored: Stored) -> str:
+    """The fastest way of two workers, and what a larger batch saves."""
+    table = _known(timed_ways(stored), "speedup", "a speedup")
+    own = table[(table["framework"] == "torch") & (table["variant"] == "a") & (table["workers"] > 1)]
+    parts = []
+    for network, rows in own.groupby("network", sort=False):
+        best = rows.loc[rows["speedup"].idxmax()].to_dict()
+        speed = _ratio(best, "speedup", "as fast as one worker")
+        parts.append(f"{CALLED[str(network)]}, {best['strategy'].replace('_', ' ')} with batch "
+                     f"{best['global_batch_size']}, {speed}")  # fmt: skip
+    fastest = sentence(f"the fastest ways are, for {'; for '.join(parts)}") if parts else ""
+    return f"{fastest} {time_text(stored)}".strip()
+
+
+@finding
+def frameworks(stored: Stored) -> str:
+    """TensorFlow's step over torch's, of the smallest batch of each network."""
+    table = _known(timed_frameworks(stored), "ratio", "TensorFlow")
+    rows = table[table["strategy"] == "sequential"].sort_values("global_batch_size", kind="stable")
+    parts = [
+        f"for {CALLED[row['network']]} {_ratio(row, 'ratio', 'as long as that of torch')}"
+        for row in rows.drop_duplicates("network").to_dict("records")
+    ]
+    return sentence(f"a sequential step of TensorFlow takes {listed(parts)}")
+
+
+@finding
+def prices(stored: Stored) -> str:
+    """The plain CNN's step over that with an LSTM, dropout or weight decay, of the smallest batch."""
+    rows = _known(timed_prices(stored), "ratio", "the price of an LSTM, dropout or weight decay")
+    small = rows[rows["global_batch_size"] == rows["global_batch_size"].min()].to_dict("records")
+    parts = [f"with {row['setting'] or 'an LSTM'}, {_ratio(row, 'ratio', 'as long')}" for row in small]
+    return sentence(f"the plain CNN's step takes, beside one {'; beside one '.join(parts)}")
+
+
+@finding
+def operators(stored: Stored) -> str:
+    """The share of convolution in each framework's step."""
+    table = framework_operator_table(stored.records, stored.table("operators"))
+    own = table[table["operators"] == "convolution"].dropna(subset="share") if len(table) else table
+    if own.empty:
+        raise NotNow("", "no step was profiled")
+    called = {"torch": "torch", "tensorflow": "TensorFlow"}
+    parts = [
+        f"{100 * row['share']:.0f} % of what {called[row['framework']]}'s profiler sees "
+        f"({counted(int(row['rounds']), 'profile')})"
+        for row in own.to_dict("records")
+    ]
+    return sentence(f"convolutions take {listed(parts)}")

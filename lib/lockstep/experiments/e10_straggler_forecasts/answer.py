@@ -1,0 +1,68 @@
+"""The answer to the notebook's title: how the LSTM's error stands to simple rivals', and whom it sees coming."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.sentences import counted, finding, measure_of, require_rounds, sentence, times
+from lockstep.analysis.statistics import interval_of, mean_of
+from lockstep.analysis.stored import Stored
+from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, LSTM
+from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
+from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, known_onsets, over_kinds
+
+HARDLY = 0.05
+"""Whoever names a smaller share of the workers that become stragglers sees hardly any coming."""
+
+
+def error_over_kinds(stored: Stored, name: str, rival: str) -> Estimate:
+    """A forecaster's error over a rival's, the mean over all kinds of delays. Raises NotNow for too few seeds."""
+    found = interval_of(over_kinds(stored, partial(error_ratio, stored, name=name, over=rival, told=True)))
+    require_rounds(found)
+    return found
+
+
+def errs(ratio: Estimate, rival: str) -> str:
+    """How an error stands to a rival's, never more than its interval allows."""
+    if ratio.low <= 1 <= ratio.high:
+        return f"cannot be told apart from {rival} ({times(ratio, 'its error')})"
+    return f"has {times(ratio, f'the error of {rival}')}"
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """How the LSTM's error stands to those of two simple rivals, and how many stragglers it sees coming."""
+    last, best = (error_over_kinds(stored, LSTM, rival) for rival in (BASE, BEST))
+    text = (
+        f"on average over {counted(len(KINDS), 'kind')} of delays, the paper's LSTM, trained online, "
+        f"{errs(last, 'repeating the last value')}, and {errs(best, 'following the best of six simple forecasters')}"
+    )
+    return f"{sentence(text)} {sentence(seen_coming(stored, LSTM))}"
+
+
+def seen_coming(stored: Stored, name: str) -> str:
+    """The kind on which most new stragglers are named beforehand, and on how many kinds hardly any are."""
+    known = _known_by_kind(stored, name)
+    most = max(known, key=lambda kind: known[kind].value)
+    few = sum(recall.high < HARDLY for recall in known.values())
+    share = measure_of(known[most].times(100), "%")
+    return (
+        f"of the workers that become stragglers it names {share} a round before on {most}, the kind that it "
+        f"sees best, and fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
+    )
+
+
+def _known_by_kind(stored: Stored, name: str) -> dict[str, Estimate]:
+    """Kinds with stragglers that begin, and which share of these is named beforehand. Raises NotNow for too few
+    seeds."""
+    known = {}
+    for kind in KINDS:
+        try:
+            known[kind] = mean_of(known_onsets(stored, kind, name))
+        except AnalysisError:
+            continue
+        require_rounds(known[kind])
+    if not known:
+        raise AnalysisError("no worker became a straggler under any kind of delays")
+    return known

@@ -1,0 +1,120 @@
+"""What notebook 07 says: on the stored reference, and on made-up records where the answer flips."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fake_learning import confusion, operators, records
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
+from lockstep.experiments.e07_convlstm_batch_size.answer import batch_differences
+from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
+
+
+@pytest.fixture(scope="module")
+def made() -> Stored:
+    return Stored(records(), {"confusion": confusion(), "operators": operators()})
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path) -> Stored:
+    return read_stored(root / "results" / "reference" / EXPERIMENT.name)
+
+
+def said(name: str, stored: Stored) -> str:
+    return EXPERIMENT.findings[name](stored)
+
+
+def answer(stored: Stored) -> str:
+    assert EXPERIMENT.answer is not None
+    return EXPERIMENT.answer(stored)
+
+
+def moved(stored: Stored, points: float, column: str = "test_accuracy", **where: object) -> Stored:
+    """The same records with one column of some cells changed by so many percentage points."""
+    frame = stored.records.copy()
+    rows = pd.Series(True, index=frame.index)
+    for name, value in where.items():
+        rows &= frame[name] == value
+    assert rows.any()
+    frame.loc[rows, column] += points / 100
+    return Stored(frame, stored.tables)
+
+
+def test_there_is_a_finding_for_every_figure() -> None:
+    assert set(EXPERIMENT.findings) == set(EXPERIMENT.figures)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_findings_are_short_sentences_with_numbers(made: Stored, reference: Stored, name: str) -> None:
+    for stored in (made, reference):
+        text = said(name, stored)
+        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf]" not in text
+        assert re.search(r"\d", text) and "not answer" not in text
+    assert len(text.split()) <= 105, "a longer one is not read"
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_a_notebook_that_never_ran_says_so(name: str) -> None:
+    assert "Nothing is stored" in said(name, no_records()) and "Nothing is stored" in answer(no_records())
+
+
+def test_the_answer_of_the_reference_is_that_of_the_records(reference: Stored) -> None:
+    text = answer(reference)
+    for cell, points in batch_differences(reference):
+        assert f"on {cell['use_case']} ({points.value:+.3g} points [{points.low:.3g}, {points.high:.3g}]" in text
+    table = lstm_difference(reference)
+    plain = table[(table["setting"] == "batch 32, 10 epochs") & (table["way"] == "data parallel")]
+    for row in plain[plain["framework"] == "torch"].to_dict("records"):
+        assert row["points_low"] <= 0 <= row["points_high"] and f"on {row['use_case']} ({row['points']:+.3g}" in text
+    assert "gains nothing that shows" in text and "whether it learns more slowly is open" in text
+    assert "what that saves is not known yet" in text
+
+
+def test_a_larger_batch_that_costs_accuracy_is_said_to_cost(made: Stored) -> None:
+    assert "less accurate is the CNN on Pneumonia (-2 points" in answer(made)
+    gains = moved(made, 5, experiment="learning", network="cnn", global_batch_size=512, use_case="Pneumonia")
+    assert "more accurate is the CNN on Pneumonia (+3 points" in answer(gains)
+    alike = moved(made, 2, experiment="learning", network="cnn", global_batch_size=512, use_case="Pneumonia")
+    assert re.search(r"no difference shows for the CNN on Pneumonia", answer(alike))
+
+
+def test_an_lstm_that_gains_or_loses_is_said_to(made: Stored) -> None:
+    plain = {"experiment": "learning", "network": "convlstm", "global_batch_size": 32, "updates": 0}
+    assert "the LSTM behind the CNN is more accurate on" in answer(made)
+    assert "the LSTM behind the CNN is less accurate on" in answer(moved(made, -5, **plain))
+    assert "the LSTM behind the CNN gains nothing that shows on" in answer(moved(made, -2, **plain))
+
+
+def test_an_lstm_that_learns_more_slowly_is_said_to_once_an_interval_shows_it(made: Stored) -> None:
+    slow = moved(made, -10, experiment="learning", network="convlstm")
+    assert re.search(r"its mean is lower in all \w+ settings? \(.*?\), shown in [1-9]", answer(slow))
+    assert "learns more slowly is open" in answer(made), "there its mean is higher"
+
+
+def test_time_that_is_saved_is_said_to_be(made: Stored) -> None:
+    assert "what that saves is not known yet" not in answer(made)
+    frame = made.records.copy()
+    large = (frame["experiment"] == "speed") & (frame["global_batch_size"] == 128)
+    frame.loc[large, "epoch_seconds"] *= 0.1
+    assert re.search(r"with batch 128 takes 0\.0\d+ times as long as with 32", answer(Stored(frame)))
+
+
+def test_few_seeds_are_not_an_answer() -> None:
+    text = answer(Stored(records(2)))
+    assert text.count("Not known yet") == 2 and "is more accurate" not in text
+
+
+def test_distributing_that_costs_accuracy_is_not_alike(made: Stored) -> None:
+    assert re.match(r"In all \w+ cells? several workers are as accurate", said("paired", made))
+    worse = moved(made, -9, experiment="paired", strategy="processes")
+    assert not said("paired", worse).startswith("In all") and "mean furthest off is -9" in said("paired", worse)
+
+
+def test_pooling_that_costs_accuracy_is_said_to(made: Stored) -> None:
+    worse = moved(made, -9, experiment="ablation", pooling="average")
+    assert "less accurate is average pooling" in said("ablation", worse)

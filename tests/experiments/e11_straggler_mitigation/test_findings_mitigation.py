@@ -1,0 +1,138 @@
+"""What notebook 11 says: on the stored reference, and on made-up records where the answer flips."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fake_mitigation import stored
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
+from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    DPRO_DETECTED,
+    DPRO_GRADIENT,
+    DPRO_SHARES,
+    LSTM_WEIGHTS,
+    NEVER_WAIT,
+    OURS,
+    WAIT,
+)
+from lockstep.experiments.e11_straggler_mitigation.learning import mix, over
+from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation
+
+MOST_WORDS = {"answer": 115, "finding": 90}  # longer ones are not read
+
+
+@pytest.fixture(scope="module")
+def made() -> Stored:
+    return stored()
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path) -> Stored:
+    return read_stored(root / "results" / "reference" / EXPERIMENT.name)
+
+
+def said(name: str, found: Stored) -> str:
+    return EXPERIMENT.findings[name](found)
+
+
+def answer(found: Stored) -> str:
+    assert EXPERIMENT.answer is not None
+    return EXPERIMENT.answer(found)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_findings_of_the_reference_are_short_sentences_with_numbers(reference: Stored, name: str) -> None:
+    text = said(name, reference)
+    assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf]" not in text
+    assert re.search(r"\[\d|\d %|cosine of -?\d", text) and len(text.split()) <= MOST_WORDS["finding"]
+
+
+def test_the_answer_of_the_reference_is_that_of_the_tables(reference: Stored) -> None:
+    text = answer(reference)
+    for name in (DPRO_DETECTED, OURS, NEVER_WAIT):
+        mean = mean_mitigation(reference, name)
+        assert mean is not None and f"{mean.times(100).value:.3g} % [" in text
+    for name in (NEVER_WAIT, OURS):
+        ratio = over(reference, name, WAIT)
+        assert f"{ratio.value:.3g} times" in text
+        apart = not ratio.low <= 1 <= ratio.high
+        assert apart == (f"takes {ratio.value:.3g} times the time of waiting for all" in text)
+    assert len(text.split()) <= MOST_WORDS["answer"]
+    waiting = mix(reference, WAIT)
+    assert waiting is not None and f"wait for all {waiting.value:.3g} [" in said("time_to_loss", reference)
+
+
+def test_98_percent_is_reached_only_by_a_whole_interval() -> None:
+    """It once was where the mean over seeds lay above, whatever its interval."""
+    reading = {(DPRO_SHARES, "bad_node"): 0.99}
+    sure = stored(saved=reading, noise=0.001, only=["throughput"])
+    of_answer, of_figure = answer(sure), said("mitigation", sure)
+    assert "one reaches 98 % under bad node" in of_answer and "reaches 98 % under bad node" in of_figure
+    loose = stored(saved=reading, noise=0.02, only=["throughput"])
+    assert "none is shown to reach 98 %" in answer(loose) and "open under bad node" in said("mitigation", loose)
+    never = stored(only=["throughput"])
+    assert "none is shown to reach 98 %" in answer(never) and "open under" not in said("mitigation", never)
+
+
+def test_the_answer_leaves_out_what_is_not_known(made: Stored) -> None:
+    """Its first screen once said nothing of the price that the title asks for."""
+    text = answer(made)
+    assert "The price is images computed per image used" in text and re.search(r"and 2 \[.*?\] by Dolly's clones", text)
+    timed = answer(stored(only=["throughput"]))
+    assert "The price" in timed and "To the same loss" not in timed
+    trained = answer(stored(only=["time_to_loss"]))
+    assert trained.startswith("To the same loss") and "The price" not in trained
+    assert answer(no_records()).startswith("Nothing is stored yet")
+
+
+def test_time_to_the_loss_turns_with_the_records() -> None:
+    quick = stored(times={OURS: 1.0}, only=["time_to_loss"])
+    assert "the deadline takes 0.5" in answer(quick)
+    alike = stored(times={OURS: 2.0}, only=["time_to_loss"])
+    assert "the deadline cannot be told apart from waiting for all" in answer(alike)
+    lost = stored(missed=[(OURS, "bad_node")], only=["time_to_loss"])
+    assert "the deadline" not in answer(lost) and "loss is missed with deadline" in said("time_to_loss", lost)
+
+
+def test_too_few_seeds_do_not_tell_the_best_that_waits(reference: Stored) -> None:
+    """It once was given as a ratio between nothing and infinity."""
+    assert "The seeds do not tell yet whether the deadline is faster than the best" in said("time_to_loss", reference)
+
+
+def test_rivals_turn_with_the_records() -> None:
+    behind, ahead = stored(only=["rivals"]), stored(rivals={OURS: 0.8}, only=["rivals"])
+    assert "with 8 workers slower" in said("rivals", behind) and "with 8 workers faster" in said("rivals", ahead)
+
+
+def test_an_lstm_that_makes_up_losses_is_said_to_raise_them(made: Stored) -> None:
+    assert re.search(r"weights have .*\(higher under bad node", said("stand_ins", made))
+    alike = said("stand_ins", stored(losses={LSTM_WEIGHTS: 0.2}, only=["stand_ins"]))
+    assert re.search(r"weights have .*\(no difference can be shown\)", alike)
+
+
+def test_early_and_late_are_those_of_the_records() -> None:
+    early = said("stages", stored(saved={DPRO_GRADIENT: 0.9, DPRO_DETECTED: 0.2}, only=["throughput"]))
+    late, soon = (float(found) for found in re.findall(r"detection ([\d.]+) .*?forecast ([\d.]+) ", early)[0])
+    assert soon < late
+
+
+def test_accuracies_that_differ_are_not_said_to_overlap(made: Stored) -> None:
+    assert "the intervals all overlap" in said("slow_nodes", made)
+    table = made.table("policies")
+    slow = (table["experiment"] == "slow_nodes") & (table["contender"] == OURS)
+    other = table.assign(accuracy=table["accuracy"].where(~slow, 0.1))
+    assert "the intervals do not all overlap" in said("slow_nodes", Stored(made.records, {"policies": other}))
+
+
+def test_images_that_nobody_sees_show_where_they_stay(made: Stored) -> None:
+    assert "and all intervals hold 1" in said("partitions", made)
+    table = made.table("policies")
+    left_out = (table["data"] == "shuffled") & (table["contender"] == "first n - 1")
+    raised = table.assign(loss_of_worker_0=table["loss_of_worker_0"].where(~left_out, 3.0))
+    assert isinstance(raised, pd.DataFrame) and left_out.any()
+    assert "not 1" in said("partitions", Stored(made.records, {"policies": raised}))
