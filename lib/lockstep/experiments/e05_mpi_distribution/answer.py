@@ -47,7 +47,8 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     table = link_table(records)
     if table.empty or table["speedup"].isna().all():
         raise NotNow("", "no training over emulated links was measured")
-    told, hosts = [], counted(int(table["hosts"].min()), "emulated host")
+    told: list[str] = []
+    hosts = counted(int(table["hosts"].min()), "emulated host")
     for row in table[table["low"].notna()].sort_values("link_bits_per_second", ascending=False).to_dict("records"):
         gain = estimate_in(row, "speedup")
         rate = gigabits(row["link_bits_per_second"])
