@@ -57,7 +57,7 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     if not told:
         raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
     rest = int((table["speedup"].notna() & table["low"].isna()).sum())
-    open_yet = f"; {counted(rest, 'more way')} of exchanging lack rounds" if rest else ""
+    open_yet = f"; too few rounds for {counted(rest, 'more comparison')}" if rest else ""
     network = network_name(str(table["use_case"].iloc[0]))
     return sentence(f"{hosts} train {network} {listed(told)}{open_yet}")
 
