@@ -76,7 +76,7 @@ def estimate_in(row: Mapping[str, Any], name: str, low: str = "low", high: str =
     if math.isnan(row[name]):
         raise NotNow("", str(row.get("reason") or "") or "it was not measured")
     ends = (0.0, math.inf) if math.isnan(row[low]) else (row[low], row[high])
-    return Estimate(row[name], *ends, int(row["rounds"]))
+    return Estimate(row[name], ends[0], ends[1], int(row["rounds"]))
 
 
 def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:

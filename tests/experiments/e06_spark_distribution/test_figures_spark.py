@@ -105,7 +105,7 @@ def test_a_start_says_how_often_it_was_measured() -> None:
     (axis,) = figure.axes
     assert [bar.get_width() for bar in axis.patches] == table["median"].tolist()
     shown = texts(figure)
-    assert "8.0 s" in shown and "7.0 s" in shown
+    assert "8.0 s  (1 start)" in shown and "7.0 s  (1 start)" in shown
     assert {"spark, 2 workers", "spark driver, 1 worker", "mpiexec, 2 workers"} <= set(shown)
 
 

@@ -87,6 +87,14 @@ def test_what_was_measured_too_seldom_is_named_without_an_interval() -> None:
     assert "not known yet" in said(few, "data") and "faster:" not in said(few, "data")
 
 
+def test_the_second_of_a_pair_alone_is_shown(frame: pd.DataFrame) -> None:
+    """`over_fewest` looked for the first one's workers and failed on none: "cannot convert float NaN to integer"."""
+    first = (frame["strategy"] == "spark_allreduce") & (frame["variant"] == "a")
+    table = variant_table(frame[~first])
+    alone = table[table["strategy"] == "spark_allreduce"]
+    assert set(alone["variant"]) == {"b"} and alone["over_fewest"].isna().all()
+
+
 def test_an_answer_without_training_beside_one_core_says_what_lacks(frame: pd.DataFrame) -> None:
     other = frame[frame["experiment"] != "speedup"]
     assert "no training was measured beside one core" in said(other, "answer")

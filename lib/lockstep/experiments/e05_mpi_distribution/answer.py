@@ -47,7 +47,8 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     table = link_table(records)
     if table.empty or table["speedup"].isna().all():
         raise NotNow("", "no training over emulated links was measured")
-    told, hosts = [], counted(int(table["hosts"].min()), "emulated host")
+    told: list[str] = []
+    hosts = counted(int(table["hosts"].min()), "emulated host")
     for row in table[table["low"].notna()].sort_values("link_bits_per_second", ascending=False).to_dict("records"):
         gain = estimate_in(row, "speedup")
         rate = gigabits(row["link_bits_per_second"])
@@ -56,7 +57,7 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     if not told:
         raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
     rest = int((table["speedup"].notna() & table["low"].isna()).sum())
-    open_yet = f"; {counted(rest, 'more way')} of exchanging lack rounds" if rest else ""
+    open_yet = f"; too few rounds for {counted(rest, 'more comparison')}" if rest else ""
     network = network_name(str(table["use_case"].iloc[0]))
     return sentence(f"{hosts} train {network} {listed(told)}{open_yet}")
 

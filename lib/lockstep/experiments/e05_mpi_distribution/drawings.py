@@ -175,6 +175,7 @@ def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_yticks(range(len(table)), names)
         axis.set_xscale("log")
         axis.set_xlim(left=_PAPER_BYTES / 4)
+        axis.grid(False, axis="y")
         axis.set_xlabel("bytes per step on the busiest link, counted by its interface (log scale)")
         axis.set_title(title, loc="left")
         text = "published (§4.2): peak of 35 KiB, no time unit given"

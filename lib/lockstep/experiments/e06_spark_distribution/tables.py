@@ -94,11 +94,13 @@ def speedup_of(records: pd.DataFrame, cell: Mapping[str, Any]) -> Estimate | Non
 
 
 def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
-    """None for what has the fewest workers itself, and where one of the two was not measured."""
+    """None for what has the fewest workers itself, of an A/A pair the second, and where one was not measured."""
+    if cell["variant"] != "a":
+        return None
     names = ("experiment", "use_case", "strategy", "device", "exchange_every")
     same = {name: cell[name] for name in names} | {"variant": "a"}
     fewest = int(select(records, same, status=None)["workers"].min())
-    if fewest == cell["workers"] or cell["variant"] != "a":
+    if fewest == cell["workers"]:
         return None
     ratios = [speedup_of(records, side) for side in (cell, same | {"workers": fewest})]
     return ratios[0].over(ratios[1]) if ratios[0] is not None and ratios[1] is not None else None

@@ -53,7 +53,8 @@ def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
     for name, table in tables.items():
         ok = table[table["speedup"].notna() & (table["variant"] == "a")] if len(table) else table
         if len(ok):
-            drawn += [(f"{name}, {network_title(str(network))}", own) for network, own in ok.groupby("network", sort=False)]
+            own_panels = ok.groupby("network", sort=False)
+            drawn += [(f"{name}, {network_title(str(network))}", own) for network, own in own_panels]
     if not drawn:
         return empty(title, "no records of this experiment")
     with look():
