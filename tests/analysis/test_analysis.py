@@ -33,8 +33,10 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     roughness,
 )
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import ratio_columns, summary_table, trace_table
 from lockstep.analysis.verdicts import UNDECIDED
+from lockstep.records import CONTENDED
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -338,3 +340,15 @@ def test_a_trace_tells_threads_that_train_from_the_frameworks() -> None:
     older = trace_table(resources(2).drop(columns=["training_threads", "framework_threads"]))
     assert older[["training_threads_mean", "framework_threads_mean"]].isna().all(axis=None)
     assert older["threads_mean"].equals(table["threads_mean"])
+
+
+def test_what_is_shown_leaves_disturbed_rounds_out_where_quiet_ones_are() -> None:
+    """So that a figure and its finding rest on the rounds that its verdict rests on; cells that others disturbed in
+    every round keep them."""
+    frame = records()
+    first = frame[frame["round"] == frame["round"].min()]
+    again = first.assign(round=1000, reason=CONTENDED)
+    alone = first.assign(round=1001, reason=CONTENDED, strategy="another")
+    stored = Stored(pd.concat([frame, again, alone], ignore_index=True))
+    assert set(stored.records["round"]) - set(stored.shown.records["round"]) == {1000}
+    assert 1001 not in set(stored.quiet.records["round"])

@@ -109,7 +109,7 @@ def finding(compute: Finding) -> Finding:
         if stored.records.empty:
             return "Nothing is stored yet, so there is nothing to find: measure it first."
         try:
-            return compute(stored)
+            return compute(stored.shown)
         except (NotNow, AnalysisError) as error:
             return sentence(f"These records do not answer this yet: {error}")
 

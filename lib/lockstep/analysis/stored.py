@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
+from lockstep.analysis.cells import CELL
 from lockstep.records import COLUMNS, CONTENDED, TRACE, read_records, read_tables, repeated_by_seed
 
 Value = TypeVar("Value")
@@ -37,14 +38,29 @@ class Stored:
         """The same without the rounds in which other programs used the machine: verdicts rest on these alone."""
         learnt = repeated_by_seed(self.records)  # nobody else's work changes what is learnt or simulated
         rounds = _disturbed(self.records[~learnt]) | _disturbed(self.traces)
-        if not rounds:
-            return self
+        return self._without(rounds) if rounds else self
+
+    def _without(self, rounds: set[int]) -> Stored:
+        """The same without these rounds, but for what others can't change."""
+        learnt = repeated_by_seed(self.records)
         tables = {
             name: table[~table["round"].isin(rounds)] if "round" in table else table
             for name, table in self.tables.items()
         }
         kept = self.records[learnt | ~self.records["round"].isin(rounds)]
         return replace(self, records=kept, tables=tables, traces=self.traces[~self.traces["round"].isin(rounds)])
+
+    @cached_property
+    def shown(self) -> Stored:
+        """What figures, tables and findings are made of: as `quiet`, but that cells which others disturbed in every
+        round so far keep these rounds. So what is shown and what is judged are the same wherever both are there."""
+        learnt = repeated_by_seed(self.records)
+        timed = self.records[~learnt]
+        disturbed = _disturbed(timed)
+        alike = timed.groupby("round").apply(_cells_of, include_groups=False)
+        known = set(alike[~alike.index.isin(disturbed)])
+        dropped = {number for number in disturbed if alike[number] in known}
+        return self._without(dropped) if dropped else self
 
     def table(self, name: str) -> pd.DataFrame:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""
@@ -53,6 +69,11 @@ class Stored:
     def of(self, experiment: str) -> pd.DataFrame:
         """The records whose column `experiment` holds this name."""
         return self.records[self.records["experiment"] == experiment]
+
+
+def _cells_of(rows: pd.DataFrame) -> frozenset[tuple[object, ...]]:
+    """The cells of a round."""
+    return frozenset(rows[CELL].itertuples(index=False, name=None))
 
 
 def _disturbed(rows: pd.DataFrame) -> set[int]:

@@ -73,7 +73,7 @@ def target_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
 
 
 def _row(target: Target, stored: Stored) -> dict[str, Any]:
-    found = target.read(stored)
+    found = target.read(stored.shown)
     ratio, reached, reason = found.ratio, found.word, found.reason
     if ratio is not None and ratio.rounds < MIN_ROUNDS:
         reached, reason = TOO_FEW, f"{ratio.rounds} of at least {MIN_ROUNDS}"

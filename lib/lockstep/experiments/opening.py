@@ -84,7 +84,7 @@ class Run:
             data_dir=self.parameters.data_dir, images=self.parameters.images, strict=self.parameters.strict,
             traced=self.experiment.traced, probes=self.experiment.probes(), only=chosen.get("only", ()),
         )  # fmt: skip
-        draw_all(self.experiment.figures, self.stored, self.folder / "figures")
+        draw_all(self.experiment.figures, self.stored.shown, self.folder / "figures")
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)
 
@@ -98,15 +98,15 @@ class Run:
 
     def table(self, name: str) -> pd.DataFrame:
         """A table of the experiment. Raises KeyError, listing the tables, for one that it has not."""
-        return self._named(self.experiment.tables, name, "table")(self.stored)
+        return self._named(self.experiment.tables, name, "table")(self.stored.shown)
 
     def figure(self, name: str) -> Figure:
         """A figure of the experiment. Raises KeyError, listing the figures, for one that it has not."""
-        return self._named(self.experiment.figures, name, "figure")(self.stored)
+        return self._named(self.experiment.figures, name, "figure")(self.stored.shown)
 
     def finding(self, name: str) -> Markdown:
         """What that figure shows, in a sentence or two. Raises KeyError for a figure without a finding."""
-        return Markdown(self._named(self.experiment.findings, name, "finding")(self.stored))
+        return Markdown(self._named(self.experiment.findings, name, "finding")(self.stored.shown))
 
     def text(self, name: str) -> Markdown:
         """A text of the experiment. Raises KeyError, listing the texts, for one that it has not."""
