@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lockstep.experiments.e01_single_node_baselines.figures import FIGURES
+from lockstep.experiments.e01_single_node_baselines.findings import FINDINGS, answer
 from lockstep.experiments.e01_single_node_baselines.grid import cells, comparisons, traced
 from lockstep.experiments.e01_single_node_baselines.tables import TABLES
 from lockstep.experiments.e01_single_node_baselines.targets import TARGETS
@@ -16,6 +17,8 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
+    findings=FINDINGS,
     verdicts=RULES,
     targets=TARGETS,
     headlines=("s2m-gpu-better-than-cpu",),

@@ -61,7 +61,7 @@ def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
                         axis.vlines(row["ceiling"], y - 0.4, y + 0.4, color="0.1", linestyle="--", linewidth=1.6)
             side_texts(axis, rows["speedup"], [_gain_text(row) for row in rows.to_dict("records")])
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
-            top = np.nanmax([2.0, *rows["high"], *rows["ceiling"]])
+            top = np.nanmax([2.0, *rows["speedup"], *rows["high"], *rows["ceiling"]])
             axis.set_xlim(0, float(top) * 1.06)
         parts[-1][0].set_xlabel("speedup in images/s over the sequential baseline (95 % interval over paired rounds)")
         line = Line2D([], [], color="0.1", linestyle="--", label="ceiling: every FLOP at the cores' measured peak")
@@ -72,7 +72,8 @@ def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
 def _gain_text(row: dict[Any, Any]) -> str:
     text = f"{row['speedup']:.2f}"
     if np.isfinite(row["gain"]):
-        text += f"  (gain {row['gain']:.2f} [{row['gain_low']:.2f}, {row['gain_high']:.2f}])"
+        known = f" [{row['gain_low']:.2f}, {row['gain_high']:.2f}]" if np.isfinite(row["gain_low"]) else ""
+        text += f"  (gain {row['gain']:.2f}{known})"
     return text
 
 

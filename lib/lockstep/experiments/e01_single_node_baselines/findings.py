@@ -1,0 +1,178 @@
+"""What each figure of notebook 01 shows, and the answer to its title, computed from its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import pandas as pd
+
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    finding,
+    listed,
+    network_name,
+    require_rounds,
+    sentence,
+    settle_each,
+)
+from lockstep.analysis.statistics import BASELINE, Conditions, interval_of, per_round, ratio_with_interval, select
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import trace_table
+from lockstep.analysis.verdicts import NotNow, cores_given
+from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF, ROOF_1_CORE
+from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_of
+
+SPEED = "images_per_second"
+
+
+def _use_cases(stored: Stored) -> list[str]:
+    """Those that were measured, the one with the large data set first."""
+    return sorted((str(name) for name in stored.of(EXPERIMENT)["use_case"].unique()), reverse=True)
+
+
+def _cell(use_case: str, strategy: str) -> Conditions:
+    return {"experiment": EXPERIMENT, "use_case": use_case, "strategy": strategy, "variant": "a", "device": "cpu"}
+
+
+def _tops(stored: Stored, use_case: str) -> dict[str, Conditions]:
+    """The highest rung of the ladder that ran in each precision. Raises NotNow where none did."""
+    table = ladder_of(stored)
+    own = table[(table["use_case"] == use_case) & (table["variant"] == "a") & (table["device"] == "cpu")]
+    own = own[(own["status"] == "ok") & (own["strategy"] != BASELINE["strategy"])]
+    found = {str(name): _cell(use_case, rows["strategy"].iloc[-1]) for name, rows in own.groupby("precision")}
+    if not found:
+        raise NotNow("", f"no rung above the baseline was measured with {use_case}")
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _speedups(stored: Stored, use_case: str) -> str:
+    """The highest rungs over the baseline, all in one clause."""
+    base = _cell(use_case, "sequential")
+    parts = []
+    for precision, top in _tops(stored, use_case).items():
+        parts.append(f"{ratio_with_interval(stored.records, top, base, SPEED)} times with everything in {precision}")
+    return listed(parts)
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """Images per second of the highest rungs, and what that is over the baseline."""
+    return " ".join(settle_each(partial(_answer, stored), _use_cases(stored)))
+
+
+def _answer(stored: Stored, use_case: str) -> str:
+    top = list(_tops(stored, use_case).values())[-1]
+    cores = counted(cores_given(select(stored.records, top)), "core")
+    rate = interval_of(per_round(stored.records, top, SPEED))
+    return sentence(
+        f"one process trains {network_name(use_case)} at {rate} images per second on {cores}; relative to the "
+        f"papers' baseline, one thread on one core, its speed is {_speedups(stored, use_case)}"
+    )
+
+
+@finding
+def ladder(stored: Stored) -> str:
+    """The highest rungs over the baseline, and which ingredients gain anything by themselves."""
+    said = [
+        sentence(f"{network_name(name)} trains at, over the baseline, {_speedups(stored, name)}")
+        for name in _use_cases(stored)
+    ]
+    if math.isinf(aa_noise(stored.records)):
+        why = "no cell measured twice has enough rounds"
+        return " ".join([*said, f"What one ingredient gains is not known yet: {why}."])
+    table = ladder_of(stored)
+    gained = table[table["difference"] & (table["variant"] == "a")]
+    parts = [
+        f"{row['label'].removeprefix('+ ')} ({network_name(row['use_case'])}, {row['gain']:.3g} "
+        f"[{row['gain_low']:.3g}, {row['gain_high']:.3g}])"
+        for row in gained.to_dict("records")
+    ]
+    alone = f"ingredients that change the speed by more than noise: {listed(parts)}"
+    return " ".join([*said, sentence(alone if parts else "no single ingredient's gain can be told from noise")])
+
+
+@finding
+def steps(stored: Stored) -> str:
+    """The largest part of a step and the update's, of the baseline and of the highest rung."""
+    return " ".join(settle_each(partial(_steps, stored), _use_cases(stored)))
+
+
+def _steps(stored: Stored, use_case: str) -> str:
+    top = list(_tops(stored, use_case).values())[-1]
+    parts = []
+    for where, cell in (("on the baseline", _cell(use_case, "sequential")), ("on the highest rung", top)):
+        step = per_round(stored.records, cell, "step_seconds")
+        shares = {name: 100 * per_round(stored.records, cell, name) / step for name in PARTS}
+        most = max(shares, key=lambda name: shares[name].median())
+        known = {name: interval_of(shares[name].dropna()) for name in dict.fromkeys((most, "update_seconds"))}
+        parts.append(listed(f"{name.removesuffix('_seconds')} takes {each} %" for name, each in known.items()))
+        parts[-1] += f" {where}"
+    return sentence(f"of a step of {network_name(use_case)}, {'; '.join(parts)}")
+
+
+def _profiles(stored: Stored) -> pd.DataFrame:
+    operators = stored.table("operators")
+    if operators.empty:
+        raise NotNow("", "no operators were profiled in these records")
+    return operators
+
+
+@finding
+def roofline(stored: Stored) -> str:
+    """How near the matrix peak convolutions and matrix products come, in each profile."""
+    said = []
+    for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
+        cell = select(stored.records, {"experiment": "profile", "use_case": use_case, "strategy": strategy}).iloc[0]
+        name = ROOF_1_CORE if cell["threads_per_worker"] == 1 else ROOF
+        roof = {"experiment": "machine", "strategy": name, "precision": cell["precision"], "device": "cpu"}
+        peak = interval_of(per_round(stored.records, roof, "flops_per_second"))
+        parts = []
+        for kind, rows in own[own["flops"] > 0].groupby("operators", sort=False):
+            share = interval_of((rows["flops"] / rows["seconds"]).dropna()).over(peak).times(100)
+            parts.append(f"{kind}s reach {share} %")
+        cores = counted(int(cell["threads_per_worker"]), "core")
+        where = f"{network_name(str(use_case))} in {cell['precision']} on {cores}"
+        said.append(sentence(f"of the measured matrix peak, {listed(parts)} ({where})"))
+    return " ".join(said)
+
+
+@finding
+def operators(stored: Stored) -> str:
+    """The two kinds of operators that take most of each profiled pass."""
+    said = []
+    for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
+        most = own.groupby("operators")["share"].median().sort_values(ascending=False).index[:2]
+        shares = [f"{kind} {interval_of(100 * own.loc[own['operators'] == kind, 'share'])} %" for kind in most]
+        said.append(f"{listed(shares)} of a pass of {network_name(str(use_case))} (rung {strategy})")
+    return sentence(f"most time goes to {'; '.join(said)}".replace("channels_last", "channels last"))
+
+
+@finding
+def resources(stored: Stored) -> str:
+    """How busy the traced rungs keep their cores."""
+    table = trace_table(stored.table("resources"))
+    said = []
+    for (use_case, strategy), own in table.groupby(["use_case", "strategy"], sort=False) if len(table) else ():
+        cores = cores_given(select(stored.records, _cell(str(use_case), str(strategy))))
+        busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
+        rung = str(strategy).replace("_", " ")
+        try:
+            require_rounds(busy)
+            kept = f"keeps {counted(cores, 'core')} {busy} % busy"
+        except NotNow:
+            kept = f"kept {counted(cores, 'core')} {busy.value:.3g} % busy in {counted(len(own), 'trace')}"
+        said.append(f"{network_name(str(use_case))} ({rung}) {kept}")
+    return sentence("; ".join(said)) if said else "No resources were sampled in these records."
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "ladder": ladder,
+    "steps": steps,
+    "roofline": roofline,
+    "operators": operators,
+    "resources": resources,
+}

@@ -1,0 +1,77 @@
+"""Notebook 01's findings and answer, on made-up records, so that the answer flips, and on the stored reference."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fake_single_node import operators, records, resources
+from lockstep.analysis.statistics import ratio_with_interval
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.registry import experiment
+
+SINGLE = experiment("01")
+
+
+@pytest.fixture(scope="module")
+def measured() -> Stored:
+    return Stored(records(), {"operators": operators(), "resources": resources()})
+
+
+def changed(stored: Stored, strategy: str, factor: float) -> Stored:
+    """The same records with the speed of one rung multiplied, in every use case."""
+    frame = stored.records.copy()
+    rows = (frame["strategy"] == strategy) & (frame["experiment"] == "ladder")
+    assert rows.any()
+    frame.loc[rows, "images_per_second"] *= factor
+    return Stored(frame, stored.tables)
+
+
+def answered(stored: Stored) -> str:
+    assert SINGLE.answer is not None
+    return SINGLE.answer(stored)
+
+
+def test_there_is_a_finding_for_every_figure() -> None:
+    assert set(SINGLE.findings) == set(SINGLE.figures)
+
+
+@pytest.mark.parametrize("name", SINGLE.findings)
+def test_findings_are_sentences_with_numbers(measured: Stored, root: Path, name: str) -> None:
+    for stored in (measured, read_stored(root / "results" / "reference" / SINGLE.name)):
+        text = SINGLE.findings[name](stored)
+        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "do not answer" not in text
+        assert re.search(r"\d", text)
+
+
+def test_the_answer_of_the_reference_is_that_of_its_records(root: Path) -> None:
+    stored = read_stored(root / "results" / "reference" / SINGLE.name)
+    cell = {"experiment": "ladder", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
+    above, base = (cell | {"strategy": name} for name in ("channels_last", "sequential"))
+    ratio = ratio_with_interval(stored.records, above, base, "images_per_second")
+    assert f"{ratio} times with everything in float32" in answered(stored)
+
+
+def test_a_ladder_that_gains_twice_is_said_to_and_one_that_loses_too(measured: Stored) -> None:
+    assert "its speed is 2 [2, 2] times with everything in float32" in answered(measured)
+    assert "its speed is 0.5 [0.5, 0.5] times" in answered(changed(measured, "channels_last", 0.25))
+
+
+def test_only_gains_beyond_noise_are_named(measured: Stored) -> None:
+    said = SINGLE.findings["ladder"]
+    assert "threads inside operators (AlexNet, 1.6 [1.6, 1.6])" in said(measured)
+    assert "fused optimiser (AlexNet" not in said(measured), "5 % are within the noise of one pair"
+    assert "fused optimiser (AlexNet, 3.17" in said(changed(measured, "fused", 3.0))
+
+
+def test_two_rounds_have_no_interval() -> None:
+    few = Stored(records(2))
+    assert "(no interval yet)" in answered(few) and "[" not in answered(few)
+    assert "is not known yet" in SINGLE.findings["ladder"](few)
+
+
+@pytest.mark.parametrize("name", SINGLE.findings)
+def test_a_notebook_that_never_ran_says_so(name: str) -> None:
+    assert "Nothing is stored" in SINGLE.findings[name](no_records())
