@@ -34,7 +34,8 @@ def test_a_ratio_shows_its_interval_behind_what_it_is_of() -> None:
 
 
 def test_a_use_case_is_called_by_its_network() -> None:
-    assert network_name("SimpleBig") == "AlexNet" and "Pneumonia" in network_name("Pneumonia")
+    assert network_name("SimpleBig") == "AlexNet" and network_name("Pneumonia") == "the 50x50 network"
+    assert network_name("FaceMask") == "the network of FaceMask"
 
 
 @pytest.mark.parametrize(

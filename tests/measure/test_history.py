@@ -198,6 +198,16 @@ def test_how_long_a_visit_takes_is_told_by_cells_like_it() -> None:
     assert known.visit(6) == 120.0
 
 
+def test_an_update_by_one_worker_is_of_its_share_alone() -> None:
+    """Seen: first rounds of asynchronous training were held to take as many times too long as there are workers."""
+    fields = {"experiment": "real", "workers": 4, "per_worker_batch_size": 8, "micro_batch": 1, "warmup_steps": 0}
+    waits = Job.of("parameter_server", steps=10, policy="k_sync", policy_options="k=3", **fields)
+    never = Job.of("parameter_server", steps=40, policy="asynchronous", **fields)
+    known = Durations([waits, never])
+    known.note(0, 5.0)
+    assert known.visit(1) == 5.0
+
+
 # --- thousands of rounds ---
 
 

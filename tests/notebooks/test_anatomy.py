@@ -168,6 +168,10 @@ def test_its_code_is_folded(path: Path) -> None:
     assert all(cell["metadata"].get("jupyter") == {"source_hidden": True} for cell in code_cells(path))
 
 
+def test_every_notebook_answers_its_title() -> None:
+    assert ANSWERING == NOTEBOOKS
+
+
 @every_answer
 def test_its_first_screen_answers_the_title(path: Path) -> None:
     """The first cell behind the parameters shows the question, a computed answer, its machine, and one figure."""

@@ -115,6 +115,7 @@ class DeclaredPolicy(Declared):
     """Which contributions make up a server's next update."""
 
     takes_all: ClassVar[bool] = False  # every update takes one contribution of every worker, made from the same version
+    updates_by_one: ClassVar[bool] = False  # every contribution is an update: of a share, not of the global batch
 
 
 class DeclaredLauncher(Declared):

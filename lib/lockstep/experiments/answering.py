@@ -34,7 +34,9 @@ def answer_text(answered: Answered, stored: Stored | None = None) -> str:
     answer = experiment(answered.notebook.name).answer
     if answer is None:
         return "Nobody has said yet how its records answer it."
-    return answer(answered.stored if stored is None else stored)
+    # What each session says by itself stands in the findings; a first screen says that they differ.
+    text = answer(answered.stored if stored is None else stored)
+    return re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", text)
 
 
 def _claims(answered: Answered) -> list[str]:

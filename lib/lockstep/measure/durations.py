@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lockstep.analysis.tables import TRACE_SECONDS
+from lockstep.engine import registry
 from lockstep.engine.job import LEARNING, Job
 from lockstep.measure.planning import Comparison
 
@@ -68,4 +69,6 @@ def images_shown(job: Job) -> int:
     """How many images go through a cell in one visit, at least 1."""
     if job.experiment in LEARNING:
         return max(1, job.updates * job.global_batch_size or job.epochs * job.images)
-    return max(1, (job.warmup_steps + job.steps) * job.global_batch_size)
+    policy = registry.policy_named(job.policy)
+    by_one = policy is not None and policy.updates_by_one
+    return max(1, (job.warmup_steps + job.steps) * job.global_batch_size // (job.workers if by_one else 1))

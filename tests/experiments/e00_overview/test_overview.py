@@ -16,6 +16,7 @@ from fake_records import records, resources
 from lockstep.analysis.figures.style import PUBLISHED
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import ANSWERS, GRADES, MEASURED, NEEDS_HARDWARE, NOT_YET, TOLERANCE
 from lockstep.experiments import catalogue as catalogue_module
 from lockstep.experiments import report
@@ -279,3 +280,30 @@ def test_every_figure_and_text_of_the_notebook_is_there(opened: Run) -> None:
     assert all(opened.text(name).data for name in EXPERIMENT.texts)
     with pytest.raises(KeyError, match=r"no text 'claim'; there are: .*claims"):
         opened.text("claim")
+
+
+def test_the_answer_counts_every_claim_once_and_by_paper(seen: Overview, opened: Run) -> None:
+    said, counts = opened.answer().data, seen.counts().loc["all"]
+    assert said.startswith(f"> **{EXPERIMENT.question}**")
+    assert f"of {counts['claims']} claims." in said
+    for word in ANSWERS:
+        assert (f"{counts[word]} {word}" in said) == bool(counts[word])
+    for paper, name in catalogue_module.PAPERS.items():
+        assert f"of {(read_claims()['paper'] == paper).sum()} claims of *{name}*" in said
+
+
+def test_a_published_number_lies_above_our_interval_within_it_or_below_it(seen: Overview, opened: Run) -> None:
+    table = seen.numbers().dropna(subset=["low"])
+    said = opened.finding("numbers").data
+    above, below, within = (int(found) for found in re.findall(r"in (\d+) ", said))
+    assert above + below + within == len(table) > 0 and above == (table["published"] > table["high"]).sum()
+
+
+def test_the_answers_of_all_notebooks_stand_in_00_with_links(opened: Run, tmp_path: Path) -> None:
+    lines = opened.text("answers").data.splitlines()
+    assert len(lines) == sum(found.grid is not None for found in every())
+    (own,) = [line for line in lines if f"]({NOTEBOOK}.ipynb)" in line]
+    assert "times as fast as one core" in own
+    assert all("Nothing is stored yet" in line for line in lines if line is not own)
+    nothing = Stored(opened.stored.records, assumptions={"results": str(tmp_path), "measure": False})
+    assert "No published number has a measured one" in EXPERIMENT.findings["numbers"](nothing)

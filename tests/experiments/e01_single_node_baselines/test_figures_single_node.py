@@ -47,6 +47,16 @@ def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
     assert "SimpleBig (real photos, 8 images per step)" in [big.get_title(loc="left")]
 
 
+def test_a_ladder_without_intervals_shows_its_bars_to_their_end_and_no_empty_brackets() -> None:
+    """Seen: bars of 2.31 and 5.28 ended at 2.1, and gains read [nan, nan]."""
+    frame = records(2)
+    table = baselines.ladder_of(Stored(frame))
+    assert table["low"].isna().all() and table["speedup"].max() > 1
+    figure = drawings.ladder_bars(table.assign(speedup=10 * table["speedup"]), "title")
+    assert max(axis.get_xlim()[1] for axis in figure.axes) > 10 * table["speedup"].max()
+    assert not [text for text in texts(figure) if "nan" in text]
+
+
 def test_parts_of_a_step_add_up_to_its_mark() -> None:
     table = baselines.ladder_table(records())
     figure = drawings.step_stack(table, "title")

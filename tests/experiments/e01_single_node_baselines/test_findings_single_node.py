@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fake_single_node import operators, records, resources
+from lockstep.analysis.sentences import times
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.registry import experiment
@@ -50,13 +51,13 @@ def test_the_answer_of_the_reference_is_that_of_its_records(root: Path) -> None:
     stored = read_stored(root / "results" / "reference" / SINGLE.name)
     cell = {"experiment": "ladder", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
     above, base = (cell | {"strategy": name} for name in ("channels_last", "sequential"))
-    ratio = ratio_with_interval(stored.records, above, base, "images_per_second")
-    assert f"{ratio} times with everything in float32" in answered(stored)
+    ratio = ratio_with_interval(stored.shown.records, above, base, "images_per_second")
+    assert times(ratio, "as fast as one thread on one core in float32") in answered(stored)
 
 
 def test_a_ladder_that_gains_twice_is_said_to_and_one_that_loses_too(measured: Stored) -> None:
-    assert "its speed is 2 [2, 2] times with everything in float32" in answered(measured)
-    assert "its speed is 0.5 [0.5, 0.5] times" in answered(changed(measured, "channels_last", 0.25))
+    assert "2 times as fast as one thread on one core in float32 [2, 2]" in answered(measured)
+    assert "0.5 times as fast as one thread on one core in float32 [0.5, 0.5]" in answered(changed(measured, "channels_last", 0.25))
 
 
 def test_only_gains_beyond_noise_are_named(measured: Stored) -> None:

@@ -13,9 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_records import records, resources
+from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import resource_traces
 from lockstep.analysis.figures.recipes import Recipe, draw_all
 from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED, save_figure
+from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
@@ -78,7 +80,17 @@ def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> No
     for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)"):
         assert value in found
     assert "SimpleBig (real photos, 16 images per step)" in found
-    assert found.count("skipped: no CUDA device") == 4
+    assert found.count("skipped: no CUDA device") == 4, "rows with a published mark; the others are a footnote"
+
+
+def test_skipped_rows_without_a_published_mark_are_a_footnote() -> None:
+    """Seen: they filled half of a figure."""
+    table = speedup_table(records())
+    table.loc[table["strategy"] == "ddp", ["status", "reason"]] = ["skipped", "no gloo here"]
+    found = texts(speedup_bars(table, read_table("single-to-multi", "table1"), "title"))
+    assert "skipped: no gloo here" not in found
+    (footnote,) = [text for text in found if text.startswith("Not shown: ")]
+    assert f"{(table['strategy'] == 'ddp').sum()} rows skipped (no gloo here)" in footnote
 
 
 def test_a_failed_row_says_why() -> None:

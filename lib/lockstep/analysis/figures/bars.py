@@ -45,12 +45,16 @@ ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
 
 
 def by_use_case(
-    table: pd.DataFrame, title: str, fitted: bool = False
+    table: pd.DataFrame, title: str, fitted: bool = False, marked: pd.Series | None = None
 ) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
-    """A panel per use case; with `fitted` its height follows from its number of rows, else all have one height."""
-    groups = [(str(name), rows.reset_index(drop=True)) for name, rows in table.groupby("use_case", sort=True)]
-    figure, axes = panels(len(groups), len(table), heights=[len(rows) for _, rows in groups] if fitted else None)
+    """A panel per use case; with `fitted` its height follows from its number of rows, else all have one height. Rows
+    that were skipped here are a footnote, unless they are `marked` (a published number stands on them)."""
+    shown, footnote = _without_skipped(table, marked)
+    groups = [(str(name), rows.reset_index(drop=True)) for name, rows in shown.groupby("use_case", sort=True)]
+    figure, axes = panels(len(groups), len(shown), heights=[len(rows) for _, rows in groups] if fitted else None)
     figure.suptitle(title)
+    if footnote:
+        figure.supxlabel(footnote, fontsize=8, style="italic", color=GREY)
 
     def each() -> Iterator[tuple[Axes, pd.DataFrame]]:
         for axis, (name, rows) in zip(axes, groups, strict=True):
@@ -66,6 +70,17 @@ def by_use_case(
             yield axis, rows
 
     return figure, each()
+
+
+def _without_skipped(table: pd.DataFrame, marked: pd.Series | None) -> tuple[pd.DataFrame, str]:
+    """The rows that have something to show, and what keeps the others from it; all of them if nothing was measured."""
+    hidden = table["status"] == "skipped"
+    if not (table["status"] == "ok").any():
+        return table, ""
+    hidden &= ~marked if marked is not None else True
+    reasons = table.loc[hidden, "reason"].value_counts()
+    parts = [f"{count} row{'' if count == 1 else 's'} skipped ({reason})" for reason, count in reasons.items()]
+    return table[~hidden], f"Not shown: {'; '.join(parts)}" if parts else ""
 
 
 def bars_with_intervals(
@@ -99,7 +114,8 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitte
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():
-        figure, each = by_use_case(table, title, fitted)
+        marked = pd.Series([bool(_published_of(row, table, published)) for _, row in table.iterrows()], table.index)
+        figure, each = by_use_case(table, title, fitted, marked)
         drawn: list[float] = [1.0]
         axes = []
         for axis, rows in each:
@@ -113,7 +129,7 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitte
             _log_speedups(axis, min(drawn), max(drawn))
         base = next((name for name in table["base"] if name), "sequential")
         axes[-1].set_xlabel(f"speedup in images/s over {base} (log scale; 95 % interval over paired rounds)")
-        handles: list[Any] = [Patch(facecolor=PALETTE[0], label="measured here (a colour per strategy)")]
+        handles: list[Any] = [Patch(facecolor="0.75", label="measured here")]
         if len(published):
             handles.append(Line2D([], [], **PUBLISHED, label=f"published ({published['place'].iloc[0]})"))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
@@ -123,23 +139,31 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitte
 def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> list[float]:
     drawn = []
     for y, row in rows.iterrows():
-        for given in published[published["use_case"] == row["use_case"]].itertuples():
-            strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
-            named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
-            named = named and (strategy != "gpipe" or (row["replicas"] > 1) == (given.row == COMBINED))
-            # Spark's published speedup is one of several nodes, so it stands on the row with the most workers.
-            named = named and (strategy != "sparknet" or row["workers"] == rows["workers"].max())
-            device = given.device if device == "any" else device
-            same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
-            if named and same and np.isfinite(given.speedup):
-                axis.plot(given.speedup, y, **PUBLISHED)
-                at, below = (given.speedup, y), given.speedup < 1  # where a bar may lie between the mark and 1
-                beside: dict[str, Any] = {"xytext": (-9, 0), "ha": "right"} if below else {"xytext": (9, 0)}
-                beside |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8}} if below else {}
-                axis.annotate(f"{given.speedup:g}", at, textcoords="offset points", va="center", color=GREY, fontsize=8,
-                              **beside)  # fmt: skip
-                drawn.append(float(given.speedup))
+        for speedup in _published_of(row, rows, published):
+            axis.plot(speedup, y, **PUBLISHED)
+            at, below = (speedup, y), speedup < 1  # where a bar may lie between the mark and 1
+            beside: dict[str, Any] = {"xytext": (-9, 0), "ha": "right"} if below else {"xytext": (9, 0)}
+            beside |= {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8}} if below else {}
+            axis.annotate(f"{speedup:g}", at, textcoords="offset points", va="center", color=GREY, fontsize=8, **beside)
+            drawn.append(speedup)
     return drawn
+
+
+def _published_of(row: pd.Series, rows: pd.DataFrame, published: pd.DataFrame) -> list[float]:
+    """The published speedups that stand on this row of `rows`."""
+    found = []
+    for given in published[published["use_case"] == row["use_case"]].itertuples():
+        strategy, device = PUBLISHED_ROWS.get(str(given.row), ("?", "?"))
+        named = row["strategy"] == strategy or (not strategy and row["strategy"] != "sequential")
+        named = named and (strategy != "gpipe" or (row["replicas"] > 1) == (given.row == COMBINED))
+        # Spark's published speedup is one of several nodes, so it stands on the row with the most workers.
+        most = rows.loc[rows["use_case"] == row["use_case"], "workers"].max()
+        named = named and (strategy != "sparknet" or row["workers"] == most)
+        device = given.device if device == "any" else device
+        same = device == row["device"] and row["precision"] == "float32" and row["variant"] == "a"
+        if named and same and np.isfinite(given.speedup):
+            found.append(float(given.speedup))
+    return found
 
 
 def _log_speedups(axis: Axes, low: float, high: float) -> None:

@@ -40,6 +40,7 @@ class Asynchronous(Policy):
 
     does = "a server makes an update of every contribution as it comes"
     label = "asynchronous"
+    updates_by_one = True
     Options = AsynchronousOptions
 
     def __init__(self, setting: Setting, options: Any = None) -> None:

@@ -14,10 +14,12 @@ from lockstep.analysis.sentences import (
     counted,
     finding,
     listed,
+    measure_of,
     network_name,
     require_rounds,
     sentence,
     settle_each,
+    times,
 )
 from lockstep.analysis.statistics import BASELINE, Conditions, interval_of, per_round, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
@@ -52,9 +54,10 @@ def _tops(stored: Stored, use_case: str) -> dict[str, Conditions]:
 def _speedups(stored: Stored, use_case: str) -> str:
     """The highest rungs over the baseline, all in one clause."""
     base = _cell(use_case, "sequential")
-    parts = []
+    parts: list[str] = []
     for precision, top in _tops(stored, use_case).items():
-        parts.append(f"{ratio_with_interval(stored.records, top, base, SPEED)} times with everything in {precision}")
+        of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
+        parts.append(times(ratio_with_interval(stored.records, top, base, SPEED), of))
     return listed(parts)
 
 
@@ -69,18 +72,18 @@ def _answer(stored: Stored, use_case: str) -> str:
     cores = counted(cores_given(select(stored.records, top)), "core")
     rate = interval_of(per_round(stored.records, top, SPEED))
     return sentence(
-        f"one process trains {network_name(use_case)} at {rate} images per second on {cores}; relative to the "
-        f"papers' baseline, one thread on one core, its speed is {_speedups(stored, use_case)}"
+        f"one process on {cores} trains {network_name(use_case)} {_speedups(stored, use_case)}, which makes "
+        f"{measure_of(rate, 'images per second')}"
     )
 
 
 @finding
 def ladder(stored: Stored) -> str:
     """The highest rungs over the baseline, and which ingredients gain anything by themselves."""
-    said = [
-        sentence(f"{network_name(name)} trains at, over the baseline, {_speedups(stored, name)}")
-        for name in _use_cases(stored)
-    ]
+    said = settle_each(
+        lambda name: sentence(f"with all rungs one process trains {network_name(name)} {_speedups(stored, name)}"),
+        _use_cases(stored),
+    )
     if math.isinf(aa_noise(stored.records)):
         why = "no cell measured twice has enough rounds"
         return " ".join([*said, f"What one ingredient gains is not known yet: {why}."])
