@@ -302,7 +302,7 @@ def test_a_published_number_lies_above_our_interval_within_it_or_below_it(seen: 
 def test_the_answers_of_all_notebooks_stand_in_00_with_links(opened: Run, tmp_path: Path) -> None:
     lines = opened.text("answers").data.splitlines()
     assert len(lines) == sum(found.grid is not None for found in every())
-    (own,) = [line for line in lines if f"]({NOTEBOOK}.ipynb)" in line]
+    (own,) = [line for line in lines if f"](../{NOTEBOOK}/executed.ipynb)" in line]
     assert "times as fast as one core" in own
     assert all("Nothing is stored yet" in line for line in lines if line is not own)
     nothing = Stored(opened.stored.records, assumptions={"results": str(tmp_path), "measure": False})
