@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,12 @@ def test_every_cell_stands_beside_the_sequential_one_of_its_experiment() -> None
     other = Job.of("processes", workers=2, experiment="other")
     found = pairs_of([*JOBS, other], more=[(JOBS[1], JOBS[2])], headlines=[JOBS[1]])
     assert {each.cells: each.headline for each in found} == {(1, 2): True, (1, 0): True, (2, 0): False, (3,): False}
+
+
+def test_a_run_says_how_many_minutes_are_left(
+    recorder: Recorder, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(photos, minutes=3)
+    said = capsys.readouterr().err
+    left = [int(found) for found in re.findall(r"(\d+) of 3 minutes left, \d+ of \d+ comparisons", said)]
+    assert left and left == sorted(set(left), reverse=True) and left[0] <= 3

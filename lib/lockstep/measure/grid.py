@@ -9,6 +9,7 @@ What two cells share in such a round, a machine that is slow just now or becomes
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,12 +153,16 @@ class _Grid:
             raise JobError(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
         say(f"{self.run.path.name}: {outlook(states)}")
         last: int | None = None
+        told = 0
         while (chosen := self._choose(states, ends, last)) is not None:
             last = chosen
             try:
                 self._measure_next(states[chosen], ends)
             except RoundGivenUp as given_up:
                 say(str(given_up))
+            if (left := math.ceil((ends - time.monotonic()) / 60)) != told:
+                told = left
+                say(f"{self.run.path.name}: {max(0, left)} of {seconds / 60:g} minutes left, {outlook(states)}")
         say(f"{self.run.path.name}: {outlook(states)}")
         if waiting := not_begun(states, ends - time.monotonic()):
             say(f"{self.run.path.name}: {waiting}")
