@@ -395,6 +395,16 @@ def test_other_circumstances_are_a_session_of_their_own(tmp_path: Path, name: st
     assert read_records(tmp_path)["session"].tolist() == [0, 0, 1, 1]
 
 
+def test_a_few_kib_of_memory_more_are_the_same_machine(tmp_path: Path) -> None:
+    """Seen: a machine that was started again had 8 KiB more, and every comparison would have begun anew."""
+    with opened(tmp_path, machine={"cores": 2, "memory_bytes": 25_276_502_016}) as run:
+        run.write_round(rows(0))
+    with opened(tmp_path, machine={"cores": 2, "memory_bytes": 25_276_510_208}) as run:
+        assert run.number == 0
+    with opened(tmp_path, machine={"cores": 2, "memory_bytes": 34_359_738_368}) as run:
+        assert run.number == 1 and run.comparable == {1}
+
+
 def test_records_without_their_description_are_refused(tmp_path: Path) -> None:
     stored(tmp_path)
     (tmp_path / "run.json").unlink()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ _HEADER = ",".join(COLUMNS) + "\n"
 _DAMAGED = "records.damaged-{}.csv"
 _SAME_SESSION = ("machine", "versions", "git", "day")
 """What rounds of one session share. With another machine, other software or on another day a new session begins."""
+_MEMORY_BYTES = 1 << 28
 _COMPARABLE = ("machine", "versions")
 """What sessions share whose rounds say the same, as far as anyone can tell before they are compared."""
 
@@ -139,11 +140,10 @@ class RunFolder:
         whole = {**self.info, "sessions": [*sessions, self._session]}
         write_atomically(path, json.dumps(whole, indent=2, sort_keys=True) + "\n")
 
-    def _sessions_like(self, sessions: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Iterator[int]:
+    def _sessions_like(self, sessions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[int]:
         """The numbers of those under the same circumstances as this one, as far as `names` go."""
-        for number, known in enumerate(sessions):
-            if all(known.get(name) == self._session.get(name) for name in names):
-                yield number
+        own = _circumstances(self._session, names)
+        return (number for number, known in enumerate(sessions) if _circumstances(known, names) == own)
 
     @property
     def rounds_done(self) -> list[int]:
@@ -178,3 +178,12 @@ class RunFolder:
             lengths[path] = append_csv(path, length, frame, checks)
         self._lengths |= lengths
         self._rounds |= {int(row["round"]) for row in rows}
+
+
+def _circumstances(session: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """These entries of a session, memory rounded: what the system keeps of it for itself differs by some KiB from start
+    to start."""
+    found = {name: session.get(name) for name in names}
+    if isinstance(machine := found.get("machine"), dict) and isinstance(memory := machine.get("memory_bytes"), int):
+        found["machine"] = machine | {"memory_bytes": round(memory / _MEMORY_BYTES)}
+    return found
