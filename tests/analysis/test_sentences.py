@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -45,6 +47,8 @@ def test_a_use_case_is_called_by_its_network() -> None:
         (Estimate(0.5, 0.4, 0.6, 5), 0.0, "a are slower than b", "cannot"),
         (UNCLEAR, 0.0, "cannot be told apart", "faster"),
         (CLEAR, NOISE, "cannot be told apart", "are 1.5"),
+        (CLEAR, NOISE, "two runs of one cell may differ by as much", "not known"),
+        (CLEAR, math.inf, "how far two runs of one cell lie apart is not known yet", "as much"),
     ],
 )
 def test_a_comparison_says_no_more_than_its_interval(ratio: Estimate, noise: float, says: str, never: str) -> None:

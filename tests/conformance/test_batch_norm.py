@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from test_conformance import TWO, combinations
 
 import lockstep
@@ -32,10 +33,38 @@ CLOSE = 4 * TOLERANCE
 """The variance is summed in another order than torch sums it, and each step's error goes into the next one's."""
 
 
-def together(teams: Teams, launcher: str, variant: str, path: Path, **changes: Any) -> dict[str, Any]:
+def together(
+    teams: Teams, launcher: str, variant: str, path: Path, model: Callable[[], nn.Module] = tiny.normalised_net,
+    **changes: Any,
+) -> dict[str, Any]:  # fmt: skip
     this = small_job(launcher=launcher, **({"workers": 2, "sync_batch_norm": True} | SYNCHRONOUS[variant] | changes))
-    teams.run(this, tiny.case(model=tiny.normalised_net), path)
+    teams.run(this, tiny.case(model=model), path)
     return checkpoint.read(str(path))
+
+
+def dropping_net() -> nn.Module:
+    """Seen: keyed dropout looked at the first image of a share that had none."""
+    layers = (nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(100, 3))
+    return nn.Sequential(*layers)
+
+
+class Activating(nn.BatchNorm2d):
+    """As in well-known libraries: a layer of batch normalization that does more than its base class."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).relu()
+
+
+class Viewing(nn.Module):
+    """A view with an open size, which has none for a share without images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm2d(3), nn.Linear(126, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.head(self.norm(x).view(x.shape[0], -1))
+        return output
 
 
 @EVERY_WAY
@@ -55,10 +84,10 @@ def test_parameters_and_running_statistics_are_those_of_one_worker(
 @pytest.mark.parametrize(("launcher", "variant"), [two for two in PLAIN if two[1] != "ddp"])
 def test_a_worker_without_images_takes_part(teams: Teams, launcher: str, variant: str, tmp_path: Path) -> None:
     """37 images in batches of 7 leave 2 for three workers: one has none, and the others need its zeros."""
-    case = tiny.case(model=tiny.normalised_net)
+    case = tiny.case(model=dropping_net)
     changes = {"global_batch_size": 7, "steps": 6}
     expected = alone(case, tmp_path / "alone", **changes)
-    got = together(teams, launcher, variant, tmp_path / "together", workers=3, **changes)
+    got = together(teams, launcher, variant, tmp_path / "together", dropping_net, workers=3, **changes)
     assert (got["parameters"] - expected).abs().max() < CLOSE
 
 
@@ -77,16 +106,18 @@ def test_what_is_exchanged_is_measured_apart_from_computing(teams: Teams) -> Non
         assert step["forward_seconds"] + step["backward_seconds"] <= step["compute_seconds"]
 
 
+SYNCED: dict[str, Any] = {"sync_batch_norm": True}
+
+
 def test_a_whole_batch_of_one_value_is_refused_on_all_workers(teams: Teams) -> None:
-    case = tiny.case(model=functools.partial(flat_net))
+    case = tiny.case(model=flat_net)
     this = small_job(launcher="threads", sync="shared_memory", workers=2, sync_batch_norm=True, global_batch_size=9)
     with pytest.raises(Exception, match="at least two values per channel, and this step's whole batch has 1 "):
         teams.run(this, case)
 
 
-def flat_net() -> torch.nn.Module:
-    layers = (torch.nn.Flatten(), torch.nn.Linear(126, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
-    return torch.nn.Sequential(*layers)
+def flat_net() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(126, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
 
 def test_train_takes_it_and_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
@@ -103,6 +134,12 @@ def test_train_takes_it_and_warns_of_nothing(recwarn: pytest.WarningsRecorder) -
 def test_where_it_can_not_be_it_is_refused_before_any_worker_starts() -> None:
     with pytest.raises(JobError, match="no layer of batch normalization; give sync_batch_norm=False"):
         lockstep.train(tiny.net, tiny.arrays(), sync_batch_norm=True)
+    with pytest.raises(JobError, match="Activating has a forward pass of its own, which would be left out"):
+        lockstep.train(lambda: nn.Sequential(Activating(3), nn.Flatten(), nn.Linear(126, 3)), tiny.arrays(), **SYNCED)
+    with pytest.raises(JobError, match=r"a pass without images, .* fails with RuntimeError.*use nn\.Flatten"):
+        lockstep.train(Viewing, tiny.arrays(), **SYNCED)
+    with pytest.raises(JobError, match="torch has one backward thread per GPU"):
+        small_job(launcher="threads", sync="allreduce", device="cuda", workers=2, **SYNCED)
     for fields, reason in (
         ({"sync": "gossip"}, "sync_batch_norm=True does nothing with sync='gossip'"),
         ({"sync": "allreduce", "framework": "tensorflow"}, "framework='tensorflow'"),

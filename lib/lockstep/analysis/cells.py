@@ -9,6 +9,7 @@ import pandas as pd
 
 from lockstep.analysis.statistics import median_or_nan
 from lockstep.engine.job import IDENTITY
+from lockstep.records import CONTENDED, repeated_by_seed
 
 NOT_A_CELL = ("round", "seed", "selected", "steps", "warmup_steps")
 CELL = [name for name in IDENTITY if name not in NOT_A_CELL]
@@ -18,7 +19,8 @@ SAME_RUN = ("experiment", "use_case", "device", "precision", "environment", "inp
 
 
 def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Every cell of the grid in the order of the records: its identity, and its rows (one per round)."""
+    """Every cell of the grid in the order of the records: its identity, and its rows (one per round), without those
+    that others disturbed where there are quiet ones."""
     rows = records if experiment is None else records[records["experiment"] == experiment]
     if rows.empty:
         return []
@@ -30,8 +32,15 @@ def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[di
     for number in range(numbers.max() + 1):
         positions = np.flatnonzero(numbers == number)
         cell = {name: values[positions[0]] for name, values in columns.items()}
-        found.append((cell, rows.iloc[positions]))
+        found.append((cell, _calm_rows(rows.iloc[positions])))
     return found
+
+
+def _calm_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    disturbed = rows["reason"].astype(str).str.contains(CONTENDED, regex=False)
+    if not disturbed.any() or repeated_by_seed(rows).all() or not (rows.loc[~disturbed, "status"] == "ok").any():
+        return rows
+    return rows[~disturbed]
 
 
 def outcome(rows: pd.DataFrame) -> tuple[str, str]:

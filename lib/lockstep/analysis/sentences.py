@@ -87,7 +87,12 @@ def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:
     """
     require_rounds(ratio)
     if not is_difference(ratio, noise):
-        return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')})"
+        why = ""
+        if not ratio.low <= 1 <= ratio.high:
+            why = ", and two runs of one cell may differ by as much"
+            if math.isinf(noise):
+                why = ", and how far two runs of one cell lie apart is not known yet"
+        return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')}{why})"
     if ratio.value > 1:
         return f"{subject} are {times(ratio, f'as fast as {rival}')}"
     return f"{subject} are slower than {rival}, {times(ratio, 'as fast')}"

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate, estimated, highest
-from lockstep.records import repeated_by_seed
+from lockstep.records import CONTENDED, repeated_by_seed
 
 __all__ = ["MIN_ROUNDS", "AnalysisError", "Estimate"]
 
@@ -138,11 +138,26 @@ def _fit(records: pd.DataFrame, conditions: Conditions, status: str | None) -> n
 
 
 def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd.Series:
-    """`measure` of the chosen rows, one value per round, indexed by session and round; rounds without one are left out.
-    Of cells that train until they have learnt the index holds the seed in place of the round.
+    """`measure` of the chosen rows, one value per round, indexed by session and round; rounds without one are left out,
+    and where there are quiet ones those that others disturbed. Of cells that train until they have learnt the index
+    holds the seed in place of the round.
 
     Raises AnalysisError if a round holds several such rows: the conditions then mix unlike cells.
     """
+    return _calm(_all_rounds(records, conditions, measure), records)
+
+
+def _calm(values: pd.Series, records: pd.DataFrame) -> pd.Series:
+    """Without the rounds that others disturbed, as long as others are left. Nobody changes what a seed gives."""
+    if values.name == "seed":
+        return values
+    disturbed = records.loc[records["reason"].astype(str).str.contains(CONTENDED, regex=False), "round"]
+    calm = values[~values.index.get_level_values("round").isin(disturbed)]
+    return calm if len(calm) else values
+
+
+def _all_rounds(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd.Series:
+    """As `per_round`, disturbed rounds included; its name is what pairs it: `round` or `seed`."""
     fits = _fit(records, conditions, "ok")
     key = _pairing(records.iloc[fits])
     kept = records[[SESSION, key, measure]].iloc[fits].dropna(subset=measure)
@@ -157,7 +172,7 @@ def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd
     if key == "seed":  # what is learnt does not depend on the day or the machine
         kept = kept.assign(**{SESSION: 0})
     kept = kept.rename(columns={key: "round"})
-    return kept.set_index([SESSION, "round"])[measure].astype(float).sort_index()
+    return kept.set_index([SESSION, "round"])[measure].astype(float).sort_index().rename(key)
 
 
 def _pairing(rows: pd.DataFrame) -> str:
@@ -170,8 +185,8 @@ def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Con
 
     Raises AnalysisError if no round holds both.
     """
-    above, below = per_round(records, numerator, measure), per_round(records, denominator, measure)
-    ratios = (above / below).dropna()
+    above, below = _all_rounds(records, numerator, measure), _all_rounds(records, denominator, measure)
+    ratios = _calm((above / below).dropna().rename(above.name), records)
     if ratios.empty:
         raise AnalysisError(
             f"no round holds {measure} of both {_words(numerator)} ({len(above)} rounds) and {_words(denominator)} "
@@ -202,9 +217,10 @@ def highest_ratio(
     All are chosen and judged on the same rounds, for which the interval pays (`lockstep.analysis.confidence.highest`).
     Cells without a round beside the denominator are left out; raises AnalysisError if all are.
     """
-    below, found = per_round(records, denominator, measure), {}
+    below, found = _all_rounds(records, denominator, measure), {}
     for place, numerator in enumerate(numerators):
-        ratios = (per_round(records, numerator, measure) / below).dropna()
+        above = _all_rounds(records, numerator, measure)
+        ratios = _calm((above / below).dropna().rename(above.name), records)
         if len(ratios):
             found[place] = interval_of(ratios)
     if not found:

@@ -52,15 +52,22 @@ class Stored:
 
     @cached_property
     def shown(self) -> Stored:
-        """What figures, tables and findings are made of: as `quiet`, but that cells which others disturbed in every
-        round so far keep these rounds. So what is shown and what is judged are the same wherever both are there."""
-        learnt = repeated_by_seed(self.records)
-        timed = self.records[~learnt]
-        disturbed = _disturbed(timed)
-        alike = timed.groupby("round").apply(_cells_of, include_groups=False)
-        known = set(alike[~alike.index.isin(disturbed)])
-        dropped = {number for number in disturbed if alike[number] in known}
+        """What figures, tables and findings are made of: as `quiet`, but that what others disturbed whenever it was
+        measured is there all the same. Of traces it is decided here, of all else in `cells` and `per_round`."""
+        disturbed = _disturbed(self.traces)
+        calm = {_cell_of(row) for _, row in self.traces.iterrows() if row["round"] not in disturbed}
+        dropped = {row["round"] for _, row in self.traces.iterrows() if row["round"] in disturbed and _cell_of(row) in calm}
         return self._without(dropped) if dropped else self
+
+    def by_round(self, own: pd.DataFrame, values: pd.Series) -> pd.Series:
+        """Values of a traced table's rows `own`, one per round, indexed by session and round as `per_round` does: what
+        sessions differ by belongs into an interval."""
+        rounds = own["round"].to_numpy()
+        everything = pd.concat([self.records[["round", "session"]], self.traces[["round", "session"]]])
+        known = everything.drop_duplicates("round").set_index("round")["session"]
+        sessions = known.reindex(rounds).fillna(0).astype(int).to_numpy()
+        index = pd.MultiIndex.from_arrays([sessions, rounds], names=["session", "round"])
+        return pd.Series(values.to_numpy(dtype=float), index=index).dropna()
 
     def table(self, name: str) -> pd.DataFrame:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""
@@ -71,9 +78,9 @@ class Stored:
         return self.records[self.records["experiment"] == experiment]
 
 
-def _cells_of(rows: pd.DataFrame) -> frozenset[tuple[object, ...]]:
-    """The cells of a round."""
-    return frozenset(rows[CELL].itertuples(index=False, name=None))
+def _cell_of(row: pd.Series) -> tuple[object, ...]:
+    """What tells a trace's cell from others; steps are as many as a minute has."""
+    return tuple(row[name] for name in CELL)
 
 
 def _disturbed(rows: pd.DataFrame) -> set[int]:

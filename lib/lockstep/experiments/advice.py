@@ -27,7 +27,7 @@ ADVICE = (
         "processes over the sequential baseline", "times one core's speed, two processes, AlexNet",
     ),
     Advice(
-        "a small network, steps of milliseconds", "the same, with a large batch", "08",
+        "a small network, steps of milliseconds", "`launcher=\"engines\", sync=\"shared_memory\"`, a large batch", "08",
         "2 engines over sequential training, CNN, batch 128", "times one core's speed, two engines, batch 128",
     ),
     Advice(
@@ -40,7 +40,7 @@ ADVICE = (
         "times the bytes of an exchange of every rank with every other",
     ),
     Advice(
-        "data that are in Spark already", "`launcher=\"spark\"`; exchange seldom", "06",
+        "data that are in Spark already", "`launcher=\"spark_driver\", sync=\"sparknet\"`, seldom exchanges", "06",
         "SparkNet: exchanging every tau steps over every step, 2 workers, the 50x50 network",
         "times the speed of exchanging in every step",
     ),
@@ -78,5 +78,7 @@ def _reading(answered: Answered, each: Advice) -> str:
     measured, reached = table.loc[each.target, ["measured", "reached"]]
     if not measured:
         return "not measured yet"
-    doubt = reached.partition(":")[2].strip() if reached.startswith("too few rounds") else ""
-    return f"{measured} {each.means}{f' (only {doubt} rounds)' if doubt else ''}"
+    doubt = "" if "[" in measured else " (no interval yet: it may be no gain)"
+    if reached.startswith("too few rounds"):
+        doubt = f" (only {reached.partition(':')[2].strip()} rounds)"
+    return f"{measured} {each.means}{doubt}"

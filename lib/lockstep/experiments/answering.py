@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lockstep.analysis.stored import Stored
+from lockstep.analysis.sentences import counted
 from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
@@ -45,7 +46,7 @@ def _claims(answered: Answered) -> list[str]:
         return []
     grades = dict.fromkeys(found.grade for _, found in answered.judged if found.answer in (*DECIDED, UNDECIDED))
     evidence = f" (evidence: {', '.join(sorted(grades))})" if grades else ""
-    return [f"Of {len(answers)} published claims: {tally(answers)}{evidence}."]
+    return [f"Of {counted(len(answers), 'published claim')}: {tally(answers)}{evidence}."]
 
 
 def _rests_on(answered: Answered) -> list[str]:

@@ -18,7 +18,7 @@ class What(Cut):
     pooling: str = choice("default", "max", "average", "none", help="of the CNN; default: the network's own (max)")
     dropout: float = option(0.0, "share of activations, after each pooling and before the output", least=0, below=1)
     weight_decay: float = option(0.0, "L2: times the parameters, added to the gradient", least=0)
-    batch_norm: bool = option(False, "after each convolution; a worker normalizes by its own share's statistics")
+    batch_norm: bool = option(False, "after each convolution; by its own share's statistics unless sync_batch_norm")
     class_weights: str = choice(
         "none", "balanced", help="balanced: a sample counts images / (classes x images of its class)"
     )

@@ -31,9 +31,15 @@ class SharedStatistics:
         self.bytes_sent = 0.0
 
     def normalize(self, model: nn.Module) -> int:
-        """Let the layers of batch normalization in `model` use these statistics; returns how many there are."""
+        """Let the layers of batch normalization in `model` use these statistics; returns how many there are. Raises
+        ValueError for a class of them whose forward pass does more."""
         layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
         for layer in layers:
+            if type(layer).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+                raise ValueError(
+                    f"sync_batch_norm=True, and {type(layer).__name__} has a forward pass of its own, which would be "
+                    "left out; use nn.BatchNorm1d, 2d or 3d, or give sync_batch_norm=False"
+                )
             # The module itself stays: its parameters, its buffers and its name are known in many places.
             layer.forward = functools.partial(_normalized, self, layer)  # type: ignore[method-assign]
         return len(layers)

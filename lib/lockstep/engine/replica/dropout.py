@@ -6,6 +6,7 @@ which worker got it. Keyed masks are the same for every number and kind of worke
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,7 +47,7 @@ class KeyedDropout(nn.Module):
                 f"dropout got {x.shape[0]} rows for {len(keys.sample_ids)} samples; "
                 f"keep the sample dimension first, so that every sample has its own mask"
             )
-        draws = keyed_uniform(keys.seed, keys.epoch, keys.sample_ids, self.stream, x[0].numel(), self.first)
+        draws = keyed_uniform(keys.seed, keys.epoch, keys.sample_ids, self.stream, math.prod(x.shape[1:]), self.first)
         kept = torch.from_numpy(np.asarray(draws) >= self.p).view(x.shape).to(x.device)
         return x * kept * (1.0 / (1.0 - self.p))
 

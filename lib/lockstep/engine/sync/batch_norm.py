@@ -20,3 +20,8 @@ def check_batch_norm(values: Values) -> None:
                 f"sync_batch_norm=True with {field}={values[field]!r}: statistics of the whole batch are built for "
                 f"{field}={allowed!r} alone; give that, or sync_batch_norm=False"
             )
+    if values["device"] == "cuda" and "threads" in (values["launcher"], values["host_workers"]):
+        raise JobError(
+            "sync_batch_norm=True with device='cuda' and workers that are threads: torch has one backward thread per GPU "
+            "and process, on which they would wait for each other for ever; give launcher='processes'"
+        )

@@ -18,6 +18,10 @@ from lockstep.engine.replica.torch import TorchReplica
 from lockstep.engine.training.randomness import WatchedPass, keeping_generators
 from lockstep.engine.usecases import UseCase, use_case
 
+_EMPTY = (
+    "a pass without images, which a worker has when a last step has fewer images than workers, fails with {}; use "
+    "nn.Flatten in place of a view, or give sync_batch_norm=False"
+)
 SAMPLES = 2  # batch normalisation of one sample alone is impossible
 
 
@@ -53,6 +57,8 @@ def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> FirstPass:
             _check_scores(replica, batch)
         with WatchedPass(replica.model) as seen:
             _check_losses(replica, batch)
+        if job.values["sync_batch_norm"] and job.replicas > 1:
+            _check_empty(replica, batch)
     shared = job.replicas > 1 or job.micro_batches > 1
     return FirstPass(replica.layout, list(seen.cautions(shared)), seen.random)
 
@@ -79,6 +85,18 @@ def _check_losses(replica: TorchReplica, batch: Batch) -> None:
             f"the loss gives {_kind(losses)} for {len(batch)} images, whose output is {_kind(output)}; let it give one "
             "value per image (of torch's own losses, with reduction='none')"
         )
+
+
+def _check_empty(replica: TorchReplica, batch: Batch) -> None:
+    """Workers without an image in a short last step take part in synchronized batch normalization."""
+    nothing = Batch(batch.images[:0], batch.labels[:0], batch.sample_ids[:0], batch.epoch)
+    try:
+        replica.losses(nothing)[1].sum().backward()
+    except ValueError as error:
+        if "whole batch has 0" not in str(error):
+            raise JobError(_EMPTY.format(f"{type(error).__name__}: {error}")) from error
+    except Exception as error:
+        raise JobError(_EMPTY.format(f"{type(error).__name__}: {error}")) from error
 
 
 def _failed(replica: TorchReplica, batch: Batch, error: Exception) -> JobError:

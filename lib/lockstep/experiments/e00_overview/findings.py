@@ -27,11 +27,14 @@ def answer(stored: Stored) -> str:
 
 
 def verdicts(stored: Stored) -> str:
-    """The notebook whose claims stand best, and the one most of whose claims are open."""
+    """The notebooks with the most decided claims."""
     counts = overview(stored).counts().drop(index="all")
     decided = counts[list(ANSWERS[:2])].sum(axis=1)
-    most = [f"notebook {name} ({decided[name]} of {counts.loc[name, 'claims']})" for name in decided.nlargest(3).index]
-    return f"Most claims are decided in {listed(most)}."
+    first = decided[decided > 0].nlargest(3)
+    if first.empty:
+        return "No claim is decided yet."
+    most = [f"notebook {name} ({count} of {counts.loc[name, 'claims']})" for name, count in first.items()]
+    return f"The most decided claims have {listed(most)}."
 
 
 def numbers(stored: Stored) -> str:

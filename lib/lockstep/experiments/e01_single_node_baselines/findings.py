@@ -64,7 +64,9 @@ def _speedups(stored: Stored, use_case: str) -> str:
 @finding
 def answer(stored: Stored) -> str:
     """Images per second of the highest rungs, and what that is over the baseline."""
-    return " ".join(settle_each(partial(_answer, stored), _use_cases(stored)))
+    if not (use_cases := _use_cases(stored)):
+        raise NotNow("", "no rung of the ladder was measured")
+    return " ".join(settle_each(partial(_answer, stored), use_cases))
 
 
 def _answer(stored: Stored, use_case: str) -> str:
@@ -129,13 +131,16 @@ def roofline(stored: Stored) -> str:
     """How near the matrix peak convolutions and matrix products come, in each profile."""
     said = []
     for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
-        cell = select(stored.records, {"experiment": "profile", "use_case": use_case, "strategy": strategy}).iloc[0]
+        found = select(stored.records, {"experiment": "profile", "use_case": use_case, "strategy": strategy})
+        if found.empty:
+            raise NotNow("", f"no profile of {use_case} was stored")
+        cell = found.iloc[0]
         name = ROOF_1_CORE if cell["threads_per_worker"] == 1 else ROOF
         roof = {"experiment": "machine", "strategy": name, "precision": cell["precision"], "device": "cpu"}
         peak = interval_of(per_round(stored.records, roof, "flops_per_second"))
         parts = []
         for kind, rows in own[own["flops"] > 0].groupby("operators", sort=False):
-            share = interval_of((rows["flops"] / rows["seconds"]).dropna()).over(peak).times(100)
+            share = interval_of(stored.by_round(rows, rows["flops"] / rows["seconds"])).over(peak).times(100)
             parts.append(f"{kind}s reach {share} %")
         cores = counted(int(cell["threads_per_worker"]), "core")
         where = f"{network_name(str(use_case))} in {cell['precision']} on {cores}"
@@ -149,7 +154,8 @@ def operators(stored: Stored) -> str:
     said = []
     for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
         most = own.groupby("operators")["share"].median().sort_values(ascending=False).index[:2]
-        shares = [f"{kind} {interval_of(100 * own.loc[own['operators'] == kind, 'share'])} %" for kind in most]
+        rows = {kind: own[own["operators"] == kind] for kind in most}
+        shares = [f"{kind} {interval_of(stored.by_round(each, 100 * each['share']))} %" for kind, each in rows.items()]
         said.append(f"{listed(shares)} of a pass of {network_name(str(use_case))} (rung {strategy})")
     return sentence(f"most time goes to {'; '.join(said)}".replace("channels_last", "channels last"))
 

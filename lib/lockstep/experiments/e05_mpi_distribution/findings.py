@@ -25,7 +25,7 @@ from lockstep.analysis.sentences import (
     times,
     way_name,
 )
-from lockstep.analysis.statistics import interval_of, ratio_with_interval
+from lockstep.analysis.statistics import AnalysisError, interval_of, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
@@ -57,7 +57,7 @@ def ranking(stored: Stored) -> str:
             told = faster(estimate_in(row, "ratio"), noise, name, WAYS[RANKING_BASE]) + sessions_in(row, "ratio")
             parts.append(sentence(f"on {_hosts(row['hosts'])}, {told}"))
         except NotNow as error:
-            thin[name] = str(error)
+            thin[f"{name} on {_hosts(row['hosts'])}"] = str(error)
     parts += [sentence(f"{name}: not known yet ({why})") for name, why in thin.items()]
     return " ".join([*parts, _returning(rivals)])
 
@@ -125,7 +125,12 @@ def _gains(stored: Stored, experiment: str, what: str) -> str:
 def messages(stored: Stored) -> str:
     """The largest message: processes against MPI on one host, and the link model against the wire."""
     table = message_table(stored.records, "collective")
-    parts = [_on_one_host(stored.records, int(table["bytes"].max()))] if len(table) else []
+    parts = []
+    if len(table):
+        try:
+            parts.append(_on_one_host(stored.records, int(table["bytes"].max())))
+        except (NotNow, AnalysisError) as error:
+            parts.append(f"How gloo's all-reduce stands to MPI's on one host is not known yet ({error}).")
     wire = wire_table(stored.records)
     own = wire[(wire["strategy"] == "mpi_allreduce") & wire["ratio"].notna()] if len(wire) else wire
     if len(own):

@@ -74,7 +74,10 @@ def speedup(stored: Stored) -> str:
             network = network_name(str(use_case))
             parts.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
         if len(thin):
-            names = listed(f"{way_name(row['strategy'])} ({row['speedup']:.3g})" for row in thin.to_dict("records"))
+            names = listed(
+                f"{way_name(row['strategy'])} with {counted(int(row['workers']), 'worker')} ({row['speedup']:.3g})"
+                for row in thin.to_dict("records")
+            )
             parts.append(sentence(f"too few rounds for an interval hold {names}"))
     return " ".join(parts)
 
@@ -86,7 +89,7 @@ def parts(stored: Stored) -> str:
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
         found = _agreeing(stored, cell, rows)
         if found is not None and cell["strategy"] in (PAPER_STYLE, NODE):
-            step = interval_of(parts_by_round(cell, rows, None)["step_seconds"].dropna())
+            step = interval_of(_in_sessions(stored, parts_by_round(cell, rows, None)["step_seconds"]))
             told.append(sentence(
                 f"agreeing takes {measure_of(found, '%')} of a step of {network_name(cell['use_case'])} by "
                 f"{way_name(cell['strategy'])}, which lasts {measure_of(step, 's')}"
@@ -96,8 +99,13 @@ def parts(stored: Stored) -> str:
 
 def _agreeing(stored: Stored, cell: dict[str, Any], rows: pd.DataFrame) -> Estimate | None:
     """The share of a step (%) spent neither reading nor computing nor updating; None where none was measured."""
-    shares = 100 * parts_by_round(cell, rows, stored.tables.get("spark"))["agreeing"].dropna()
+    shares = 100 * _in_sessions(stored, parts_by_round(cell, rows, stored.tables.get("spark"))["agreeing"])
     return interval_of(shares) if len(shares) and (shares > 0).all() else None
+
+
+def _in_sessions(stored: Stored, values: pd.Series) -> pd.Series:
+    """Values by round, without those that are missing, indexed by session, too."""
+    return stored.by_round(values.rename_axis("round").reset_index(), values)
 
 
 @finding
@@ -195,7 +203,10 @@ def _where_time_goes(stored: Stored) -> list[str]:
 def _open(stored: Stored, table: pd.DataFrame) -> list[str]:
     """What of the title these records leave open."""
     thin = table[table["low"].isna()]
-    names = [f"{way_name(row['strategy'])}, {row['workers']} workers" for row in thin.to_dict("records")]
+    names = [
+        f"{network_name(row['use_case'])} by {way_name(row['strategy'])}, {counted(int(row['workers']), 'worker')}"
+        for row in thin.to_dict("records")
+    ]
     sizes = data_table(stored.records)
     if sizes.empty or sizes["times_smallest_low"].isna().all():
         names.append("more data")

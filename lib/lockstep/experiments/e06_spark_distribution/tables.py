@@ -192,7 +192,7 @@ def data_table(records: pd.DataFrame) -> pd.DataFrame:
             times = times_smallest(rates, int(images))
             row |= named(times, "times_smallest") | {"difference": times is not None and is_difference(times)}
             row |= {name: median_of(cell, name) for name in ("step_seconds", "input_seconds", "epoch_seconds")}
-            table.append(row | {"rounds": len(rates), "status": status, "reason": reason})
+            table.append(row | {"rounds": times.rounds if times else 0, "status": status, "reason": reason})
     return pd.DataFrame(table)
 
 

@@ -12,7 +12,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.seeds import LEARNING, SPEED, paired_points, same_but, way
 from lockstep.analysis.sentences import counted, finding, listed, sentence, times
-from lockstep.analysis.statistics import interval_of
+from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
@@ -107,22 +107,24 @@ def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
     found = []
     for network in networks:
         own = {
-            int(cell["global_batch_size"]): interval_of(rows.loc[rows["status"] == "ok", "epoch_seconds"].dropna())
+            int(cell["global_batch_size"]): cell
             for cell, rows in cells(stored.records, SPEED)
             if (cell["network"], cell["strategy"], cell["framework"]) == (network, "processes", "torch")
             and cell["variant"] == "a" and rows["epoch_seconds"].notna().any()
         }  # fmt: skip
         if len(own) > 1 and PLAIN_BATCH in own:
-            most = max(own)
-            found.append(_time_of(CALLED[network], own[most], own[PLAIN_BATCH], most))
+            found.append(_time_of(stored, CALLED[network], own[max(own)], own[PLAIN_BATCH]))
     if not found:
         raise NotNow("", "no larger batch was timed with data-parallel processes")
     return sentence("; ".join(found))
 
 
-def _time_of(called: str, large: Estimate, small: Estimate, batch: int) -> str:
-    ratio = large.over(small)
-    of_batch = f"an epoch of {called} in two processes with batch {batch}"
+def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str, Any]) -> str:
+    of_batch = f"an epoch of {called} in two processes with batch {large['global_batch_size']}"
+    try:
+        ratio = ratio_with_interval(stored.records, large, small, "epoch_seconds")
+    except AnalysisError:
+        return f"{of_batch} was not timed beside one with {PLAIN_BATCH}"
     if ratio.rounds < MIN_ROUNDS:
         stored = f"{counted(ratio.rounds, 'round')} stored: what that saves is not known yet"
         return f"{of_batch} took {ratio.value:.3g} times as long as with {PLAIN_BATCH} ({stored})"

@@ -53,7 +53,7 @@ def candidates(stored: Stored) -> str:
     table, said = choices(stored), []
     for row in table[table["seeds"] >= MIN_ROUNDS].to_dict("records") if len(table) else ():
         lead = Estimate(row["lead"], row["lead_low"], row["lead_high"], MIN_ROUNDS, logarithmic=False)
-        chance = "a choice by chance" if lead.low <= 0 <= lead.high else "no choice by chance"
+        chance = "which may be chance" if lead.low <= 0 <= lead.high else "which is more than chance"
         test = f"{row['accuracy']:.3g} % [{row['accuracy_low']:.3g}, {row['accuracy_high']:.3g}]"
         said.append(
             f"validation's setting of {CALLED[row['network']]} reaches {test} on the test split; on validation data it "
@@ -99,7 +99,7 @@ def paired(stored: Stored) -> str:
     many = f"all {whole}" if alike == len(table) else f"{alike or 'none'} of {whole}"
     furthest = table.loc[table["points"].abs().idxmax()]
     return sentence(
-        f"in {many} several workers are as accurate as one to within {MARGIN:g} points; the mean furthest "
+        f"in {many} several workers are surely as accurate as one to within {MARGIN:g} points; the mean furthest "
         f"off is {points_text(points_of(furthest.to_dict()))}, of {CALLED[furthest['network']]} with "
         f"{counted(int(furthest['workers']), 'worker')}, {furthest['way']}"
     )

@@ -34,7 +34,7 @@ def _known(table: pd.DataFrame, name: str, what: str) -> pd.DataFrame:
 
 @finding
 def time(stored: Stored) -> str:
-    """The fastest way of two workers, and what a larger batch saves."""
+    """The way of several workers with the highest mean speedup, and what a larger batch saves."""
     table = _known(timed_ways(stored), "speedup", "a speedup")
     own = table[(table["framework"] == "torch") & (table["variant"] == "a") & (table["workers"] > 1)]
     parts = []
@@ -43,7 +43,7 @@ def time(stored: Stored) -> str:
         speed = _ratio(best, "speedup", "as fast as one worker")
         parts.append(f"{CALLED[str(network)]}, {best['strategy'].replace('_', ' ')} with batch "
                      f"{best['global_batch_size']}, {speed}")  # fmt: skip
-    fastest = sentence(f"the fastest ways are, for {'; for '.join(parts)}") if parts else ""
+    fastest = sentence(f"the ways with the highest mean speedup are, for {'; for '.join(parts)}") if parts else ""
     return f"{fastest} {time_text(stored)}".strip()
 
 
@@ -56,6 +56,8 @@ def frameworks(stored: Stored) -> str:
         f"for {CALLED[row['network']]} {_ratio(row, 'ratio', 'as long as that of torch')}"
         for row in rows.drop_duplicates("network").to_dict("records")
     ]
+    if not parts:
+        raise NotNow("", "TensorFlow was not timed on one worker")
     return sentence(f"a sequential step of TensorFlow takes {listed(parts)}")
 
 

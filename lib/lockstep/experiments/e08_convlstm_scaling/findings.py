@@ -132,6 +132,8 @@ def model(stored: Stored) -> str:
     """The model's mean error on cells that it never saw, and to which side it errs."""
     found, cells, _ = held_out_error(stored.records)
     table = checked_model(stored)
+    if table.empty:
+        raise NotNow("", "the cost model was not calibrated: too few cells")
     held = table[(table["part"] == "held out") & table["low"].notna()]
     fast, slow = int((held["high"] < 1).sum()), int((held["low"] > 1).sum())
     return sentence(
@@ -152,9 +154,9 @@ def times_of_table3(stored: Stored) -> str:
         f"{len(table) - 1} rows gain more than their further workers could if nothing were ever exchanged"
     )
     modelled = modelled_times(cluster_forecast(stored), [int(last["nodes"]), FIVE_NODES], FIVE_NODES)
-    if modelled.empty:
-        return f"{told} The cost model was not calibrated: too few cells."
-    own = modelled[modelled["nodes"] == last["nodes"]]
+    own = modelled[modelled["nodes"] == last["nodes"]] if len(modelled) else modelled
+    if own.empty:
+        return f"{told} The cost model was not calibrated for it: too few cells."
     expected = listed(f"{row.modelled_times:.2g} times ({_network(row.network)})" for row in own.itertuples())
     return f"{told} {sentence(f'over the assumed link the cost model expects {expected}')}"
 
@@ -221,8 +223,8 @@ def answer(stored: Stored) -> str:
         told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
     exa = exascale_table(stored.records)
     if len(exa):
-        cores = listed(f"{row.cores_needed / 1e6:.2g} million ({_network(row.network)})" for row in exa.itertuples())
-        told.append(f"Exascale, 1e18 FLOP per second, would take that many such cores without exchange: {cores}.")
+        cores = listed(f"{row.cores_needed / 1e6:.2g} million cores ({_network(row.network)})" for row in exa.itertuples())
+        told.append(f"At this machine's rate per core exascale, 1e18 FLOP per second, would take without exchange {cores}.")
     return " ".join([*told, "What more nodes gain is modelled here, not measured."])
 
 

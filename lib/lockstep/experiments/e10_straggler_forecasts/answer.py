@@ -48,8 +48,8 @@ def seen_coming(stored: Stored, name: str) -> str:
     few = sum(recall.high < HARDLY for recall in known.values())
     share = measure_of(known[most].times(100), "%")
     return (
-        f"of the workers that become stragglers it names {share} a round before on {most}, the kind that it "
-        f"sees best, and fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
+        f"of the workers that become stragglers it names {share} a round before on {most}, the kind "
+        f"with the highest mean, and fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
     )
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.seeds import mean_columns
-from lockstep.analysis.statistics import SESSION, interval_of, mean_of
+from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.engine.forecasts.scores import peers_median
 
@@ -20,15 +20,6 @@ def timed(stored: Stored, name: str) -> pd.DataFrame:
     """A traced table of what was measured, without the rounds that others disturbed if there are any others."""
     quiet = stored.quiet.table(name)
     return quiet if len(quiet) else stored.table(name)
-
-
-def by_round(stored: Stored, own: pd.DataFrame, values: pd.Series) -> pd.Series:
-    """Values of a traced table's rows, one per round, indexed by session and round as `statistics.per_round` does."""
-    rounds = own["round"].to_numpy()
-    known = stored.records.drop_duplicates("round").set_index("round")[SESSION]
-    sessions = known.reindex(rounds).fillna(0).astype(int).to_numpy()
-    index = pd.MultiIndex.from_arrays([sessions, rounds], names=[SESSION, "round"])
-    return pd.Series(values.to_numpy(dtype=float), index=index).dropna()
 
 
 def loading_ratio(stored: Stored, above: str, under: str, delays: str) -> pd.Series:
@@ -93,7 +84,7 @@ def _slowdown(stored: Stored, table: pd.DataFrame, exponent: int, flushed: int) 
     if not {0, exponent} <= set(seconds.columns):
         return pd.Series(dtype=float)
     ratios = (seconds[exponent] / seconds[0]).dropna()
-    return by_round(stored, ratios.reset_index(), ratios)
+    return stored.by_round(ratios.reset_index(), ratios)
 
 
 def slowdown(stored: Stored, exponent: int, flushed: bool) -> Estimate:
@@ -128,7 +119,7 @@ def of_network(stored: Stored, column: str, network: str, depth: int) -> pd.Seri
     own = table[(table["name"] == network) & (table["depth"] == depth)] if len(table) else table
     if own.empty:
         raise AnalysisError(f"no network {network} of depth {depth} was timed")
-    return by_round(stored, own, own[column])
+    return stored.by_round(own, own[column])
 
 
 @once
@@ -139,7 +130,7 @@ def gradients_table(stored: Stored) -> pd.DataFrame:
         row = {"name": network, "depth": int(depth)}
         row |= {name: float(f"{own[name].median():.3g}") for name in ("first_gradient", "passed_on", "denormal_share")}
         for name in ("slowdown", "behind"):
-            found = mean_columns(interval_of(by_round(stored, own, own[name])), name)
+            found = mean_columns(interval_of(stored.by_round(own, own[name])), name)
             row |= {column: value if isinstance(value, str) else round(value, 3) for column, value in found.items()}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -153,7 +144,7 @@ def decoding_share(stored: Stored, use_case: str, way: str) -> pd.Series:
         raise AnalysisError(f"the input of {use_case} was not timed")
     parts = own.pivot_table(index="round", columns="part", values="milliseconds")
     share = 100 * parts["decode"] / parts.sum(axis=1)
-    return by_round(stored, share.reset_index(), share)
+    return stored.by_round(share.reset_index(), share)
 
 
 @once

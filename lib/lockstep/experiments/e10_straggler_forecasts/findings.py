@@ -218,6 +218,8 @@ def vanishing(stored: Stored) -> str:
     plain, flushed = (slowdown(stored, DENORMAL_EXPONENT, each) for each in (False, True))
     require_rounds(plain)
     table = gradients_table(stored)
+    if table.empty:
+        raise AnalysisError("no network's gradients were timed")
     deep = table[table["denormal_share"] > 0.01]
     own = interval_of(of_network(stored, "passed_on", "cnn", 0))
     least = f"from {int(deep['depth'].min())} sigmoids on" if len(deep) else "in none of the networks timed"

@@ -15,7 +15,7 @@ import pandas as pd
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.statistics import interval_of, mean_of, select
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e10_straggler_forecasts.cause_tables import by_round, timed
+from lockstep.experiments.e10_straggler_forecasts.cause_tables import timed
 from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, STATES, WITH_STATE
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, name_of
 from lockstep.experiments.e10_straggler_forecasts.worlds import MICRO_BATCHES
@@ -151,4 +151,4 @@ def cost(stored: Stored, name: str) -> pd.Series:
     own = table[table["forecaster"] == name] if len(table) else table
     if own.empty:
         raise AnalysisError(f"the cost of {name} was not measured")
-    return by_round(stored, own, own["asking_milliseconds"] + own["training_milliseconds"])
+    return stored.by_round(own, own["asking_milliseconds"] + own["training_milliseconds"])

@@ -50,8 +50,9 @@ def mitigation(stored: Stored) -> str:
     held += [f"open under {listed(may)}"] if may else []
     said.append(sentence(f"of the readings {', '.join(held)}"))
     policies = table[(table["mitigation_low"] >= PUBLISHED) & (table["contender"] != BOUND)]
-    anywhere = listed(dict.fromkeys(policies["kind"])) or "no kind of delays"
-    said.append(sentence(f"any policy at all reaches it under {anywhere}"))
+    anywhere = listed(dict.fromkeys(policies["kind"]))
+    some = f"of all policies, at least one reaches it under {anywhere}"
+    said.append(sentence(some if anywhere else "no policy is shown to reach it under any kind of delays"))
     bound = table[table["contender"] == BOUND].set_index("kind")["mitigation"]
     if len(bound):
         least, most = (f"{100 * bound[kind]:.0f} % under {kind}" for kind in (bound.idxmin(), bound.idxmax()))
