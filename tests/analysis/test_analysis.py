@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_records import records, resources
-from lockstep.analysis.cells import CELL
+from lockstep.analysis.cells import CELL, cells
 from lockstep.analysis.confidence import estimate
 from lockstep.analysis.noise import aa_noise, aa_pairs, pooled_noise
 from lockstep.analysis.rules import above_one
@@ -33,7 +33,6 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     roughness,
 )
-from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import ratio_columns, summary_table, trace_table
 from lockstep.analysis.verdicts import UNDECIDED
 from lockstep.records import CONTENDED

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 from test_conformance import TWO, combinations
+from torch import Tensor, nn
 
 import lockstep
 import tiny
@@ -138,7 +138,7 @@ def test_where_it_can_not_be_it_is_refused_before_any_worker_starts() -> None:
         lockstep.train(lambda: nn.Sequential(Activating(3), nn.Flatten(), nn.Linear(126, 3)), tiny.arrays(), **SYNCED)
     with pytest.raises(JobError, match=r"a pass without images, .* fails with RuntimeError.*use nn\.Flatten"):
         lockstep.train(Viewing, tiny.arrays(), **SYNCED)
-    with pytest.raises(JobError, match="torch has one backward thread per GPU"):
+    with pytest.raises(JobError, match="torch has one backward thread per"):
         small_job(launcher="threads", sync="allreduce", device="cuda", workers=2, **SYNCED)
     for fields, reason in (
         ({"sync": "gossip"}, "sync_batch_norm=True does nothing with sync='gossip'"),

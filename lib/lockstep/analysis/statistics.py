@@ -149,7 +149,7 @@ def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd
 
 def _calm(values: pd.Series, records: pd.DataFrame) -> pd.Series:
     """Without the rounds that others disturbed, as long as others are left. Nobody changes what a seed gives."""
-    if values.name == "seed":
+    if values.name == "seed" or "reason" not in records:
         return values
     disturbed = records.loc[records["reason"].astype(str).str.contains(CONTENDED, regex=False), "round"]
     calm = values[~values.index.get_level_values("round").isin(disturbed)]

@@ -55,17 +55,18 @@ class Stored:
         """What figures, tables and findings are made of: as `quiet`, but that what others disturbed whenever it was
         measured is there all the same. Of traces it is decided here, of all else in `cells` and `per_round`."""
         disturbed = _disturbed(self.traces)
-        calm = {_cell_of(row) for _, row in self.traces.iterrows() if row["round"] not in disturbed}
-        dropped = {row["round"] for _, row in self.traces.iterrows() if row["round"] in disturbed and _cell_of(row) in calm}
+        traced = {row["round"]: _cell_of(row) for _, row in self.traces.iterrows()}
+        calm = {cell for number, cell in traced.items() if number not in disturbed}
+        dropped = {number for number in disturbed if traced[number] in calm}
         return self._without(dropped) if dropped else self
 
     def by_round(self, own: pd.DataFrame, values: pd.Series) -> pd.Series:
         """Values of a traced table's rows `own`, one per round, indexed by session and round as `per_round` does: what
         sessions differ by belongs into an interval."""
         rounds = own["round"].to_numpy()
-        everything = pd.concat([self.records[["round", "session"]], self.traces[["round", "session"]]])
-        known = everything.drop_duplicates("round").set_index("round")["session"]
-        sessions = known.reindex(rounds).fillna(0).astype(int).to_numpy()
+        frames = [frame.reindex(columns=["round", "session"]) for frame in (self.records, self.traces) if len(frame)]
+        known = pd.concat(frames).drop_duplicates("round").set_index("round")["session"]
+        sessions = pd.to_numeric(known.reindex(rounds)).fillna(0).astype(int).to_numpy()
         index = pd.MultiIndex.from_arrays([sessions, rounds], names=["session", "round"])
         return pd.Series(values.to_numpy(dtype=float), index=index).dropna()
 

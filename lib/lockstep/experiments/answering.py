@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from lockstep.analysis.stored import Stored
 from lockstep.analysis.sentences import counted
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally

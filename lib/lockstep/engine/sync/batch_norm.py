@@ -22,6 +22,6 @@ def check_batch_norm(values: Values) -> None:
             )
     if values["device"] == "cuda" and "threads" in (values["launcher"], values["host_workers"]):
         raise JobError(
-            "sync_batch_norm=True with device='cuda' and workers that are threads: torch has one backward thread per GPU "
-            "and process, on which they would wait for each other for ever; give launcher='processes'"
+            "sync_batch_norm=True with device='cuda' and workers that are threads: torch has one backward thread per "
+            "GPU and process, on which they would wait for each other for ever; give launcher='processes'"
         )

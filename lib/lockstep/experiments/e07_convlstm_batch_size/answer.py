@@ -126,8 +126,8 @@ def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str
     except AnalysisError:
         return f"{of_batch} was not timed beside one with {PLAIN_BATCH}"
     if ratio.rounds < MIN_ROUNDS:
-        stored = f"{counted(ratio.rounds, 'round')} stored: what that saves is not known yet"
-        return f"{of_batch} took {ratio.value:.3g} times as long as with {PLAIN_BATCH} ({stored})"
+        few = f"{counted(ratio.rounds, 'round')} stored: what that saves is not known yet"
+        return f"{of_batch} took {ratio.value:.3g} times as long as with {PLAIN_BATCH} ({few})"
     if ratio.low <= 1 <= ratio.high:
         return f"{of_batch} cannot be told apart from one with {PLAIN_BATCH} ({times(ratio, 'as long')})"
     return f"{of_batch} takes {times(ratio, f'as long as with {PLAIN_BATCH}')}"

@@ -223,8 +223,9 @@ def answer(stored: Stored) -> str:
         told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
     exa = exascale_table(stored.records)
     if len(exa):
-        cores = listed(f"{row.cores_needed / 1e6:.2g} million cores ({_network(row.network)})" for row in exa.itertuples())
-        told.append(f"At this machine's rate per core exascale, 1e18 FLOP per second, would take without exchange {cores}.")
+        cores = listed(f"{row.cores_needed / 1e6:.2g} million ({_network(row.network)})" for row in exa.itertuples())
+        rate = "At this machine's rate per core exascale, 1e18 FLOP per second,"
+        told.append(f"{rate} would take so many cores without exchange: {cores}.")
     return " ".join([*told, "What more nodes gain is modelled here, not measured."])
 
 
