@@ -96,10 +96,9 @@ def _expected(stored: Stored) -> list[str]:
         return [sentence(f"with a core for each rank nothing was measured, and nothing can be predicted: {error}")]
     off = farthest_off(stored)
     model = "a cost model" + ("" if off is None else f", up to {off:.0f} % off on measured steps,")
-    row = table.loc[table["most_gain"].idxmax()]
-    if row["most_gain"] <= 1:
-        return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to lead")]
-    where = f"{network_name(row['use_case'])}, {row['ranks']} ranks, {gigabits(row['at_bits_per_second'])}"
-    speed = f"at {row['over_one_device']:.3g} times one device's speed"
-    lead = f"to lead by at most {row['most_gain']:.3g} times ({where}), {speed}"
-    return [sentence(f"with a core for each rank, {model} expects replicas of pipelines {lead}")]
+    row = table.loc[table["gain"].idxmax()]
+    if row["gain"] <= 1:
+        return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]
+    where = f"{network_name(row['use_case'])}, {row['ranks']} ranks, {gigabits(row['gain_at'])}"
+    most = f"at most {row['gain']:.3g} times as fast as any other choice ({where})"
+    return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to be {most}")]

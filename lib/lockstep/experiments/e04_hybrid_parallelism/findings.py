@@ -96,7 +96,8 @@ def hybrid_map(stored: Stored) -> str:
     told = []
     for use_case, rows in table.groupby("use_case", sort=False):
         found = listed(_lead(row) for row in rows.to_dict("records"))
-        told.append(sentence(f"by the cost model, the hybrid of {network_name(str(use_case))} leads {found}"))
+        network = network_name(str(use_case))
+        told.append(sentence(f"by the cost model, the hybrid of {network} leads the other two {found}"))
     off = farthest_off(stored)
     if off is not None:
         told.append(f"The same model is up to {off:.0f} % off on steps that were measured.")
@@ -106,17 +107,19 @@ def hybrid_map(stored: Stored) -> str:
 
 
 def leads(stored: Stored) -> pd.DataFrame:
-    """`hybrid_wins_table` where it holds a gain, and `over_one_device`: the hybrid's predicted speedup there, since one
-    device may be faster than all of them. Raises NotNow for none."""
-    rates, at = map_of(stored), "at_bits_per_second"
+    """`hybrid_wins_table` where it holds a gain, with `gain`, the hybrid's largest predicted one over the best of the
+    other two and of one device, which may be faster than all of them, and `gain_at` (bit/s). Raises NotNow for none."""
+    rates = map_of(stored)
     table = hybrid_wins_table(rates)
     known = table[table["most_gain"].notna()] if "most_gain" in table else pd.DataFrame()
     if known.empty:
         raise NotNow("", "layers, link and one core's step were not all measured")
-    hybrids = rates[rates["kind"] == "hybrid"].rename(columns={"link_bits_per_second": at})
-    speeds = hybrids.set_index(["use_case", "ranks", at])["predicted_speedup"]
-    places = known[["use_case", "ranks", at]].itertuples(index=False, name=None)
-    return known.assign(over_one_device=[float(speeds[place]) for place in places])
+    gains = []
+    for row in known.to_dict("records"):
+        own = rates[(rates["use_case"] == row["use_case"]) & (rates["ranks"] == row["ranks"])]
+        speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
+        gains.append((speeds["hybrid"] / speeds.drop(columns="hybrid").max(axis=1).clip(lower=1.0)).dropna())
+    return known.assign(gain=[float(each.max()) for each in gains], gain_at=[float(each.idxmax()) for each in gains])
 
 
 def farthest_off(stored: Stored) -> float | None:
@@ -136,8 +139,8 @@ def _lead(row: Mapping[str, Any]) -> str:
     if pd.isna(row["hybrid_from"]):
         return f"nowhere with {ranks}"
     where = f"from {gigabits(row['hybrid_from'])} to {gigabits(row['hybrid_to'])}"
-    most = f"at most {row['most_gain']:.3g} times the better of the other two"
-    return f"{where} with {ranks} ({most}, at {row['over_one_device']:.3g} times one device's speed)"
+    most = f"at most {row['gain']:.3g} times the best of those and one device"
+    return f"{where} with {ranks} ({most}, at {gigabits(row['gain_at'])})"
 
 
 @finding
