@@ -7,7 +7,19 @@ import math
 import pandas as pd
 import pytest
 
-from lockstep.analysis.sentences import counted, faster, finding, listed, network_name, sentence, settle_each, times
+from lockstep.analysis.sentences import (
+    counted,
+    faster,
+    finding,
+    listed,
+    network_name,
+    noise_unknown,
+    pays,
+    predicted_steps,
+    sentence,
+    settle_each,
+    times,
+)
 from lockstep.analysis.statistics import AnalysisError, Estimate
 from lockstep.analysis.stored import Stored, no_records, once
 from lockstep.analysis.verdicts import NotNow
@@ -66,7 +78,7 @@ def test_a_finding_says_what_is_missing_and_never_raises() -> None:
     def broken(stored: Stored) -> str:
         raise AnalysisError("no round holds both")
 
-    some = Stored(pd.DataFrame({"experiment": ["table1"]}))
+    some = Stored(no_records().records.reindex([0]).fillna("").assign(round=0))
     assert broken(some) == "These records do not answer this yet: no round holds both."
     assert "Nothing is stored" in broken(no_records())
 
@@ -91,3 +103,26 @@ def test_what_is_computed_once_is_computed_once_for_each_run_folder() -> None:
     first, second = no_records(), Stored(pd.DataFrame({"experiment": ["x"]}))
     assert [count(first), count(first), count(second)] == [0, 0, 1]
     assert len(calls) == 2
+
+
+def test_a_gain_lies_beyond_the_noise_and_no_gain_below_the_tolerance() -> None:
+    """As the ledger's claims are answered: without a pair of equal cells nothing is called faster."""
+    below = Estimate(0.5, 0.4, 0.6, 5)
+    assert pays(CLEAR, 0.0) == 1 and pays(below, 0.0) == -1 and pays(UNCLEAR, 0.0) == 0
+    assert pays(CLEAR, NOISE) == 0 and noise_unknown(NOISE) == []
+    assert pays(CLEAR, float("inf")) == 0 and pays(below, float("inf")) == -1
+    assert pays(Estimate(1.0, 0.95, 1.05, 5), 0.0) == -1, "no gain of 10 % or more"
+    assert "is not known" in noise_unknown(float("inf"))[0]
+    assert pays(Estimate(9.0, 9.0, 9.0, 2), 0.0) == 0 == pays(Estimate(0.5, 0.5, 0.5, 2), 0.0), "too few rounds"
+
+
+def test_predictions_are_counted_by_the_side_to_which_they_err() -> None:
+    shared = {"use_case": "x", "step_seconds": 1.0, "low": float("nan"), "high": float("nan"), "rounds": 1}
+    rows = [{"ratio": ratio, "variant": "a"} | shared for ratio in (1.05, 0.5, 1.2, float("nan"))]
+    table = pd.DataFrame([*rows, rows[1] | {"variant": "b"}, rows[0]])
+    text = predicted_steps(table, ["one", "two", "three", "four", "two again", "one"], 0.10)
+    assert text.startswith("Predictions lie within 10 % of the step in 1 of 3 cells; they are too short in 1 and too ")
+    assert "too long in 2; one more cell could not be predicted." in text
+    assert text.endswith("The worst is 0.5 times the measured step (no interval yet): two.")
+    with pytest.raises(NotNow, match="no step was both"):
+        predicted_steps(table[table["ratio"].isna()], ["four"], 0.10)

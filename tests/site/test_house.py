@@ -35,6 +35,7 @@ LATER += ("experiments/e03_pipelined_model_parallelism/findings", "experiments/e
 LATER += ("experiments/e05_mpi_distribution/findings", "experiments/e06_spark_distribution/findings")
 LATER += ("experiments/e05_mpi_distribution/answer", "analysis/sentences")
 LATER += ("experiments/e07_convlstm_batch_size/answer", "experiments/e08_convlstm_scaling/findings")
+LATER += ("experiments/e03_pipelined_model_parallelism/answer", "experiments/e04_hybrid_parallelism/answer")
 LATER += ("records/traced", "experiments/refusals")
 """What issues that came later have added, which is not counted."""
 

@@ -37,6 +37,8 @@ def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[di
 
 
 def _calm_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    if "reason" not in rows:
+        return rows
     disturbed = rows["reason"].astype(str).str.contains(CONTENDED, regex=False)
     if not disturbed.any() or repeated_by_seed(rows).all() or not (rows.loc[~disturbed, "status"] == "ok").any():
         return rows

@@ -7,22 +7,24 @@ more than its interval does.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+import pandas as pd
+
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.figures.style import label
-from lockstep.analysis.statistics import is_difference
+from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NotNow
+from lockstep.analysis.verdicts import TOLERANCE, NotNow
 
 Finding = Callable[[Stored], str]
 
 NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
 """Use cases whose network has a name of its own."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_PLURALS: Mapping[str, str] = {"process": "processes"}
+_PLURALS: Mapping[str, str] = {"process": "processes", "micro-batch": "micro-batches"}
 
 
 def network_name(use_case: str) -> str:
@@ -96,6 +98,66 @@ def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:
     if ratio.value > 1:
         return f"{subject} are {times(ratio, f'as fast as {rival}')}"
     return f"{subject} are slower than {rival}, {times(ratio, 'as fast')}"
+
+
+def pays(ratio: Estimate, noise: float) -> int:
+    """1 where a ratio of speeds is a gain beyond its interval and the noise of the A/A pairs, -1 where its interval
+    allows no gain of TOLERANCE or more, 0 where it is open: as a claim of the ledger on such a ratio is answered."""
+    if is_difference(ratio, noise) and ratio.value > 1:
+        return 1
+    return -1 if ratio.rounds >= MIN_ROUNDS and ratio.high <= 1 + TOLERANCE else 0
+
+
+def noise_unknown(noise: float) -> list[str]:
+    """Why nothing is called a difference, where no A/A pair has rounds enough; nothing where one has."""
+    if math.isfinite(noise):
+        return []
+    twice = f"none was measured twice in {counted(MIN_ROUNDS, 'round')}"
+    return [f"How far two runs of one cell lie apart is not known ({twice}), so no way is called faster."]
+
+
+def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) -> str:
+    """How many steps were predicted within a tolerance, how many too short and too long, and the worst prediction.
+
+    `table`: a row per cell with use_case, variant, step_seconds (measured), ratio (predicted over measured) with low
+    and high, rounds. `names`: of its rows; what a figure draws once, counts once. Raises NotNow for no prediction.
+    """
+    shown = table.assign(called=list(names))
+    if len(shown):
+        ran = shown["step_seconds"].notna() & (shown["variant"] == "a")
+        shown = shown[ran].drop_duplicates(["use_case", "called"])
+    known = shown[shown["ratio"].notna()] if len(shown) else shown
+    if known.empty:
+        raise NotNow("", "no step was both measured and predicted")
+    off = (known["ratio"] - 1).abs()
+    worst = known.loc[off.idxmax()].to_dict()
+    short, lacking = int((known["ratio"] < 1).sum()), len(shown) - len(known)
+    right = f"{int((off <= within).sum())} of {len(known)} cells"
+    more = f"; {counted(lacking, 'more cell')} could not be predicted" if lacking else ""
+    return " ".join([
+        sentence(
+            f"predictions lie within {100 * within:g} % of the step in {right}; they are too short in {short} and too "
+            f"long in {len(known) - short}{more}"
+        ),
+        sentence(f"the worst is {times(estimate_in(worst, 'ratio'), 'the measured step')}: {worst['called']}"),
+    ])  # fmt: skip
+
+
+def resources_used(traces: pd.DataFrame) -> str:
+    """CPU, memory and threads of the traced cells (`lockstep.analysis.tables.trace_table`), all ranks together."""
+    told = []
+    for (use_case, strategy), own in traces.groupby(["use_case", "strategy"], sort=False) if len(traces) else ():
+        busy, memory, threads = (
+            interval_of(own[name].dropna()) for name in ("cpu_percent_mean", "pss_bytes_peak", "threads_mean")
+        )
+        used = [measure_of(busy, "% of one core"), measure_of(memory.times(2**-30), "GiB at most")]
+        if busy.open:  # said once for all three
+            used = [each.removesuffix(" (no interval yet)") for each in used]
+        without = ", without an interval" if busy.open else ""
+        who = f"while {way_name(str(strategy))} trains {network_name(str(use_case))}, its ranks together use"
+        many = f"and {threads.value:.3g} threads, in {counted(busy.rounds, 'trace')}{without}"
+        told.append(sentence(f"{who} {', '.join(used)}, {many}"))
+    return " ".join(told) or "No resources were sampled in these records."
 
 
 def require_rounds(ratio: Estimate) -> None:

@@ -80,7 +80,7 @@ def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> No
     for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)"):
         assert value in found
     assert "SimpleBig (real photos, 16 images per step)" in found
-    assert found.count("skipped: no CUDA device") == 4, "rows with a published mark; the others are a footnote"
+    assert found.count("skipped: no CUDA device") == 2, "rows with a published mark; the others are a footnote"
 
 
 def test_skipped_rows_without_a_published_mark_are_a_footnote() -> None:

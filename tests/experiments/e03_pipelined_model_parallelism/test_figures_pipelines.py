@@ -174,7 +174,7 @@ def test_cuts_and_their_steps_stand_side_by_side(frame: pd.DataFrame, traced: Ta
     left, right = figure.axes
     assert [bar.get_width() for bar in left.patches] == pytest.approx(table["slowest_over_best"].tolist())
     assert [bar.get_width() for bar in right.patches] == pytest.approx(table["step_seconds"].tolist())
-    assert {"1.50  (cuts at 0, 5)", "1.00  (cuts at 0, 4)"} <= set(texts(figure))
+    assert {"1.50  (stages begin at layers 0, 5)", "1.00  (stages begin at layers 0, 4)"} <= set(texts(figure))
     failed = not_run(frame, "failed", "rank 0 raised", experiment="partition", partition="equal_layers")
     figure = stage_drawings.partition_bars(forecasts.partition_table(failed, traced), "title")
     assert "failed: rank 0 raised" in texts(figure)

@@ -110,7 +110,7 @@ def test_few_seeds_are_not_an_answer() -> None:
 
 
 def test_distributing_that_costs_accuracy_is_not_alike(made: Stored) -> None:
-    assert re.match(r"In all \w+ cells? several workers are as accurate", said("paired", made))
+    assert re.match(r"In all \w+ cells? several workers are surely as accurate", said("paired", made))
     worse = moved(made, -9, experiment="paired", strategy="processes")
     assert not said("paired", worse).startswith("In all") and "mean furthest off is -9" in said("paired", worse)
 

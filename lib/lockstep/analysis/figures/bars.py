@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -48,13 +49,11 @@ def by_use_case(
     table: pd.DataFrame, title: str, fitted: bool = False, marked: pd.Series | None = None
 ) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
     """A panel per use case; with `fitted` its height follows from its number of rows, else all have one height. Rows
-    that were skipped here are a footnote, unless they are `marked` (a published number stands on them)."""
+    that were skipped here are counted below the title, unless they are `marked` (a published number stands on them)."""
     shown, footnote = _without_skipped(table, marked)
     groups = [(str(name), rows.reset_index(drop=True)) for name, rows in shown.groupby("use_case", sort=True)]
     figure, axes = panels(len(groups), len(shown), heights=[len(rows) for _, rows in groups] if fitted else None)
-    figure.suptitle(title)
-    if footnote:
-        figure.supxlabel(footnote, fontsize=8, style="italic", color=GREY)
+    figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
 
     def each() -> Iterator[tuple[Axes, pd.DataFrame]]:
         for axis, (name, rows) in zip(axes, groups, strict=True):

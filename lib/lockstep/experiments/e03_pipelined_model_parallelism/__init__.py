@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from lockstep.experiments.e03_pipelined_model_parallelism import gpu_verdicts, verdicts
+from lockstep.experiments.e03_pipelined_model_parallelism.answer import answer
 from lockstep.experiments.e03_pipelined_model_parallelism.figures import FIGURES
+from lockstep.experiments.e03_pipelined_model_parallelism.findings import FINDINGS
 from lockstep.experiments.e03_pipelined_model_parallelism.grid import cells, comparisons, traced
 from lockstep.experiments.e03_pipelined_model_parallelism.tables import TABLES
 from lockstep.experiments.e03_pipelined_model_parallelism.targets import TARGETS
@@ -17,6 +19,8 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
+    findings=FINDINGS,
     verdicts={**verdicts.RULES, **gpu_verdicts.RULES},
     targets=TARGETS,
     headlines=("s2m-pipelining-pays", "s2m-cpu-model-parallel-overhead"),

@@ -46,7 +46,8 @@ ACTION_NAMES = {
     "exchange": "exchange between replicas",
     "update": "update",
 }
-_NUMBERED = ("forward", "backward", "input_backward", "weight_backward")
+PASSES = ("forward", "backward", "input_backward", "weight_backward")
+"""Actions of a micro-batch, which are numbered and count as computing."""
 _NARROWEST = 0.012  # share of the longest step below which a box has no room for its number
 _MARKERS = "osD^vPX*"
 _BUBBLE = ("bubble", "bubble_low", "bubble_high")
@@ -108,7 +109,8 @@ def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:
         figure = new_figure(11.0, 1.5 + 0.36 * rows + 0.62 * len(groups))
         heights = [own["rank"].nunique() + 0.4 for _, own in groups]
         axes = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=heights)
-        figure.suptitle(f"{title}\n(a step of each; numbers are micro-batches; blank: waiting)")
+        marks = "numbers are micro-batches; pale: a rank's second stage; blank: waiting"
+        figure.suptitle(f"{title}\n(a step of each; {marks})")
         longest = float((shown["start_seconds"] + shown["seconds"]).max())
         for (axis,), (cell, own) in zip(axes, groups, strict=True):
             _diagram_panel(axis, own, longest)
@@ -132,13 +134,13 @@ def _diagram_title(cell: dict[str, Any]) -> str:
 
 def _diagram_panel(axis: Axes, own: pd.DataFrame, longest: float) -> None:
     ranks = sorted(int(rank) for rank in own["rank"].unique())
-    firsts = own[own["action"].isin(_NUMBERED)].groupby("rank")["stage"].min()
+    firsts = own[own["action"].isin(PASSES)].groupby("rank")["stage"].min()
     for row in own.itertuples():
         y = ranks.index(int(row.rank))
-        pale = row.action in _NUMBERED and row.stage > firsts[row.rank]
+        pale = row.action in PASSES and row.stage > firsts[row.rank]
         axis.barh(y, row.seconds, left=row.start_seconds, height=0.82, color=ACTION_COLOURS[row.action],
                   alpha=0.5 if pale else 1.0, edgecolor="white", linewidth=0.5, zorder=2)  # fmt: skip
-        if row.action in _NUMBERED and row.seconds > _NARROWEST * longest:
+        if row.action in PASSES and row.seconds > _NARROWEST * longest:
             ink = "white" if row.action == "forward" and not pale else "black"
             middle = row.start_seconds + row.seconds / 2
             axis.text(middle, y, str(int(row.micro_batch)), ha="center", va="center", fontsize=7, color=ink, zorder=3)

@@ -25,7 +25,6 @@ from lockstep.analysis.figures.style import (
     look,
     new_figure,
     note,
-    size_text,
 )
 
 
@@ -44,7 +43,7 @@ def stage_memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.barh(y + 0.2, row.parameter_bytes / GIB, **outline)
             start = row.parameter_bytes / GIB
             axis.barh(y + 0.2, row.activation_bytes / GIB, left=start, hatch="////", **outline)
-        texts = [f"{size_text(r.peak_bytes)}: {r.ratio:.2f} of its bound" for r in table.itertuples()]
+        texts = [f"{r.peak_bytes / GIB:.2g} GiB: {r.ratio:.2f} of its bound" for r in table.itertuples()]
         side_texts(axis, table["peak_bytes"], texts)
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.4, -0.6)
@@ -78,13 +77,12 @@ def partition_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         right.barh(y, table["step_seconds"], height=0.6, color=colours, zorder=2)
         for number, row in enumerate(table.itertuples()):
             if np.isfinite(row.slowest_over_best):
-                text = f"{row.slowest_over_best:.2f}  (cuts at {row.first_layers})"
+                text = f"{row.slowest_over_best:.2f}  (stages begin at layers {row.first_layers})"
                 left.text(0.02, number, text, transform=left.get_yaxis_transform(), va="center", fontsize=8, zorder=4,
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85})  # fmt: skip
             if row.status != "ok":
                 note(right, number, f"{row.status}: {row.reason}")
-        texts = [f"{r.step_seconds:.3g} s: {r.ratio:.2f} [{r.low:.2f}, {r.high:.2f}]" for r in table.itertuples()]
-        side_texts(right, table["step_seconds"], texts)
+        side_texts(right, table["step_seconds"], [_step_text(row) for row in table.itertuples()])
         left.axvline(1, color="0.2", linewidth=1, zorder=3)
         left.set_yticks(y, names)
         left.set_ylim(len(table) - 0.4, -0.6)
@@ -94,3 +92,10 @@ def partition_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.grid(False, axis="y")
         figure.suptitle(f"{title}\n({table['use_case'].iloc[0]}, {data_label(table)})")
     return figure
+
+
+def _step_text(row: Any) -> str:
+    if not np.isfinite(row.ratio):
+        return f"{row.step_seconds:.3g} s"
+    interval = f"[{row.low:.2f}, {row.high:.2f}]" if np.isfinite(row.low) else "(no interval yet)"
+    return f"{row.step_seconds:.3g} s: {row.ratio:.2f} {interval}"

@@ -131,14 +131,14 @@ def _equal_cores(stored: Stored, use_cases: list[str]) -> str:
     for use_case in use_cases:
         for rival in TWO_CORES:
             try:
-                ratio = _over(stored.records, use_case, rival).ratio
+                ratio = over_rival(stored.records, use_case, rival).ratio
             except (AnalysisError, NotNow):
                 continue
             found.append(f"{ratio} of {STRATEGIES[rival].label} ({use_case})")
     return f"over the same two cores spent otherwise it gives {', '.join(found)}" if found else ""
 
 
-def _over(records: pd.DataFrame, use_case: str, rival: str) -> Pipelined:
+def over_rival(records: pd.DataFrame, use_case: str, rival: str) -> Pipelined:
     """The pipeline's images/s over those of a rival on as many cores."""
     other = speedup_cell(records, use_case, strategy=rival)
     found = Pipelined.over(records, schedules(records, use_case), other)
@@ -171,7 +171,7 @@ def cpu_model_parallel_overhead(claim: Claim, stored: Stored) -> Verdict:
 
 def _no_gain(stored: Stored, use_case: str, rival: str) -> Verdict:
     """Supported if the pipeline gains less than TOLERANCE over the rival, contradicted if it gains beyond noise."""
-    ours = _over(stored.records, use_case, rival)
+    ours = over_rival(stored.records, use_case, rival)
     ratio = ours.ratio
     enough(ratio.rounds)
     text = f"times its images/s ({ours.name})"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from lockstep.experiments.e04_hybrid_parallelism.answer import answer
 from lockstep.experiments.e04_hybrid_parallelism.figures import FIGURES
+from lockstep.experiments.e04_hybrid_parallelism.findings import FINDINGS
 from lockstep.experiments.e04_hybrid_parallelism.grid import cells, comparisons, traced
 from lockstep.experiments.e04_hybrid_parallelism.tables import TABLES
 from lockstep.experiments.e04_hybrid_parallelism.verdicts import RULES
@@ -15,6 +17,8 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
+    answer=answer,
+    findings=FINDINGS,
     verdicts=RULES,
     headlines=("s2m-table2-gpu-hybrid-simplebig",),
     traced=traced,

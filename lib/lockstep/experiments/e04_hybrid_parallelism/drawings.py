@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -21,8 +19,6 @@ from lockstep.analysis.figures.style import (
 
 _KINDS = {"data": (0, "data parallel"), "model": (1, "model parallel"), "hybrid": (2, "hybrid: stages x replicas")}
 
-_ROOM = 0.08  # of an axis, that the name of a line needs
-
 
 def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
     """Predicted speedup over one device against the link's rate, for data parallel, model parallel and hybrid training:
@@ -37,7 +33,7 @@ def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
         for across, name in zip(axes, use_cases, strict=True):
             own = table[table["use_case"] == name]
             for axis, ranks in zip(across, counts, strict=True):
-                _map_panel(axis, own[own["ranks"] == ranks], float(own["predicted_speedup"].max()))
+                _map_panel(axis, own[own["ranks"] == ranks])
                 axis.set_title(f"{name}, {ranks} ranks", loc="left", fontsize=9)
             across[0].set_ylabel("predicted speedup over one device")
             across[0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
@@ -52,16 +48,11 @@ def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-def _map_panel(axis: Axes, own: pd.DataFrame, top: float) -> None:
+def _map_panel(axis: Axes, own: pd.DataFrame) -> None:
     speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
     shown = [kind for kind in _KINDS if kind in speeds]
     for kind in shown:
         axis.plot(speeds.index, speeds[kind], color=PALETTE[_KINDS[kind][0]], linewidth=2, **SIMULATED)
-    ends = sorted(float(speeds[kind].iloc[-1]) for kind in shown)
-    if all(after - before > _ROOM * top for before, after in pairwise(ends)):  # else names would lie on each other
-        for kind in shown:
-            last = (speeds.index[-1], speeds[kind].iloc[-1])
-            axis.annotate(kind, last, xytext=(0, 2), textcoords="offset points", ha="right", va="bottom", fontsize=7)
     if "hybrid" in speeds:
         leads = speeds["hybrid"] > speeds.drop(columns="hybrid").max(axis=1)
         at = speeds.index.to_numpy(dtype=float)

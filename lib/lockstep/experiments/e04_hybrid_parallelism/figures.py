@@ -14,12 +14,13 @@ from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e04_hybrid_parallelism.drawings import hybrid_map
 from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, layout_names, map_of
-from lockstep.predict.pipeline_speedups import pipeline_speedup_table
+from lockstep.predict.pipeline_speedups import pipeline_speedup_table, ran_or_published
 
 
 def hybrid_speedup_figure(stored: Stored) -> Figure:
     published = read_table("single-to-multi", "table2")
-    return speedup_bars(pipeline_speedup_table(stored.records, "hybrid"), published, "Data, model, or both")
+    table = ran_or_published(pipeline_speedup_table(stored.records, "hybrid"))
+    return speedup_bars(table, published, "Data, model, or both here, and published on GPUs", fitted=True)
 
 
 def cost_model_figure(stored: Stored) -> Figure:

@@ -78,6 +78,6 @@ def _network_decides(records: pd.DataFrame) -> str:
     least = f"{100 * regimes.NO_BOTTLENECK:g} %"
     return sentence(
         f"by a model from counted bytes, {gigabits(regimes.PAPER_RATE)} take under {least} of "
-        f"{network_name(_USE_CASE)}'s step only from {measure_of(images, 'images')} per node on, "
-        "between two nodes of one such core each"
+        f"{network_name(_USE_CASE)}'s step only from {measure_of(images, 'images')} per single-core node "
+        "(of two)"
     )

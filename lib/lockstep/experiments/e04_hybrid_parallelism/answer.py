@@ -1,0 +1,104 @@
+"""The answer to notebook 04's title: what the two combinations of data and model parallelism gain, and what is open."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from lockstep.analysis.confidence import MIN_ROUNDS
+from lockstep.analysis.noise import NOISE_OF_A_QUOTIENT, aa_noise
+from lockstep.analysis.sentences import (
+    counted,
+    estimate_in,
+    finding,
+    interval_text,
+    network_name,
+    pays,
+    sentence,
+    times,
+    way_name,
+)
+from lockstep.analysis.statistics import is_difference
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import cores_of_machine, sessions_in
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e04_hybrid_parallelism.findings import farthest_off, gigabits, is_hybrid, leads, ways
+
+HEAD = "head_parallel"
+"""The strategy whose convolutions are data parallel and whose fully connected layers are model parallel."""
+DATA = ("processes", "processes_allreduce")
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """What a model parallel head gains, what replicas of pipelines gain, and when the model expects them to lead."""
+    records, noise = stored.records, aa_noise(stored.records)
+    rows, told = ways(records), []
+    known = rows[rows["low"].notna()].sort_values("workers", kind="stable")
+    cores = cores_of_machine(records[records["status"] == "ok"])
+    for use_case, own in known.groupby("use_case", sort=False):
+        network = network_name(str(use_case))
+        told += _head(own, noise, network)
+        told += _replicas(own, noise, network, cores)
+    if not told:
+        raise NotNow("", f"no combination of both has {counted(MIN_ROUNDS, 'round')} beside one core")
+    return " ".join([*told, *_expected(stored)])
+
+
+def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
+    """The model parallel head on the fewest ranks over one core, and over the best data parallel way on as many."""
+    own = known[known["strategy"] == HEAD]
+    if own.empty:
+        return []
+    row = own.iloc[0].to_dict()
+    gain, ranks = estimate_in(row, "speedup"), counted(int(row["workers"]), "rank")
+    told = f"with convolutions data parallel and the head model parallel, {ranks} train {network} "
+    told += times(gain, "as fast as one core") + sessions_in(row, "speedup")
+    rivals = known[known["strategy"].isin(DATA) & (known["workers"] == row["workers"])]
+    if rivals.empty:
+        return [sentence(f"{told}; data parallelism alone has too few rounds beside it")]
+    rival = rivals.loc[rivals["speedup"].idxmax()].to_dict()
+    best = estimate_in(rival, "speedup")
+    alone = f"data parallelism alone, {best.value:.3g} times by {way_name(rival['strategy'])} {interval_text(best)}"
+    over = gain.over(best)
+    if not is_difference(over, noise * NOISE_OF_A_QUOTIENT):
+        return [sentence(f"{told}; whether that beats {alone}, is not decided")]
+    word = "pays" if over.value > 1 else "does not pay"
+    return [sentence(f"{told}, which {word} against {alone}: {times(over, 'as fast')}")]
+
+
+def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> list[str]:
+    """Replicas of a pipeline over one core, and over the best single way on as many ranks."""
+    own = known[is_hybrid(known)]
+    if own.empty:
+        return []
+    row = own.iloc[0].to_dict()
+    gain, ranks = estimate_in(row, "speedup"), counted(int(row["workers"]), "rank")
+    shared = f" that share {counted(int(cores), 'core')}" if row["workers"] > cores else ""
+    judged = {1: "so they gain something", -1: "so they do not pay", 0: "which leaves open whether they gain anything"}
+    told = f"{row['called']}, {ranks}{shared}, train {network} {times(gain, 'as fast as one core')}"
+    told += f"{sessions_in(row, 'speedup')}, {judged[pays(gain, noise)]}"
+    rivals = known[~is_hybrid(known) & (known["workers"] == row["workers"]) & (known["strategy"] != HEAD)]
+    if rivals.empty:
+        return [sentence(f"{told}; against one kind of parallelism on as many ranks they have too few rounds")]
+    rival = rivals.loc[rivals["speedup"].idxmax()].to_dict()
+    over = gain.over(estimate_in(rival, "speedup"))
+    beside = f"{rival['called']} ({times(over, 'as fast')})"
+    if is_difference(over, noise * NOISE_OF_A_QUOTIENT):
+        return [sentence(f"{told}; they are {'faster' if over.value > 1 else 'slower'} than {beside}")]
+    return [sentence(f"{told}; whether they beat {beside} is not decided")]
+
+
+def _expected(stored: Stored) -> list[str]:
+    """Where a cost model expects replicas of pipelines to lead most, with a core for each rank."""
+    try:
+        table = leads(stored)
+    except NotNow as error:
+        return [sentence(f"with a core for each rank nothing was measured, and nothing can be predicted: {error}")]
+    off = farthest_off(stored)
+    model = "a cost model" + ("" if off is None else f", up to {off:.0f} % off on measured steps,")
+    row = table.loc[table["gain"].idxmax()]
+    if row["gain"] <= 1:
+        return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]
+    where = f"{network_name(row['use_case'])}, {row['ranks']} ranks, {gigabits(row['gain_at'])}"
+    most = f"at most {row['gain']:.3g} times as fast as any other choice ({where})"
+    return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to be {most}")]

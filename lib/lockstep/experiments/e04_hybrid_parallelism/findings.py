@@ -1,0 +1,158 @@
+"""What each figure of notebook 04 shows, in a sentence or two computed from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.sentences import (
+    Finding,
+    counted,
+    estimate_in,
+    finding,
+    interval_text,
+    listed,
+    network_name,
+    noise_unknown,
+    predicted_steps,
+    resources_used,
+    sentence,
+    way_name,
+)
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import cores_of_machine, sessions_in, trace_table
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, hybrid_wins_table, layout_names, map_of
+from lockstep.predict.layer_costs import WITHIN
+from lockstep.predict.pipeline_speedups import pipeline_speedup_table
+
+EXPERIMENT = "hybrid"
+
+
+def ways(records: pd.DataFrame) -> pd.DataFrame:
+    """The CPU's rows with a speedup over one core, without that core and the second of an A/A pair; `called` names
+    them in a sentence. Raises NotNow for none."""
+    table = pipeline_speedup_table(records, EXPERIMENT)
+    if len(table):
+        kept = (table["device"] == "cpu") & (table["variant"] == "a") & (table["strategy"] != "sequential")
+        table = table[kept & table["speedup"].notna()]
+    if table.empty:
+        raise NotNow("", "no way to spend ranks was measured beside one core")
+    return table.assign(called=[_way(row) for row in table.to_dict("records")])
+
+
+def is_hybrid(rows: pd.DataFrame) -> pd.Series:
+    """Which rows are several replicas of a model in stages."""
+    return (rows["replicas"] > 1) & (rows["pipeline_ranks"] > 1)
+
+
+def _way(row: Mapping[str, Any]) -> str:
+    if row["replicas"] > 1 and row["pipeline_ranks"] > 1:
+        replicas, stages = int(row["replicas"]), int(row["pipeline_ranks"])
+        return f"{counted(replicas, 'replica')} of {counted(stages, 'stage')}"
+    return f"{way_name(row['strategy'])} on {counted(int(row['workers']), 'rank')}"
+
+
+@finding
+def speedup(stored: Stored) -> str:
+    """Every way over one core: first what has an interval, then what has none yet."""
+    records = stored.records
+    rows, told = ways(records).sort_values("speedup", ascending=False), []
+    for use_case, own in rows.groupby("use_case", sort=False):
+        network = network_name(str(use_case))
+        known, thin = own[own["low"].notna()], own[own["low"].isna()]
+        if len(known):
+            gains = listed(f"{_gain(row)} with {row['called']}" for row in known.to_dict("records"))
+            told.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
+        if len(thin):
+            few = listed(f"{row['called']} ({row['speedup']:.3g})" for row in thin.to_dict("records"))
+            told.append(f"Too few rounds for an interval ({network}): {few}.")
+    cores = cores_of_machine(records[records["status"] == "ok"])
+    crowded = sorted({int(count) for count in rows.loc[rows["workers"] > cores, "workers"]})
+    told += [sentence(f"{counted(count, 'rank')} share {counted(int(cores), 'core')} here") for count in crowded]
+    rest = sorted(set(records.loc[records["experiment"] == EXPERIMENT, "use_case"]) - set(rows["use_case"]))
+    told += [sentence(f"{listed(map(network_name, rest))} was not measured on these cores")] if rest else []
+    return " ".join([*told, *noise_unknown(aa_noise(records))])
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    return f"{row['speedup']:.3g} {interval_text(estimate_in(row, 'speedup'))}{sessions_in(row, 'speedup')}"
+
+
+@finding
+def predicted(stored: Stored) -> str:
+    """How many steps the cost model predicts, and the worst prediction."""
+    table = costs_of(stored)
+    return predicted_steps(table, layout_names(table), WITHIN)
+
+
+@finding
+def hybrid_map(stored: Stored) -> str:
+    """At which link rates the hybrid is predicted to lead, and how far the model is off on measured steps."""
+    table = leads(stored)
+    told = []
+    for use_case, rows in table.groupby("use_case", sort=False):
+        found = listed(_lead(row) for row in rows.to_dict("records"))
+        network = network_name(str(use_case))
+        told.append(sentence(f"by the cost model, the hybrid of {network} leads the other two {found}"))
+    off = farthest_off(stored)
+    if off is not None:
+        told.append(f"The same model is up to {off:.0f} % off on steps that were measured.")
+    rest = sorted(set(stored.table("layers")["use_case"]) - set(table["use_case"]))
+    told += [sentence(f"too little of {listed(map(network_name, rest))} was measured to predict it")] if rest else []
+    return " ".join(told)
+
+
+def leads(stored: Stored) -> pd.DataFrame:
+    """`hybrid_wins_table` where it holds a gain, with `gain`, the hybrid's largest predicted one over the best of the
+    other two and of one device, which may be faster than all of them, and `gain_at` (bit/s). Raises NotNow for none."""
+    rates = map_of(stored)
+    table = hybrid_wins_table(rates)
+    known = table[table["most_gain"].notna()] if "most_gain" in table else pd.DataFrame()
+    if known.empty:
+        raise NotNow("", "layers, link and one core's step were not all measured")
+    gains = []
+    for row in known.to_dict("records"):
+        own = rates[(rates["use_case"] == row["use_case"]) & (rates["ranks"] == row["ranks"])]
+        speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
+        gains.append((speeds["hybrid"] / speeds.drop(columns="hybrid").max(axis=1).clip(lower=1.0)).dropna())
+    return known.assign(gain=[float(each.max()) for each in gains], gain_at=[float(each.idxmax()) for each in gains])
+
+
+def farthest_off(stored: Stored) -> float | None:
+    """By how much (%) the worst prediction of a measured step is off; None where none was predicted."""
+    table = costs_of(stored)
+    known = table.loc[table["variant"] == "a", "ratio"].dropna() if len(table) else pd.Series(dtype=float)
+    return 100 * float((known - 1).abs().max()) if len(known) else None
+
+
+def gigabits(rate: float) -> str:
+    """A link's rate as a sentence writes it."""
+    return f"{rate / 1e9:.2g} Gbit/s"
+
+
+def _lead(row: Mapping[str, Any]) -> str:
+    ranks = counted(int(row["ranks"]), "rank")
+    if pd.isna(row["hybrid_from"]):
+        return f"nowhere with {ranks}"
+    where = f"from {gigabits(row['hybrid_from'])} to {gigabits(row['hybrid_to'])}"
+    most = f"at most {row['gain']:.3g} times the best of those and one device"
+    return f"{where} with {ranks} ({most}, at {gigabits(row['gain_at'])})"
+
+
+@finding
+def resources(stored: Stored) -> str:
+    """CPU, memory and threads of the ranks of the traced hybrid."""
+    traced = stored.table("resources")
+    return resources_used(trace_table(traced[traced["experiment"] == EXPERIMENT]) if len(traced) else traced)
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "speedup": speedup,
+    "predicted": predicted,
+    "map": hybrid_map,
+    "resources": resources,
+}

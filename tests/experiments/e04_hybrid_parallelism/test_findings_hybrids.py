@@ -1,0 +1,159 @@
+"""Notebook 04's findings and answer, on made-up records, so that what they say flips, and on the stored reference."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fake_distribution import scaled, without
+from fake_pipelines import BOTH, HYBRID, SHARED, hybrid_records, layers, noisy, resources
+from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.experiments.e04_hybrid_parallelism.findings import leads, ways
+from lockstep.experiments.registry import experiment
+
+OWN = experiment("04")
+ANSWERS = importlib.import_module("lockstep.experiments.e04_hybrid_parallelism.answer")
+SAYS = {**OWN.findings, "answer": OWN.answer}
+HEAD: dict[str, Any] = {"experiment": "hybrid", "strategy": "head_parallel", "use_case": "SimpleBig"}
+REPLICAS: dict[str, Any] = {"experiment": "hybrid", "strategy": "1f1b", "sync": "allreduce", "use_case": "SimpleBig"}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return hybrid_records()
+
+
+@pytest.fixture(scope="module")
+def reference(root: Path) -> Stored:
+    return read_stored(root / "results" / "reference" / OWN.name)
+
+
+def said(frame: pd.DataFrame, name: str, traced: dict[str, pd.DataFrame] | None = None) -> str:
+    say = SAYS[name]
+    assert say is not None
+    known = {"layers": layers(), "resources": resources("hybrid", ("1f1b",))}
+    return say(Stored(frame, known if traced is None else traced))
+
+
+def test_there_is_a_finding_for_every_figure() -> None:
+    assert set(OWN.findings) == set(OWN.figures)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_all_of_them_are_sentences_with_numbers(frame: pd.DataFrame, reference: Stored, name: str) -> None:
+    say = SAYS[name]
+    assert say is not None
+    for text in (said(frame, name), say(reference)):
+        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
+        assert re.search(r"\d", text) and "do not answer" not in text
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_notebook_that_never_ran_says_so(name: str) -> None:
+    say = SAYS[name]
+    assert say is not None and "Nothing is stored" in say(no_records())
+
+
+def test_the_answer_of_the_reference_holds_the_numbers_of_the_table(reference: Stored) -> None:
+    text = SAYS["answer"](reference)  # type: ignore[misc]
+    rows = ways(reference.shown.records)
+    known = rows[rows["low"].notna()]
+    assert len(known) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in known.itertuples())
+    assert all(f"{row.speedup:.3g} times" in text for row in known.itertuples())
+    assert f"{leads(reference.shown)['gain'].max():.3g} times" in text
+    assert len(text.split()) <= 120
+
+
+def test_a_head_that_beats_data_parallelism_pays_and_one_that_does_not_does_not(frame: pd.DataFrame) -> None:
+    best = HYBRID[2]["processes"]
+    gain = HYBRID[2]["head_parallel"]
+    text = said(frame, "answer")
+    assert f"two ranks train AlexNet {gain:.3g} times as fast as one core" in text and gain < best
+    assert f"which does not pay against data parallelism alone, {best:.3g} times by processes (shared memory)" in text
+    fast = said(scaled(frame, "images_per_second", 2.0, **HEAD), "answer")
+    assert "which pays against data parallelism alone" in fast and "whether that beats" not in fast.split("VGG16")[0]
+
+
+def test_a_head_that_cannot_be_told_from_data_parallelism_is_not_decided(frame: pd.DataFrame) -> None:
+    text = said(noisy(frame, 0.5, **HEAD), "answer")
+    assert "whether that beats data parallelism alone" in text.split("VGG16")[0]
+    alone = frame[frame["variant"] == "a"]  # no pair of equal cells: their noise is not known
+    text = said(alone, "answer")
+    assert "whether that beats data parallelism alone" in text and "not pay against" not in text
+    assert "How far two runs of one cell lie apart is not known" in said(alone, "speedup")
+
+
+def test_a_head_without_a_rival_says_so(frame: pd.DataFrame) -> None:
+    lost = without(without(frame, strategy="processes"), strategy="processes_allreduce", workers=2, device="cpu")
+    assert "data parallelism alone has too few rounds beside it" in said(lost, "answer")
+
+
+def test_replicas_of_a_pipeline_gain_or_do_not(frame: pd.DataFrame) -> None:
+    text = said(frame, "answer")
+    assert f"Two replicas of two stages, four ranks that share two cores, train AlexNet {BOTH:.3g} times" in text
+    assert "so they gain something" in text and "they are slower than processes (shared memory) on four ranks" in text
+    slow = said(scaled(frame, "images_per_second", 0.3, **REPLICAS, device="cpu"), "answer")
+    assert "so they do not pay" in slow
+    unsure = said(noisy(frame, 1.0, **REPLICAS, device="cpu"), "answer")
+    assert "which leaves open whether they gain anything" in unsure and "whether they beat processes" in unsure
+    fast = said(scaled(frame, "images_per_second", 2.0, **REPLICAS, device="cpu"), "answer")
+    assert "they are faster than processes (shared memory) on four ranks" in fast
+
+
+def test_replicas_without_a_rival_on_as_many_ranks_say_so(frame: pd.DataFrame) -> None:
+    few = frame[(frame["workers"] != 4) | (frame["sync"] == "allreduce") & (frame["stages"] > 1)]
+    assert "against one kind of parallelism on as many ranks they have too few rounds" in said(few, "answer")
+
+
+@pytest.mark.parametrize("name", ["answer", "speedup"])
+def test_two_rounds_are_no_answer(name: str) -> None:
+    text = said(hybrid_records(2), name)
+    assert "[" not in text and ("has five rounds" in text or "Too few rounds for an interval" in text)
+
+
+def test_the_answer_follows_what_the_model_expects(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"use_case": "SimpleBig", "ranks": 8, "gain": 1.25, "gain_at": 2e9}
+    monkeypatch.setattr(ANSWERS, "leads", lambda stored: pd.DataFrame([row]))
+    expected = "to be at most 1.25 times as fast as any other choice (AlexNet, 8 ranks, 2 Gbit/s)"
+    assert expected in said(frame, "answer")
+    monkeypatch.setattr(ANSWERS, "leads", lambda stored: pd.DataFrame([row | {"gain": 0.9}]))
+    assert "expects replicas of pipelines never to be fastest" in said(frame, "answer")
+
+
+def test_without_layers_nothing_is_predicted(frame: pd.DataFrame) -> None:
+    assert "nothing can be predicted" in said(frame, "answer", {})
+    assert "link and one core's step were not all measured" in said(frame, "map", {})
+    assert "no step was both measured and predicted" in said(frame, "predicted", {})
+
+
+def test_what_shares_cores_is_named(frame: pd.DataFrame) -> None:
+    assert "Four ranks share two cores here." in said(frame, "speedup")
+    alone = frame.assign(reason=frame["reason"].where(frame["reason"] != SHARED, ""))
+    assert "share" not in said(alone, "speedup").replace("shared memory", "")
+
+
+def test_a_network_that_was_not_measured_is_named(frame: pd.DataFrame) -> None:
+    gone = without(frame, use_case="ComplexSmall", device="cpu", experiment="hybrid")
+    assert "VGG16 was not measured on these cores." in said(gone, "speedup")
+    assert "Too little of VGG16 was measured to predict it." in said(gone, "map")
+
+
+def test_the_map_says_where_the_hybrid_leads(frame: pd.DataFrame) -> None:
+    text = said(frame, "map")
+    table = leads(Stored(frame, {"layers": layers()}))
+    assert text.count("nowhere") == int(table["hybrid_from"].isna().sum())
+    assert text.count("Gbit/s with") == int(table["hybrid_from"].notna().sum())
+    assert "off on steps that were measured" in text
+    assert (table["gain"] <= table["most_gain"] * (1 + 1e-9)).all(), "one device is a rival, too"
+
+
+def test_few_traces_have_no_interval(frame: pd.DataFrame) -> None:
+    few = {"resources": resources("hybrid", ["1f1b"], 2)}
+    assert "in two traces, without an interval" in said(frame, "resources", few)
+    assert "% of one core [" in said(frame, "resources")
+    assert "No resources" in said(frame, "resources", {})
