@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+import tiny
 
 
 class Attending(nn.Module):
@@ -60,6 +64,66 @@ class Unused(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = self.head(x.flatten(1))
         return output
+
+
+class Normalised(nn.Module):
+    """A convolution, batch normalization with these options, which may be frozen, or used twice, and a linear layer."""
+
+    def __init__(self, frozen: bool = False, twice: bool = False, **options: Any) -> None:
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5, **options)
+        self.norm.requires_grad_(not frozen)
+        self.mix, self.head = nn.Conv2d(5, 5, 1), nn.Linear(100, 3)
+        self.twice = twice
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.mix(torch.relu(self.norm(self.convolution(x))))
+        output: Tensor = self.head((self.norm(x) if self.twice else x).flatten(1))
+        return output
+
+
+class Evaluating(Normalised):
+    """Whose batch normalization is left as it was before training: it evaluates while all else trains."""
+
+    def train(self, mode: bool = True) -> Evaluating:
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+class NormalisedInput(nn.Module):
+    """Batch normalization of images, which have no gradient, without parameters: nothing goes back through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm2d(3, affine=False), nn.Linear(126, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.head(self.norm(x).flatten(1))
+        return output
+
+
+class Fails(nn.Module):
+    """Passes on what it gets; rank 1 misbehaves, in the forward pass or on the way back."""
+
+    def __init__(self, how: str, backward: bool) -> None:
+        super().__init__()
+        self.how, self.backward = how, backward
+
+    def forward(self, x: Tensor) -> Tensor:
+        if tiny.rank() == 1:
+            if not self.backward:
+                tiny.misbehave(self.how)
+            elif x.requires_grad:
+                x.register_hook(lambda _: tiny.misbehave(self.how))
+        return x
+
+
+def failing_at_normalisation(how: str, backward: bool) -> nn.Module:
+    """`tiny.normalised_net`, whose rank 1 fails before the statistics are summed, or before their gradients are."""
+    first, norm, *others = tiny.normalised_net().children()
+    fails = Fails(how, backward)
+    return nn.Sequential(first, *([norm, fails] if backward else [fails, norm]), *others)
 
 
 class Embedded(nn.Module):

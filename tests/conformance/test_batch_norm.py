@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ from torch import Tensor, nn
 import lockstep
 import tiny
 from declared_variants import equal_to_one_worker, plain
+from failing import REASONS, Waiting, failure_of
 from lockstep.engine import registry
 from lockstep.engine.job import JobError
 from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 from lockstep.engine.training import checkpoint
+from lockstep.engine.usecases import UseCase
+from small_models import Evaluating, Normalised, NormalisedInput, failing_at_normalisation
 from together import TOLERANCE, Teams, alone, small_job
 
 SYNCHRONOUS = {
@@ -89,6 +93,52 @@ def test_a_worker_without_images_takes_part(teams: Teams, launcher: str, variant
     expected = alone(case, tmp_path / "alone", **changes)
     got = together(teams, launcher, variant, tmp_path / "together", dropping_net, workers=3, **changes)
     assert (got["parameters"] - expected).abs().max() < CLOSE
+
+
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "no parameters of its own": functools.partial(Normalised, affine=False),
+    "cumulative average": functools.partial(Normalised, momentum=None),
+    "no running statistics": functools.partial(Normalised, track_running_stats=False),
+    "used twice": functools.partial(Normalised, twice=True),
+    "frozen": functools.partial(Normalised, frozen=True),
+    "of images": NormalisedInput,
+    "evaluating": Evaluating,
+}
+
+
+@pytest.mark.parametrize(("launcher", "sync"), [("threads", "shared_memory"), ("processes", "allreduce")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_layer_is_that_of_one_worker(
+    teams: Teams, kind: str, launcher: str, sync: str, tmp_path: Path
+) -> None:
+    case = tiny.case(model=KINDS[kind])
+    alone(case, tmp_path / "alone")
+    sequential = checkpoint.read(str(tmp_path / "alone"))
+    found = {}
+    for chosen in (True, False):
+        job = small_job(launcher=launcher, sync=sync, workers=2, sync_batch_norm=chosen)
+        teams.run(job, case, tmp_path / str(chosen))
+        found[chosen] = checkpoint.read(str(tmp_path / str(chosen)))
+    got = found[True]
+    assert (got["parameters"] - sequential["parameters"]).abs().max() < CLOSE
+    assert torch.allclose(got["buffers"], sequential["buffers"], rtol=1e-5, atol=1e-6)
+    assert got["others"].keys() == sequential["others"].keys()
+    assert all(torch.equal(got["others"][name], sequential["others"][name]) for name in got["others"])
+    apart = (found[False]["parameters"] - sequential["parameters"]).abs().max()
+    assert (apart > 10 * CLOSE) == (kind != "evaluating"), "what is not summed differs, or nothing needs to be"
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("no_leftovers")
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(("launcher", "how"), [("threads", "raise"), ("processes", "kill"), ("mpiexec", "kill")])
+def test_a_rank_that_fails_while_others_sum_statistics_is_named(launcher: str, how: str, backward: bool) -> None:
+    def case(how: str) -> UseCase:
+        return tiny.case(model=functools.partial(failing_at_normalisation, how, backward))
+
+    failure = failure_of(launcher, how, Waiting("compute", {"sync": "allreduce", "sync_batch_norm": True}, case))
+    assert failure.rank == 1 and REASONS[how] in str(failure)
+    assert failure.where.endswith("phase compute")
 
 
 def test_what_is_exchanged_is_measured_apart_from_computing(teams: Teams) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +130,12 @@ def test_of_two_wrong_parameters_both_are_named() -> None:
     said = r"02: no cells can be made of a=0, b=0 \(ZeroDivisionError: .*\); give a value like the default, a=1, b=1"
     with pytest.raises(JobError, match=said):
         cells_of(divides, Parameters(a=0, b=0), {"a": 1, "b": 1}, "02")
+    # Seen: measure=True and results='elsewhere' among them, where the notebook asks.
+    own: Any = SimpleNamespace(grid=divides, name="02", drawn_only=("shown",))
+    chosen = {"a": 0, "b": 0, "measure": True, "results": "elsewhere", "minutes": 5.0, "shown": 7}
+    defaults = {"a": 1, "b": 1, "measure": False, "results": "results", "minutes": 0.0, "shown": 8}
+    with pytest.raises(JobError, match=said):
+        assert Run(own, Parameters(**chosen), defaults).grid
 
 
 @pytest.mark.parametrize(
@@ -142,7 +149,9 @@ def test_of_two_wrong_parameters_both_are_named() -> None:
         ({"new": 2}, {"a": [3], "b": True}, ""),
         ({7: 2}, {"a": 3}, "[7] is named by int, not by str"),
         ({"a": {"b": ["x"]}}, {"a": {"b": [1]}}, "['a']['b'][0] is 'x', not int"),
-        (float("nan"), 0.5, "it is nan, and no parameter is negative or infinite"),
+        (float("nan"), 0.5, "it is nan, not a number"),
+        ([1.5, float("nan")], [0.5], "[1] is nan, not a number"),
+        (float("inf"), 0.5, "it is inf, and no parameter is negative or infinite"),
     ],
 )
 def test_what_is_like_a_default(value: Any, example: Any, said: str) -> None:

@@ -212,6 +212,29 @@ def test_a_traced_table_that_has_changed_is_refused(tmp_path: Path) -> None:
     assert found is not None and len(found) == 6
 
 
+@pytest.mark.parametrize("line", ["stepz,{}", "{}", "steps,-{}"])
+def test_a_damaged_list_of_checks_is_refused(tmp_path: Path, line: str) -> None:
+    """Seen: with another name in it the table's check was off, and nobody was told."""
+    written(tmp_path)
+    path = tmp_path / "table_checks.csv"
+    header, *lines = path.read_text().splitlines()
+    changed = [line.format(each.partition(",")[2]) for each in lines]
+    path.write_text("\n".join([header, *changed]) + "\n")
+    with pytest.raises(RecordError, match=rf"table_checks\.csv, line 2: '{changed[0]}' is no traced table and its"):
+        read_traced_table(tmp_path, "steps")
+    with pytest.raises(RecordError, match="remove it and do without its checks"):
+        go_on(tmp_path)
+
+
+def test_a_table_that_names_no_round_is_refused(tmp_path: Path) -> None:
+    """Seen: KeyError in the next run, of a table that is older than its checks."""
+    written(tmp_path)
+    (tmp_path / "table_checks.csv").unlink()
+    (tmp_path / "steps.csv").write_text("name,seconds\na,0.5\n")
+    with pytest.raises(RecordError, match=r"steps\.csv can't be read: it has no column 'round', but name, seconds;"):
+        go_on(tmp_path)
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_runs_killed_between_a_table_and_its_check_go_on(tmp_path: Path, older: bool) -> None:
     path = written(tmp_path).with_name("steps.csv")

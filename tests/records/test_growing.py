@@ -15,7 +15,7 @@ import pytest
 
 from lockstep.engine.files import WriteError
 from lockstep.engine.job import Job
-from lockstep.records import RunFolder, make_row, read_records, read_traced_table
+from lockstep.records import RecordError, RunFolder, make_row, read_records, read_traced_table
 from lockstep.records.growing import append_csv
 
 
@@ -56,6 +56,21 @@ def test_a_file_that_was_removed_meanwhile_is_an_error(tmp_path: Path) -> None:
         (tmp_path / "records.csv").unlink()
         with pytest.raises(WriteError, match=r"results can't be written to .*records\.csv: No such file"):
             run.write_round([make_row(Job(round=1), {})])
+
+
+def test_a_traced_table_that_changes_during_a_run_is_not_sealed_as_right(tmp_path: Path) -> None:
+    """Seen: its changed bytes were copied in front of the next round's, and had a checksum from then on."""
+    path, steps = tmp_path / "steps.csv", pd.DataFrame({"round": [0], "seconds": [0.5]})
+    said = r"steps\.csv is not as it was .* unless that file has changed; restore the one that has, or remove steps"
+    with opened(tmp_path) as run:
+        run.write_round([make_row(Job(), {})], {"steps": steps})
+        before = (tmp_path / "records.csv").read_bytes()
+        path.write_bytes(path.read_bytes().replace(b"0.5", b"0.7"))
+        with pytest.raises(RecordError, match=said):
+            run.write_round([make_row(Job(round=1), {})], {"steps": steps.assign(round=1)})
+    with pytest.raises(RecordError, match=said):
+        read_traced_table(tmp_path, "steps")
+    assert (tmp_path / "records.csv").read_bytes() == before
 
 
 def test_the_next_round_follows_the_last_one_that_is_stored(tmp_path: Path) -> None:

@@ -9,5 +9,5 @@
     recorded    what its records and its messages must be
     leftovers   what must not be there any more
 
-None of it belongs to `make test`; `test_soak.py` tests what needs no run.
+None of it belongs to `make test`; `test_soak.py` tests what needs no run, and `test_trial.py` how one is judged.
 """

@@ -34,10 +34,15 @@ def rounds_told(text: str) -> int:
     return len(_ROUND.findall(text))
 
 
+def failures(text: str) -> list[str]:
+    """Why visits to cells have failed, by the messages of a run."""
+    return _FAILED.findall(text)
+
+
 def complaints(text: str) -> list[str]:
-    """What is wrong with the messages of a run, or with those since a fault: a failure that names no rank and phase,
-    and a traceback of the run itself (those of a rank that is named stand below its line)."""
-    found = [f"names no rank and phase: {reason}" for reason in _FAILED.findall(text) if not _NAMED.match(reason)]
+    """What is wrong with the messages of a run, of which more may follow: a failure that names no rank and phase, and
+    a traceback of the run itself (those of a rank that is named stand below its line)."""
+    found = [f"names no rank and phase: {reason}" for reason in failures(text) if not _NAMED.match(reason)]
     detail = False
     for line in text.splitlines():
         detail = bool(_DETAIL.match(line)) or (detail and not _ROUND.match(line))
@@ -47,7 +52,8 @@ def complaints(text: str) -> list[str]:
 
 
 def ending_complaints(role: str, kind: str, code: int, text: str) -> list[str]:
-    """What is wrong with how a run ended, after its runner or its kernel was hit last; [] also for one that went on."""
+    """What is wrong with how a run ended, of whose faults this one decides: one that hit its runner or its kernel. All
+    others fail a visit to a cell at most, and the run goes on."""
     if role == "runner" and kind in ("kill", "stop"):
         return []  # it can't say a word any more
     told = text.splitlines()[-6:]
@@ -55,10 +61,14 @@ def ending_complaints(role: str, kind: str, code: int, text: str) -> list[str]:
         ("runner", "terminate"): ("stopped by SIGTERM", {143, -15}),
         ("runner", "interrupt"): ("stopped by SIGINT", {130, -2}),
         ("kernel", "kill"): ("the kernel died", {1}),
+        ("kernel", "interrupt"): ("interrupted by SIGINT", {1}),
+        ("kernel", "terminate"): ("the kernel died", {1}),
         ("kernel", "stop"): ("stopped by SIGINT", {130}),  # by whoever gave up waiting for it
     }.get((role, kind))
-    if wanted is None or code == 0:
-        return [] if code in (0, 1) else [f"ended with {code}: {' | '.join(told)}"]
+    if code == 0:
+        return []
+    if wanted is None:
+        return [f"ended with {code}: {' | '.join(told)}"]
     words, codes = wanted
     if code not in codes:
         return [f"ended with {code}, not {sorted(codes)}: {' | '.join(told)}"]

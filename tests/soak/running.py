@@ -23,7 +23,7 @@ MOST_RUNS_OF_A_FOLDER = 4  # that are disturbed; then one runs to its end
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 if every trial was clean, 1 if one was not, 2 for a wrong option."""
+    """0 if every trial was clean, 1 if one was not or there was none, 2 for a wrong option."""
     chosen = _options().parse_args(words)
     for number in (signal.SIGINT, signal.SIGTERM):
         # Also where a shell has started this in the background, deaf to Ctrl-C: so would be all that is hit.
@@ -40,12 +40,15 @@ def main(words: Sequence[str] | None = None) -> int:
         others.append("the soak was interrupted")
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    if not trials:
+        others.append("no fault was dealt")
     _write(folder / "trials.csv", trials)
     print(table(trials))
     for said in others:
         print(f"not clean: {said}")
     unclean = sum(bool(trial.unclean) for trial in trials)
-    print(f"{len(trials)} faults with seed {chosen.seed}, {unclean} not clean; all trials: {folder / 'trials.csv'}")
+    dealt = f"{len(trials)} of {chosen.trials} faults with seed {chosen.seed}"
+    print(f"{dealt}, {unclean} not clean; all trials: {folder / 'trials.csv'}")
     return int(bool(unclean or others))
 
 
@@ -63,7 +66,7 @@ def _options() -> argparse.ArgumentParser:
 def _soak(
     chosen: argparse.Namespace, root: Path, folder: Path, ends: float, trials: list[Trial], others: list[str]
 ) -> None:
-    """Add the trials, and to `others` what was wrong with undisturbed runs."""
+    """Add the trials, and to `others` what was wrong with runs, or parts of runs, that nothing had hit."""
     places: dict[str, Place] = {}
     disturbances: Counter[Path] = Counter()
     weights = {number: NOTEBOOKS[number].weight for number in chosen.only}
@@ -83,8 +86,9 @@ def _soak(
             print(f"{number}: an undisturbed run takes {places[number].length_seconds:.0f} s", flush=True)
         place = places[number]
         faults = draw(chosen.seed, run, min(MOST_FAULTS_OF_A_RUN, chosen.trials - len(trials)), place.length_seconds)
-        found = disturbed(place, folder / f"run-{run}.log", run, faults)
+        found, untouched = disturbed(place, folder / f"run-{run}.log", run, faults)
         trials += found
+        others.extend(f"{number} (run {run}): {words}" for words in untouched)
         for trial in found:
             print(_line(trial), flush=True)
         disturbances[place.out] += 1
@@ -103,13 +107,18 @@ def _line(trial: Trial) -> str:
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """Kind x target: faults, and how many of them were not clean."""
+    """Kind x target: faults, how many of them were not clean, and of how many the run told nothing.
+
+    A rank that is killed while its warm team waits for work is missed by nobody; if most are not, a run may be lying.
+    """
     counted = Counter((trial.role, trial.kind) for trial in trials)
     unclean = Counter((trial.role, trial.kind) for trial in trials if trial.unclean)
-    lines = [f"{'faults (not clean)':24}" + "".join(f"{kind:>12}" for kind in KINDS)]
+    unnoticed = Counter((trial.role, trial.kind) for trial in trials if not trial.noticed)
+    lines = [f"{'faults (not clean, not noticed)':32}" + "".join(f"{kind:>12}" for kind in KINDS)]
     for role in sorted({trial.role for trial in trials}):
-        cells = [f"{counted[role, kind]} ({unclean[role, kind]})" if counted[role, kind] else "-" for kind in KINDS]
-        lines.append(f"{role:24}" + "".join(f"{cell:>12}" for cell in cells))
+        of = [(role, kind) for kind in KINDS]
+        cells = [f"{counted[each]} ({unclean[each]}, {unnoticed[each]})" if counted[each] else "-" for each in of]
+        lines.append(f"{role:32}" + "".join(f"{cell:>12}" for cell in cells))
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,7 +109,14 @@ def test_a_traceback_belongs_to_a_rank_that_is_named_or_to_nobody() -> None:
         ("kernel", "kill", 1, "07 failed: the kernel died", True),
         ("kernel", "kill", 1, "07 failed", False),
         ("kernel", "kill", 0, "", True),  # it had done its work
-        ("worker", "kill", 1, "07 failed", True),
+        ("kernel", "interrupt", 1, "07 failed in cell [3]: the kernel was interrupted by SIGINT; rounds", True),
+        ("kernel", "interrupt", 1, "07 failed in cell [3]: KeyboardInterrupt", False),  # seen: clean
+        ("kernel", "interrupt", 0, "", True),  # between two cells it is deaf to it
+        ("kernel", "terminate", 1, "07 failed: the kernel died", True),
+        ("kernel", "terminate", 1, "07 failed", False),
+        ("kernel", "continue", 1, "07 failed", False),
+        ("worker", "kill", 0, "", True),
+        ("worker", "kill", 1, "07 failed", False),  # seen: clean, though a rank's end is a row
         ("worker", "kill", -11, "", False),
     ],
 )
@@ -128,10 +136,14 @@ def test_the_small_notebooks_have_the_parameters_of_their_own(tmp_path: Path) ->
 
 
 def test_the_table_counts_by_role_and_kind() -> None:
-    trials = [Trial(0, "02", "kill", "worker", 1.0), Trial(0, "02", "kill", "worker", 2.0, unclean=["hung"])]
+    trials = [
+        Trial(0, "02", "kill", "worker", 1.0, noticed=True),
+        Trial(0, "02", "kill", "worker", 2.0, noticed=True, unclean=["hung"]),
+        Trial(0, "02", "kill", "worker", 3.0),
+    ]
     head, row = running.table(trials).splitlines()
-    assert head.split()[3:] == list(faults.KINDS)
-    assert row.split() == ["worker", "2", "(1)", "-", "-", "-", "-"]
+    assert head.split()[5:] == list(faults.KINDS)
+    assert row.split() == ["worker", "3", "(1,", "1)", "-", "-", "-", "-"]
 
 
 def test_options_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,3 +155,18 @@ def test_options_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_process_that_has_ended_has_no_role(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = SimpleNamespace(cmdline=lambda: [], name=lambda: "python")
     assert roles.by_role({7: gone}) == {}  # type: ignore[dict-item]
+
+
+def test_a_soak_without_a_fault_has_shown_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen: it ended with 0, and told of some faults without saying of how many."""
+    monkeypatch.setattr(signal, "signal", lambda *of: None)
+    monkeypatch.setattr(running, "_soak", lambda *of: None)
+    assert running.main(["--out", str(tmp_path)]) == 1
+    assert "not clean: no fault was dealt" in (told := capsys.readouterr().out)
+    assert "0 of 200 faults with seed 1, 0 not clean" in told
+    clean = Trial(0, "02", "kill", "worker", 1.0)
+    monkeypatch.setattr(running, "_soak", lambda chosen, root, folder, ends, trials, others: trials.append(clean))
+    assert running.main(["--out", str(tmp_path)]) == 0
+    assert "1 of 200 faults" in capsys.readouterr().out

@@ -9,13 +9,13 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from lockstep.records import RecordError, read_records
+from lockstep.records import RecordError, read_records, read_tables
 from soak import recorded, roles
 from soak.faults import Fault
 from soak.leftovers import Before
@@ -38,6 +38,7 @@ class Trial:
     role: str
     seconds: float  # from the start of its run to the fault
     told: str = ""
+    noticed: bool = False  # a visit failed after it, or the run ended
     unclean: list[str] = field(default_factory=list)
 
 
@@ -66,14 +67,13 @@ class Place:
     def finished(self) -> bytes:
         return recorded.finished(self.content(), self.rows_of_a_round)
 
-    def wrong(self, before: bytes) -> list[str]:
-        """What is wrong with the records, of which `before` was finished."""
-        if not self.content().startswith(before):
-            return ["finished rounds have changed"]
+    def wrong(self) -> list[str]:
+        """What is wrong with the records and the traced tables, once nothing writes to them any more."""
         try:
+            read_tables(self.records.parent)
             rows = Counter(read_records(self.records.parent)["round"]) if self.records.is_file() else Counter()
         except RecordError as error:
-            return [] if "of its" in str(error) else [f"records: {error}"]  # the last round was being written
+            return [f"records: {error}"]
         return [] if sorted(rows) == list(range(len(rows))) else [f"rounds {sorted(rows)} are stored"]
 
 
@@ -83,6 +83,7 @@ class Running:
     def __init__(self, place: Place, log: Path) -> None:
         self.place, self.log, self.token = place, log, uuid.uuid4().hex
         self.before, self.finished = Before(), place.finished()
+        self.complaints: Counter[str] = Counter()
         environment = os.environ | {roles.MARK: self.token, "TMPDIR": str(place.temporary)}
         environment["LOCKSTEP_CACHE"] = str(place.root / "cache")
         words = command(sys.executable, place.number, place.out)
@@ -95,6 +96,17 @@ class Running:
     @property
     def text(self) -> str:
         return self.log.read_text(errors="replace")
+
+    def wrong(self) -> list[str]:
+        """What is wrong with its messages and with rounds that were finished, and was not when this was last asked."""
+        ended = self.process.poll() is not None
+        content, text = self.place.content(), self.text
+        found = [] if content.startswith(self.finished) else ["finished rounds have changed"]
+        self.finished = recorded.finished(content, self.place.rows_of_a_round)
+        complaints = Counter(recorded.complaints(text if ended else text[: text.rfind("\n") + 1]))
+        found += (complaints - self.complaints).elements()
+        self.complaints = complaints
+        return found
 
     def wait(self, until: Callable[[], bool], seconds: float) -> bool:
         """Whether the run has ended or `until` holds within so many seconds."""
@@ -128,50 +140,48 @@ def undisturbed(place: Place, log: Path) -> list[str]:
     place.length_seconds = place.length_seconds or time.monotonic() - running.began
     rows = len(place.content().splitlines()[1:])
     place.rows_of_a_round = place.rows_of_a_round or rows // NOTEBOOKS[place.number].rounds
-    found = [] if running.process.returncode == 0 else [f"ended with {running.process.returncode}"]
-    found += recorded.complaints(running.text) + place.wrong(running.finished)
-    found += [] if place.content() else ["no records"]
-    found += running.before.left(running.token, place.temporary, False)
+    found = _untouched(running) + ([] if place.content() else ["no records"])
     place.folders += 1
     return found
 
 
-def disturbed(place: Place, log: Path, run: int, faults: Sequence[Fault]) -> list[Trial]:
-    """A run, hit by `faults` one after the other for as long as it lives; a trial for each."""
+def disturbed(place: Place, log: Path, run: int, faults: Iterable[Fault]) -> tuple[list[Trial], list[str]]:
+    """A run, hit by `faults` one after the other for as long as it lives: a trial for each, and what was not as it must
+    be before the first of them, or in a run that ended before it was hit."""
     running = Running(place, log)
     trials: list[Trial] = []
+    others: list[str] = []
     try:
-        before = _hit_all(running, run, faults, trials)
+        _hit_all(running, run, faults, trials, others)
         if not running.wait(lambda: False, HUNG_SECONDS):
-            (trials[-1].unclean if trials else []).append(f"hung: the run did not end within {HUNG_SECONDS:.0f} s")
+            hung = f"hung: the run did not end within {HUNG_SECONDS:.0f} s"
+            (trials[-1].unclean if trials else others).append(hung)
             running.kill()
         if trials:
-            _judge_end(running, trials, before)
+            _judge_end(running, trials)
+        else:
+            others += _untouched(running)
     finally:
         running.kill()  # also where the soak itself is interrupted
     if running.process.returncode == 0:
         place.folders += 1
-    return trials
+    return trials, others
 
 
-def _hit_all(running: Running, run: int, faults: Sequence[Fault], trials: list[Trial]) -> bytes:
-    """Add a trial for each fault that finds the run alive; what was finished before the last of them."""
-    before = running.finished
+def _hit_all(running: Running, run: int, faults: Iterable[Fault], trials: list[Trial], others: list[str]) -> None:
+    """Add a trial for each fault that finds the run alive, and to `others` what was wrong before the first of them."""
     for fault in faults:
         running.wait(lambda: False, fault.seconds)
-        if running.process.poll() is not None:
+        (trials[-1].unclean if trials else others).extend(running.wrong())
+        if running.process.poll() is not None or (trials and trials[-1].unclean):
             break
-        before = running.place.finished()
-        if (trial := _hit(running, fault, run)) is None:
-            break
-        trials.append(trial)
-        if trial.unclean:
-            break
-    return before
+        if (trial := _hit(running, fault, run)) is not None:
+            trials.append(trial)
 
 
 def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
-    """Hit one process, and wait until the run has told of it, or of the next visit to a cell, or has ended."""
+    """Hit one process, and wait until the run has told of it, or of the next visit to a cell, or has ended. None if
+    there was nothing to hit."""
     there = roles.of_run(running.token)
     by_role = roles.by_role(there)
     if not by_role:
@@ -183,8 +193,7 @@ def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
     try:
         fault.hit(victim)
     except psutil.NoSuchProcess:
-        trial.told = "it had ended by itself"
-        return trial
+        return None  # it had ended by itself
     if role in roles.ENDS_THE_RUN and fault.kind == "stop":
         running.wait(lambda: False, GIVE_UP_SECONDS)
         running.process.send_signal(signal.SIGKILL if role == "runner" else signal.SIGINT)
@@ -193,16 +202,33 @@ def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
         running.kill()
     told = running.text[said:]
     trial.told = next((line for line in told.splitlines() if "failed" in line or "stopped by" in line), "")
-    trial.unclean += recorded.complaints(told)
+    trial.noticed = bool(recorded.failures(told)) or bool(running.process.poll())
+    trial.unclean += running.wrong()
     return trial
 
 
-def _judge_end(running: Running, trials: list[Trial], before: bytes) -> None:
-    """What the end of a run says of its last fault, and what it left."""
+def _untouched(running: Running) -> list[str]:
+    """What was not as it must be in a run that has ended and was not hit: no visit to a cell may fail."""
+    code = running.process.returncode
+    found = [] if code == 0 else [f"ended with {code}: {' | '.join(running.text.splitlines()[-6:])}"]
+    return found + [f"failed, and nothing was hit: {why}" for why in recorded.failures(running.text)] + _left(running)
+
+
+def _left(running: Running) -> list[str]:
+    """What a run that has ended left: what it may not, and then, for until then someone may write, what it stored."""
+    killed = running.process.returncode == -signal.SIGKILL
+    left = running.before.left(running.token, running.place.temporary, killed)
+    return left + running.wrong() + running.place.wrong()
+
+
+def _judge_end(running: Running, trials: list[Trial]) -> None:
+    """What the end of a run says of its faults, and what it left."""
     last, code = trials[-1], running.process.returncode
-    killed = code == -signal.SIGKILL
     if not any("hung" in words for words in last.unclean):
-        last.unclean += recorded.ending_complaints(last.role, last.kind, code, running.text)
-    last.unclean += running.place.wrong(before) + running.before.left(running.token, running.place.temporary, killed)
+        # A runner that is told to end may tell of one more visit, and another process be hit, before it has.
+        ends = [each for each in trials if each.role in roles.ENDS_THE_RUN and each.kind != "continue"]
+        ending = ends[-1] if ends else last
+        last.unclean += recorded.ending_complaints(ending.role, ending.kind, code, running.text)
+    last.unclean += _left(running)
     if code and not last.told:
         last.told = (running.text.strip().splitlines() or [""])[-1]

@@ -63,7 +63,13 @@ class Run:
     def grid(self) -> list[Job]:
         """The cells that these parameters ask for."""
         assert self.experiment.grid is not None, f"{self.experiment.name} measures nothing"
-        return cells_of(self.experiment.grid, self.parameters, self.defaults, self.experiment.name)
+        deciding = {name: value for name, value in self.defaults.items() if name not in self._apart}
+        return cells_of(self.experiment.grid, self.parameters, deciding, self.experiment.name)
+
+    @property
+    def _apart(self) -> tuple[str, ...]:
+        """The parameters on which no cell depends."""
+        return *WHERE, *self.experiment.drawn_only
 
     @cached_property
     def stored(self) -> Stored:
@@ -76,8 +82,7 @@ class Run:
         from lockstep.measure.grid import run_grid  # torch: only those who measure wait for it
 
         chosen = vars(self.parameters)
-        apart = (*WHERE, *self.experiment.drawn_only)
-        deciding = {name: value for name, value in chosen.items() if name not in apart}
+        deciding = {name: value for name, value in chosen.items() if name not in self._apart}
         run_grid(
             self.grid, notebook=self.experiment.name, results=self.parameters.results, parameters=deciding,
             minutes=self.parameters.minutes, rounds=self.parameters.rounds, comparisons=self.experiment.comparisons,

@@ -19,6 +19,8 @@ def unlike(value: Any, example: Any, place: str = "") -> str:
     """
     if not _same_type(value, example):
         return f"{place or 'it'} is {value!r}, not {type(example).__name__}"
+    if value != value:
+        return f"{place or 'it'} is {value!r}, not a number"
     if isinstance(value, int | float) and not 0 <= value < float("inf"):
         return f"{place or 'it'} is {value!r}, and no parameter is negative or infinite"
     if isinstance(example, list) and example:
@@ -59,7 +61,8 @@ def cells_of(
     """The cells that these parameters ask for. Raises JobError for parameters of which none can be made, which names
     the one to blame: with its default there is a grid.
 
-    An error that the defaults bring too is a bug, and is raised as it is.
+    Parameters without a default here are never to blame. An error that the defaults bring too is a bug, and is raised
+    as it is.
     """
     try:
         return grid(chosen)

@@ -158,7 +158,8 @@ class RunFolder:
     def write_round(self, rows: Sequence[Row], tables: Mapping[str, pd.DataFrame] | None = None) -> None:
         """Append a whole round: its rows, and its part of traced tables such as `resources`.
 
-        Raises WriteError if the disk is full or the folder is not writable; what was stored before stays.
+        Raises WriteError if the disk is full or the folder is not writable, RecordError for rows that were never
+        measured, or if a traced table has been changed since; what was stored before stays.
         """
         for row in rows:
             check_row(row)

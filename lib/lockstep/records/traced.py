@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.files import write_atomically
-from lockstep.records.schema import TEXTS_OF_TABLES, RecordError
+from lockstep.records.schema import TABLES, TEXTS_OF_TABLES, RecordError
 
 TABLE_CHECKS = "table_checks.csv"
 
@@ -37,6 +37,8 @@ def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
         missing = {column: [""] for column in columns if column not in TEXTS_OF_TABLES}
         texts = {column: str for column in columns if column in TEXTS_OF_TABLES}
         options: dict[str, Any] = {"keep_default_na": False, "na_values": missing, "float_precision": "round_trip"}
+        if "round" not in columns:
+            raise ValueError(f"it has no column 'round', but {', '.join(columns)}")
         return pd.read_csv(BytesIO(content), dtype=texts, **options)
     except ValueError as error:
         raise RecordError(f"{path} can't be read: {error}; restore it or remove it") from error
@@ -44,28 +46,43 @@ def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
 
 def seal_table(path: Path, content: bytes) -> None:
     """Write the check of `content`, which is about to be written to the traced table `path`; that of what stands there
-    now is kept, for runs that are killed in between. Raises WriteError."""
+    now is kept, for runs that are killed in between. Raises WriteError, and RecordError if what stands there now, whose
+    bytes are among those of `content`, is not as it was written."""
+    contents = [content]
+    if path.is_file():
+        contents.insert(0, path.read_bytes())
+        _refuse_changed(path, contents[0])
     file = path.with_name(TABLE_CHECKS)
-    known = _table_checks(file)
-    before = {crc for name, crc in known if name == path.stem}
-    now = str(zlib.crc32(path.read_bytes())) if path.is_file() else ""
-    mine = [*([now] if now and now in (before or {now}) else []), str(zlib.crc32(content))]
-    rows = [*((name, crc) for name, crc in known if name != path.stem), *((path.stem, crc) for crc in mine)]
+    rows = [(name, crc) for name, crc in _table_checks(file) if name != path.stem]
+    rows += [(path.stem, str(zlib.crc32(each))) for each in contents]
     write_atomically(file, "".join(f"{name},{crc}\n" for name, crc in [("table", "crc32"), *rows]))
 
 
 def _refuse_changed(path: Path, content: bytes) -> None:
-    """Raises RecordError if `content` is not what was written to the traced table `path`; older ones have no check."""
+    """Raises RecordError if `content` is not what was written to the traced table `path`; older ones have no check.
+
+    Which of the two files has changed, the table or that of the checks, can't be known.
+    """
     written = {crc for name, crc in _table_checks(path.with_name(TABLE_CHECKS)) if name == path.stem}
     if written and str(zlib.crc32(content)) not in written:
         raise RecordError(
-            f"{path} is not as it was written, by its checksum in {TABLE_CHECKS}; restore it, or remove it and do "
-            "without what was traced"
+            f"{path} is not as it was written, by its checksum in {TABLE_CHECKS} beside it, unless that file has "
+            f"changed; restore the one that has, or remove {path.name} and do without what was traced"
         )
 
 
 def _table_checks(file: Path) -> list[tuple[str, str]]:
-    """Table and checksum of each line of table_checks.csv."""
+    """Table and checksum of each line of table_checks.csv. Raises RecordError for a line that is no such pair: its
+    table would be read unchecked."""
     lines = file.read_bytes().split(b"\n")[1:] if file.is_file() else []
-    found = (line.decode(errors="replace").partition(",") for line in lines)
-    return [(name, crc) for name, _, crc in found if crc.isdecimal()]
+    found = []
+    for number, line in enumerate(lines, start=2):
+        text = line.decode(errors="replace")
+        name, _, crc = text.partition(",")
+        if text and not (name in TABLES and crc.isdecimal()):
+            raise RecordError(
+                f"{file}, line {number}: {text!r} is no traced table and its checksum; restore the file, or remove it "
+                "and do without its checks"
+            )
+        found += [(name, crc)] if text else []
+    return found

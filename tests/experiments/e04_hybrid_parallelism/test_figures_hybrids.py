@@ -47,7 +47,8 @@ def test_table_2_stands_on_the_rows_of_the_gpu() -> None:
     table = pipeline_speedup_table(hybrid_records(), "hybrid")
     both = speedup_bars(table, published, "title")
     for axis, use_case in zip(both.axes, ("ComplexSmall", "SimpleBig"), strict=True):
-        own = table[table["use_case"] == use_case].reset_index(drop=True)
+        own = table[table["use_case"] == use_case]
+        own = own[(own["status"] != "skipped") | (own["strategy"] == "gpipe")].reset_index(drop=True)
         marks = {
             int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "D"
         }
@@ -55,7 +56,7 @@ def test_table_2_stands_on_the_rows_of_the_gpu() -> None:
         model, hybrid = {"ComplexSmall": (6.74, 2.84), "SimpleBig": (8.01, 3.85)}[use_case]
         assert found == {("cuda", 1): model, ("cuda", 2): hybrid}
     assert texts(both).count(f"skipped: {NO_CUDA}") == 4, "those with a published mark"
-    assert f"Not shown: 4 rows skipped ({NO_CUDA})" in texts(both)
+    assert any(f"Not shown: 4 rows skipped ({NO_CUDA})" in text for text in texts(both))
 
 
 def test_replicas_are_named_where_the_workers_do_not_show_them() -> None:
