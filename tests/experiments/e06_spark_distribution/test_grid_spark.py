@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fake_spark import chosen, records
-from lockstep.records import CONTENDED
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.e06_spark_distribution import EXPERIMENT
 from lockstep.experiments.e06_spark_distribution.grid import VARIANTS, cells, comparisons, traced
+from lockstep.records import CONTENDED
 
 
 def test_all_stands_for_every_variant() -> None:
