@@ -55,12 +55,12 @@ def _rests_on(answered: Answered) -> list[str]:
 
 
 def answers_list(everything: Iterable[Answered], link: Callable[[Answered, str], str]) -> str:
-    """The question of every notebook that measures, as a link, and its answer, as a Markdown list."""
+    """The question of every notebook that measures, as a link, and its answer's first sentence, as a Markdown list."""
     lines = []
     for each in everything:
         if each.notebook.built and experiment(each.notebook.name).grid is not None:
             title = link(each, f"{each.notebook.number} · {each.notebook.question}")
-            lines.append(f"- **{title}** {' '.join(answer_text(each).split())}")
+            lines.append(f"- **{title}** {_first_sentence(each)}")
     return "\n".join(lines)
 
 
