@@ -70,6 +70,9 @@ def test_the_answer_of_the_reference_holds_the_ratios_of_its_records(reference: 
     for rival in ("sequential", "processes", "intra_op"):
         ours, other = (cell | {"strategy": name} for name in ("gpipe", rival))
         ratio = ratio_with_interval(reference.shown.records, ours, other, "images_per_second")
+        if ratio.open:
+            assert "not known yet" in text.lower(), rival
+            continue
         assert f"{ratio.value:.3g} times as fast" in text and f"[{ratio.low:.3g}, {ratio.high:.3g}]" in text, rival
     assert len(text.split()) <= 110
 

@@ -88,13 +88,10 @@ def _check_losses(replica: TorchReplica, batch: Batch) -> None:
 
 
 def _check_empty(replica: TorchReplica, batch: Batch) -> None:
-    """Workers without an image in a short last step take part in synchronized batch normalization."""
-    nothing = Batch(batch.images[:0], batch.labels[:0], batch.sample_ids[:0], batch.epoch)
+    """Workers without an image in a short last step take part in synchronized batch normalization. In evaluation mode,
+    for here are no others whose images would make up a batch."""
     try:
-        replica.losses(nothing)[1].sum().backward()
-    except ValueError as error:
-        if "whole batch has 0" not in str(error):
-            raise JobError(_EMPTY.format(f"{type(error).__name__}: {error}")) from error
+        replica.evaluated(Batch(batch.images[:0], batch.labels[:0], batch.sample_ids[:0], batch.epoch))
     except Exception as error:
         raise JobError(_EMPTY.format(f"{type(error).__name__}: {error}")) from error
 
