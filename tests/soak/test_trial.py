@@ -21,10 +21,11 @@ from soak.test_soak import NAMED, records
 from soak.trial import Trial
 
 PROGRAM = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 orders, log = map(pathlib.Path, sys.argv[1:])
 orders.with_name("ready").touch()
-while not orders.exists():
+parent = os.getppid()
+while not orders.exists() and os.getppid() == parent:
     time.sleep(0.01)
 code, _, text = orders.read_text().partition("\\n")
 with log.open("a") as stream:
