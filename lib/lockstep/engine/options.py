@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,9 @@ class Option:
     `choices` are the allowed values of a text, all of them; `parse` raises JobError for a text that does not fit.
     Numbers lie between `least` and `most`, or, where the bound itself is not allowed, `above` and `below`.
     `same_on_resume`: whether a run that resumes a checkpoint must have the value that the checkpoint was written with,
-    because it changes the parameters that training reaches.
+    because it changes the parameters that training reaches. `goes_with` is given all fields of a job whose strategy
+    declares the option, and raises JobError where its value does not go with theirs. `of_replica`: the strategy offers
+    it, and the replica reads it.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Option:
     below: float | None = None
     parse: Callable[[Any], object] | None = None
     same_on_resume: bool = True
+    goes_with: Callable[[Mapping[str, Any]], None] | None = None
+    of_replica: bool = False
 
     def __post_init__(self) -> None:
         if type(self.default) not in KINDS:

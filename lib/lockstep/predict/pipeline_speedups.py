@@ -47,12 +47,6 @@ def pipeline_speedup_table(records: pd.DataFrame, experiment: str, base: Conditi
     return table[~again].reset_index(drop=True)
 
 
-def ran_or_published(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a `pipeline_speedup_table` that its figure shows: not those that were skipped, but for the pipelines
-    on GPUs, beside which the paper's numbers stand."""
-    return table[(table["status"] != "skipped") | (table["strategy"] == "gpipe")] if len(table) else table
-
-
 def _bubble(rows: pd.DataFrame) -> dict[str, float]:
     ok = rows[(rows["status"] == "ok") & rows["idle_seconds"].notna()]
     found = interval_of(ok["idle_seconds"] / ok["step_seconds"]) if len(ok) else None

@@ -10,7 +10,7 @@ import pytest
 from fake_single_node import operators, records, resources
 from lockstep.analysis.sentences import times
 from lockstep.analysis.statistics import ratio_with_interval
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.registry import experiment
 
 SINGLE = experiment("01")
@@ -33,10 +33,6 @@ def changed(stored: Stored, strategy: str, factor: float) -> Stored:
 def answered(stored: Stored) -> str:
     assert SINGLE.answer is not None
     return SINGLE.answer(stored)
-
-
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(SINGLE.findings) == set(SINGLE.figures)
 
 
 @pytest.mark.parametrize("name", SINGLE.findings)
@@ -72,8 +68,3 @@ def test_two_rounds_have_no_interval() -> None:
     few = Stored(records(2))
     assert "(no interval yet)" in answered(few) and "[" not in answered(few)
     assert "is not known yet" in SINGLE.findings["ladder"](few)
-
-
-@pytest.mark.parametrize("name", SINGLE.findings)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    assert "Nothing is stored" in SINGLE.findings[name](no_records())

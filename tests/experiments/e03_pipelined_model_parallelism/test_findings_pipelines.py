@@ -12,7 +12,7 @@ import pytest
 from fake_distribution import scaled, without
 from fake_pipelines import PEAK, SPEEDUP, noisy, records, tables
 from lockstep.analysis.statistics import ratio_with_interval
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
 from lockstep.experiments.registry import experiment
 from lockstep.records import CONTENDED
@@ -43,25 +43,6 @@ def pipelines_scaled(frame: pd.DataFrame, factor: float, use_case: str = "Simple
         where: dict[str, Any] = {"experiment": "speedup", "strategy": name, "use_case": use_case, "device": "cpu"}
         frame = scaled(frame, "images_per_second", factor, **where)
     return frame
-
-
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(OWN.findings) == set(OWN.figures)
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_all_of_them_are_sentences_with_numbers(frame: pd.DataFrame, reference: Stored, name: str) -> None:
-    say = SAYS[name]
-    assert say is not None
-    for text in (said(frame, name), say(reference)):
-        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
-        assert re.search(r"\d", text) and "do not answer" not in text
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    say = SAYS[name]
-    assert say is not None and "Nothing is stored" in say(no_records())
 
 
 def test_the_answer_of_the_reference_holds_the_ratios_of_its_records(reference: Stored) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from fake_distribution import scaled, without
 from fake_pipelines import BOTH, HYBRID, SHARED, hybrid_records, layers, noisy, resources
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e04_hybrid_parallelism.findings import leads, ways
 from lockstep.experiments.registry import experiment
 
@@ -38,25 +37,6 @@ def said(frame: pd.DataFrame, name: str, traced: dict[str, pd.DataFrame] | None 
     assert say is not None
     known = {"layers": layers(), "resources": resources("hybrid", ("1f1b",))}
     return say(Stored(frame, known if traced is None else traced))
-
-
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(OWN.findings) == set(OWN.figures)
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_all_of_them_are_sentences_with_numbers(frame: pd.DataFrame, reference: Stored, name: str) -> None:
-    say = SAYS[name]
-    assert say is not None
-    for text in (said(frame, name), say(reference)):
-        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
-        assert re.search(r"\d", text) and "do not answer" not in text
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    say = SAYS[name]
-    assert say is not None and "Nothing is stored" in say(no_records())
 
 
 def test_the_answer_of_the_reference_holds_the_numbers_of_the_table(reference: Stored) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fake_distribution import HEADLINE, records, resources, scaled, without
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e05_mpi_distribution import regimes
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.registry import experiment
@@ -31,24 +31,6 @@ def said(frame: pd.DataFrame, name: str, traced: pd.DataFrame | None = None) -> 
     say = SAYS[name]
     assert say is not None
     return say(Stored(frame, {} if traced is None else {"resources": traced}))
-
-
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(OWN.findings) == set(OWN.figures)
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_all_of_them_are_sentences(frame: pd.DataFrame, reference: Stored, name: str) -> None:
-    say = SAYS[name]
-    assert say is not None
-    for text in (said(frame, name, resources(6)), say(reference)):
-        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    say = SAYS[name]
-    assert say is not None and "Nothing is stored" in say(no_records())
 
 
 def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
+from fake_distribution import scaled
 from fake_spark import GAINS, records, resources, spark
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e06_spark_distribution.tables import variant_table
 from lockstep.experiments.registry import experiment
 
@@ -33,33 +33,6 @@ def said(frame: pd.DataFrame, name: str, traces: int = 6) -> str:
     return say(Stored(frame, {"spark": spark(), "resources": resources(traces)}))
 
 
-def changed(frame: pd.DataFrame, column: str, factor: float, **where: Any) -> pd.DataFrame:
-    frame, hit = frame.copy(), pd.Series(True, index=frame.index)
-    for name, value in where.items():
-        hit &= frame[name] == value
-    assert hit.any()
-    frame.loc[hit, column] *= factor
-    return frame
-
-
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(OWN.findings) == set(OWN.figures)
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_all_of_them_are_sentences(frame: pd.DataFrame, reference: Stored, name: str) -> None:
-    say = SAYS[name]
-    assert say is not None
-    for text in (said(frame, name), say(reference)):
-        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    say = SAYS[name]
-    assert say is not None and "Nothing is stored" in say(no_records())
-
-
 @pytest.mark.parametrize("name", ["speedup", "answer"])
 def test_the_numbers_are_those_of_the_table(reference: Stored, name: str) -> None:
     text = SAYS[name](reference)  # type: ignore[misc]
@@ -75,8 +48,8 @@ def test_spark_that_is_slower_than_one_core_is_said_to_be_and_that_flips(frame: 
     own = {"experiment": "speedup", "use_case": "SimpleBig", "strategy": "sparknet"}
     told = "by SparkNet (images as RDD) with two workers"
     assert f"slower {told}" in said(frame, "answer")
-    assert f"faster {told}" in said(changed(frame, "images_per_second", 10.0, **own), "answer")
-    level = changed(frame, "images_per_second", 1 / GAINS["SimpleBig"]["sparknet", 2], **own)
+    assert f"faster {told}" in said(scaled(frame, "images_per_second", 10.0, **own), "answer")
+    level = scaled(frame, "images_per_second", 1 / GAINS["SimpleBig"]["sparknet", 2], **own)
     assert f"no faster and no slower, as far as can be told, {told}" in said(level, "answer")
 
 
@@ -104,7 +77,7 @@ def test_an_answer_without_training_beside_one_core_says_what_lacks(frame: pd.Da
 def test_the_share_that_agrees_is_that_of_the_step(frame: pd.DataFrame) -> None:
     assert "Agreeing takes 55 % [" in said(frame, "parts")
     assert "agreeing on parameters takes SparkNet 55 % of a step [" in said(frame, "answer")
-    less = changed(frame, "exchange_seconds", 0.6, strategy="sparknet", experiment="speedup")
+    less = scaled(frame, "exchange_seconds", 0.6, strategy="sparknet", experiment="speedup")
     assert "Agreeing takes 33 % [" in said(less, "parts")
 
 
@@ -112,7 +85,7 @@ def test_more_data_that_slow_training_are_said_to(frame: pd.DataFrame) -> None:
     text = said(frame, "data")
     assert "SparkNet (images as RDD) is slower: 0.66" in text or "SparkNet (images as RDD) is slower: 0.67" in text
     assert "SparkNet (images as files) cannot be told to be faster or slower" in text
-    faster = changed(frame, "images_per_second", 3.0, experiment="data", strategy="sparknet", images=4000)
+    faster = scaled(frame, "images_per_second", 3.0, experiment="data", strategy="sparknet", images=4000)
     assert "SparkNet (images as RDD) is faster: 2" in said(faster, "data")
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fake_learning import confusion, operators, records
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
 from lockstep.experiments.e07_convlstm_batch_size.answer import batch_differences
 from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
@@ -45,10 +45,6 @@ def moved(stored: Stored, points: float, column: str = "test_accuracy", **where:
     return Stored(frame, stored.tables)
 
 
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(EXPERIMENT.findings) == set(EXPERIMENT.figures)
-
-
 @pytest.mark.parametrize("name", EXPERIMENT.findings)
 def test_findings_are_short_sentences_with_numbers(made: Stored, reference: Stored, name: str) -> None:
     for stored in (made, reference):
@@ -56,11 +52,6 @@ def test_findings_are_short_sentences_with_numbers(made: Stored, reference: Stor
         assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf]" not in text
         assert re.search(r"\d", text) and "not answer" not in text
     assert len(text.split()) <= 105, "a longer one is not read"
-
-
-@pytest.mark.parametrize("name", EXPERIMENT.findings)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    assert "Nothing is stored" in said(name, no_records()) and "Nothing is stored" in answer(no_records())
 
 
 def test_the_answer_of_the_reference_is_that_of_the_records(reference: Stored) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
+from fake_distribution import scaled
 from fake_scaling import flops, records
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e08_convlstm_scaling.tables import exascale_table, strong_scaling
 from lockstep.experiments.registry import experiment
 
@@ -33,33 +33,6 @@ def said(frame: pd.DataFrame, name: str) -> str:
     return say(Stored(frame, {"flops": flops()}))
 
 
-def changed(frame: pd.DataFrame, column: str, factor: float, **where: Any) -> pd.DataFrame:
-    frame, hit = frame.copy(), pd.Series(True, index=frame.index)
-    for name, value in where.items():
-        hit &= frame[name] == value
-    assert hit.any()
-    frame.loc[hit, column] *= factor
-    return frame
-
-
-def test_there_is_a_finding_for_every_figure() -> None:
-    assert set(OWN.findings) == set(OWN.figures)
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_all_of_them_are_sentences(frame: pd.DataFrame, reference: Stored, name: str) -> None:
-    say = SAYS[name]
-    assert say is not None
-    for text in (said(frame, name), say(reference)):
-        assert text[0].isupper() and text.endswith(".") and "nan" not in text and "inf" not in text.split()
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_a_notebook_that_never_ran_says_so(name: str) -> None:
-    say = SAYS[name]
-    assert say is not None and "Nothing is stored" in say(no_records())
-
-
 def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:
     text = SAYS["answer"](reference)  # type: ignore[misc]
     table = strong_scaling(reference)
@@ -77,7 +50,7 @@ def test_the_answer_follows_what_workers_gain(frame: pd.DataFrame) -> None:
     cell = table[(table["network"] == "cnn") & (table["strategy"] == "parameter_server") & (table["workers"] == 2)]
     gain = cell.loc[cell["global_batch_size"].idxmax(), "speedup"]
     assert f"{gain:.3g} with parameter server" in said(frame, "answer")
-    half = changed(frame, "images_per_second", 0.5, **where)
+    half = scaled(frame, "images_per_second", 0.5, **where)
     assert f"{gain / 2:.3g} with parameter server" in said(half, "answer")
 
 
@@ -88,8 +61,8 @@ def test_two_rounds_are_no_answer(name: str) -> None:
 
 
 def test_the_model_errs_to_the_side_that_it_does(frame: pd.DataFrame) -> None:
-    short = said(changed(frame, "step_seconds", 1.5, experiment="held_out"), "model")
-    long = said(changed(frame, "step_seconds", 0.5, experiment="held_out"), "model")
+    short = said(scaled(frame, "step_seconds", 1.5, experiment="held_out"), "model")
+    long = said(scaled(frame, "step_seconds", 0.5, experiment="held_out"), "model")
     assert "too long a one in 0" in short and "too short a step in 0" not in short
     assert "too short a step in 0" in long or "too long a one in 0" not in long
     assert short != long
@@ -109,7 +82,7 @@ def test_a_server_gains_less_from_more_nodes_than_an_all_reduce(frame: pd.DataFr
 
 def test_accuracy_that_cannot_be_told_apart_is_not_told_apart(frame: pd.DataFrame) -> None:
     assert "none can be told apart from one worker" in said(frame, "accuracy")
-    worse = changed(frame, "test_accuracy", 0.5, experiment="learning", workers=4)
+    worse = scaled(frame, "test_accuracy", 0.5, experiment="learning", workers=4)
     assert "some differ from one worker" in said(worse, "accuracy")
     assert "not known yet" in said(records(3), "accuracy")
 

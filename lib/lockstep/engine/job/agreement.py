@@ -59,6 +59,9 @@ class Agreement(Cell):
         for strategy in (self.declared_sync, registry.launcher_of(self.launcher)):
             if strategy is not None:
                 strategy.check(self.values)
+                for option in strategy.options:
+                    if option.goes_with is not None:
+                        option.goes_with(self.values)
 
 
 def with_new_options(kind: _Class) -> _Class:

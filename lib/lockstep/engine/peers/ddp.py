@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.engine.declared import Equality, Values
 from lockstep.engine.peers.base import Peer
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 
 if TYPE_CHECKING:
     from lockstep.engine.groups import Group
@@ -25,10 +25,6 @@ class DDP(Peer):
     preserves = "equal, whatever the optimiser"
     needs_processes = True
     options = (SYNC_BATCH_NORM,)
-
-    @classmethod
-    def check(cls, values: Values) -> None:
-        check_batch_norm(values)
 
     @classmethod
     def equality(cls, values: Values) -> Equality:

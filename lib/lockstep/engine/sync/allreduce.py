@@ -18,7 +18,7 @@ from lockstep.engine.declared import Chain, Equality, Values, doubling
 from lockstep.engine.options import JobError, Option
 from lockstep.engine.sync.background import Background
 from lockstep.engine.sync.base import StepCost, Sync, group_error, leaf_of
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class AllreduceSync(Sync):
     @classmethod
     def check(cls, values: Values) -> None:
         check_compression(values)
-        check_batch_norm(values)
         if values["transport"] == "messages":
             return
         given = f"transport={values['transport']!r}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lockstep.engine.declared import DeclaredSync
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 
 if TYPE_CHECKING:  # what a sync declares is read without torch: see lockstep.engine.registry
     from torch import Tensor, nn
@@ -47,10 +46,10 @@ class Sync(DeclaredSync, ABC):
 
     @classmethod
     def of(cls, job: Job, plan: Plan, optimiser: OptimiserFactory) -> Sync:
-        """The sync with the options that `job` gives: each option that it declares, as the argument of that name, but
-        that which replicas read."""
-        own = [option for option in cls.options if option != SYNC_BATCH_NORM]
-        return cls(plan, optimiser, **{option.name: getattr(job, option.name) for option in own})
+        """The sync with the options that `job` gives: each option that it declares and reads itself, as the argument
+        of that name."""
+        own = {option.name: getattr(job, option.name) for option in cls.options if not option.of_replica}
+        return cls(plan, optimiser, **own)
 
     def __init__(self, plan: Plan, optimiser: OptimiserFactory) -> None:
         self.plan, self.make_optimiser = plan, optimiser

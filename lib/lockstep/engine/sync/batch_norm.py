@@ -5,12 +5,8 @@ from __future__ import annotations
 from lockstep.engine.declared import Values
 from lockstep.engine.options import JobError, Option
 
-SYNC_BATCH_NORM = Option(
-    "sync_batch_norm", False, "batch normalization over the whole batch of a step: workers sum statistics in each layer"
-)
 
-
-def check_batch_norm(values: Values) -> None:
+def _goes_with(values: Values) -> None:
     """Raises JobError where statistics can't be those of the whole batch."""
     if not values["sync_batch_norm"]:
         return
@@ -25,3 +21,9 @@ def check_batch_norm(values: Values) -> None:
             "sync_batch_norm=True with device='cuda' and workers that are threads: torch has one backward thread per "
             "GPU and process, on which they would wait for each other for ever; give launcher='processes'"
         )
+
+
+SYNC_BATCH_NORM = Option(
+    "sync_batch_norm", False, "batch normalization over a step's whole batch: workers sum statistics in each layer",
+    goes_with=_goes_with, of_replica=True,
+)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.engine.declared import Chain, Equality, Values
 from lockstep.engine.sync.base import StepCost, Sync
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 
 if TYPE_CHECKING:
     from lockstep.engine.groups import Group
@@ -22,10 +22,6 @@ class LocalSync(Sync):
     preserves = "it is sequential training"
     alone = True
     options = (SYNC_BATCH_NORM,)  # that one worker is measured as several are
-
-    @classmethod
-    def check(cls, values: Values) -> None:
-        check_batch_norm(values)
 
     @classmethod
     def equality(cls, values: Values) -> Equality:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.engine.declared import Chain, Equality, Values, doubling
 from lockstep.engine.sync.base import StepCost
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 from lockstep.engine.sync.private import EXCHANGE_EVERY, STATE_AVERAGED, PrivateSync, equality_of_averages
 
 if TYPE_CHECKING:
@@ -40,10 +40,6 @@ class LocalSgdSync(PrivateSync):
     ) -> None:
         super().__init__(plan, optimiser, exchange_every)
         self.state_averaged = state_averaged
-
-    @classmethod
-    def check(cls, values: Values) -> None:
-        check_batch_norm(values)
 
     @classmethod
     def equality(cls, values: Values) -> Equality:

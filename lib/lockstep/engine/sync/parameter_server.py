@@ -16,7 +16,7 @@ from lockstep.engine import registry
 from lockstep.engine.declared import Chain, Equality, Values
 from lockstep.engine.options import JobError, Option
 from lockstep.engine.sync.base import StepCost, Sync
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
 from lockstep.engine.sync.emulation import (
     NO_DELAYS,
@@ -101,7 +101,6 @@ class ParameterServerSync(Sync):
     @classmethod
     def check(cls, values: Values) -> None:
         check_compression(values)
-        check_batch_norm(values)
         servers, shards, workers = values["servers"], values["shards"], values["workers"]
         if values["policy"] == "none":
             raise JobError(f"sync='parameter_server' needs a policy; there are: {', '.join(registry.POLICIES)}")

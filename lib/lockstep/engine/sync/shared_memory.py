@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.engine.declared import Chain, Equality, Values, doubling
 from lockstep.engine.sync.base import StepCost, Sync, cut, gather, group_error, leaf_of
-from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM, check_batch_norm
+from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 
 if TYPE_CHECKING:
     from lockstep.engine.groups import Group
@@ -50,10 +50,6 @@ class SharedMemorySync(Sync):
     between_replicas = True
     hosts_of_threads = True
     meets = True
-
-    @classmethod
-    def check(cls, values: Values) -> None:
-        check_batch_norm(values)
 
     @classmethod
     def equality(cls, values: Values) -> Equality:

@@ -16,12 +16,12 @@ from lockstep.experiments.e03_pipelined_model_parallelism.drawings import pipeli
 from lockstep.experiments.e03_pipelined_model_parallelism.forecasts import partitions_of, predictions_of
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_drawings import partition_bars, stage_memory_bars
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import rank_memory_table, shown_cells
-from lockstep.predict.pipeline_speedups import NAIVE, pipeline_speedup_table, ran_or_published
+from lockstep.predict.pipeline_speedups import NAIVE, pipeline_speedup_table
 
 
 def pipeline_speedup_figure(stored: Stored) -> Figure:
     published = read_table("single-to-multi", "table2")
-    table = ran_or_published(pipeline_speedup_table(stored.records, "speedup"))
+    table = pipeline_speedup_table(stored.records, "speedup")
     return speedup_bars(table, published, "Model parallelism on one machine, and published on GPUs", fitted=True)
 
 

@@ -14,12 +14,12 @@ from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e04_hybrid_parallelism.drawings import hybrid_map
 from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, layout_names, map_of
-from lockstep.predict.pipeline_speedups import pipeline_speedup_table, ran_or_published
+from lockstep.predict.pipeline_speedups import pipeline_speedup_table
 
 
 def hybrid_speedup_figure(stored: Stored) -> Figure:
     published = read_table("single-to-multi", "table2")
-    table = ran_or_published(pipeline_speedup_table(stored.records, "hybrid"))
+    table = pipeline_speedup_table(stored.records, "hybrid")
     return speedup_bars(table, published, "Data, model, or both here, and published on GPUs", fitted=True)
 
 
