@@ -235,7 +235,7 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
         return job.with_(images=count, data_source=source.kind)
 
     jobs = [with_count(job) for job in jobs]
-    held_out = ((job.use_case, job.images) for job in jobs if job.scored_on == "validation")
+    held_out = ((job.use_case, job.images) for job in jobs if job.holds_out)
     for name, count in dict.fromkeys(held_out):  # DataError for a class that is too small for it
         use_case(name).open("train", sources[name].root, count, sources[name].skipped, part="held_out")
     return jobs, sources

@@ -40,8 +40,8 @@ class Images:
         """Opens the images. Raises DataError before training starts, for the test images too."""
         if job.scored_on == "none":
             return cls(case.open("train", root, job.images, skipped))
-        test = case.open("test", root, skipped=skipped)
-        if job.scored_on == "test":
+        test = None if job.scored_on == "held_out" else case.open("test", root, skipped=skipped)
+        if not job.holds_out:
             return cls(case.open("train", root, job.images, skipped), test=test)
         kept, held_out = (case.open("train", root, job.images, skipped, part=part) for part in ("kept", "held_out"))
         return cls(kept, held_out, test)
