@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,12 @@ class CheckpointError(ValueError):
     """A checkpoint that is missing, damaged, or of another training run; the message says what differs, and the fix."""
 
 
-def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> None:
+def save(
+    path: str, job: Job, group: Group, replica: Replica, sync: Sync, epochs: Iterable[dict[str, float | str]] = ()
+) -> None:
     """Rank 0 writes all that training reads: parameters, buffers (averaged over ranks, or rank 0's where they are no
-    floating point numbers), frozen parameters, the optimiser's state and the position. Collective."""
+    floating point numbers), frozen parameters, the optimiser's state and the position; and the rows of its `epochs`.
+    Collective."""
     group.enter("checkpoint")
     average_buffers(replica, group)
     state, parts = sync.state_dict(), sync.parts_of_state()
@@ -95,6 +98,7 @@ def save(path: str, job: Job, group: Group, replica: Replica, sync: Sync) -> Non
             "others": others,
             "cuts": replica.cuts,
             "sync": state,
+            "epochs": list(epochs),
         }
         write_atomically(Path(path), packed_content(content), private=True)  # it was learnt of images that may be
     if replica.sharers is not None:
@@ -193,8 +197,8 @@ def _check_optimiser(path: str, there: dict[str, str], here: dict[str, str]) -> 
             )
 
 
-def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
-    """Restore replica and sync from the checkpoint. Raises CheckpointError."""
+def load(path: str, job: Job, replica: Replica, sync: Sync) -> list[dict[str, float | str]]:
+    """Restore replica and sync from the checkpoint. Returns the rows of its epochs. Raises CheckpointError."""
     content = read_for(path, job)
     parts = sync.parts_of_state() | ({} if replica.sharers is None else {"ranks": replica.sharers.size})
     _check(path, content, parts, replica.layout, sync.make_optimiser)
@@ -214,6 +218,7 @@ def load(path: str, job: Job, replica: Replica, sync: Sync) -> None:
     except ValueError as error:
         raise CheckpointError(f"checkpoint {path}: {error}") from error
     sync.group.barrier()
+    return list(content.get("epochs", []))  # older files have none
 
 
 def cuts_of(path: str, job: Job) -> list[int] | None:

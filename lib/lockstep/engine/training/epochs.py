@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,9 @@ from lockstep.engine.training.stopping import EarlyStopping
 from lockstep.engine.usecases import UseCase
 
 Rows = list[dict[str, float | str]]
+AfterEpoch = Callable[[dict[str, float | str]], bool]
+"""Is given the row of an epoch that has ended, and returns whether training should stop there."""
+_VALIDATION = ("validation_loss", "validation_accuracy", "validation_balanced_accuracy", "validation_auc")
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,15 @@ class Images:
     test: ImageData | None = None
 
     @classmethod
-    def of(cls, case: UseCase, job: Job, root: str | None, skipped: Collection[str]) -> Images:
-        """Opens the images. Raises DataError before training starts, for the test images too."""
+    def of(
+        cls, case: UseCase, job: Job, root: str | None, skipped: Collection[str], *, validation_only: bool = False
+    ) -> Images:
+        """Opens the images; those of the test split stay closed with `validation_only`. Raises DataError before
+        training starts, for the test images too."""
         if job.scored_on == "none":
             return cls(case.open("train", root, job.images, skipped))
-        test = None if job.scored_on == "held_out" else case.open("test", root, skipped=skipped)
+        closed = job.scored_on == "held_out" or (validation_only and job.scored_on == "validation")
+        test = None if closed else case.open("test", root, skipped=skipped)
         if not job.holds_out:
             return cls(case.open("train", root, job.images, skipped), test=test)
         kept, held_out = (case.open("train", root, job.images, skipped, part=part) for part in ("kept", "held_out"))
@@ -50,8 +57,8 @@ class Images:
 class EpochTracker:
     """Follows a training run on one rank. `team` are all ranks with a replica or a part of one.
 
-    A resumed run has rows only for the epochs since then. Raises JobError for early stopping with a `checkpoint`,
-    because the best epoch's parameters are kept in memory only.
+    A resumed run has rows only for the epochs since then; its checkpoint's own are `former`. Raises JobError for early
+    stopping with a `checkpoint`, because the best epoch's parameters are kept in memory only.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class EpochTracker:
         self.job, self.plan, self.images, self.rate = job, plan, images, rate
         self.replica, self.sync, self.team = replica, sync, team
         self.rows: Rows = []
+        self.former: Rows = []
         self.seconds = 0.0  # the time of all steps, without evaluation
         self._done, self._steps, self._loss, self._epoch_seconds = 0, 0, 0.0, 0.0
         self._stopping = EarlyStopping(job.early_stopping_epochs)
@@ -73,8 +81,10 @@ class EpochTracker:
 
     def stepped(self, step: int, loss: float, seconds: float) -> bool:
         """Called after each step with this rank's part of the loss. Returns whether an epoch has ended; then
-        collective."""
+        collective. Workers that take steps of their own have no common epochs."""
         self.add(loss, seconds)
+        if not self.sync.in_step:
+            return False
         self._steps += 1
         self._done = step + 1
         if self._done % self.plan.steps_per_epoch and self._done != self.plan.steps:
@@ -96,6 +106,18 @@ class EpochTracker:
         self._end_epoch()
 
     @property
+    def known(self) -> Rows:
+        """The rows of all epochs, those before a resumed run's among them."""
+        return [*self.former, *self.rows]
+
+    def stops(self, after_epoch: AfterEpoch | None) -> bool:
+        """Tell `after_epoch` of the last epoch, on rank 0 alone: its answer on every rank. Collective."""
+        if after_epoch is None:
+            return False
+        answer = self.team.rank == 0 and after_epoch(self.rows[-1])
+        return bool(allgather_object(self.team, answer)[0])
+
+    @property
     def over(self) -> bool:
         """Whether training should stop early. The same on every rank."""
         return self._stopping.over
@@ -111,7 +133,7 @@ class EpochTracker:
                 others = {name: each.clone() for name, each in self.replica.others(frozen=False).items()}
                 self._best = self.replica.parameters.clone(), self.replica.buffers.clone(), others
         row = {"epoch": -(-self._done // self.plan.steps_per_epoch), "train_loss": sum(losses) / self._steps}
-        missing = dict.fromkeys(("validation_loss", "validation_accuracy"), float("nan"))
+        missing = dict.fromkeys(_VALIDATION, float("nan"))
         more = {"learning_rate": self.rate.at(self._done - 1), "seconds": max(seconds)}
         self.rows.append(row | missing | founds[0] | more)
         self.seconds += max(seconds)
@@ -133,15 +155,14 @@ class EpochTracker:
         if self.images.validation is None:
             return {}
         outputs, labels = self._outputs(self.images.validation), self.images.validation.labels
-        return {
-            "validation_loss": mean_cross_entropy(outputs, labels),
-            "validation_accuracy": accuracy(outputs, labels),
-        }
+        measures = (mean_cross_entropy, accuracy, balanced_accuracy, auc)
+        return {name: measure(outputs, labels) for name, measure in zip(_VALIDATION, measures, strict=True)}
 
-    def finish(self) -> tuple[dict[str, float], dict[str, Rows]]:
+    def finish(self, *, validation_only: bool = False) -> tuple[dict[str, float], dict[str, Rows]]:
         """Measurements of the whole run, scores among them, and rows of the tables. Collective.
 
         The replica then has the parameters that are scored: of the best epoch with early stopping, else the last.
+        With `validation_only` the epochs' own scores are all there is.
         """
         if self._best is None:
             self.replica.parameters.copy_(self.sync.model())
@@ -155,7 +176,7 @@ class EpochTracker:
             "training_seconds": self.seconds,
         }
         tables: dict[str, Rows] = {"epochs": self.rows}
-        if self.job.scored_on != "none":
+        if self.job.scored_on != "none" and not validation_only:
             scores |= self._of_training()
             tables["confusion"] = []
             for split, data in (("validation", self.images.validation), ("test", self.images.test)):

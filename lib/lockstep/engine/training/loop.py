@@ -16,7 +16,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.replica import Batch, Replica
 from lockstep.engine.sync import Plan, Share, Sync, make_sync
 from lockstep.engine.training import checkpoint
-from lockstep.engine.training.epochs import EpochTracker, Images, Rate
+from lockstep.engine.training.epochs import AfterEpoch, EpochTracker, Images, Rate
 from lockstep.engine.training.evaluate import evaluate
 from lockstep.engine.training.finite import FiniteWatch
 from lockstep.engine.training.model_parallel import gather_tables, make_model_parallel_replica, state_bytes
@@ -47,6 +47,8 @@ class Site:
     skipped: tuple[str, ...] = ()  # photos that can't be read: see `lockstep.engine.usecases.find_images`
     on_nan: str = "stop"  # at a loss that is NaN or infinite; "warn": go on, and say so in the trace
     draws: bool = False  # the model draws what is not keyed by sample: see `lockstep.engine.training.randomness`
+    after_epoch: AfterEpoch | None = None  # called on rank 0 with each epoch's row, behind its checkpoint; True: stop
+    validation_only: bool = False  # of a job that is scored on validation: no test photo is opened, nothing else scored
 
 
 @dataclass
@@ -100,7 +102,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         return serve(job, group, case, plan, began)
     if site.checkpoint and group.rank == 0:
         remove_unfinished(Path(site.checkpoint))
-    images = Images.of(case, job, site.data_root, site.skipped)
+    images = Images.of(case, job, site.data_root, site.skipped, validation_only=site.validation_only)
     data, plan, case = images.train, plan_of(job, images.train), case.fitting(images.train)
     for server in range(job.workers, group.size) if group.rank == 0 else ():
         group.send(torch.tensor([plan.samples, plan.steps]), server, _PLAN)
@@ -114,8 +116,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     sync.attach(replica, replica.peers(group))
     everybody, group = group, sync.group  # the ranks with a replica, or with the same part of a model
     replica.start_alike(group)
-    if site.resume and site.checkpoint:
-        checkpoint.load(site.checkpoint, job, replica, sync)
+    former = checkpoint.load(site.checkpoint, job, replica, sync) if site.resume and site.checkpoint else []
     # As many decoding threads as the worker has cores; they share those cores with the computation.
     with Loader(data, job.seed, threads=job.cores_per_worker, memory=job.input == "memory") as loader:
         if job.input == "memory" and replica.reads_images:
@@ -124,12 +125,13 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         if job.learns:
             team = group if replica.sharers is None else everybody
             tracker = EpochTracker(job, plan, images, replica, sync, team, Rate.of(make, factor), site.checkpoint)
+            tracker.former = former
         try:
             watch = FiniteWatch(everybody.rank, site.on_nan)
             last = _train(job, site, group, replica, sync, loader, trace, watch, tracker)
             trace.cautions = watch.cautions
             if tracker is not None:
-                trace.scores, trace.tables = tracker.finish()
+                trace.scores, trace.tables = tracker.finish(validation_only=site.validation_only)
             if site.evaluate and job.scored_on == "none":
                 replica.parameters.copy_(sync.model())
                 test = case.open("test", site.data_root, skipped=site.skipped)
@@ -208,7 +210,7 @@ def _train(
 
     input -> compute [-> input -> compute ...] -> wait, exchange, update      once per step
     """
-    done, last = 0, dict.fromkeys(STEP_COLUMNS, 0.0)
+    saved, last = False, dict.fromkeys(STEP_COLUMNS, 0.0)
     # A checkpoint is collective, so workers that take steps of their own have none before all have stopped.
     every = site.checkpoint_every_steps if sync.in_step else 0
     measuring = job.input == "jpeg" and not site.checkpoint and not job.learns and sync.in_step
@@ -235,21 +237,29 @@ def _train(
         if job.learns or share.step >= job.warmup_steps:
             trace.note(times, began, now, summed=job.learns)
         last, times, began, decoded = times, dict.fromkeys(STEP_COLUMNS, 0.0), now, decoding
-        done = share.step + 1
-        if tracker is not None and not sync.in_step:
-            tracker.add(last["train_loss"], last["step_seconds"])
-        elif tracker is not None and tracker.stepped(share.step, last["train_loss"], last["step_seconds"]):
-            if tracker.over:
+        ended = tracker is not None and tracker.stepped(share.step, last["train_loss"], last["step_seconds"])
+        # Before anybody is told of the epoch: what was reported is never trained again.
+        saved = bool(every and (share.step + 1) % every == 0) or (ended and site.after_epoch is not None)
+        if saved:
+            _save(site, job, group, replica, sync, watch, tracker, share.step)
+            began = time.perf_counter()
+        if tracker is not None and ended:
+            if tracker.over or tracker.stops(site.after_epoch):
                 break
             link.read()
             began, decoded = time.perf_counter(), loader.decode_seconds
-        if site.checkpoint and every and done % every == 0:
-            watch.see_parameters(replica.parameters, share.step)
-            checkpoint.save(site.checkpoint, job, group, replica, sync)
-            began = time.perf_counter()
     if tracker is not None and not sync.in_step:
         tracker.stopped(sync.done)
-    if site.checkpoint and not (every and done and done % every == 0):
-        watch.see_parameters(replica.parameters, sync.done - 1)
-        checkpoint.save(site.checkpoint, job, group, replica, sync)
+    if not saved:
+        _save(site, job, group, replica, sync, watch, tracker, sync.done - 1)
     return last
+
+
+def _save(
+    site: Site, job: Job, group: Group, replica: Replica, sync: Sync, watch: FiniteWatch, tracker: EpochTracker | None,
+    step: int,
+) -> None:  # fmt: skip
+    """Write the checkpoint after `step`, if this site has one. Collective. Raises NotFiniteError."""
+    if site.checkpoint:
+        watch.see_parameters(replica.parameters, step)
+        checkpoint.save(site.checkpoint, job, group, replica, sync, () if tracker is None else tracker.known)
