@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,8 @@ def test_a_study_teaches_it_its_offset() -> None:
     """All curves of this study gain twice as much late as usual: recalibrated forecasts of others are nearer."""
     random = np.random.default_rng(0)
     epochs = np.arange(1, EPOCHS + 1)
-    jumps = 0.5 + 0.1 * random.standard_normal((24, 1)) * 0.5 + 0.25 * (epochs > 10) + 0.01 * random.random((24, EPOCHS))
+    levels, noise = 0.5 + 0.05 * random.standard_normal((24, 1)), 0.01 * random.random((24, EPOCHS))
+    jumps = levels + 0.25 * (epochs > 10) + noise
     plain, taught = Lstm(TAUGHT), Lstm(TAUGHT)
     taught.fit(list(jumps[:16]), seed=0)
     misses = [np.mean([abs(f.predict(c[:4], 12).mean - c[-1]) for c in jumps[16:]]) for f in (plain, taught)]
@@ -84,7 +86,7 @@ def test_the_same_settings_teach_the_same_network_whatever_torch_drew(cache: Pat
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == threads
-    same, other = pretraining.taught(TINY).arrays(), pretraining.taught(PriorSettings(**{**vars(TINY), "seed": 1}))
+    same, other = pretraining.taught(TINY).arrays(), pretraining.taught(replace(TINY, seed=1))
     assert all(np.array_equal(one[name], same[name]) for name in one)
     assert not np.array_equal(one["change.bias"], other.arrays()["change.bias"])
 
@@ -106,7 +108,7 @@ def test_it_is_taught_once_and_again_where_its_file_is_damaged(cache: Path, monk
         anew = pretraining.pretrained(TINY).arrays()
         assert len(lessons) == 1 and all(np.array_equal(first[name], anew[name]) for name in first)
         assert kept.read_bytes() == whole
-    pretraining.pretrained(PriorSettings(**{**vars(TINY), "rate": 0.02}))
+    pretraining.pretrained(replace(TINY, rate=0.02))
     assert len(list(cache.glob("*.npz"))) == 2, "other settings, another file"
 
 

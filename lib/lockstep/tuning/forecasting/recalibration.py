@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 WIDTH = 0.35
-"""Of the weights, in logarithms of epochs: beside epoch 2, epoch 1 counts 0.14; beside epoch 20, epoch 15 counts 0.7."""
+"""Of the weights, in logarithms: beside epoch 2, epoch 1 counts 0.14; beside epoch 20, epoch 15 counts 0.7."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Recalibration:
 
 
 def in_units(curves: Array, middle: Array, scale: Array) -> Array:
-    """How far finished curves ended from raw forecasts, in b: [curves, epochs]; NaN at the last epoch, which is known."""
+    """How far finished curves ended from raw forecasts, in b: [curves, epochs]; NaN at the last one, which is known."""
     units = (curves[:, -1:] - middle) / scale
     units[:, -1] = np.nan
     return units
