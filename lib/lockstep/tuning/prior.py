@@ -38,7 +38,7 @@ SMOOTHER = 0.3
 
 
 @dataclass(frozen=True)
-class Settings:
+class DrawnSettings:
     """What is drawn of each curve, [curves, 1] each; scores are in 0 to 1."""
 
     chance: Array  # of a network that has learned nothing
@@ -51,43 +51,43 @@ class Settings:
     falls: Array  # 1 where the learning rate falls to the last epoch, else 0
     accuracy: Array  # 1 where accuracy is measured, 0 for the geometric mean
 
-    def take(self, rows: NDArray[np.intp]) -> Settings:
+    def take(self, rows: NDArray[np.intp]) -> DrawnSettings:
         """Those of some curves."""
-        return Settings(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return DrawnSettings(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-Shape = Callable[[Array, Settings, np.random.Generator], Array]
+Shape = Callable[[Array, DrawnSettings, np.random.Generator], Array]
 """(epochs 1, 2, ... [epochs], settings, random) -> scores without noise [curves, epochs]."""
 
 
-def _power(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _power(epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     exponent = _log_uniform(random, 0.4, 2.0, of.top.shape)
     return of.top - (of.top - of.start) * (1 + epoch / of.speed) ** -exponent
 
 
-def _exponential(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _exponential(epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     stretch = random.uniform(0.6, 1.2, of.top.shape)
     return of.top - (of.top - of.start) * np.exp(-((epoch / of.speed) ** stretch))
 
 
-def _late(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _late(epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     begins = random.uniform(0.05, 0.7, of.top.shape) * epoch[-1] + 0.5
     return of.chance + (of.top - of.chance) * -np.expm1(-np.maximum(epoch - begins, 0) / of.speed)
 
 
-def _never(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _never(epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     often = random.choice([0.0, 0.05, 0.3], size=of.top.shape)
     return np.where(random.random((len(often), len(epoch))) < often, of.other, of.chance)
 
 
-def _peak(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _peak(epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     peak = of.speed * random.uniform(1, 4, of.top.shape)
     lost = (of.top - of.other) * random.uniform(0.02, 0.7, of.top.shape)
     takes = epoch[-1] * random.uniform(0.2, 1.0, of.top.shape)
     return _exponential(epoch, of, random) - lost * -np.expm1(-np.maximum(epoch - peak, 0) / takes)
 
 
-def _collapse(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _collapse(epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     rises = np.where(random.random(of.top.shape) < 0.5, _power(epoch, of, random), _exponential(epoch, of, random))
     falls = random.uniform(0.1, 1.0, of.top.shape) * epoch[-1]
     stays = np.where(random.random(of.top.shape) < 0.5, epoch[-1], random.uniform(1, 5, of.top.shape))
@@ -96,7 +96,7 @@ def _collapse(epoch: Array, of: Settings, random: np.random.Generator) -> Array:
 
 
 @dataclass(frozen=True)
-class Kind:
+class CurveKind:
     """How the curves of a kind run, and which share of all curves they are."""
 
     share: float
@@ -104,13 +104,13 @@ class Kind:
     wanders: float = 1.0  # times as much as usual
 
 
-KINDS: Mapping[str, Kind] = {
-    "power": Kind(0.28, _power),
-    "exponential": Kind(0.28, _exponential),
-    "late": Kind(0.10, _late),
-    "never": Kind(0.08, _never, 0.1),
-    "peak": Kind(0.16, _peak),
-    "collapse": Kind(0.10, _collapse),
+KINDS: Mapping[str, CurveKind] = {
+    "power": CurveKind(0.28, _power),
+    "exponential": CurveKind(0.28, _exponential),
+    "late": CurveKind(0.10, _late),
+    "never": CurveKind(0.08, _never, 0.1),
+    "peak": CurveKind(0.16, _peak),
+    "collapse": CurveKind(0.10, _collapse),
 }
 """Saturating powers, exponentials, late starts, those that never learn, peak and decline, collapse to chance."""
 
@@ -154,7 +154,7 @@ def draw_matrix(
     return _measured(_trained(clean, epoch, replace(settings, wander=wander), random), settings, images, random)
 
 
-def _settings(count: int, epochs: int, studies: int, random: np.random.Generator) -> Settings:
+def _settings(count: int, epochs: int, studies: int, random: np.random.Generator) -> DrawnSettings:
     """Of `count` curves, the study of each being its number modulo `studies`."""
     of = np.arange(count) % studies
 
@@ -172,7 +172,7 @@ def _settings(count: int, epochs: int, studies: int, random: np.random.Generator
     wander = per_study(_log_uniform(random, 0.003, 0.08, studies)) * np.exp(0.5 * random.standard_normal((count, 1)))
     low = per_study(chance)
     top = low + (1 - low) * (1 - np.minimum(gap, 0.98))
-    return Settings(
+    return DrawnSettings(
         chance=low,
         other=np.where(per_study(accuracy), per_study(wrong), low * random.uniform(0.2, 1.0, (count, 1))),
         start=low * random.uniform(0.7, 1.0, (count, 1)),
@@ -197,7 +197,7 @@ def _chances(accuracy: NDArray[np.bool_], random: np.random.Generator) -> tuple[
     return np.where(accuracy, shares.max(axis=1), np.exp(-entropy)), wrong
 
 
-def _trained(clean: Array, epoch: Array, of: Settings, random: np.random.Generator) -> Array:
+def _trained(clean: Array, epoch: Array, of: DrawnSettings, random: np.random.Generator) -> Array:
     """With the wandering of training, and dips."""
     white, noise = random.standard_normal(clean.shape), np.empty(clean.shape)
     fresh, before = np.sqrt(1 - of.lasting**2)[:, 0], white[:, 0]
@@ -213,7 +213,7 @@ def _trained(clean: Array, epoch: Array, of: Settings, random: np.random.Generat
     return np.clip(np.where(dips, wandered - depth, wandered), 0, 1)
 
 
-def _measured(true: Array, of: Settings, images: int, random: np.random.Generator) -> Array:
+def _measured(true: Array, of: DrawnSettings, images: int, random: np.random.Generator) -> Array:
     """On `images` images."""
     counted = random.binomial(images, true) / images
     smooth = true + SMOOTHER * np.sqrt(true * (1 - true) / images) * random.standard_normal(true.shape)

@@ -18,7 +18,7 @@ from lockstep.tuning.forecasting import (
     make_forecaster,
 )
 from lockstep.tuning.forecasting.base import SPREAD_OF_SCALE
-from lockstep.tuning.forecasting.lstm import Lstm, LstmNotPretrained
+from lockstep.tuning.forecasting.lstm import CurveLstm, LstmNotPretrained
 from lockstep.tuning.prior import draw_curves
 
 SHORT = PriorSettings(steps=8, batch=16, most_epochs=12, hidden=8)
@@ -27,7 +27,7 @@ CURVES = draw_curves(9, 12, 400, seed=5, studies=1)
 
 def made(name: str) -> Forecaster:
     kind = FORECASTERS[name]
-    return kind(prior=SHORT) if issubclass(kind, Lstm) else kind()
+    return kind(prior=SHORT) if issubclass(kind, CurveLstm) else kind()
 
 
 every = pytest.mark.parametrize("name", FORECASTERS)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lockstep.tuning.forecasting import PriorSettings, Recalibration, in_units, pretraining
-from lockstep.tuning.forecasting.lstm import Lstm, LstmNotRecalibrated
+from lockstep.tuning.forecasting.lstm import CurveLstm, LstmNotRecalibrated
 from lockstep.tuning.forecasting.network import one_thread
 from lockstep.tuning.prior import draw_curves
 
@@ -21,7 +21,7 @@ EPOCHS = 16
 
 
 @pytest.fixture(scope="module")
-def lstm() -> Lstm:
+def lstm() -> CurveLstm:
     return LstmNotRecalibrated(TAUGHT)
 
 
@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "curves"
 
 
-def test_it_beats_the_last_value_and_the_best_so_far_and_knows_how_sure_it_is(lstm: Lstm) -> None:
+def test_it_beats_the_last_value_and_the_best_so_far_and_knows_how_sure_it_is(lstm: CurveLstm) -> None:
     """On curves of studies that it has not learned from. Its full pre-training is ten times as long."""
     unseen = np.stack(draw_curves(600, EPOCHS, 500, seed=77))
     middle, scale = lstm.raw(unseen, EPOCHS)
@@ -51,11 +51,11 @@ def test_a_study_teaches_it_its_offset() -> None:
     epochs = np.arange(1, EPOCHS + 1)
     levels, noise = 0.5 + 0.05 * random.standard_normal((24, 1)), 0.01 * random.random((24, EPOCHS))
     jumps = levels + 0.25 * (epochs > 10) + noise
-    plain, taught = Lstm(TAUGHT), Lstm(TAUGHT)
+    plain, taught = CurveLstm(TAUGHT), CurveLstm(TAUGHT)
     taught.fit(list(jumps[:16]), seed=0)
     misses = [np.mean([abs(f.predict(c[:4], 12).mean - c[-1]) for c in jumps[16:]]) for f in (plain, taught)]
     assert misses[1] < 0.5 * misses[0]
-    few = Lstm(TAUGHT)
+    few = CurveLstm(TAUGHT)
     few.fit(list(jumps[:1]), seed=0)
     moved = [abs(f.predict(jumps[20, :4], 12).mean - plain.predict(jumps[20, :4], 12).mean) for f in (few, taught)]
     assert 0 < moved[0] < 0.5 * moved[1]
@@ -63,7 +63,7 @@ def test_a_study_teaches_it_its_offset() -> None:
 
 def test_the_recalibrated_intervals_of_a_study_hold() -> None:
     """Of other settings of the same study, after 20 finished ones, at early and late epochs."""
-    lstm, rule, held = Lstm(TAUGHT), Recalibration(), []
+    lstm, rule, held = CurveLstm(TAUGHT), Recalibration(), []
     for seed in range(15):
         study = np.stack(draw_curves(40, EPOCHS, 400, seed=1000 + seed, studies=1))
         middle, scale = lstm.raw(study, EPOCHS)
@@ -75,7 +75,7 @@ def test_the_recalibrated_intervals_of_a_study_hold() -> None:
 
 
 def test_the_network_has_some_five_thousand_numbers() -> None:
-    assert Lstm(PriorSettings(steps=1, batch=2)).model.parameters == 5198
+    assert CurveLstm(PriorSettings(steps=1, batch=2)).model.parameters == 5198
 
 
 def test_the_same_settings_teach_the_same_network_whatever_torch_drew(cache: Path) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 from lockstep.engine.options import JobError
 from lockstep.tuning.forecasting.base import CurveForecast, Forecaster, chances_above
-from lockstep.tuning.forecasting.lstm import Lstm, LstmNotPretrained, LstmNotRecalibrated, LstmRefitted
+from lockstep.tuning.forecasting.lstm import CurveLstm, LstmNotPretrained, LstmNotRecalibrated, LstmRefitted
 from lockstep.tuning.forecasting.pretraining import PriorSettings, pretrained
 from lockstep.tuning.forecasting.recalibration import Recalibration, in_units
-from lockstep.tuning.forecasting.simple import BestSoFar, Gain, LastValue, PowerLaw
+from lockstep.tuning.forecasting.simple import BestSoFar, Gain, LastScore, PowerLaw
 
 FORECASTERS: Mapping[str, type[Forecaster]] = {
     kind.name: kind
     for kind in (
-        LastValue, BestSoFar, Gain, PowerLaw, Lstm, LstmNotPretrained, LstmNotRecalibrated, LstmRefitted
+        LastScore, BestSoFar, Gain, PowerLaw, CurveLstm, LstmNotPretrained, LstmNotRecalibrated, LstmRefitted
     )
 }  # fmt: skip
 """By name: each makes a forecaster that has seen no curve of the study."""

@@ -99,7 +99,7 @@ class Forecaster(ABC):
         its last score then counts as its end. Raises ValueError for scores outside 0 to 1 or of another shape.
         """
         at_least("seed", seed, 0)
-        curves = [checked(sequence, f"curve {number}") for number, sequence in enumerate(sequences)]
+        curves = [checked_curve(sequence, f"curve {number}") for number, sequence in enumerate(sequences)]
         curves = [curve for curve in curves if len(curve)]
         fresh = curves[self.learn(curves, seed) :]
         units = np.full((len(fresh), max(map(len, fresh), default=0)), np.nan)
@@ -117,7 +117,7 @@ class Forecaster(ABC):
         """
         at_least("horizon", operator.index(horizon), 0)
         end = np.size(prefix) + operator.index(horizon)
-        values = checked(prefix, "the prefix")
+        values = checked_curve(prefix, "the prefix")
         if not len(values):
             raise ValueError("the prefix has no finite score: there is nothing to forecast from; give one epoch's")
         if len(values) == end:
@@ -166,7 +166,7 @@ class Forecaster(ABC):
         del arrays, path
 
 
-def checked(sequence: ArrayLike, what: str) -> Array:
+def checked_curve(sequence: ArrayLike, what: str) -> Array:
     """[epochs] up to what is not finite, with a warning.
 
     Raises ValueError for another shape or scores outside 0 to 1.

@@ -26,7 +26,7 @@ MODEL = "model."
 """Before the names of the network's arrays in a file."""
 
 
-class Lstm(Forecaster):
+class CurveLstm(Forecaster):
     """Pre-trained, and recalibrated on the study's finished curves."""
 
     name = "lstm"
@@ -52,7 +52,7 @@ class Lstm(Forecaster):
 
     def raw(self, curves: Array, end: int) -> tuple[Array, Array]:
         """See `Forecaster.raw`: one pass of the network."""
-        return network.forecast(self.model, curves, end)
+        return network.forecast_ends(self.model, curves, end)
 
     def learned(self) -> dict[str, Any]:
         """The network."""
@@ -66,7 +66,7 @@ class Lstm(Forecaster):
         self._model = SequenceModel.from_stored(found, str(path))
 
 
-class LstmNotRecalibrated(Lstm):
+class LstmNotRecalibrated(CurveLstm):
     """Pre-trained; the study's curves change nothing."""
 
     name = "lstm_not_recalibrated"
@@ -74,7 +74,7 @@ class LstmNotRecalibrated(Lstm):
     recalibration = Recalibration(math.inf, math.inf)
 
 
-class LstmRefitted(Lstm):
+class LstmRefitted(CurveLstm):
     """Pre-trained, then its weights are learned further on the study's finished curves.
 
     They are learned anew whenever there are half as many curves more, at REFITS; offset and spread are recalibrated
@@ -114,10 +114,10 @@ class LstmRefitted(Lstm):
             for step in range(self.steps):
                 drawn = [curves[number] for number in random.integers(len(curves), size=self.batch)]
                 ended = [curve[: int(random.integers(2, len(curve) + 1))] if step % 2 else curve for curve in drawn]
-                network.update(model, ended, fade=1 - step / self.steps)
+                network.learn_ends(model, ended, fade=1 - step / self.steps)
 
     def relearn(self, arrays: dict[str, Any], path: Path) -> None:
-        """As `Lstm`'s; a later `fit` learns anew."""
+        """As `CurveLstm`'s; a later `fit` learns anew."""
         super().relearn(arrays, path)
         self._taught = -1, []
 

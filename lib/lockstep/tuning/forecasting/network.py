@@ -27,7 +27,7 @@ LEAST_SCALE = 1e-4
 """Laplace's b is taken to be at least this, so that no forecast is certain."""
 
 
-def inputs_of(curves: Array, ends: NDArray[np.int64]) -> Array:
+def curve_inputs(curves: Array, ends: NDArray[np.int64]) -> Array:
     """[curves, epochs, INPUTS] of curves [curves, epochs] that end after the epochs `ends` [curves]."""
     epoch = np.arange(1, curves.shape[1] + 1, dtype=np.float64)
     end = ends[:, None].astype(np.float64)
@@ -38,20 +38,20 @@ def inputs_of(curves: Array, ends: NDArray[np.int64]) -> Array:
     return np.stack([curves, best, change, np.broadcast_to(np.log(epoch), left.shape), left, share], axis=-1)
 
 
-def forecast(model: SequenceModel, curves: Array, end: int) -> tuple[Array, Array]:
+def forecast_ends(model: SequenceModel, curves: Array, end: int) -> tuple[Array, Array]:
     """(median, Laplace's b) of the score after epoch `end`, [curves, epochs] each, from every prefix."""
-    mean, spread = model.every_step(inputs_of(curves, np.full(len(curves), end)))
+    mean, spread = model.every_step(curve_inputs(curves, np.full(len(curves), end)))
     return np.clip(mean[..., 0], 0, 1), np.maximum(spread[..., 0] / math.sqrt(2), LEAST_SCALE)
 
 
 def scale_by(model: SequenceModel, curves: Sequence[Array]) -> None:
     """Inputs are shifted and scaled by their mean and standard deviation over these curves from then on."""
-    inputs = np.concatenate([inputs_of(curve[None], np.array([len(curve)]))[0] for curve in curves])
+    inputs = np.concatenate([curve_inputs(curve[None], np.array([len(curve)]))[0] for curve in curves])
     model.shift, spread = inputs.mean(axis=0), inputs.std(axis=0)
     model.scale = np.where(spread > 1e-6, spread, 1.0)
 
 
-def update(model: SequenceModel, curves: Sequence[Array], fade: float) -> float:
+def learn_ends(model: SequenceModel, curves: Sequence[Array], fade: float) -> float:
     """One update: every prefix of every curve forecasts its last score; the loss. `fade`: of the learning rate."""
     ends = np.array([len(curve) for curve in curves])
     values = np.zeros((len(curves), ends.max()))
@@ -59,7 +59,7 @@ def update(model: SequenceModel, curves: Sequence[Array], fade: float) -> float:
         values[row, : len(curve)] = curve
     known = np.arange(1, ends.max() + 1) < ends[:, None]
     last = np.broadcast_to(np.array([curve[-1] for curve in curves])[:, None], known.shape)
-    return model.train(inputs_of(values, ends), last[..., None], known[..., None], fade)
+    return model.train(curve_inputs(values, ends), last[..., None], known[..., None], fade)
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ def taught(settings: PriorSettings) -> SequenceModel:
     network.scale_by(model, first)
     with network.one_thread():
         for step in range(settings.steps):
-            network.update(model, _curves(settings, random, cut=step % 4 == 3), fade=1 - step / settings.steps)
+            network.learn_ends(model, _curves(settings, random, cut=step % 4 == 3), fade=1 - step / settings.steps)
     return model
 
 

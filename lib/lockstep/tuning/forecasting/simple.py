@@ -22,7 +22,7 @@ FEWEST_TO_FIT = 4
 """Epochs that the power law needs, one more than it has numbers."""
 
 
-class LastValue(Forecaster):
+class LastScore(Forecaster):
     """The curve stays where it is."""
 
     name = "last"
