@@ -22,7 +22,7 @@ import pandas as pd
 from IPython.display import Markdown
 from matplotlib.figure import Figure
 
-from lockstep.analysis.figures.recipes import draw_all
+from lockstep.analysis.figures.recipes import draw, draw_all
 from lockstep.analysis.published import CLAIM, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
@@ -89,7 +89,8 @@ class Run:
             data_dir=self.parameters.data_dir, images=self.parameters.images, strict=self.parameters.strict,
             traced=self.experiment.traced, probes=self.experiment.probes(), only=chosen.get("only", ()),
         )  # fmt: skip
-        draw_all(self.experiment.figures, self.stored.shown, self.folder / "figures")
+        own = self.experiment
+        draw_all(own.figures, self.stored.shown, self.folder / "figures", own.findings)
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)
 
@@ -107,7 +108,8 @@ class Run:
 
     def figure(self, name: str) -> Figure:
         """A figure of the experiment. Raises KeyError, listing the figures, for one that it has not."""
-        return self._named(self.experiment.figures, name, "figure")(self.stored.shown)
+        self._named(self.experiment.figures, name, "figure")
+        return draw(name, self.experiment.figures, self.experiment.findings, self.stored.shown)
 
     def finding(self, name: str) -> Markdown:
         """What that figure shows, in a sentence or two. Raises KeyError for a figure without a finding."""

@@ -156,8 +156,22 @@ _SHORT = {
     "head_parallel": "head model parallel",
 }
 """Names in figures."""
-_COLOURS = {"1f1b": 2, "interleaved_1f1b": 3}
-"""Places in the palette, where the row's own would be grey, as published results are, or pale."""
+_COLOURS = {
+    "mpi_allreduce": 0,
+    "mpi_shared_memory": 9,
+    "allreduce": 4,
+    "local_sgd": 5,
+    "epochwise": 5,
+    "parameter_server": 2,
+    "algorithm_1": 9,
+    "algorithm_1_best": 8,
+    "algorithm_1_epochwise": 6,
+    "gpipe": 1,
+    "1f1b": 2,
+    "interleaved_1f1b": 3,
+}
+"""Places in the palette, where the row's own would be grey, as published results are, or pale, or that of another row
+that a figure draws beside it."""
 
 
 def _row_of(name: str, declared: type[DeclaredSync]) -> Strategy:

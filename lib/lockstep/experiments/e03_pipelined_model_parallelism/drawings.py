@@ -22,10 +22,11 @@ from lockstep.analysis.figures.style import (
     empty,
     interval_points,
     label,
+    line_between,
     look,
+    marker,
     new_figure,
 )
-from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import table_cells
 
 ACTION_COLOURS = {
@@ -49,14 +50,12 @@ ACTION_NAMES = {
 PASSES = ("forward", "backward", "input_backward", "weight_backward")
 """Actions of a micro-batch, which are numbered and count as computing."""
 _NARROWEST = 0.012  # share of the longest step below which a box has no room for its number
-_MARKERS = "osD^vPX*"
 _BUBBLE = ("bubble", "bubble_low", "bubble_high")
 _IDEAL: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 1.2}
 
 
 def _marked(strategy: str) -> dict[str, Any]:
-    number = list(STRATEGIES).index(strategy) if strategy in STRATEGIES else 0
-    return {"color": colour(strategy), "marker": _MARKERS[number % len(_MARKERS)], "markersize": 5}
+    return {"color": colour(strategy), "marker": marker(strategy), "markersize": 5}
 
 
 def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -74,9 +73,11 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         handles: dict[str, Line2D] = {}
         for index, (name, own) in enumerate(shown.groupby("strategy", sort=False)):
             aside = 1 + 0.035 * (index - (shown["strategy"].nunique() - 1) / 2)  # never on top of each other
+            line = {"linestyle": line_between(len(own)), **_marked(str(name))}
             for axis, columns in zip(axes, (SPEEDUP, _BUBBLE), strict=True):
-                _points(axis, own.sort_values("micro_batches"), columns, aside, str(name))
-            handles[str(name)] = Line2D([], [], **_marked(str(name)), label=f"{label(str(name))} (measured)")
+                rows = own.sort_values("micro_batches")
+                interval_points(axis, rows["micro_batches"] * aside, rows, columns, zorder=3, **line)
+            handles[str(name)] = Line2D([], [], **line, label=f"{label(str(name))} (measured)")
         counted = np.array(counts, dtype=float)
         bubble = (ranks - 1) / (counted + ranks - 1)
         axes[0].plot(counted, ranks * (1 - bubble), **_IDEAL)
@@ -91,10 +92,6 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.set_ylabel(f"{text} (95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2, frameon=False)
     return figure
-
-
-def _points(axis: Axes, own: pd.DataFrame, columns: tuple[str, str, str], aside: float, name: str) -> None:
-    interval_points(axis, own["micro_batches"] * aside, own, columns, linestyle="-", zorder=3, **_marked(name))
 
 
 def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:

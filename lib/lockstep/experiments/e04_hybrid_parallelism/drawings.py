@@ -20,16 +20,21 @@ from lockstep.analysis.figures.style import (
 _KINDS = {"data": (0, "data parallel"), "model": (1, "model parallel"), "hybrid": (2, "hybrid: stages x replicas")}
 
 
-def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
+def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = None) -> StoredFigure:
     """Predicted speedup over one device against the link's rate, for data parallel, model parallel and hybrid training:
-    a row of panels per model, a column per number of ranks (`hybrid_map_table`). Nothing in it is measured."""
+    a row of panels per model, a column per number of ranks (`hybrid_map_table`). Nothing in it is measured.
+
+    `farthest_off`: by how much (%) the model erred at most where its steps were measured.
+    """
     if table.empty:
         return empty(title, "no records to predict from")
     with look():
         use_cases, counts = list(dict.fromkeys(table["use_case"])), sorted(table["ranks"].unique())
         figure = new_figure(1.2 + 2.9 * len(counts), 1.5 + 2.5 * len(use_cases))
         axes = figure.subplots(len(use_cases), len(counts), squeeze=False, sharex=True, sharey="row")
-        figure.suptitle(f"{title}\n(all of it predicted; {batches_label(table)}, a core of its own for each rank)")
+        off = "" if farthest_off is None else f", by a model up to {farthest_off:.0f} % off on measured steps"
+        about = f"all of it predicted{off}; {batches_label(table)}, a core of its own for each rank"
+        figure.suptitle(f"{title}\n({about})")
         for across, name in zip(axes, use_cases, strict=True):
             own = table[table["use_case"] == name]
             for axis, ranks in zip(across, counts, strict=True):

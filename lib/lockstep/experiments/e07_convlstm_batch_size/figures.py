@@ -69,13 +69,13 @@ def confusion_matrices(stored: Stored) -> Figure:
 
 
 def frameworks(stored: Stored) -> Figure:
-    return ratio_points(timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's")
+    sides = ("TensorFlow is faster", "torch is faster")
+    return ratio_points(timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's", sides)
 
 
 def prices(stored: Stored) -> Figure:
-    return ratio_points(
-        timed_prices(stored), "What the LSTM, dropout and L2 do to a step", "step of the plain CNN / this step"
-    )
+    title, sides = "What the LSTM, dropout and L2 do to a step", ("a shorter step", "a longer step")
+    return ratio_points(timed_prices(stored), title, "this step / the plain CNN's", sides)
 
 
 def framework_operators(stored: Stored) -> Figure:
