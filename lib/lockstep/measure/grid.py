@@ -20,6 +20,7 @@ from typing import Any
 
 from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.engine.launch.environment import PROFILES
+from lockstep.engine.options import TooShort
 from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.cell import depends_on_framework, why_impossible
 from lockstep.measure.comparisons import pairs_of, states_of
@@ -155,7 +156,7 @@ class _Grid:
         states = states_of(comparisons, self.history)
         least = fewest_minutes(states)
         if seconds < 60 * least:
-            raise JobError(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
+            raise TooShort(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
         say(f"{self.run.path.name}: {outlook(states)}")
         last: int | None = None
         while (chosen := self._choose(states, ends, last)) is not None:

@@ -143,6 +143,8 @@ TABLES = (
     "denormals",
     "gradients",
     "input_parts",
+    "trials",
+    "curves",
 )
 """Traced tables that may stand beside `records.csv`."""
 TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
@@ -150,7 +152,8 @@ TEXTS_OF_TABLES += ("phase", "schedule", "partition", "activations", "action", "
 TEXTS_OF_TABLES += ("network", "framework", "pooling", "class_weights", "augmentation", "learning_rate_rule")
 TEXTS_OF_TABLES += ("delays", "contender", "policy", "policy_options", "data", "reason")
 TEXTS_OF_TABLES += ("forecaster", "state", "period", "unit", "way", "part")
-TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate", "head")
+TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate")
+TEXTS_OF_TABLES += ("space", "head")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 Row = dict[str, Any]
