@@ -103,7 +103,7 @@ def replays(
     pool (`lockstep.tuning.pool_forecasts`), unless it learns its weights anew from each study. Raises
     JobError as `replay` and `make_pruner` do.
     """
-    asked = _forecasts(pruner, forecaster, pool)
+    asked = forecasts_for(pruner, forecaster, pool)
     rows = []
     for seed in seeds:
         fresh = make_pruner(pruner, pool.epochs, seed, asked)
@@ -116,7 +116,7 @@ def replays(
 COLUMNS = ("pruner", "workers", "trials", "seed", "share_of_epochs", "kept_best", "regret", "seconds", "finished")
 
 
-def _forecasts(pruner: str, forecaster: Forecasts | None, pool: Pool) -> Forecasts | None:
+def forecasts_for(pruner: str, forecaster: Forecasts | None, pool: Pool) -> Forecasts | None:
     """The forecaster of a text, which does not compute a forecast twice; None for a pruner without one."""
     name, options = parse_pruner(pruner)
     named = PRUNERS[name].forecaster_of(options)

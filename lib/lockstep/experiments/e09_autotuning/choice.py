@@ -10,13 +10,13 @@ import pandas as pd
 
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.statistics import mean_of
-from lockstep.experiments.e09_autotuning.stored_pool import Pool
+from lockstep.experiments.e09_autotuning.stored_pool import StoredPool
 
 FINALISTS = "finalists"
 Setting = Mapping[str, Any]
 
 
-def finalists_of_pool(pool: Pool, count: int) -> list[dict[str, Any]]:
+def finalists_of_pool(pool: StoredPool, count: int) -> list[dict[str, Any]]:
     """The settings of the pool with the highest scores, best first."""
     return [pool.setting(number) for number in pool.best(count)]
 

@@ -1,10 +1,10 @@
 """Notebook 09's cells. Each phase needs what the one before it stored, so the grid grows as a run goes on.
 
-pool        settings drawn at random from the space, trained to the end without pruning, on held-out images
+pool           settings drawn at random from the space, trained to the end without pruning, on held-out images
 engine_counts  one fixed list of trials by one engine and by two, each of which takes its next trial from the storage
-rungs       plain CNN, + dropout, + L2, + LSTM head: each trained anew from several seeds, on the test images
-finalists   the pool's best settings, trained anew from several seeds; held-out images pick one of them
-chosen      that one, on all training images: the only cell of a tuned network for which a test image is opened
+rungs          plain CNN, + dropout, + L2, + LSTM head: each trained from several seeds, scored on test images, too
+finalists      the pool's best settings, trained anew from several seeds; held-out images pick one of them
+chosen         that one again, scored on test images, too: the only cell of a tuned network that opens any
 
     pool, engine_counts, rungs ──► finalists ──► chosen
 """
@@ -67,14 +67,14 @@ def _engine_cells(chosen: Parameters) -> list[Job]:
 
 
 def _ladder_cells(chosen: Parameters) -> list[Job]:
-    shared = {"use_case": chosen.use_case, "epochs": chosen.ladder_epochs, "scored_on": "test"}
+    shared = {"use_case": chosen.use_case, "epochs": chosen.ladder_epochs, "scored_on": "validation"}
     return [trained("processes", RUNG, **shared, **rung) for rung in RUNGS.values()]
 
 
 def tuned_cell(chosen: Parameters, experiment: str, setting: Mapping[str, Any]) -> Job:
     """A setting of the pool, by two workers that share each batch; with batch normalization by one, since several
     would train other parameters."""
-    scored_on = "test" if experiment == CHOSEN else "held_out"
+    scored_on = "validation" if experiment == CHOSEN else "held_out"
     own: dict[str, Any] = {"use_case": chosen.use_case, "epochs": chosen.epochs, "scored_on": scored_on, **setting}
     if own.get("batch_norm"):
         return trained("sequential", experiment, workers=1, **own)

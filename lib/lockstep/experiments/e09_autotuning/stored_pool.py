@@ -22,7 +22,7 @@ SPACE = "notebooks/spaces/convlstm.yaml"
 
 
 @dataclass(frozen=True)
-class Pool:
+class StoredPool:
     """Settings that were trained, in the order of their numbers, of one space and one number of epochs and images."""
 
     trials: pd.DataFrame  # indexed by number
@@ -63,7 +63,7 @@ class Pool:
     def setting(self, number: int) -> dict[str, Any]:
         """What the job of that setting is given."""
         row = self.trials.loc[number]
-        return {name: _plain(row[name]) for name in self.names if name in row and not pd.isna(row[name])}
+        return {name: plain_value(row[name]) for name in self.names if name in row and not pd.isna(row[name])}
 
     def best(self, count: int) -> list[int]:
         """The numbers of the settings with the highest scores after the last epoch."""
@@ -71,13 +71,13 @@ class Pool:
         return [int(number) for number in last.sort_values(ascending=False, kind="stable").index[:count]]
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value as JSON has it."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 @once
-def pool_in(stored: Stored) -> Pool | None:
+def pool_in(stored: Stored) -> StoredPool | None:
     """The pool that is stored, of the space, epochs and images of which most settings are there; None for none."""
     trials, curves = stored.table(TRIALS), stored.table(CURVES)
     if trials.empty or curves.empty:
@@ -86,10 +86,10 @@ def pool_in(stored: Stored) -> Pool | None:
     _, own = max(kinds, key=lambda kind: len(kind[1]))
     own = own.drop_duplicates("number").set_index("number").sort_index()
     names = tuple(name for name in NAMES if name in own)
-    return Pool(own, curves[curves["round"].isin(own["round"])], names)
+    return StoredPool(own, curves[curves["round"].isin(own["round"])], names)
 
 
-def pool_of(folder: Path) -> tuple[Stored, Pool] | None:
+def pool_of(folder: Path) -> tuple[Stored, StoredPool] | None:
     """What a run folder holds, with its pool; None where nothing of the kind is stored. Raises RecordError for files
     that can't be read."""
     if not (folder / "records.csv").is_file():
