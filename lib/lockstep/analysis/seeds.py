@@ -10,6 +10,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.statistics import Conditions, mean_of, per_round, select, sessions_column
+from lockstep.engine.job import OF_SIZES
 from lockstep.engine.training.scores import DIVERGED
 
 LEARNING, CANDIDATES, ABLATION = "learning", "candidates", "ablation"
@@ -22,7 +23,7 @@ MARGIN = 2.0
 
 SETTING: tuple[str, ...] = ("network", "global_batch_size", "epochs", "updates", "learning_rate", "learning_rate_rule")
 SETTING += ("rate_warmup_epochs", "learning_rate_decay", "pooling", "dropout", "weight_decay", "batch_norm")
-SETTING += ("class_weights", "augmentation", "standardise", "early_stopping_epochs")
+SETTING += ("class_weights", "augmentation", "standardise", "early_stopping_epochs", *OF_SIZES)
 """What of a job decides which parameters come out, but for the seed, the data and rounding."""
 
 _MODEL_PARALLEL = ("pipeline", "head")

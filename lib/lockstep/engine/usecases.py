@@ -23,7 +23,7 @@ from lockstep.engine.data.inspection import IMBALANCE
 from lockstep.engine.data.small import SmallImages
 from lockstep.engine.data.sources import ImageData, Photos
 from lockstep.engine.data.synthetic import counts_for, ensure_stand_in
-from lockstep.engine.job import Job, JobError
+from lockstep.engine.job import OF_SIZES, Job, JobError
 from lockstep.engine.models.alexnet import alexnet
 from lockstep.engine.models.convlstm import build_network
 from lockstep.engine.models.layers import Network
@@ -35,7 +35,7 @@ PAPER_SGD = functools.partial(torch.optim.SGD, lr=0.001, momentum=0.9, fused=Tru
 # ConvLSTM-D-Accel, Table 2.
 PAPER_ADAM = functools.partial(torch.optim.Adam, lr=0.001, fused=True)
 
-_OF_NETWORK = {"network": "kind", "pooling": "pooling", "dropout": "dropout", "batch_norm": "batch_norm"}
+_OF_NETWORK = {"network": "kind"} | {name: name for name in ("pooling", "dropout", "batch_norm", *OF_SIZES)}
 """Field of `Job` -> the field of `Network` that it sets."""
 
 

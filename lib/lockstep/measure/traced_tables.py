@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from lockstep.engine.job import LEARNING, OF_LEARNING, Job
+from lockstep.engine.job import LEARNING, OF_LEARNING, OF_SIZES, Job
 from lockstep.engine.training.loop import STEP_COLUMNS, Trace
 from lockstep.measure.probes.probe import OF_PIPELINES, Probe
 from lockstep.measure.resources import ResourceSampler
@@ -20,7 +20,7 @@ from lockstep.measure.summary import slowest_steps
 _OF_EVERY_TABLE = ("device", "workers", "round", "strategy", "use_case", "experiment")
 _OF_LEARNING = (
     "images", "launcher", "framework", "global_batch_size", "exchange_every", "memory_format", "stages",
-    "micro_batches", *OF_LEARNING, "seed", "variant", "selected",
+    "micro_batches", *OF_LEARNING, "seed", "variant", "selected", *OF_SIZES,
 )  # fmt: skip
 _LEARNING_TABLES = ("epochs", "confusion")
 LOAD, TRAIN = "load", "train"

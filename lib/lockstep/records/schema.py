@@ -118,7 +118,7 @@ COLUMNS: dict[str, Column] = {
 }
 
 ADDED: tuple[str, ...] = tuple(IDENTITY[IDENTITY.index("selected") + 1 :])
-"""Options of strategies that were registered since a file was written, which may lack them: they have the default."""
+"""Options that came since a file was written, which may lack them: its rows have the default."""
 
 TABLES = (
     "resources",
@@ -150,7 +150,7 @@ TEXTS_OF_TABLES += ("phase", "schedule", "partition", "activations", "action", "
 TEXTS_OF_TABLES += ("network", "framework", "pooling", "class_weights", "augmentation", "learning_rate_rule")
 TEXTS_OF_TABLES += ("delays", "contender", "policy", "policy_options", "data", "reason")
 TEXTS_OF_TABLES += ("forecaster", "state", "period", "unit", "way", "part")
-TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate")
+TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate", "head")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 Row = dict[str, Any]

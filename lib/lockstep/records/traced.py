@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.engine.files import write_atomically
+from lockstep.engine.job import OF_SIZES, Job
 from lockstep.records.schema import TABLES, TEXTS_OF_TABLES, RecordError
 
 TABLE_CHECKS = "table_checks.csv"
@@ -39,9 +40,18 @@ def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
         options: dict[str, Any] = {"keep_default_na": False, "na_values": missing, "float_precision": "round_trip"}
         if "round" not in columns:
             raise ValueError(f"it has no column 'round', but {', '.join(columns)}")
-        return pd.read_csv(BytesIO(content), dtype=texts, **options)
+        return _with_added(pd.read_csv(BytesIO(content), dtype=texts, **options))
     except ValueError as error:
         raise RecordError(f"{path} can't be read: {error}; restore it or remove it") from error
+
+
+def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows that are older than an option have its default, in a table that has got its column since."""
+    for name in OF_SIZES:
+        if name in frame:
+            default = Job.options()[name].default
+            frame[name] = frame[name].replace("", default).fillna(default).astype(type(default))
+    return frame
 
 
 def seal_table(path: Path, content: bytes) -> None:

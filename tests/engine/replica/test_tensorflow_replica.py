@@ -15,7 +15,7 @@ import tiny
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
-from lockstep.engine.models.layers import Network
+from lockstep.engine.models.layers import TORCH_HEADS, Network
 from lockstep.engine.replica import TorchReplica
 from lockstep.engine.replica.dropout import KeyedDropout
 from lockstep.engine.replica.tensorflow import TensorFlowReplica
@@ -32,6 +32,9 @@ NETWORKS = [
     Network("convlstm", channels=3, classes=3, pooling="average"),
     Network("convlstm2d", channels=1, dropout=0.2, batch_norm=True),
     Network("convlstm2d", channels=3, classes=5, pooling="none"),
+    Network("cnn", channels=1, convolutions=2, dropout=0.2),
+    Network("convlstm", channels=1, lstm_units=24, dense_units=16, head="shuffled"),
+    Network("convlstm", channels=1, dropout=0.2, lstm_units=32, head="dense"),
 ]
 EVERY = pytest.mark.parametrize("network", NETWORKS, ids=repr)
 SEED = 5
@@ -164,6 +167,14 @@ def test_a_network_that_is_not_that_of_the_weights() -> None:
     case = small_case(Network(channels=1))
     with pytest.raises(ValueError, match=r"the torch model has 257537 parameters, Network\(kind='convlstm'"):
         TensorFlowReplica(Network("convlstm", channels=1), TorchReplica(case.model(), case.loss))
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("head", TORCH_HEADS)
+def test_heads_that_only_torch_has(head: str) -> None:
+    case = small_case(Network("convlstm", channels=1, head=head))
+    with pytest.raises(ValueError, match=f"head='{head}' is built in torch alone"):
+        TensorFlowReplica(case.network, TorchReplica(case.model(), case.loss))  # type: ignore[arg-type]
 
 
 @needs_tensorflow

@@ -15,8 +15,9 @@ import lockstep.engine.job.strategies as strategies
 from lockstep.engine.job.agreement import with_new_options
 from lockstep.engine.job.cautions import cautions_of
 from lockstep.engine.job.cell import NO_USE_CASE
-from lockstep.engine.job.clock import LEARNING, Clock
+from lockstep.engine.job.clock import LEARNING
 from lockstep.engine.job.cut import OF_PIPELINES
+from lockstep.engine.job.sizes import OF_SIZES, Sizes
 from lockstep.engine.job.what import OF_LEARNING
 from lockstep.engine.options import JobError, at_least
 
@@ -27,6 +28,7 @@ __all__ = [
     "NO_USE_CASE",
     "OF_LEARNING",
     "OF_PIPELINES",
+    "OF_SIZES",
     "Job",
     "JobError",
     "at_least",
@@ -35,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 @with_new_options
-class Job(Clock):
+class Job(Sizes):
     """WHAT x WHERE x HOW. Every field is a column of `records.csv` (see `lockstep.records.COLUMNS`).
 
     Raises JobError, which names the field, its value and the fix, for what can't be run.
@@ -92,7 +94,7 @@ class Job(Clock):
         size = f"{self.workers}x{self.threads_per_worker}"
         if self.model_parallel == "pipeline":
             size += f" {self.stages} stages, {self.micro_batches} micro-batches,"
-        chosen = [name for name in (self.network, self.framework) if name not in ("default", "torch")]
+        chosen = [name for name in (self.network, self.head, self.framework) if name not in ("default", "torch")]
         what = " ".join([self.use_case, *chosen, self.strategy])
         return f"{what} {size} {self.precision} {self.input} batch {self.global_batch_size}"
 

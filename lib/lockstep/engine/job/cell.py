@@ -2,9 +2,9 @@
 
 The parts of a job build on each other, one file each, and each adds the checks for which all that it needs is known:
 
-    Cell  <-  Agreement  <-  Where  <-  Cut  <-  What  <-  Execution  <-  Clock  <-  Job
-    names     HOW            WHERE      the      the       how a step     how long,
-                                        model    training  is computed    which round
+    Cell  <-  Agreement  <-  Where  <-  Cut  <-  What  <-  Execution  <-  Clock  <-  Sizes  <-  Job
+    names     HOW            WHERE      the      the       how a step     how long,   of the
+                                        model    training  is computed    which round network
 
 Fields stand in the order of the columns of records.csv, so a part further down begins where the one above it ends.
 """

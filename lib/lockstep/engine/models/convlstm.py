@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from lockstep.engine.models.layers import KERNEL, Layer, Network
+from lockstep.engine.models.layers import KERNEL, Layer, Network, shuffled_order
 
 
 def build_network(network: Network) -> nn.Sequential:
@@ -32,6 +32,43 @@ class Positions(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(2).transpose(1, 2).contiguous()
+
+
+class Shuffled(nn.Module):
+    """[n, positions, channels] with the positions in the order of `shuffled_order`."""
+
+    def __init__(self, positions: int) -> None:
+        super().__init__()
+        self.order = list(shuffled_order(positions))
+
+    def extra_repr(self) -> str:
+        return f"{self.order}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, self.order]
+
+
+class Values(nn.Module):
+    """[n, channels, rows, columns] -> [n, rows x columns x channels, 1]: all features as steps of one value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        # A copy: a stage of a pipeline can't end with a view.
+        return x.flatten(2).transpose(1, 2).flatten(1).unsqueeze(2).clone()
+
+
+class Gated(nn.Module):
+    """The state of an LSTM after its first and only step: [n, inputs] -> [n, units].
+
+    The cell before is 0, so neither a forget gate nor recurrent weights would change anything: there are none.
+    """
+
+    def __init__(self, inputs: int, units: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(inputs, 3 * units)
+
+    def forward(self, x: Tensor) -> Tensor:
+        passed, new, shown = self.input(x).chunk(3, dim=1)
+        return shown.sigmoid() * (passed.sigmoid() * new.tanh()).tanh()
 
 
 class Frames(nn.Module):
@@ -112,8 +149,16 @@ def _layer(layer: Layer, before: tuple[int, ...], dropout: float) -> nn.Module:
             return Positions()
         case "frames":
             return Frames(layer.size)
+        case "shuffled":
+            return Shuffled(before[0])
+        case "values":
+            return Values()
+        case "gated":
+            return Gated(before[0], layer.size)
         case "lstm":
             return LSTM(before[1], layer.size)
+        case "frozen_lstm":
+            return LSTM(before[1], layer.size).requires_grad_(False)
         case "conv_lstm":
             return ConvLSTM2D(before[1], layer.size)
         case "dense":
@@ -123,7 +168,7 @@ def _layer(layer: Layer, before: tuple[int, ...], dropout: float) -> nn.Module:
 
 def _initialise(layer: nn.Module) -> None:
     """Initialize a layer as Keras does, so that both frameworks learn alike."""
-    own = layer.input if isinstance(layer, LSTM | ConvLSTM2D) else layer
+    own = layer.input if isinstance(layer, LSTM | ConvLSTM2D | Gated) else layer
     if not isinstance(own, nn.Conv2d | nn.Linear):
         return
     assert own.bias is not None

@@ -21,7 +21,7 @@ from lockstep.engine.models.layers import KERNEL, Network
 
 _NAMES: Mapping[str, str] = {
     "conv": "convolution", "max_pool": "pooling", "average_pool": "pooling", "conv_lstm": "convolutional LSTM",
-    "lstm": "LSTM", "dense": "dense",
+    "lstm": "LSTM", "frozen_lstm": "LSTM", "gated": "LSTM", "dense": "dense",
 }  # fmt: skip
 
 
@@ -78,9 +78,11 @@ def _flops_of(kind: str, size: int, before: tuple[int, ...], after: tuple[int, .
         frames, channels = before[:2]
         gates = convolution(4 * size, KERNEL**2, math.prod(after[1:]))
         return math.nan, gates * (frames * channels + (frames - 1) * size)
-    if kind == "lstm":
+    if kind in ("lstm", "frozen_lstm"):
         positions, inputs = before
         return math.nan, lstm(positions, inputs, size)
+    if kind == "gated":  # an LSTM's only step, without its forget gate
+        return math.nan, 0.75 * lstm(1, math.prod(before), size)
     if kind == "dense":
         by_equation = fully_connected(math.prod(before), size)
         return by_equation, by_equation

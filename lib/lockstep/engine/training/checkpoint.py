@@ -12,7 +12,7 @@ from torch import nn
 
 from lockstep.engine.files import write_atomically
 from lockstep.engine.groups import Group, allgather_object
-from lockstep.engine.job import Job
+from lockstep.engine.job import OF_SIZES, Job
 from lockstep.engine.registry import declared_options
 from lockstep.engine.replica import Replica
 from lockstep.engine.replica.layout import Entry, TensorLayout, difference
@@ -48,6 +48,7 @@ _SAME: tuple[str, ...] = (
     "learning_rate_rule",
     "learning_rate_decay",
     "rate_warmup_epochs",
+    *OF_SIZES,
 )
 # Also with compression, which draws and chooses entries bucket by bucket. Without it only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)

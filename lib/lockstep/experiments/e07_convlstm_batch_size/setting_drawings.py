@@ -27,6 +27,7 @@ from lockstep.analysis.figures.style import (
 from lockstep.analysis.seeds import MARGIN, SETTING
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import NETWORKS, NOTHING
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import setting_text
+from lockstep.records import ADDED
 
 Marks = Sequence[tuple[str, str, Any, str]]
 """Column of the middle (its interval in column_low and column_high), name, colour, marker."""
@@ -224,6 +225,6 @@ def _map(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_xlabel("predicted")
     axis.set_ylabel("actual")
     first = rows.iloc[0]
-    setting = fill(setting_text(first), 44) if set(SETTING) <= set(rows.columns) else ""
+    setting = fill(setting_text(first), 44) if set(SETTING) <= {*rows.columns, *ADDED} else ""
     name = f"{NETWORKS.get(first['network'], first['network'])}, {first['use_case']}"
     axis.set_title(f"{name}\n{setting}".rstrip(), loc="left", fontsize=8)

@@ -11,12 +11,13 @@ torch's layout, and the graph transposes each piece.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.engine.models.layers import KERNEL, Layer, Network
+from lockstep.engine.models.layers import KERNEL, TORCH_HEADS, Layer, Network, shuffled_order
 
 Shape = tuple[int, ...]
 Turn = Callable[[Any], Any]  # a tensor of torch's shape -> the same numbers as Keras has them
@@ -63,8 +64,14 @@ class KerasModel:
 
 
 def build_keras_model(network: Network) -> KerasModel:
-    """`network` in Keras; to be called by one thread at a time. Its variables hold no weights of ours."""
+    """`network` in Keras; to be called by one thread at a time. Its variables hold no weights of ours.
+
+    Raises ValueError for a head that only torch has.
+    """
     import keras
+
+    if network.head in TORCH_HEADS:
+        raise ValueError(f"head={network.head!r} is built in torch alone; give another head, or framework='torch'")
 
     made = KerasModel(network)
     shapes = network.shapes
@@ -88,6 +95,7 @@ def build_keras_model(network: Network) -> KerasModel:
 
 def _layer(layer: Layer, before: Shape) -> Any:
     """The Keras layer, for input that torch has as `before`."""
+    import keras
     from keras import layers
 
     last = {"data_format": "channels_last", "dtype": "float32"}
@@ -106,6 +114,8 @@ def _layer(layer: Layer, before: Shape) -> Any:
             return layers.Flatten(**last)
         case "positions":
             return layers.Reshape((before[1] * before[2], before[0]))
+        case "shuffled":
+            return functools.partial(keras.ops.take, indices=list(shuffled_order(before[0])), axis=1)
         case "frames":
             return layers.Reshape((layer.size, before[1] // layer.size, before[2], before[0]))
         case "lstm":  # written out: a loop inside the graph costs more than its few steps

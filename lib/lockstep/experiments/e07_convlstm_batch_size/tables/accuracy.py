@@ -133,9 +133,10 @@ def extras(cell: Mapping[str, Any]) -> list[str]:
     """What of a setting, but for network, batch and length, is not the job's default."""
     parts = []
     for name in SETTING:
-        if name in ("network", "global_batch_size", "epochs", "updates") or cell[name] == _DEFAULTS[name]:
+        value = cell.get(name, _DEFAULTS[name])  # a traced table may be older than an option
+        if name in ("network", "global_batch_size", "epochs", "updates") or value == _DEFAULTS[name]:
             continue
-        short, value = _SHORT.get(name, name.replace("_", " ")), cell[name]
+        short = _SHORT.get(name, name.replace("_", " "))
         text = f"{value:g}" if isinstance(value, float) else str(value)
         parts.append(short if isinstance(value, bool | np.bool_) else f"{short} {text}")
     return parts
