@@ -37,6 +37,7 @@ LATER += ("experiments/e05_mpi_distribution/answer", "analysis/sentences")
 LATER += ("experiments/e07_convlstm_batch_size/answer", "experiments/e08_convlstm_scaling/findings")
 LATER += ("experiments/e03_pipelined_model_parallelism/answer", "experiments/e04_hybrid_parallelism/answer")
 LATER += ("records/traced", "experiments/refusals")
+LATER += ("tuning/",)
 """What issues that came later have added, which is not counted."""
 
 

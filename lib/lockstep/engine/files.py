@@ -12,7 +12,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _UNFINISHED = ".unfinished"
 
@@ -96,6 +96,19 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+def take_turn(folder: Path) -> IO[str]:
+    """Waits until no other process, nor thread, has its turn in `folder`, which is made if it is not there.
+
+    Closing the file that is returned ends the turn, and so does the system if this process is killed. Raises OSError.
+    """
+    import fcntl  # not on Windows, where reading existing photos should still work
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / ".lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
 
 
 def _remove_if_dead(place: Path) -> None:

@@ -55,6 +55,10 @@ def test_step_by_step_is_the_prefix_at_once() -> None:
     at_once = model.predict(curve)
     assert mean[0] == pytest.approx(at_once[0], rel=1e-5)
     assert spread[0] == pytest.approx(at_once[1], rel=1e-5)
+    means, spreads = model.every_step(np.stack([curve, curve])[..., None])
+    assert means.shape == (2, len(curve), 3)
+    assert means[1, -1] == pytest.approx(at_once[0], rel=1e-5)
+    assert spreads[0, 3] == pytest.approx(model.predict(curve[:4])[1], rel=1e-5)
 
 
 def test_same_seed_same_model_and_the_process_generator_untouched() -> None:

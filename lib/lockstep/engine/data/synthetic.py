@@ -6,15 +6,15 @@ accuracy reached on it says anything about fires.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from PIL import Image
 
@@ -24,7 +24,7 @@ from lockstep.engine.data.pictures import CLASSES, draw_picture
 from lockstep.engine.data.readable_cache import cache_folder
 from lockstep.engine.data.small_pictures import draw_small_picture
 from lockstep.engine.data.threads import in_threads
-from lockstep.engine.files import repository_above
+from lockstep.engine.files import repository_above, take_turn
 
 VERSION = 1  # of the pictures: raise it when they change, so that nothing is measured on old ones
 QUALITY = 88  # JPEG: gives files about as large as those of the real set
@@ -140,21 +140,14 @@ def _complete(target: Path, dataset: str) -> bool:
     return (target / dataset / MARKER).is_file()
 
 
-@contextlib.contextmanager
-def _sole_writer(base: Path) -> Iterator[None]:
-    import fcntl  # not on Windows, where reading existing photos should still work
-
+def _sole_writer(base: Path) -> IO[str]:
     try:
-        base.mkdir(parents=True, exist_ok=True)
-        lock = (base / ".lock").open("w")
+        return take_turn(base)
     except OSError as error:
         raise DataError(
             f"{str(base)!r} can't be written to ({error.strerror}); name another folder for the stand-in in "
             "LOCKSTEP_STAND_IN, or give real photos with --data-dir"
         ) from error
-    with lock:  # closing the file gives the lock back, and so does the system if this process is killed
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _tasks(dataset: str, counts: Counts) -> list[tuple[str, str, int]]:

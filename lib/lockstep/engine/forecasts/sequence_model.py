@@ -177,6 +177,18 @@ class SequenceModel:
             mean, spread = self._unscaled(*self._read(out[:, -1:], scaled[:, -1:]))
         return mean[0, 0], spread[0, 0]
 
+    def every_step(self, inputs: Array) -> tuple[Array, Array]:
+        """After each step of whole sequences at once: (mean, standard deviation), [sequences, steps, horizon] each.
+
+        inputs: [sequences, steps, inputs], finite. Sequences begin with an empty memory.
+        """
+        import torch
+
+        scaled = torch.from_numpy(((inputs - self.shift) / self.scale).astype(np.float32))
+        with torch.inference_mode():
+            out, _ = self._lstm(scaled)
+            return self._unscaled(*self._read(out, scaled))
+
     def step(self, inputs: Array, hidden: Hidden) -> tuple[Array, Array, Hidden]:
         """Goes on by one step: (mean, standard deviation), [sequences, horizon] each, and the memory after it.
 
@@ -246,24 +258,31 @@ class SequenceModel:
             if all(value is not None for value in moments.values()):
                 self._optimiser.state[weights] = {key: torch.from_numpy(np.array(v)) for key, v in moments.items()}
 
+    def stored(self) -> dict[str, Any]:
+        """Options and `arrays()`, by name: what a file holds."""
+        return {f"option.{name}": value for name, value in asdict(self.options).items()} | self.arrays()
+
+    @classmethod
+    def from_stored(cls, arrays: Mapping[str, NDArray], place: str) -> SequenceModel:
+        """The model of `stored()`, read from `place`. Raises ValueError for something else."""
+        try:
+            chosen = {name: arrays[f"option.{name}"].item() for name in options_of(SequenceOptions)}
+            model = cls(SequenceOptions(**chosen))
+        except (KeyError, JobError) as error:
+            raise ValueError(f"{place} holds no sequence model: {error}") from error
+        model.restore(arrays)
+        return model
+
     def save(self, path: Path) -> None:
         """Writes options and weights to a `.npz` file; no pickle."""
-        stored: dict[str, Any] = {f"option.{name}": value for name, value in asdict(self.options).items()}
         with Path(path).open("wb") as file:
-            np.savez(file, **stored, **self.arrays())
+            np.savez(file, **self.stored())
 
     @classmethod
     def read(cls, path: Path) -> SequenceModel:
         """The model that `save` wrote. Raises ValueError for a file of something else."""
         with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        try:
-            chosen = {name: arrays[f"option.{name}"].item() for name in options_of(SequenceOptions)}
-            model = cls(SequenceOptions(**chosen))
-        except (KeyError, JobError) as error:
-            raise ValueError(f"{path} holds no sequence model: {error}") from error
-        model.restore(arrays)
-        return model
+            return cls.from_stored({name: stored[name] for name in stored.files}, str(path))
 
     def _weights(self) -> dict[str, torch.nn.Parameter]:
         return self._named
