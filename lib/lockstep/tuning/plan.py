@@ -14,6 +14,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.options import JobError, at_least
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.space import Space
+from lockstep.tuning.space_entries import Entry, among
 
 LAUNCHERS = ("engines", "processes", "mpiexec")
 SAMPLERS = ("tpe", "random", "cmaes")
@@ -98,6 +99,11 @@ class StudyPlan:
                 raise JobError(f"settings[{number}] {what} {entry.name!r}, against the space; it is {dict(setting)}")
             if entry.name in setting:
                 known[entry.name] = setting[entry.name]
+                if not _holds(entry, setting[entry.name]):
+                    raise JobError(
+                        f"settings[{number}] has {entry.name}={setting[entry.name]!r}, which is not in the space; it "
+                        f"has {entry}"
+                    )
         self.space.parameters(setting)  # refuses names that are not there
 
     @property
@@ -145,6 +151,13 @@ class StudyPlan:
         return replace(self, **changes)
 
 
+def _holds(entry: Entry, value: Any) -> bool:
+    if among(value, entry.choices) or among(value, entry.others):
+        return True
+    of_kind = isinstance(value, int if entry.kind == "int" else int | float) and not isinstance(value, bool)
+    return entry.kind != "choice" and of_kind and entry.low <= value <= entry.high
+
+
 OWN = "own"
 """The use case of a reader's own model: `build(setting)` sees all names, a job only those of training."""
 OF_TRAINING = (
@@ -178,6 +191,6 @@ class Identity:
         other = [f"{name}: {old!r} there, {new!r} here" for name, old, new in parts if old != new]
         if other:
             raise StudyError(
-                f"{place} holds a study {self.plan.name!r} that differs: {'; '.join(other)}; give this one another name, "
-                "or go on with what that one began with"
+                f"{place} holds a study {self.plan.name!r} that differs: {'; '.join(other)}; give this one another "
+                "name, or go on with what that one began with"
             )

@@ -23,7 +23,7 @@ LOCKED_SECONDS = 60.0
 """How long to wait for another process that writes."""
 _FILE = "sqlite:///"
 _MOUNTS = "/proc/mounts"
-_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "gpfs", "beegfs", "ceph", "afs", "glusterfs")
+_NETWORK: tuple[str, ...] = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "lustre", "gpfs", "beegfs", "ceph", "afs")
 _NETWORK += ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph-fuse", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse")
 _FIXES = (
     ("readonly database", "it is read-only: change its permissions, or name another file"),
@@ -78,7 +78,8 @@ def check_file(path: Path, mounts: str | None = None) -> None:
     if kind in _NETWORK:
         raise StudyError(
             f"storage {path} is on a network file system ({kind}), whose locks do not keep two writers apart, so that "
-            "SQLite's file gets damaged; name a file on a disk of this machine, or the URL of a PostgreSQL or MySQL server"
+            "SQLite's file gets damaged; name a file on a disk of this machine, or the URL of a PostgreSQL or MySQL "
+            "server"
         )
     for place in (path.parent, path) if path.exists() else (path.parent,):
         if not os.access(place, os.R_OK | os.W_OK):
@@ -122,10 +123,11 @@ def storage_errors(url: str) -> Iterator[None]:
     except RuntimeError as error:
         if "no longer compatible with the table schema" not in str(error):
             raise
-        older = "storage upgrade" in str(error)
-        with_what = f"an older Optuna than {optuna.__version__}" if older else f"a newer Optuna than {optuna.__version__}"
-        fix = f"optuna storage upgrade --storage {shown(url)}" if older else "pip install -U optuna, or name another file"
-        raise StudyError(f"storage {shown(url)} was written by {with_what}: {fix}") from error
+        age, fix = "a newer", "pip install -U optuna, or name another file"
+        if "storage upgrade" in str(error):
+            age, fix = "an older", f"optuna storage upgrade --storage {shown(url)}"
+        what = f"was written by {age} Optuna than {optuna.__version__}"
+        raise StudyError(f"storage {shown(url)} {what}: {fix}") from error
 
 
 def shown(url: str) -> str:

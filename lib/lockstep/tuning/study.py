@@ -243,7 +243,7 @@ def best_checkpoint(plan: StudyPlan, storage: str | os.PathLike[str], number: in
     """The checkpoint of a finished study's best trial, which `run_study` was asked to keep. Raises StudyError."""
     path = folder_of(storage_url(storage), plan.name) / f"{number}.checkpoint"
     if not path.is_file():
-        raise StudyError(f"{path} is not there: the study was run without keeping its best model; train that setting anew")
+        raise StudyError(f"{path} is not there: its study did not keep the best model; train that setting anew")
     return path
 
 

@@ -56,7 +56,7 @@ class Outcome:
 
 @dataclass
 class _Task:
-    """What rank 0 tells the others: the job, whether to go on from the checkpoint, and whether anything is left to do."""
+    """What rank 0 tells the others: the job, whether to go on from the checkpoint, and if anything is left to train."""
 
     job: Job
     setting: dict[str, Any]
