@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.api import Trained, train
+    from lockstep.tuning.own_model import Tuned, tune
 
 __version__ = "0.1.0"
-__all__ = ["Trained", "train"]
+__all__ = ["Trained", "Tuned", "train", "tune"]
 
 
 def __getattr__(name: str) -> Any:
     # On demand: the figures and the command line must not wait for torch.
-    if name in __all__:
+    if name in ("Trained", "train"):
         from lockstep import api
 
         return getattr(api, name)
+    if name in ("Tuned", "tune"):
+        from lockstep.tuning import own_model
+
+        return getattr(own_model, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -206,19 +206,20 @@ def _trained(model: nn.Module, traces: list[Trace], workers: int, cautions: list
 def _halves(data: Data, test: Data | None, strict: bool) -> tuple[ImageData, ImageData | None]:
     """Images to train on and, where there are any, to test on."""
     if test is not None:
-        return _images(data, "train", strict=strict)[0], _images(test, "test", strict=strict)[0]
+        return images_of(data, "train", strict=strict)[0], images_of(test, "test", strict=strict)[0]
     if isinstance(data, str | os.PathLike):
-        train_data, test_data = _images(data, *SPLITS, strict=strict)
+        train_data, test_data = images_of(data, *SPLITS, strict=strict)
         return train_data, test_data
-    return _images(data, "train", strict=strict)[0], None
+    return images_of(data, "train", strict=strict)[0], None
 
 
-def _images(data: Data, *splits: str, strict: bool) -> list[ImageData]:
-    """`data` as images: of each of these splits, if it is a folder."""
+def images_of(data: Data, *splits: str, strict: bool, level: int = 4) -> list[ImageData]:
+    """`data` as images: of each of these splits, if it is a folder. `level`: how far up the line is that a warning
+    about photos names."""
     if isinstance(data, str | os.PathLike):
         checked = check_photos(data, splits, strict)
         if checked.caution:
-            warnings.warn(checked.caution, stacklevel=4)  # at the line that calls `train`
+            warnings.warn(checked.caution, stacklevel=level)  # at the line that calls `train`
         return [open_folder(checked.folder, split, checked.skipped) for split in splits]
     if isinstance(data, tuple):
         images, labels = (part.numpy() if isinstance(part, Tensor) else np.asarray(part) for part in data)

@@ -19,6 +19,7 @@ from lockstep.commands.mpi import mpi
 from lockstep.commands.runner.errors import RunError
 from lockstep.commands.simulate import simulate_policies
 from lockstep.commands.strategies import strategies
+from lockstep.commands.tune import tune_settings
 from lockstep.records.places import repository_root
 
 app = typer.Typer(
@@ -205,6 +206,7 @@ def doctor() -> None:
 app.command()(mpi)
 app.command()(strategies)
 app.command("simulate")(simulate_policies)
+app.command("tune")(tune_settings)
 app.add_typer(data_app, name="data", no_args_is_help=True)
 
 

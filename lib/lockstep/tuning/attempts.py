@@ -1,0 +1,134 @@
+"""Trials and their attempts. A trial whose engine dies, or whose controller does, gets another attempt.
+
+For Optuna each attempt is a trial of its own, which carries the number of the first in `failed_trial`. Here a trial has
+one number, its place among the first attempts, whatever was tried again in between; seeds follow from it.
+
+What a trial holds besides Optuna's parameters and reports (user attributes):
+
+    owner             host, process and its start: of the controller that gave the trial to an engine
+    engine            number of the slot
+    setting           as the space suggested it; its parameters are complete then
+    epoch N           the row of epoch N
+    seconds           of all attempts; `storage_seconds`: of these for the storage and the pruner
+    reason            why it failed
+    deaths            how many engines have died with it
+    again             the attempt has failed, and another one follows
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import socket
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from lockstep.tuning.needed import the_optuna
+from lockstep.tuning.storage import GRACE_SECONDS
+
+MOST_RETRIES = 2
+"""How often a trial is tried again after an engine has died with it."""
+EPOCH = "epoch "
+FIRST = "failed_trial"
+"""Optuna's attribute of a repeated attempt: the number of the first one."""
+_HISTORY = "retry_history"
+_OF_ATTEMPT = ("owner", "again", "reason")
+
+
+def numbers_of(trials: Iterable[Any]) -> dict[int, int]:
+    """The number of the trial that each attempt belongs to, by the attempt's own number."""
+    attempts = list(trials)
+    firsts = sorted(each.number for each in attempts if FIRST not in each.system_attrs)
+    place = {first: number for number, first in enumerate(firsts)}
+    return {each.number: place[each.system_attrs.get(FIRST, each.number)] for each in attempts}
+
+
+def latest(trials: Sequence[Any]) -> dict[int, Any]:
+    """The last attempt of each trial, by the trial's number, in ascending order."""
+    numbers = numbers_of(trials)
+    found = {numbers[each.number]: each for each in sorted(trials, key=lambda each: each.number)}
+    return dict(sorted(found.items()))
+
+
+def this_owner() -> list[Any]:
+    """Host, process and its start, which tell this controller from any other."""
+    return [socket.gethostname(), os.getpid(), _start_of(os.getpid())]
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, in the kernel's ticks, which no clock that is set can change; empty if it is not there."""
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rpartition(")")[2].split()[19]
+    return ""
+
+
+def give_up(study: Any, trial_id: int, reason: str) -> None:
+    """The trial has failed, and will not be tried again."""
+    _end(study, trial_id, {"reason": reason})
+
+
+def try_again(study: Any, trial_id: int, reason: str, *, engine_died: bool) -> bool:
+    """The attempt has failed; the trial waits for another one, which goes on from its last epoch.
+
+    Returns False if too many engines have died with it, or if the attempt had ended already.
+    """
+    attributes = study._storage.get_trial(trial_id).user_attrs
+    deaths = attributes.get("deaths", 0) + engine_died
+    again = deaths <= MOST_RETRIES
+    if not _end(study, trial_id, {"reason": reason, "deaths": deaths, "again": again}):
+        return False
+    if again:
+        _repeat(study, study._storage.get_trial(trial_id))
+    return again
+
+
+def _end(study: Any, trial_id: int, attributes: dict[str, Any]) -> bool:
+    optuna = the_optuna()
+    try:
+        for name, value in attributes.items():
+            study._storage.set_trial_user_attr(trial_id, name, value)
+        return bool(study._storage.set_trial_state_values(trial_id, optuna.trial.TrialState.FAIL))
+    except optuna.exceptions.UpdateFinishedTrialError:
+        return False
+
+
+def _repeat(study: Any, failed: Any) -> None:
+    """Put the trial into the queue again, by Optuna's own callback."""
+    template = copy.deepcopy(failed)
+    if "setting" not in template.user_attrs:  # some of its parameters may be missing: all are drawn again
+        template.params, template.distributions = {}, {}
+    template.user_attrs = {name: value for name, value in template.user_attrs.items() if name not in _OF_ATTEMPT}
+    study._storage.get_heartbeat_stale_trial_callback()(study, template)
+
+
+def recover(study: Any, mine: Collection[int], *, one_host: bool) -> None:
+    """Let every trial that nobody trains any more be tried again. To be called by one controller of a host at a time.
+
+    mine: the attempts that this controller's engines train. one_host: no other host uses this storage, so that a trial
+    without an owner has none. Whether a controller of this host lives is asked of the system, and of another host by
+    its heartbeats, so that a clock that jumps can't take this host's trials away.
+    """
+    optuna = the_optuna()
+    states = optuna.trial.TrialState
+    trials = study.get_trials(deepcopy=False)
+    stale = set(study._storage._get_stale_trial_ids(study._study_id)) if not one_host else set()
+    for trial in trials:
+        if trial.state == states.RUNNING and trial._trial_id not in mine and _is_dead(trial, stale, one_host):
+            try_again(study, trial._trial_id, "its controller has ended", engine_died=False)
+    followed = {each.system_attrs[_HISTORY][-1] for each in trials if each.system_attrs.get(_HISTORY)}
+    for trial in trials:  # its controller was killed between both steps of `try_again`
+        if trial.state == states.FAIL and trial.user_attrs.get("again") and trial.number not in followed:
+            _repeat(study, trial)
+
+
+def _is_dead(trial: Any, stale: Collection[int], one_host: bool) -> bool:
+    host, pid, start = trial.user_attrs.get("owner", ("", 0, ""))
+    here = this_owner()
+    if host == here[0]:
+        return [pid, start] == here[1:] or _start_of(pid) != start
+    if not host:
+        age = (datetime.now() - trial.datetime_start).total_seconds()
+        return one_host or age > GRACE_SECONDS
+    return trial._trial_id in stale
