@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -87,6 +88,7 @@ class Zygotes:
     def __init__(self) -> None:
         self.wanted = True  # Does the test that runs now take forked workers?
         self._forked: list[ForkedProcess] = []
+        self._starting = threading.Lock()  # a study starts a team from each of several threads
         self._folder = tempfile.mkdtemp(prefix="zygotes-", dir="/tmp")  # a short path, for sockets
         self._processes: dict[tuple[tuple[str, str], ...], tuple[subprocess.Popen[bytes], str]] = {}
 
@@ -97,9 +99,10 @@ class Zygotes:
     def socket_of(self, environment: Mapping[str, str]) -> str:
         """Where the zygote listens whose libraries were loaded with these variables."""
         early = tuple(sorted((name, value) for name, value in environment.items() if name.startswith(_READ_EARLY)))
-        if early not in self._processes or self._processes[early][0].poll() is not None:
-            self._processes[early] = self._start(environment, len(self._processes))
-        return self._processes[early][1]
+        with self._starting:
+            if early not in self._processes or self._processes[early][0].poll() is not None:
+                self._processes[early] = self._start(environment, len(self._processes))
+            return self._processes[early][1]
 
     def _start(self, environment: Mapping[str, str], number: int) -> tuple[subprocess.Popen[bytes], str]:
         path = os.path.join(self._folder, str(number))

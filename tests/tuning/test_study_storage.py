@@ -127,6 +127,7 @@ def test_a_full_disk_in_the_middle_stops_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker's words reach the reader, and the trial waits for the next call."""
+    from optuna.exceptions import StorageInternalError
     from optuna.storages import RDBStorage
 
     from lockstep.tuning.study import run_study
@@ -136,7 +137,7 @@ def test_a_full_disk_in_the_middle_stops_the_study(
 
     def full(self: RDBStorage, trial_id: int, step: int, value: float) -> None:
         if step == 2:
-            raise sqlite3.OperationalError("database or disk is full")
+            raise StorageInternalError from sqlite3.OperationalError("database or disk is full")
         stores(self, trial_id, step, value)
 
     plan = plan_of(trials=2)

@@ -5,11 +5,10 @@ one number, its place among the first attempts, whatever was tried again in betw
 
 What a trial holds besides Optuna's parameters and reports (user attributes):
 
-    owner             host, process and its start: of the controller that gave the trial to an engine
-    engine            number of the slot
+    owner             host, process and its start, of the controller that gave the trial to an engine; the engine
     setting           as the space suggested it; its parameters are complete then
     epoch N           the row of epoch N
-    seconds           of all attempts; `storage_seconds`: of these for the storage and the pruner
+    seconds           of all attempts; of these for the storage, the sampler and the pruner
     reason            why it failed
     deaths            how many engines have died with it
     again             the attempt has failed, and another one follows
@@ -124,7 +123,7 @@ def recover(study: Any, mine: Collection[int], *, one_host: bool) -> None:
 
 
 def _is_dead(trial: Any, stale: Collection[int], one_host: bool) -> bool:
-    host, pid, start = trial.user_attrs.get("owner", ("", 0, ""))
+    host, pid, start, _ = trial.user_attrs.get("owner", ("", 0, "", 0))
     here = this_owner()
     if host == here[0]:
         return [pid, start] == here[1:] or _start_of(pid) != start

@@ -90,16 +90,17 @@ def read_study(storage: str | os.PathLike[str], name: str | None = None) -> Fini
 def _trial_row(number: int, attempt: Any, names: Sequence[str]) -> dict[str, Any]:
     attributes = attempt.user_attrs
     reported = attempt.intermediate_values
+    whole, of_storage = attributes.get("seconds", (None, None))
     row = {
         "number": number,
         "state": STATES[attempt.state.name],
         "value": attempt.value if attempt.state.is_finished() and attempt.values else None,
         "epochs": max(reported, default=0),
-        "seconds": attributes.get("seconds"),
-        "storage_seconds": attributes.get("storage_seconds"),
+        "seconds": whole,
+        "storage_seconds": of_storage,
         "retries": len(attempt.system_attrs.get("retry_history", ())),
         "reason": attributes.get("reason", ""),
-        "engine": attributes.get("engine"),
+        "engine": attributes["owner"][-1] if "owner" in attributes else None,
     }
     setting = attributes.get("setting", {})
     return row | {name: setting.get(name) for name in names}

@@ -113,12 +113,9 @@ def file_system_of(folder: Path, mounts: str | None = None) -> str:
 def storage_errors(url: str) -> Iterator[None]:
     """Turns what SQLite, SQLAlchemy and Optuna raise about a storage into StudyError, which names it and the fix."""
     optuna = the_optuna()
-    import sqlalchemy
-
-    errors = (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error, ImportError)
     try:
         yield
-    except errors as error:
+    except (*kinds_of_errors(), ImportError) as error:
         raise StudyError(f"storage {shown(url)}: {_fix(error)}") from error
     except RuntimeError as error:
         if "no longer compatible with the table schema" not in str(error):
@@ -128,6 +125,13 @@ def storage_errors(url: str) -> Iterator[None]:
             age, fix = "an older", f"optuna storage upgrade --storage {shown(url)}"
         what = f"was written by {age} Optuna than {optuna.__version__}"
         raise StudyError(f"storage {shown(url)} {what}: {fix}") from error
+
+
+def kinds_of_errors() -> tuple[type[Exception], ...]:
+    """What a storage that can't be read or written any more raises."""
+    import sqlalchemy
+
+    return the_optuna().exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error
 
 
 def shown(url: str) -> str:

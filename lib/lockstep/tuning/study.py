@@ -113,8 +113,7 @@ class Controller:
             return None
         trial = self.study.ask()
         number = numbers_of(self.study.get_trials(deepcopy=False))[trial.number]
-        trial.set_user_attr("owner", this_owner())
-        trial.set_user_attr("engine", slot)
+        trial.set_user_attr("owner", [*this_owner(), slot])
         self.active[trial._trial_id] = slot
         path = str(self.folder / f"{number}.checkpoint")
         return TrialCall(self.url, self.plan.name, trial._trial_id, number, path, self.build)
@@ -149,6 +148,7 @@ class Controller:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """A context that one controller of this host is in at a time: SQLite would give a trial to two."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # a controller that has ended removes it
         handle = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -193,7 +193,6 @@ def run_study(
     study = open_study(plan, url, site)
     folder = folder_of(url, plan.name)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         controller = Controller(plan, study, url, folder, build)
         _serve(controller, site or Site(), progress)
         with storage_errors(url):

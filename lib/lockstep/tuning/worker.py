@@ -26,7 +26,7 @@ from lockstep.tuning.attempts import EPOCH, give_up
 from lockstep.tuning.needed import the_optuna
 from lockstep.tuning.plan import OBJECTIVES, StudyPlan
 from lockstep.tuning.sampling import make_sampler, training_seed
-from lockstep.tuning.storage import open_storage, storage_errors
+from lockstep.tuning.storage import kinds_of_errors, open_storage, storage_errors
 
 COMPLETE, PRUNED, FAILED, LOST = "complete", "pruned", "failed", "lost"
 """How an attempt ends; `lost`: another controller has taken the trial over."""
@@ -115,16 +115,14 @@ def score_of(plan: StudyPlan, row: Mapping[str, Any]) -> float:
 
 
 @functools.lru_cache(maxsize=2)
-def _opened(url: str, name: str) -> tuple[Any, StudyPlan]:
-    """The study as this worker sees it, kept while the worker is warm."""
+def _opened(url: str, name: str) -> tuple[Any, StudyPlan, Any]:
+    """The storage, the plan and the pruner of a study, kept while this worker is warm."""
     from lockstep.tuning.pruners import make_pruner
 
-    optuna, storage = the_optuna(), open_storage(url)
-    with storage_errors(url):
-        study = optuna.load_study(study_name=name, storage=storage)
-    plan = StudyPlan.from_json(study.user_attrs["plan"])
-    study.pruner = make_pruner(plan.pruner, plan.epochs, plan.seed)
-    return study, plan
+    optuna = the_optuna()
+    storage = optuna.storages.get_storage(open_storage(url))  # with Optuna's cache
+    plan = StudyPlan.from_json(storage.get_study_user_attrs(storage.get_study_id_from_name(name))["plan"])
+    return storage, plan, make_pruner(plan.pruner, plan.epochs, plan.seed)
 
 
 def run_trial(group: Group, call: TrialCall, site: Site) -> Outcome:
@@ -136,10 +134,11 @@ def run_trial(group: Group, call: TrialCall, site: Site) -> Outcome:
             run_job(task.job, group, _site_of(call, site, task, lambda row: False))
         return Outcome(COMPLETE)
     optuna = the_optuna()
-    study, plan = _opened(call.url, call.study)
     began = time.perf_counter()
     with storage_errors(call.url):
-        study.sampler = make_sampler(plan.sampler, plan.seed, call.number)
+        storage, plan, pruner = _opened(call.url, call.study)
+        sampler = make_sampler(plan.sampler, plan.seed, call.number)
+        study = optuna.load_study(study_name=call.study, storage=storage, sampler=sampler, pruner=pruner)
         study.get_trials(deepcopy=False)  # Optuna's cache must have read a trial before it can add to it
         attempt = _Attempt(plan, optuna.trial.Trial(study, call.trial_id))
         try:
@@ -150,7 +149,7 @@ def run_trial(group: Group, call: TrialCall, site: Site) -> Outcome:
                 raise
             return Outcome(LOST)
         except Exception as error:
-            if group.size > 1 or isinstance(error, optuna.exceptions.StorageInternalError):
+            if group.size > 1 or isinstance(error, kinds_of_errors()):
                 raise
             outcome = failure_of(f"{type(error).__name__}: {error}")
             _note_seconds(attempt, began)
@@ -218,9 +217,9 @@ def _tell(study: Any, attempt: _Attempt, began: float) -> Outcome:
 
 def _note_seconds(attempt: _Attempt, began: float) -> None:
     """Add what this attempt took to what the earlier ones did."""
-    before = attempt.trial.user_attrs
-    for name, seconds in (("seconds", time.perf_counter() - began), ("storage_seconds", attempt.storage_seconds)):
-        attempt.trial.set_user_attr(name, before.get(name, 0.0) + seconds)
+    whole, of_storage = attempt.trial.user_attrs.get("seconds", (0.0, 0.0))
+    now = time.perf_counter() - began
+    attempt.trial.set_user_attr("seconds", [whole + now, of_storage + attempt.storage_seconds])
 
 
 def _known(value: Any) -> Any:
