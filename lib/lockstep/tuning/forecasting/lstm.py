@@ -127,7 +127,7 @@ REFITS = (4, 6, 9, 14, 21, 32, 48, 72, 108, 162, 243)
 
 
 class LstmNotPretrained(LstmRefitted):
-    """Learns from the study's own finished curves alone; until there are REFITS[0] its raw forecast is the last value."""
+    """Learns from the study's own finished curves alone; with fewer than REFITS[0] its raw one is the last value."""
 
     name = "lstm_not_pretrained"
     does = "the same LSTM, taught on the study's finished curves alone"
