@@ -20,6 +20,7 @@ from lockstep.experiments.e05_mpi_distribution import drawings
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
 from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
 from lockstep.predict.link_model import link_of, message_table
+from published_marks import published_marks
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -80,9 +81,7 @@ def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "Pneumonia", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case]
         own = own[(own["status"] != "skipped") | (own["strategy"] == "allreduce")].reset_index(drop=True)
-        marks = {
-            int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "D"
-        }
+        marks = published_marks(axis)
         devices = {own.loc[y, "device"]: speedup for y, speedup in marks.items()}
         expected = {"ComplexSmall": {"cpu": 12.11, "cuda": 4.13}, "SimpleBig": {"cpu": 26.62, "cuda": 11.79}}
         assert devices == expected.get(use_case, {})
