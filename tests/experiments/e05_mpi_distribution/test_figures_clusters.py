@@ -70,6 +70,20 @@ def test_without_an_emulated_cluster_figures_say_so() -> None:
     assert "no records" in " ".join(texts(drawings.network_bars(pd.DataFrame(), "title")))
 
 
+def test_marks_of_one_message_stand_side_by_side_without_a_line_through_two_sizes() -> None:
+    """Seen: three lines on top of each other, through two points each."""
+    wire = message_table(records(), "wire")
+    sizes = sorted(wire["bytes"].unique())
+    few = wire[wire["bytes"].isin([sizes[0], sizes[-1]])]
+    (axis,) = drawings.message_lines({"wire": few}, "title").axes
+    marks = [container.lines[0] for container in axis.containers]
+    places = [float(x) for line in marks for x in line.get_xdata()]
+    assert len(places) == len(set(places)) == len(few)
+    assert {line.get_linestyle() for line in marks} == {"None"}
+    low, high = axis.get_xlim()
+    assert low < min(places) and max(places) < high
+
+
 def test_bytes_are_written_with_their_unit() -> None:
     assert [size_text(size) for size in (12, 4096, 16 << 20, 3 << 30)] == ["12 B", "4 KiB", "16 MiB", "3 GiB"]
 
