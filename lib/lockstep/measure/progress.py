@@ -29,7 +29,7 @@ def say(text: str) -> None:
 
 
 class Lines:
-    """Progress in a log file: every message is a line, and the time left is one when it is another number of minutes."""
+    """Progress in a log file: every message is a line, and so is the time left when it is another number of minutes."""
 
     def __init__(self, name: str) -> None:
         self.name = name

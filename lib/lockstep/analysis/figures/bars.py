@@ -115,7 +115,7 @@ def side_texts(axis: Axes, values: pd.Series, texts: list[str]) -> None:
 
 def beside_panel(axis: Axes, y: float, text: str, **style: Any) -> None:
     """A text at the right of a panel, at the height of a row."""
-    shown = textwrap.shorten(text, 60, placeholder=" ...")
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
     axis.text(1.01, y, shown, transform=axis.get_yaxis_transform(), va="center", fontsize=8, **style)
 
 
@@ -128,7 +128,7 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitte
     with look():
         marked = pd.Series([bool(_published_of(row, table, published)) for _, row in table.iterrows()], table.index)
         figure, each = by_use_case(table, title, fitted, marked)
-        axes, beyond = [], 0
+        axes, inside, beyond = [], 0, 0
         ends = _ends_of_speedups(table)
         for axis, rows in each:
             axes.append(axis)
@@ -137,14 +137,15 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitte
             side_texts(axis, rows["speedup"], texts)
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
             log_speedups(axis, *ends)
-            beyond += _draw_published(axis, rows, published)
+            drawn = _draw_published(axis, rows, published)
+            inside, beyond = inside + drawn[0], beyond + drawn[1]
         base = next((name for name in table["base"] if name), "sequential")
         axes[-1].set_xlabel(f"speedup in images/s over {base} (log scale; 95 % interval over paired rounds)")
         handles: list[Any] = [Patch(facecolor="0.75", label="measured here")]
-        if len(published):
-            handles.append(Line2D([], [], **PUBLISHED, label=f"published ({published['place'].iloc[0]})"))
-        handles += [Line2D([], [], **BEYOND, label="published, beyond the axis")] if beyond else []
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+        where = f"published ({published['place'].iloc[0]})" if len(published) else ""
+        handles += [Line2D([], [], **PUBLISHED, label=where)] if inside else []
+        handles += [Line2D([], [], **BEYOND, label=f"{where}, beyond the axis")] if beyond else []
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
@@ -155,10 +156,10 @@ def _ends_of_speedups(table: pd.DataFrame) -> tuple[float, float]:
     return float(min([1.0, *drawn])), float(max([1.0, *drawn]))
 
 
-def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> int:
-    """Returns how many lie beyond the axis."""
+def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> tuple[int, int]:
+    """Returns how many lie on the axis and how many beyond it."""
     first, last = axis.get_xlim()
-    beyond = 0
+    inside, beyond = 0, 0
     for y, row in rows.iterrows():
         for speedup in _published_of(row, rows, published):
             text: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": GREY, "fontsize": 8}
@@ -171,12 +172,13 @@ def _draw_published(axis: Axes, rows: pd.DataFrame, published: pd.DataFrame) -> 
                 axis.annotate(f"{speedup:g}", (0.985 if right else 0.015, y), xycoords=axis.get_yaxis_transform(),
                               xytext=(-9 if right else 9, 0), ha="right" if right else "left", **text)  # fmt: skip
                 continue
+            inside += 1
             axis.plot(speedup, y, **PUBLISHED)
             # On the side where no whisker crosses the number.
             left = row["low"] <= speedup * 1.5 and row["high"] >= speedup
             axis.annotate(f"{speedup:g}", (speedup, y), xytext=(-9 if left else 9, 0), ha="right" if left else "left",
                           **text)  # fmt: skip
-    return beyond
+    return inside, beyond
 
 
 def _published_of(row: pd.Series, rows: pd.DataFrame, published: pd.DataFrame) -> list[float]:
@@ -248,6 +250,6 @@ def phase_stack(
         figure, each = by_use_case(table, title, fitted)
         for axis, rows in each:
             draw_stack(axis, rows, parts)
-        axis.set_xlabel(f"seconds per step ({SLOWEST})")
+        axis.set_xlabel(f"seconds per step\n({SLOWEST})")
         stack_legend(figure, table, parts, names)
     return figure

@@ -26,11 +26,11 @@ from lockstep.analysis.stored import Stored
 from lockstep.engine.job.strategies import RUNGS, STRATEGIES
 
 TRACES = {
-    "cpu_percent": ("CPU use (% of one core)", 1.0),
-    "pss_bytes": ("memory (PSS, GiB)", GIB),
+    "cpu_percent": ("CPU use\n(% of one core)", 1.0),
+    "pss_bytes": ("memory\n(PSS, GiB)", GIB),
     "threads": ("threads", 1.0),
     "framework_threads": ("of these the\nframework's", 1.0),
-    "io_wait_percent": ("I/O wait (%)", 1.0),
+    "io_wait_percent": ("I/O wait\n(%)", 1.0),
 }
 _HARDLY = 10.0
 """Percent of waiting for I/O that no sample reaches where it is not drawn."""

@@ -10,11 +10,13 @@ from matplotlib.text import Annotation
 
 from lockstep.analysis.figures.style import GREY, StoredFigure, look
 
-LONGEST = 190
-"""Letters of a title; what is longer ends with a clause that has its own number and interval."""
+LONGEST = 230
+"""Letters of a title; what is longer ends with a clause that has its own number and interval, and with dots."""
 TITLE_POINTS, SUBJECT_POINTS = 10.5, 9.0
-_LETTERS_PER_INCH = 10.8  # of a title, where most are wide
+_LETTERS_PER_INCH = 11.8  # of a title, where most are wide
 _LINE_INCHES = 0.19
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_UNITS = "%|s|ms|KiB|MiB|GiB|Gbit/s|times|points"
 _UNANSWERED = ("not known yet", "is not known", "do not answer")
 
 
@@ -22,8 +24,8 @@ def headline(finding: str) -> str:
     """What a title says of a finding: its first sentence that says something, without the sessions' own numbers and
     without its period.
 
-    A long sentence ends at a semicolon, so that each number keeps its interval. Where nothing is answered yet the first
-    sentence says so.
+    A long sentence ends at a semicolon, so that each number keeps its interval, and with dots. Where nothing is known
+    yet the first sentence says so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
     found = re.split(r"(?<=\.) (?=[A-Z])", text)
@@ -32,7 +34,7 @@ def headline(finding: str) -> str:
     kept = clauses[0]
     for clause in clauses[1:]:
         if len(kept) + 2 + len(clause) > LONGEST:
-            break
+            return f"{kept}; ..."
         kept = f"{kept}; {clause}"
     return kept
 
@@ -56,7 +58,7 @@ def with_message(figure: Figure, finding: str) -> Figure:
     subject = " ".join((old or _title_of_axes(figure)).split())
     message = headline(finding)
     width = figure.get_figwidth()
-    lines = textwrap.wrap(message, max(20, int(_LETTERS_PER_INCH * (width - 0.2))))
+    lines = _wrapped(message, max(20, int(_LETTERS_PER_INCH * (width - 0.2))))
     below = [each for line in old.split("\n") for each in textwrap.wrap(line, max(20, int(12.5 * (width - 0.2))))]
     with look():
         # Blank lines keep the room in which the subject stands, smaller: a text has one size.
@@ -71,8 +73,22 @@ def with_message(figure: Figure, finding: str) -> Figure:
     more = len(lines) + len(below) - (old.count("\n") + 1 if old else 0)
     figure.set_figheight(figure.get_figheight() + _LINE_INCHES * more)
     if isinstance(figure, StoredFigure):
-        figure.alternative = f"{subject}: {message}." if subject else f"{message}."
+        words = message if message.endswith(".") else f"{message}."
+        figure.alternative = f"{subject}: {words}" if subject else words
     return figure
+
+
+def _wrapped(text: str, letters: int) -> list[str]:
+    """A text in as few lines as have room, of like length; no interval and no unit is torn apart."""
+    whole = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", _NO_BREAK), text)
+    whole = re.sub(rf"(?<=\d) (?=(?:{_UNITS})(?![\w]))", _NO_BREAK, whole)
+    lines = textwrap.wrap(whole, letters, break_on_hyphens=False)
+    for fewer in range(letters - 1, 19, -1):
+        narrower = textwrap.wrap(whole, fewer, break_on_hyphens=False)
+        if len(narrower) > len(lines):
+            break
+        lines = narrower
+    return lines
 
 
 def _title_of_axes(figure: Figure) -> str:

@@ -180,7 +180,7 @@ def row_labels(table: pd.DataFrame, also: Sequence[str] = DISTINGUISHING_COLUMNS
         same = table[(table["strategy"] == row["strategy"]) & (table["device"] == row["device"])]
         parts = [label(row["strategy"])]
         parts += ["GPU"] if row["device"] == "cuda" else []
-        parts += ["again (A/A)"] if row["variant"] == "b" else []
+        parts += ["measured again (A/A)"] if row["variant"] == "b" else []
         for name in also:
             if _differ(same, name):
                 parts.append(_column_text(name, row[name]))

@@ -44,7 +44,7 @@ def _rungs(table: pd.DataFrame, title: str) -> tuple[StoredFigure, list[tuple[Ax
     figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
     for axis, (name, rows) in zip(axes, groups, strict=True):
         axis.set_title(f"{name} ({data_label(rows)})", loc="left")
-        again = [" again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
+        again = [", measured again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
         axis.set_yticks(range(len(rows)), [text + more for text, more in zip(rows["label"], again, strict=True)])
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.grid(False, axis="y")
@@ -144,8 +144,9 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
                   color=KIND_COLOURS[row["operators"]], markeredgecolor="white", zorder=4)  # fmt: skip
         roof_there = min(peak, row["intensity"] * bandwidth) / 1e9
         text = f"{rate / roof_there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
-        axis.annotate(text, (row["intensity"], rate), xytext=(7, -7), textcoords="offset points", va="top",
-                      fontsize=8)  # fmt: skip
+        left = row["intensity"] > roof["ridge"]  # no text leaves the panel, nor crosses a roof
+        axis.annotate(text, (row["intensity"], rate), xytext=(-7 if left else 7, -7), textcoords="offset points",
+                      va="top", ha="right" if left else "left", fontsize=8)  # fmt: skip
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_title(f"{roof['precision']}, {roof['cores']} cores", loc="left")

@@ -49,6 +49,7 @@ ACTION_NAMES = {
 }
 PASSES = ("forward", "backward", "input_backward", "weight_backward")
 """Actions of a micro-batch, which are numbered and count as computing."""
+_THINNEST = 0.004  # share of the longest step below which a box is no wider than a line
 _NARROWEST = 0.012  # share of the longest step below which a box has no room for its number
 _BUBBLE = ("bubble", "bubble_low", "bubble_high")
 _IDEAL: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 1.2}
@@ -113,12 +114,14 @@ def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:
             _diagram_panel(axis, own, longest)
             axis.set_title(_diagram_title(cell), loc="left", fontsize=9)
         axes[-1][0].set_xlabel("seconds since the first rank began the step (measured)")
-        handles = [
-            Patch(facecolor=ACTION_COLOURS[name], label=text)
-            for name, text in ACTION_NAMES.items()
-            if (shown["action"] == name).any() or (name == "backward" and (shown["action"] == "input_backward").any())
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), frameon=False)
+        lasts = shown.groupby("action")["seconds"].max()
+        lasts["backward"] = max(lasts.get("backward", 0.0), lasts.get("input_backward", 0.0))
+        drawn = {name: text for name, text in ACTION_NAMES.items() if lasts.get(name, 0.0) > 0}
+        short = [name for name in drawn if lasts[name] < _THINNEST * longest]
+        handles = [Patch(facecolor=ACTION_COLOURS[name], label=drawn[name]) for name in drawn if name not in short]
+        unseen = f"too short to be seen: {', '.join(drawn[name] for name in short)}" if short else None
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), frameon=False,
+                      title=unseen, title_fontsize=8)  # fmt: skip
     return figure
 
 

@@ -12,12 +12,18 @@ from lockstep.analysis.figures.style import (
     SIMULATED,
     StoredFigure,
     batches_label,
+    colour,
     empty,
     look,
     new_figure,
 )
 
-_KINDS = {"data": (0, "data parallel"), "model": (1, "model parallel"), "hybrid": (2, "hybrid: stages x replicas")}
+_KINDS = {
+    "data": (colour("processes_allreduce"), "data parallel"),
+    "model": (colour("1f1b"), "model parallel"),
+    "hybrid": (PALETTE[3], "hybrid: stages x replicas"),
+}
+"""Their colours: those of the strategies that were measured."""
 
 
 def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = None) -> StoredFigure:
@@ -45,8 +51,8 @@ def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = Non
         for axis in axes[-1]:
             axis.set_xlabel("link rate (bit/s)")
         handles = [
-            Line2D([], [], color=PALETTE[index], linewidth=2, label=f"{text}, predicted", **SIMULATED)
-            for index, text in _KINDS.values()
+            Line2D([], [], color=paint, linewidth=2, label=f"{text}, predicted", **SIMULATED)
+            for paint, text in _KINDS.values()
         ]
         handles.append(Line2D([], [], color=GREY, linewidth=6, alpha=0.35, label="rates at which the hybrid leads"))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
@@ -57,7 +63,7 @@ def _map_panel(axis: Axes, own: pd.DataFrame) -> None:
     speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
     shown = [kind for kind in _KINDS if kind in speeds]
     for kind in shown:
-        axis.plot(speeds.index, speeds[kind], color=PALETTE[_KINDS[kind][0]], linewidth=2, **SIMULATED)
+        axis.plot(speeds.index, speeds[kind], color=_KINDS[kind][0], linewidth=2, **SIMULATED)
     if "hybrid" in speeds:
         leads = speeds["hybrid"] > speeds.drop(columns="hybrid").max(axis=1)
         at = speeds.index.to_numpy(dtype=float)

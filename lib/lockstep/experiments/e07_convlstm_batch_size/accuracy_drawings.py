@@ -45,14 +45,16 @@ _LINES: Mapping[str, tuple[Any, str]] = {
 _OTHER = (PALETTE[7], "*")
 
 
-def accuracy_lines(table: pd.DataFrame, title: str, published: Mapping[str, float] | None = None) -> StoredFigure:
+def accuracy_lines(
+    table: pd.DataFrame, title: str, published: Mapping[str, float] | None = None, footnote: str = ""
+) -> StoredFigure:
     """Mean test accuracy over seeds against the global batch size (`seed_accuracy_table`).
 
     A row of panels per use case, a column per network. `published`: name -> accuracy (%), for which the paper states no
     batch size; drawn beside the ConvLSTM of Pneumonia. What was trained for a number of updates is one line with what
-    made as many updates in whole epochs.
+    made as many updates in whole epochs. `footnote`: what makes an interval wide.
     """
-    return _batch_panels(table, title, "accuracy", "test accuracy (%)", published)
+    return _batch_panels(table, f"{title}\n{footnote}".strip(), "accuracy", "test accuracy (%)", published)
 
 
 def published_accuracies() -> dict[str, float]:
@@ -104,7 +106,7 @@ def _panel_title(network: str, case: str, rows: pd.DataFrame) -> str:
 
 def _handle(name: str) -> Line2D:
     line_colour, mark = _LINES.get(name, _OTHER)
-    return Line2D([], [], linestyle="-", marker=mark, color=line_colour, label=name)
+    return Line2D([], [], linestyle="none", marker=mark, color=line_colour, label=name)
 
 
 def _series(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -129,7 +131,8 @@ def _batch_panel(axis: Axes, rows: pd.DataFrame, measure: str) -> list[str]:
         own = own.drop_duplicates("global_batch_size")
         columns = (measure, f"{measure}_low", f"{measure}_high")
         aside = own["global_batch_size"] * 1.06 ** (place - (len(series) - 1) / 2)  # never on top of each other
-        interval_points(axis, aside, own, columns, linestyle="-", marker=mark, color=line_colour, linewidth=1.2)
+        style = {"marker": mark, "color": line_colour, "linestyle": line_between(len(own))}
+        interval_points(axis, aside, own, columns, linewidth=1.2, **style)
     _batch_axis(axis, rows["global_batch_size"])
     return list(series)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import Recipe
-from lockstep.analysis.seeds import ABLATION, SELECTED
+from lockstep.analysis.seeds import ABLATION, LEARNING, SELECTED
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     accuracy_lines,
@@ -33,12 +33,14 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import (
     timed_ways,
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import seed_accuracy_table
-from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table, one_class_note
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
 
 
 def accuracy_by_batch(stored: Stored) -> Figure:
-    return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies())
+    runs = one_class_note(stored.tables.get("confusion"), LEARNING)
+    note = f"Wide intervals are of runs that {runs}" if runs else ""
+    return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies(), note)
 
 
 def generalisation_gap(stored: Stored) -> Figure:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lockstep.analysis.figures.style import (
     GREY,
@@ -153,8 +154,13 @@ def model_parity(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.set_xscale("log")
             axis.set_xlim(*ends)
             axis.set_xlabel("measured seconds of a step (log scale)")
+        for scale in (left.xaxis, left.yaxis, right.xaxis):
+            scale.set_major_locator(LogLocator(subs=(1, 2, 4, 7)))
+            scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            scale.set_minor_locator(NullLocator())
         left.set_ylabel("modelled seconds of a step (log scale)")
         right.set_ylabel("modelled over measured step, minus 1 (%; 95 % interval)")
+        right.set_ylim(min(right.get_ylim()[0], -13), max(right.get_ylim()[1], 13))  # the whole band is seen
         figure.legend(handles=_parity_handles(known), loc="outside lower center", ncols=4, frameon=False)
     return figure
 
