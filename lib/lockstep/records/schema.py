@@ -145,6 +145,7 @@ TABLES = (
     "input_parts",
     "trials",
     "curves",
+    "studies",
 )
 """Traced tables that may stand beside `records.csv`."""
 COMPUTED = ("replays", "best_so_far", "curve_forecasts", "importances")

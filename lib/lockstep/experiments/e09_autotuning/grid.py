@@ -63,7 +63,7 @@ def _engine_cells(chosen: Parameters) -> list[Job]:
     """The same trials by one engine and by several; `steps` are the trials of the list."""
     shared = {"use_case": chosen.use_case, "steps": chosen.timed_trials, "warmup_steps": 0}
     numbers = dict.fromkeys((1, chosen.engines))
-    return [trained("engines_shared_memory", ENGINES, workers=number, **shared) for number in numbers]
+    return [trained("processes", ENGINES, workers=number, **shared) for number in numbers]
 
 
 def _ladder_cells(chosen: Parameters) -> list[Job]:

@@ -13,8 +13,9 @@ from lockstep.engine.job import Job
 from lockstep.engine.training.finite import NotFiniteError
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.usecases import use_case
-from lockstep.experiments.e09_autotuning.grid import POOL, SETTINGS_PER_ROUND
+from lockstep.experiments.e09_autotuning.grid import ENGINES, POOL, SETTINGS_PER_ROUND
 from lockstep.experiments.e09_autotuning.stored_pool import CURVES, TRIALS, read_space
+from lockstep.experiments.e09_autotuning.timing import STUDIES, run_engine_counts
 from lockstep.measure.probes.probe import Probe, Probes
 from lockstep.records.places import repository_root
 
@@ -86,4 +87,5 @@ def of_setting(setting: Mapping[str, Any]) -> Row:
 
 def probes() -> Probes:
     cell = ("epochs", "images", "seed")
-    return {POOL: Probe(run_pool, tables={TRIALS: cell, CURVES: cell})}
+    pool = Probe(run_pool, tables={TRIALS: cell, CURVES: cell})
+    return {POOL: pool, ENGINES: Probe(run_engine_counts, tables={STUDIES: ("images",)})}

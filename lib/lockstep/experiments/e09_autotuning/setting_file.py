@@ -11,7 +11,7 @@ import yaml
 from lockstep.analysis.stored import Stored
 from lockstep.engine.files import write_atomically
 from lockstep.experiments.e09_autotuning.grid import CHOSEN
-from lockstep.experiments.e09_autotuning.stored_pool import NAMES, plain_value, pool_in
+from lockstep.experiments.e09_autotuning.stored_pool import NAMES, pool_in, typed
 
 SETTING = "setting.yaml"
 
@@ -24,7 +24,7 @@ def write_setting(stored: Stored, folder: Path) -> None:
     if rows.empty or pool is None:
         return
     row = rows.iloc[-1]
-    found = {name: plain_value(row[name]) for name in (*NAMES, "epochs") if not _is_default(name, row[name])}
+    found = {name: typed(name, row[name]) for name in (*NAMES, "epochs") if not _is_default(name, row[name])}
     told = f"# The best of {len(pool.trials)} settings, then of the finalists among them, by held-out images alone.\n"
     write_atomically(folder / SETTING, told + yaml.safe_dump(found, sort_keys=False))
 

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lockstep.analysis.stored import Stored, once, read_stored
-from lockstep.engine.options import JobError
+from lockstep.engine.job import Job, JobError
 from lockstep.tuning.space import NAMES, Space
 
 TRIALS, CURVES = "trials", "curves"
@@ -63,7 +63,7 @@ class StoredPool:
     def setting(self, number: int) -> dict[str, Any]:
         """What the job of that setting is given."""
         row = self.trials.loc[number]
-        return {name: plain_value(row[name]) for name in self.names if name in row and not pd.isna(row[name])}
+        return {name: typed(name, row[name]) for name in self.names if not pd.isna(row[name])}
 
     def best(self, count: int) -> list[int]:
         """The numbers of the settings with the highest scores after the last epoch."""
@@ -71,9 +71,10 @@ class StoredPool:
         return [int(number) for number in last.sort_values(ascending=False, kind="stable").index[:count]]
 
 
-def plain_value(value: Any) -> Any:
-    """A value as JSON has it."""
-    return value.item() if isinstance(value, np.generic) else value
+def typed(name: str, value: Any) -> Any:
+    """A value of a table as the job's option of that name has it: a table knows neither yes and no, nor whole numbers
+    in a column that is empty elsewhere."""
+    return type(Job.options()[name].default)(value)
 
 
 @once
