@@ -12,6 +12,7 @@ from lockstep.analysis.sentences import Finding, counted, estimate_in, finding, 
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e09_autotuning.drawings import FORECASTER_MARKS, HELD
+from lockstep.experiments.e09_autotuning.grid import RUNGS
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_in
 from lockstep.experiments.e09_autotuning.tables import TUNED, compared, ladder, speed_of_engines
 
@@ -127,12 +128,15 @@ def steps(stored: Stored) -> str:
         told.append(f"{_step(row['step'])} {gained(more)}")
     if not told:
         raise NotNow("", "no step was trained from the seeds of the plain CNN")
-    plain = f"beside the plain CNN's {table['test'].iloc[0]:.1f} % of test images, {listed(told)}"
-    return sentence(plain)
+    return sentence(f"beside the plain CNN's {table['test'].iloc[0]:.1f} % of test images, {'; '.join(told)}")
 
 
 def _step(name: str) -> str:
-    return "the tuned network" if name == TUNED else f"with {name.removeprefix('+ ')}"
+    """What a sentence calls a step, which has all that was added before it."""
+    if name == TUNED:
+        return "the tuned network"
+    added = [step.removeprefix("+ ") for step in RUNGS if step.startswith("+ ")]
+    return f"a network with {listed(added[: added.index(name.removeprefix('+ ')) + 1])}"
 
 
 def gained(more: Estimate) -> str:
