@@ -121,7 +121,8 @@ def test_the_frontier_holds_what_nothing_dominates() -> None:
     assert found["surely_dominated_by"]["median"] == ""  # equal in what they keep
     assert found["surely_dominated_by"]["poor"] == "median, ours, halving"
     ours = found.loc["ours"]
-    assert ours["share_low"] < ours["share_of_epochs"] == pytest.approx(0.4) < ours["share_high"]
+    assert ours["share_of_epochs"] == pytest.approx(0.4)
+    assert 0.39 < ours["share_low"] < 0.4 < ours["share_high"] < 0.41
     assert found["kept_low"]["none"] < 1 == found["kept"]["none"]
     assert (found["studies"] == STUDIES).all()
 

@@ -16,7 +16,7 @@ from lockstep.tuning.lean import LeanStudy
 from lockstep.tuning.pool import Pool
 from lockstep.tuning.pool_forecasts import PoolForecasts, for_pool
 from lockstep.tuning.pruners import make_pruner
-from lockstep.tuning.replay import COLUMNS, replay, replays
+from lockstep.tuning.replay import COLUMNS, replay, replays, trains_in_each_study
 
 TEXTS = (
     "none",
@@ -217,6 +217,13 @@ def test_forecasts_kept_for_a_pool_refuse_what_is_not_the_pools() -> None:
 def test_bad_pools_are_refused(values: list[Any], seconds: list[float], images: int, message: str) -> None:
     with pytest.raises(JobError, match=message):
         Pool(np.array(values), np.array(seconds), images)
+
+
+def test_which_forecasters_train_in_each_study() -> None:
+    for text in ("none", "median", "lstm", "gain", "lstm:forecaster=lstm_not_recalibrated", "forecast_halving"):
+        assert not trains_in_each_study(text)
+    for text in ("lstm:forecaster=lstm_not_pretrained", "forecast_halving:forecaster=lstm_refitted"):
+        assert trains_in_each_study(text)
 
 
 def test_bad_replays_are_refused() -> None:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from optuna.study import Study
@@ -76,7 +76,7 @@ class Decision:
 
     def write(self, study: Study, trial: FrozenTrial) -> None:
         """Stores it with the trial."""
-        study._storage.set_trial_system_attr(trial._trial_id, f"{DECISION}{self.epoch}", asdict(self))
+        study._storage.set_trial_system_attr(trial._trial_id, f"{DECISION}{self.epoch}", {**vars(self)})
 
 
 def decisions_of(trial: FrozenTrial) -> list[Decision]:

@@ -45,11 +45,12 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "Patient(Median)": _grid("patient", patience=(1, 2, 4), warmup=(0, 4)),
     "LSTM": _grid("lstm", **_RULE),
     "halving on LSTM forecasts": _grid("forecast_halving", **_HALVING_ON_FORECASTS),
-    "LSTM, not pre-trained": _grid("lstm", forecaster=("lstm_not_pretrained",), **_RULE),
+    "LSTM, not pre-trained": _grid("lstm", forecaster=("lstm_not_pretrained",), p=(0.05, 0.1, 0.2)),
     "LSTM, not recalibrated": _grid("lstm", forecaster=("lstm_not_recalibrated",), **_RULE),
     "gain rule": _grid("gain", **_RULE),
 }
-"""What is compared, and the texts among which each one's settings are chosen."""
+"""What is compared, and the texts among which each one's settings are chosen. The LSTM without pre-training has fewer:
+its network is trained anew in every study (`lockstep.tuning.replay.trains_in_each_study`)."""
 
 
 @dataclass(frozen=True)

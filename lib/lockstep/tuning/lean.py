@@ -1,7 +1,7 @@
 """An Optuna study without what replays do not need: its pruners are asked millions of times.
 
-    optuna.Study.ask / Trial.report / Trial.should_prune / Study.tell       some 100 microseconds an epoch of copying
-    LeanStudy.begin / reported / finished / stopped                         the same calls of the same pruner objects
+    optuna.Study.ask / Trial.report / Trial.should_prune / Study.tell     12 microseconds an epoch, beside the pruner's
+    LeanStudy.begin  / reported                          / finished       3 microseconds, the same pruner objects
 
 A real `optuna.Study` with a real in-memory storage stands below. Left out are the copies of a trial at each report, its
 parameters, the sampler and the log. What is kept, because pruners rely on it: a trial that was read keeps its system

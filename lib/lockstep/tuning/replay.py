@@ -25,6 +25,7 @@ from optuna.trial import TrialState
 
 from lockstep.engine.options import at_least
 from lockstep.tuning.asking import Forecasts, make
+from lockstep.tuning.forecasting import Forecaster
 from lockstep.tuning.lean import LeanStudy, ReplayedStudy
 from lockstep.tuning.pool import Pool
 from lockstep.tuning.pool_forecasts import for_pool
@@ -114,6 +115,15 @@ def replays(
 
 
 COLUMNS = ("pruner", "workers", "trials", "seed", "share_of_epochs", "kept_best", "regret", "seconds", "finished")
+
+
+def trains_in_each_study(pruner: str) -> bool:
+    """Whether the forecaster of a text trains its weights on each study's finished curves. One replay of 30 trials then
+    takes seconds in place of some 10 ms, so fewer orders can be replayed. Raises JobError as `parse_pruner` does, and
+    for a forecaster that does not exist."""
+    name, options = parse_pruner(pruner)
+    named = PRUNERS[name].forecaster_of(options)
+    return bool(named) and isinstance(found := make(named), Forecaster) and found.learns
 
 
 def forecasts_for(pruner: str, forecaster: Forecasts | None, pool: Pool) -> Forecasts | None:

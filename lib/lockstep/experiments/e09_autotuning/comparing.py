@@ -29,12 +29,14 @@ from lockstep.tuning.forecasting import FORECASTERS, make_forecaster
 from lockstep.tuning.frontier import difference, frontier
 from lockstep.tuning.pool import Pool, effective_number, halves
 from lockstep.tuning.pruners import make_pruner
-from lockstep.tuning.replay import Replayed, forecasts_for, replay
+from lockstep.tuning.replay import Replayed, forecasts_for, replay, replays, trains_in_each_study
 
 REPLAYS, BEST_SO_FAR, CURVE_FORECASTS, IMPORTANCES = "replays", "best_so_far", "curve_forecasts", "importances"
 LEAST_SETTINGS = 12
 """Of a pool of which anything is said."""
 ORDERS = 500
+FEW_ORDERS = 10
+"""Of studies in each of which a network is trained."""
 WORKERS = (1, 2, 8)
 STUDIES = (12, 30, 80)
 """Trials of a study; those are compared that a half of the pool holds."""
@@ -74,8 +76,25 @@ def replay_rows(pool: Pool) -> Iterator[Row]:
     """A row per compared pruner, number of trials and of workers."""
     for trials in studies(len(pool)):
         for workers in WORKERS:
-            chosen, reported = choose_then_report(pool, CANDIDATES, workers, trials, range(ORDERS))
+            quick = {name: texts for name, texts in CANDIDATES.items() if not trains_in_each_study(texts[0])}
+            chosen, reported = choose_then_report(pool, quick, workers, trials, range(ORDERS))
             yield from _compared(chosen, reported, effective_number(len(pool) // 2, trials, ORDERS).of_these)
+        yield from _trained_in_each(pool, trials)
+
+
+def _trained_in_each(pool: Pool, trials: int) -> Iterator[Row]:
+    """Rows of the pruners whose network is trained anew in every study, which takes seconds: a few orders by one
+    worker, with the first of their texts, and beside nothing."""
+    half = halves(pool, 0)[1]
+    for name, texts in CANDIDATES.items():
+        if not trains_in_each_study(texts[0]):
+            continue
+        found = replays(half, texts[0], 1, trials, range(FEW_ORDERS))
+        low, high = wilson(int(found["kept_best"].sum()), FEW_ORDERS)
+        row: Row = {"compared": name, "text": texts[0], "trials": trials, "workers": 1, "studies": FEW_ORDERS}
+        row |= {"kept": found["kept_best"].mean(), "kept_low": low, "kept_high": high, "on_frontier": False}
+        row |= {"effective": effective_number(len(half), trials, FEW_ORDERS).of_these}
+        yield row | {name: found[name].mean() for name in ("share_of_epochs", "regret", "seconds")}
 
 
 def studies(settings: int) -> list[int]:
