@@ -21,6 +21,7 @@ from lockstep.experiments.e07_convlstm_batch_size.grid import (
     profile_cells,
     speed_cells,
 )
+from lockstep.experiments.e07_convlstm_batch_size.head_cells import head_cells
 from lockstep.experiments.experiment import Parameters
 from lockstep.records import COLUMNS, Row, make_row
 
@@ -50,6 +51,10 @@ TENSORFLOW = 0.8  # of torch's speed
 NOISE = 1.01
 NO_TENSORFLOW = "TensorFlow is not installed"
 UPDATES = 40
+HEADS = {"default": 0.0, "dense": -0.01, "shuffled": 0.002}  # accuracy, beside the LSTM's
+RATES = (0.0005, 0.002)
+RATE = 0.005  # more accuracy with the second of them
+BEST_RATE = {"default": 0.002, "dense": 0.0005}  # by the loss on held-out images
 ALGORITHM_1 = {"algorithm_1": -0.01, "algorithm_1_best": -0.02, "algorithm_1_epochwise": -0.03}  # accuracy
 
 
@@ -83,6 +88,10 @@ def grid() -> list[Job]:
         own += candidate_cells("Pneumonia", network, CANDIDATES, ["dropout"], way="processes", epochs=10)
         own += paired_cells("Pneumonia", network, {"processes": [2, 4]}, setting={}, epochs=10)
     own += ablation_cells("Pneumonia", "cnn", ["max", "average"], [0.0, 0.5], way="processes", epochs=10)
+    own += head_cells(
+        "Pneumonia", names=["dense", "shuffled"], batch_sizes=[512], tuned=["lstm", "dense"], learning_rates=RATES,
+        way="processes", epochs=10, updates=UPDATES,
+    )  # fmt: skip
     for network in NETWORKS:
         own += speed_cells("Pneumonia", network, [32, 128], list(GAINS), tensorflow=["allreduce"])
     own += price_cells("Pneumonia", 32, dropout=0.25, weight_decay=1e-4)
@@ -95,7 +104,8 @@ def expected(job: Job) -> float:
     found = ACCURACY[job.network] + DROPOUT * job.dropout / 0.5
     found += 0.05 if job.use_case == "LeafDisease" else 0.0
     found += LARGE if job.global_batch_size > 32 else 0.0
-    found += ALGORITHM_1.get(job.strategy, 0.0)
+    found += ALGORITHM_1.get(job.strategy, 0.0) + HEADS[job.head]
+    found += RATE if job.learning_rate == RATES[1] else 0.0
     found += LINEAR if job.learning_rate_rule == "linear" else 0.0
     return found + (FEW_UPDATES if job.updates else 0.0)
 
@@ -143,6 +153,8 @@ def _row(job: Job, number: int) -> Row:
         name = next(name for name, fields in CANDIDATES.items() if _has(job, fields))
         row |= {"validation_accuracy": VALIDATION[name] + SEEDS * (number % 5 - 2), "validation_loss": 0.3}
         row |= {"validation_balanced_accuracy": VALIDATION[name]}
+        if job.experiment == "heads" and job.learning_rate != BEST_RATE[job.head]:
+            row |= {"validation_loss": 0.4}
     return make_row(job.with_(seed=number), row)
 
 

@@ -13,11 +13,13 @@ from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, by_sign,
 from lockstep.experiments.e07_convlstm_batch_size.tables import (
     choices,
     learning_accuracy,
+    lstm_and_heads,
     paired_accuracy,
     quoted_confusion,
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import gain_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import CALLED as NAMES_OF_HEADS
 
 
 def required_rows(table: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -89,6 +91,21 @@ def ablation(stored: Stored) -> str:
     named = ((f"{row['pooling']} pooling with dropout {row['dropout']:g}", points_of(row)) for row in known)
     parts = by_sign(named, "more accurate is", "less accurate is", "no difference shows for")
     return sentence(f"over max-pooling without dropout, {parts}")
+
+
+@finding
+def heads(stored: Stored) -> str:
+    """What the LSTM gives over each other head, for every way to train them."""
+    table = required_rows(lstm_and_heads(stored), "the LSTM beside other heads")
+    table = table[table["points"].notna()]
+    if table.empty:
+        raise NotNow("", "no other head was trained beside the LSTM")
+    said = []
+    for (use_case, training), own in table.groupby(["use_case", "training"], sort=False):
+        found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in own.to_dict("records"))
+        parts = by_sign(found, "is more accurate than", "is less accurate than", "cannot be told from")
+        said.append(sentence(f"on {use_case} ({training}) the LSTM {parts}"))
+    return " ".join(said)
 
 
 @finding
