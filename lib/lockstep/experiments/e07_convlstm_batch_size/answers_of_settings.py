@@ -95,17 +95,22 @@ def ablation(stored: Stored) -> str:
 
 @finding
 def heads(stored: Stored) -> str:
-    """What the LSTM gives over each other head, for every way to train them."""
+    """What the LSTM gives over a dense head of its size, however they are trained, and over all others in the way that
+    stands first."""
     table = required_rows(lstm_and_heads(stored), "the LSTM beside other heads")
     table = table[table["points"].notna()]
     if table.empty:
         raise NotNow("", "no other head was trained beside the LSTM")
-    said = []
-    for (use_case, training), own in table.groupby(["use_case", "training"], sort=False):
-        found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in own.to_dict("records"))
+    dense, said = table[table["head"] == "dense"].to_dict("records"), []
+    if dense:
+        gains = listed(f"{points_text(points_of(row))} ({row['training']})" for row in dense)
+        said.append(f"over a dense head of equal size the LSTM gains {gains}")
+    others = table[(table["head"] != "dense") & (table["training"] == table["training"].iloc[0])]
+    if len(others):
+        found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in others.to_dict("records"))
         parts = by_sign(found, "is more accurate than", "is less accurate than", "cannot be told from")
-        said.append(sentence(f"on {use_case} ({training}) the LSTM {parts}"))
-    return " ".join(said)
+        said.append(f"with {others['training'].iloc[0]}, it {parts}")
+    return " ".join(sentence(text) for text in said)
 
 
 @finding

@@ -15,13 +15,13 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import budget
 
 Cell = dict[str, Any]
 CALLED = {
-    "cnn": "the CNN, which has no such layer",
+    "cnn": "the CNN",
     "lstm": "the LSTM",
     "dense": "a dense head of equal size",
-    "one_step": "an LSTM of equal size that reads all features in one step",
-    "shuffled": "the LSTM over shuffled positions",
-    "frozen": "a frozen random LSTM",
-    "long": "the LSTM over 512 steps of one value",
+    "one_step": "one of a single step",
+    "shuffled": "one over shuffled positions",
+    "frozen": "one with random weights",
+    "long": "one of 512 steps",
 }
 """What sentences and figures call the heads, in the order of tables."""
 COLUMNS = ["use_case", "training", "head", "head_parameters", "learning_rate", "accuracy", "accuracy_low"]
@@ -64,7 +64,8 @@ def name_of(cell: Cell) -> str:
 
 
 def _head_parameters(cell: Cell) -> int:
-    sizes: dict[str, Any] = {name: int(cell[name]) for name in ("lstm_units", "dense_units", "convolutions") if cell[name]}
+    given = (name for name in ("lstm_units", "dense_units", "convolutions") if cell[name])
+    sizes: dict[str, Any] = {name: int(cell[name]) for name in given}
     return Network(cell["network"], pooling="max", head=cell["head"], **sizes).head_parameters
 
 
