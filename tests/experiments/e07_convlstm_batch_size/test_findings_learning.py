@@ -14,7 +14,6 @@ from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
 from lockstep.experiments.e07_convlstm_batch_size.answer import batch_differences
 from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
 
-
 NOT_YET = ("heads",)
 """Findings whose cells the reference records do not hold yet."""
 
