@@ -273,6 +273,7 @@ def test_spaces_that_are_refused(content: dict[Any, Any], message: str) -> None:
         ({"network": {"kind": "choice", "choices": ["cnn", "rnn"]}}, "network='rnn': network='rnn' does not exist"),
         ({"dropout": {"kind": "float", "range": [0, 1]}}, r"dropout=1.0: dropout=1.0 is not possible.*the space"),
         ({"global_batch_size": {"kind": "float", "range": [1, 8]}}, "give a whole number of at least 1"),
+        ({"global_batch_size": {"kind": "choice", "choices": ["all"]}}, "global_batch_size='all' is not possible"),
         ({"augmentation": {"kind": "choice", "choices": ["shift", "mixup"]}}, "augmentation='mixup' does not exist"),
         ({"convolutions": {"kind": "int", "range": [1, 4]}}, "convolutions=4 is not possible"),
         ({"lstm_units": {"kind": "int", "range": [8, 16]}}, "lstm_units=8 with kind='cnn', which has no such layer"),

@@ -139,8 +139,8 @@ class Space:
         """
         self._check_names(setting)
         fields = dict(setting)
-        if "global_batch_size" in fields:
-            fields["per_worker_batch_size"] = max(1, -(-fields["global_batch_size"] // base.replicas))
+        if isinstance(batch := fields.get("global_batch_size"), int):  # else the job refuses it
+            fields["per_worker_batch_size"] = max(1, -(-batch // base.replicas))
         job = base.with_(**fields)
         if base.synchronous and not job.synchronous:
             raise SpaceError(
