@@ -88,15 +88,20 @@ def grid() -> list[Job]:
         own += candidate_cells("Pneumonia", network, CANDIDATES, ["dropout"], way="processes", epochs=10)
         own += paired_cells("Pneumonia", network, {"processes": [2, 4]}, setting={}, epochs=10)
     own += ablation_cells("Pneumonia", "cnn", ["max", "average"], [0.0, 0.5], way="processes", epochs=10)
-    own += head_cells(
-        "Pneumonia", names=["dense", "shuffled"], batch_sizes=[512], tuned=["lstm", "dense"], learning_rates=RATES,
-        way="processes", epochs=10, updates=UPDATES,
-    )  # fmt: skip
     for network in NETWORKS:
         own += speed_cells("Pneumonia", network, [32, 128], list(GAINS), tensorflow=["allreduce"])
     own += price_cells("Pneumonia", 32, dropout=0.25, weight_decay=1e-4)
     own += profile_cells("Pneumonia", ["convlstm"], 128)
     return jobs + [job.with_(data_source="real", images=IMAGES) for job in own]
+
+
+def head_grid() -> list[Job]:
+    """The cells of the LSTM beside other heads, which the grid above is without."""
+    jobs = head_cells(
+        "Pneumonia", names=["dense", "shuffled"], batch_sizes=[512], tuned=["lstm", "dense"], learning_rates=RATES,
+        way="processes", epochs=10, updates=UPDATES,
+    )  # fmt: skip
+    return [job.with_(data_source="real", images=IMAGES) for job in jobs]
 
 
 def expected(job: Job) -> float:
@@ -119,6 +124,10 @@ def records(rounds: int = ROUNDS) -> pd.DataFrame:
     for number in range(rounds):
         rows += [_row(job.with_(round=number), number) for job in grid()]
     return _frame(rows)
+
+
+def head_records(rounds: int = ROUNDS) -> pd.DataFrame:
+    return _frame([_row(job.with_(round=number), number) for number in range(rounds) for job in head_grid()])
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:

@@ -163,7 +163,9 @@ class Space:
             try:
                 self.job(base, setting)
             except JobError as error:
-                blamed = " with ".join(f"{name}={value!r}" for name, value in forced.items())
+                # All else stands at its first end, which may be what does not go with it.
+                at_fault = {name: value for name, value in setting.items() if name in forced or name in str(error)}
+                blamed = " with ".join(f"{name}={value!r}" for name, value in at_fault.items())
                 raise SpaceError(f"{self.place}, {blamed}: {error}; or take it out of the space") from error
         for number in range(0 if self.is_one_point else _TRIED):
             setting = self.draw(0, number)

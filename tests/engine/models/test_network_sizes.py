@@ -216,7 +216,7 @@ def test_a_job_has_its_sizes() -> None:
             ({"network": "convlstm", "framework": "tensorflow", "head": head}, "only torch has it; give framework")
             for head in TORCH_HEADS
         ),
-        ({"launcher": "spark", "sync": "sparknet", "lstm_units": 8}, "lstm_units=8 is not built for sync='sparknet'"),
+        ({"launcher": "spark_driver", "sync": "sparknet", "lstm_units": 8}, "lstm_units=8 is not built for sync"),
     ],
 )
 def test_jobs_that_are_refused(fields: dict[str, object], message: str) -> None:

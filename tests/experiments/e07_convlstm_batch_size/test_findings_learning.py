@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fake_learning import confusion, operators, records
+from fake_learning import confusion, head_records, operators, records
 from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
 from lockstep.experiments.e07_convlstm_batch_size.answer import batch_differences
@@ -20,7 +20,8 @@ NOT_YET = ("heads",)
 
 @pytest.fixture(scope="module")
 def made() -> Stored:
-    return Stored(records(), {"confusion": confusion(), "operators": operators()})
+    frame = pd.concat([records(), head_records()], ignore_index=True)
+    return Stored(frame, {"confusion": confusion(), "operators": operators()})
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from fake_learning import HEADS, RATE, records
+from fake_learning import HEADS, RATE, head_records, records
 from lockstep.analysis.stored import Stored
 from lockstep.engine.job import JobError
 from lockstep.engine.usecases import USE_CASES
@@ -23,7 +23,7 @@ NONE: dict[str, Any] = {"names": [], "tuned": [], "learning_rates": []}
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
-    return records()
+    return pd.concat([records(), head_records()], ignore_index=True)
 
 
 @pytest.fixture(scope="module")
