@@ -26,7 +26,7 @@ import yaml
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.options import at_least
 from lockstep.engine.usecases import USE_CASES
-from lockstep.tuning.space_entries import Entry, SpaceError, Value, among, nearest, read_entry
+from lockstep.tuning.space_entries import SpaceEntry, SpaceError, Value, among, nearest, read_entry
 
 Setting = dict[str, Any]
 NAMES: tuple[str, ...] = ("network", "pooling", "dropout", "weight_decay", "batch_norm", "augmentation", "standardise")
@@ -40,7 +40,7 @@ _TRIED = 200  # random settings that are built beforehand, besides all pairs of 
 class Space:
     """Settings: a value for each entry whose condition holds. `entries` stand behind those that they depend on."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SpaceEntry, ...]
     place: str = "the space"
 
     @classmethod
@@ -126,7 +126,7 @@ class Space:
         at_least("seed", seed, 0)
         at_least("number", number, 0)
 
-        def drawn(entry: Entry) -> Value:
+        def drawn(entry: SpaceEntry) -> Value:
             return entry.draw(np.random.default_rng([seed, number, zlib.crc32(entry.name.encode())]))
 
         return self._setting(drawn)
@@ -194,7 +194,7 @@ class Space:
                     return None
         return self._setting(lambda entry: needed.get(entry.name, entry.ends[0]))
 
-    def _setting(self, choose: Callable[[Entry], Value]) -> Setting:
+    def _setting(self, choose: Callable[[SpaceEntry], Value]) -> Setting:
         found: Setting = {}
         for entry in self.entries:
             if entry.is_active(found):
@@ -209,7 +209,7 @@ class Space:
                 )
 
 
-def _check_condition(entry: Entry, entries: Mapping[str, Entry], place: str) -> None:
+def _check_condition(entry: SpaceEntry, entries: Mapping[str, SpaceEntry], place: str) -> None:
     for name, values in entry.condition.items():
         if name not in entries:
             raise SpaceError(
