@@ -37,7 +37,9 @@ LATER += ("experiments/e05_mpi_distribution/answer", "analysis/sentences")
 LATER += ("experiments/e07_convlstm_batch_size/answer", "experiments/e08_convlstm_scaling/findings")
 LATER += ("experiments/e03_pipelined_model_parallelism/answer", "experiments/e04_hybrid_parallelism/answer")
 LATER += ("records/traced", "experiments/refusals")
-LATER += ("tuning/",)
+LATER += ("tuning/", "engine/job/sizes", "engine/models/layers")
+LATER += ("experiments/e07_convlstm_batch_size/head_cells", "experiments/e07_convlstm_batch_size/tables/heads")
+LATER += ("experiments/e09_autotuning/", "commands/tune")
 """What issues that came later have added, which is not counted."""
 
 

@@ -17,6 +17,7 @@ from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
 )
 from lockstep.experiments.e07_convlstm_batch_size.setting_drawings import (
     confusion_maps,
+    head_points,
     operator_stacks,
     paired_difference_points,
     ratio_points,
@@ -26,6 +27,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import (
     candidate_accuracy,
     choices,
     learning_accuracy,
+    lstm_and_heads,
     paired_accuracy,
     quoted_confusion,
     timed_frameworks,
@@ -61,6 +63,10 @@ def pooling_and_dropout(stored: Stored) -> Figure:
     return setting_points(seed_accuracy_table(stored.records, ABLATION), "Pooling and dropout")
 
 
+def heads(stored: Stored) -> Figure:
+    return head_points(lstm_and_heads(stored), "What the LSTM gives over other heads")
+
+
 def paired_differences(stored: Stored) -> Figure:
     return paired_difference_points(paired_accuracy(stored), "Does distributing cost accuracy?")
 
@@ -92,6 +98,7 @@ FIGURES: Mapping[str, Recipe] = {
     "candidates": candidates,
     "confusion": confusion_matrices,
     "ablation": pooling_and_dropout,
+    "heads": heads,
     "paired": paired_differences,
     "frameworks": frameworks,
     "operators": framework_operators,

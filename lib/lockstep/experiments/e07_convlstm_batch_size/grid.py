@@ -5,6 +5,7 @@ candidates   settings, scored on held-out training images and on the test split
 selected     finalists among them, trained anew on all training images if they need no held-out ones
 paired       one setting and seed by one worker and by several
 ablation     pooling x dropout
+heads        the LSTM beside what could read the features in its place
 speed        steps of all ways and both frameworks, from memory; what dropout and L2 add to a step
 profile      a step of each framework, operator by operator
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.job.strategies import STRATEGIES, SYNC_LAUNCHER
+from lockstep.experiments.e07_convlstm_batch_size.head_cells import head_cells
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import in_memory_format, trained
 
@@ -47,6 +49,8 @@ def cells(chosen: Parameters) -> list[Job]:
         jobs += paired_cells(first, network, ways, setting=setting, epochs=chosen.paired_epochs)
     levels = chosen.part("ablation", "pooling"), chosen.part("ablation", "dropout")
     jobs += ablation_cells(first, "cnn", *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
+    heads = {name: chosen.part("heads", name) for name in ("names", "batch_sizes", "tuned", "learning_rates")}
+    jobs += head_cells(first, **heads, way=WAY, epochs=chosen.epochs, updates=chosen.updates)
     for use_case in chosen.speed_use_cases:
         for network in chosen.networks:
             jobs += speed_cells(

@@ -27,6 +27,7 @@ from lockstep.analysis.figures.style import (
 from lockstep.analysis.seeds import MARGIN, SETTING
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import NETWORKS, NOTHING
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import setting_text
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import CALLED
 from lockstep.records import ADDED
 
 Marks = Sequence[tuple[str, str, Any, str]]
@@ -114,6 +115,26 @@ def paired_difference_points(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_xlim(-1.25 * most, 1.25 * most)
         axis.set_xlabel(f"distributed minus sequential test accuracy (points; shaded: ± {MARGIN:g})")
         axis.set_title(f"{title}\n({_origin(table)}; mean over seeds, 95 % interval)", loc="left")
+    return figure
+
+
+def head_points(table: pd.DataFrame, title: str) -> StoredFigure:
+    """The LSTM's accuracy minus that of each other head (`head_table`), by how they were trained."""
+    others = table[table["head"] != "lstm"] if len(table) else table
+    if others.empty:
+        return empty(title, NOTHING)
+    groups = list(others.groupby(["use_case", "training"], sort=False))
+    with look():
+        figure = new_figure(9.5, 1.4 + ROW_INCHES * len(others) + 0.7 * len(groups))
+        figure.suptitle(title)
+        heights = [len(rows) + 1 for _, rows in groups]
+        axes = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=heights)
+        for axis, ((case, training), rows) in zip(axes[:, 0], groups, strict=True):
+            axis.axvline(0, color="0.3", linewidth=1, zorder=1)
+            labels = [f"{CALLED[row.head]} ({row.head_parameters:,})" for row in rows.itertuples()]
+            _forest(axis, rows, labels, [("points", "", PALETTE[0], "o")])
+            axis.set_title(f"{case}, {training}", loc="left")
+        axes[-1, 0].set_xlabel("test accuracy of the LSTM minus that of this head (points; mean, 95 % interval)")
     return figure
 
 
