@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +37,14 @@ def open_study(plan: StudyPlan, storage: str | os.PathLike[str], site: Site | No
     if (path := sqlite_file(url)) is not None:
         check_file(path)
     identity = Identity(plan, data_of(plan, site or Site()))
-    optuna = the_optuna()
+    with alone_on_host(url), storage_errors(url):
+        return _made_or_found(identity, url)
+
+
+def _made_or_found(identity: Identity, url: str) -> Any:
+    optuna, plan = the_optuna(), identity.plan
     opened = open_storage(url)
-    with storage_errors(url):
+    try:
         study = optuna.create_study(
             storage=opened, study_name=plan.name, direction="maximize", load_if_exists=True,
             sampler=optuna.samplers.RandomSampler(), pruner=optuna.pruners.NopPruner(),
@@ -52,7 +60,32 @@ def open_study(plan: StudyPlan, storage: str | os.PathLike[str], site: Site | No
             study.set_user_attr(name, identity.stored()[name])
         study.set_user_attr("plan", plan.to_json())  # last: who finds it finds the rest
         _enqueue(study, plan)
+    except BaseException:
+        opened.engine.dispose()
+        raise
     return study
+
+
+@contextlib.contextmanager
+def alone_on_host(url: str) -> Iterator[None]:
+    """A context that one process, or thread, of this host is in at a time for each storage: two that make one file of
+    SQLite would both make its tables, and two that ask it for a trial would get the same one."""
+    folder = folder_of(url, "").parent
+    while True:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # Who had it before may have removed it.
+            if folder.is_dir() and os.path.samestat(os.fstat(handle), os.stat(folder)):
+                break
+            os.close(handle)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # it holds checkpoints, unless no study has any
+        os.close(handle)
 
 
 def found_study(storage: str | os.PathLike[str], name: str | None = None) -> tuple[Any, StudyPlan]:

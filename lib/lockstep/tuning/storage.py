@@ -113,9 +113,10 @@ def file_system_of(folder: Path, mounts: str | None = None) -> str:
 def storage_errors(url: str) -> Iterator[None]:
     """Turns what SQLite, SQLAlchemy and Optuna raise about a storage into StudyError, which names it and the fix."""
     optuna = the_optuna()
+    errors: tuple[type[Exception], ...] = (*kinds_of_errors(), ImportError)
     try:
         yield
-    except (*kinds_of_errors(), ImportError) as error:
+    except errors as error:
         raise StudyError(f"storage {shown(url)}: {_fix(error)}") from error
     except RuntimeError as error:
         if "no longer compatible with the table schema" not in str(error):

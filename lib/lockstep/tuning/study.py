@@ -11,12 +11,11 @@ does all the rest (`lockstep.tuning.worker`). Two controllers on one study share
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from lockstep.engine.training.loop import Site
 from lockstep.tuning.attempts import FIRST, give_up, latest, numbers_of, recover, this_owner, try_again
 from lockstep.tuning.lines import Lines
 from lockstep.tuning.needed import StudyError, the_optuna
-from lockstep.tuning.opening import close_study, folder_of, open_study
+from lockstep.tuning.opening import alone_on_host, close_study, folder_of, open_study
 from lockstep.tuning.plan import StudyPlan
 from lockstep.tuning.results import Finished
 from lockstep.tuning.slots import Slot
@@ -59,7 +58,8 @@ class Controller:
         """The next trial for a slot, as soon as there is one; None when the study has ended or stops."""
         with self._changed:
             while not self.stopped:
-                with self._alone():
+                with alone_on_host(self.url), storage_errors(self.url):
+                    self.folder.mkdir(exist_ok=True, mode=0o700)
                     self._recover()
                     call = self._next(slot)
                 if call is not None or self._all_ended():
@@ -145,18 +145,6 @@ class Controller:
             if path.name not in kept:
                 path.unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A context that one controller of this host is in at a time: SQLite would give a trial to two."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # a controller that has ended removes it
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            with storage_errors(self.url):
-                yield
-        finally:
-            os.close(handle)
-
 
 def best_attempt(study: Any) -> Any:
     """The finished trial of the highest score, of equal ones the first; None without one."""
@@ -197,8 +185,7 @@ def run_study(
         _serve(controller, site or Site(), progress)
         with storage_errors(url):
             found = Finished.of(study, plan, stopped=controller.stopped)
-        if found.ended:
-            _clean(folder, keep_best)
+        _clean(url, folder, found.ended and not keep_best)
         if controller.error is not None:
             raise controller.error
         return found
@@ -246,10 +233,10 @@ def best_checkpoint(plan: StudyPlan, storage: str | os.PathLike[str], number: in
     return path
 
 
-def _clean(folder: Path, keep_best: bool) -> None:
-    """Remove the checkpoints of a study that has ended, but for the best trial's if it is to be kept."""
-    if keep_best:
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        folder.parent.rmdir()  # if no other study has any
+def _clean(url: str, folder: Path, everything: bool) -> None:
+    """Remove the folder of a study's checkpoints if it is empty; `everything`: with all checkpoints."""
+    with alone_on_host(url), contextlib.suppress(OSError):  # which removes the folder above if no other study has one
+        if everything:
+            shutil.rmtree(folder)
+        else:
+            folder.rmdir()
