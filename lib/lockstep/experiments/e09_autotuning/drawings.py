@@ -172,6 +172,26 @@ def ladder_points(table: pd.DataFrame, title: str) -> StoredFigure:
 _SPLITS: Sequence[tuple[str, str, str]] = (("test", "o", "test images"), ("validation", "D", "held-out images"))
 
 
+def engine_points(table: pd.DataFrame, title: str) -> StoredFigure:
+    """Seconds of the list of trials in each round, by the number of engines (`studies`)."""
+    if table.empty:
+        return empty(title, "the list of trials was not timed yet")
+    numbers = sorted(table["engines"].unique())
+    with look():
+        figure = new_figure(7, 1.5 + 0.6 * len(numbers))
+        axis = figure.subplots()
+        for place, number in enumerate(numbers):
+            own = table.loc[table["engines"] == number, "seconds"]
+            axis.plot(own, [place] * len(own), color=PALETTE[0], marker="o", linestyle="none", alpha=0.5)
+            axis.plot(own.median(), place, color="0.1", marker="|", markersize=22, linestyle="none")
+        axis.set_yticks(range(len(numbers)), [f"{number} engine{'s' * (number > 1)}" for number in numbers])
+        axis.set_ylim(len(numbers) - 0.5, -0.5)
+        axis.set_xlim(0, None)
+        axis.set_title(title)
+        axis.set_xlabel(f"seconds for {int(table['trials'].iloc[0])} trials (a mark per round, a line at the median)")
+    return figure
+
+
 def importance_bars(table: pd.DataFrame, title: str) -> StoredFigure:
     """A bar per entry of the space, longest first, with the interval over subsamples of the trials."""
     if table.empty:

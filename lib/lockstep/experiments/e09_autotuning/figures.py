@@ -10,6 +10,7 @@ from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e09_autotuning.drawings import (
     course_lines,
+    engine_points,
     forecast_panels,
     frontier_points,
     importance_bars,
@@ -44,6 +45,10 @@ def importance(stored: Stored) -> Figure:
     return importance_bars(stored.table("importances"), "Which choices matter")
 
 
+def engines(stored: Stored) -> Figure:
+    return engine_points(stored.table("studies"), "One list of trials by one engine and by several")
+
+
 FIGURES: Mapping[str, Recipe] = {
     "ladder": steps,
     "pruners": pruners,
@@ -51,4 +56,5 @@ FIGURES: Mapping[str, Recipe] = {
     "forecasts": forecasts,
     "curves": curves,
     "importances": importance,
+    "engines": engines,
 }

@@ -165,7 +165,12 @@ def importance(stored: Stored) -> str:
 @finding
 def engines(stored: Stored) -> str:
     """How much faster several engines train one list of trials."""
-    return sentence(f"several engines train one list of trials {times(speed_of_engines(stored), 'as fast as one')}")
+    table = stored.table("studies")
+    share = ""
+    if len(table):
+        spent = table["storage_seconds"].sum() / table["trial_seconds"].sum()
+        share = f"; storage, sampler and pruner take {100 * spent:.2g} % of a trial's time"
+    return sentence(f"several engines train one list of trials {times(speed_of_engines(stored), 'as fast as one')}{share}")
 
 
 FINDINGS: Mapping[str, Finding] = {
