@@ -170,7 +170,8 @@ def engines(stored: Stored) -> str:
     if len(table):
         spent = table["storage_seconds"].sum() / table["trial_seconds"].sum()
         share = f"; storage, sampler and pruner take {100 * spent:.2g} % of a trial's time"
-    return sentence(f"several engines train one list of trials {times(speed_of_engines(stored), 'as fast as one')}{share}")
+    faster = times(speed_of_engines(stored), "as fast as one")
+    return sentence(f"several engines train one list of trials {faster}{share}")
 
 
 FINDINGS: Mapping[str, Finding] = {
