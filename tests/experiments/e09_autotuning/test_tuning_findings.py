@@ -11,13 +11,14 @@ import fake_tuning
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from lockstep.experiments.e09_autotuning import EXPERIMENT, comparing, verdicts
+from lockstep.experiments.e09_autotuning.chosen_setting import SETTING, write_chosen
 from lockstep.experiments.e09_autotuning.findings import FINDINGS
-from lockstep.experiments.e09_autotuning.setting_file import SETTING, read_setting, write_setting
 from lockstep.experiments.e09_autotuning.stored_pool import pool_in
 from lockstep.experiments.e09_autotuning.tables import TABLES, ladder
 from lockstep.records import RunFolder, read_tables
 from lockstep.tuning.pool import Pool
 from lockstep.tuning.replay import Replayed
+from lockstep.tuning.setting_file import read_setting
 
 CLAIM = {"value": 83.0, "use_case": "Pneumonia"}
 
@@ -89,13 +90,13 @@ def test_epochs_saved_counts_what_was_never_reached_as_one_more() -> None:
 
 def test_the_chosen_setting_goes_to_a_file_and_comes_back(tmp_path: Path) -> None:
     stored = fake_tuning.stored()
-    write_setting(stored, tmp_path)
+    write_chosen(stored, tmp_path)
     pool = pool_in(stored)
     assert pool is not None
     written = read_setting(tmp_path / SETTING)
     assert pool.setting(1).items() <= dict(written).items() and written["epochs"] == 8
     fake_tuning.tuned_cell(fake_tuning.PARAMETERS, "chosen", {**written, "epochs": 8})  # it can be trained
-    write_setting(Stored(stored.records[stored.records["experiment"] != "chosen"], stored.tables), tmp_path / "none")
+    write_chosen(Stored(stored.records[stored.records["experiment"] != "chosen"], stored.tables), tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

@@ -27,11 +27,11 @@ def _probes() -> Probes:
 
 
 def _after(stored: Stored, folder: Path) -> None:
+    from lockstep.experiments.e09_autotuning.chosen_setting import write_chosen
     from lockstep.experiments.e09_autotuning.comparing import compare  # torch, and minutes
-    from lockstep.experiments.e09_autotuning.setting_file import write_setting
 
     compare(stored, folder)
-    write_setting(stored, folder)
+    write_chosen(stored, folder)
 
 
 EXPERIMENT = Experiment(
