@@ -49,7 +49,7 @@ class StoredFigure(Figure):
     """A figure without pyplot's global state, which shows itself in a notebook with the same bytes every time.
 
     `alternative` says in words what it shows, for those who can't see it: in the output's metadata, which some front
-    ends make the picture's `alt` (nbconvert's classic template does, JupyterLab 4 not yet), and as its plain text, which
+    ends make the picture's `alt` (nbconvert's classic template does, JupyterLab 4 does not), and as its plain text that
     stands where no picture is shown.
     """
 
