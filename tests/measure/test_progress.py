@@ -11,9 +11,11 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from rich.console import Console
 
+from lockstep.commands.runner.progress import CellProgress
 from lockstep.measure import progress
-from lockstep.measure.progress import KEPT, Bar, Lines, OneLine, progress_of, say
+from lockstep.measure.progress import KEPT, Bar, Lines, OneLine, UnderRunner, progress_of, say
 from lockstep.records import read_records
 from lockstep.records.places import RUN_MARK
 from made_up_measuring import Recorder, run
@@ -41,7 +43,7 @@ def test_where_progress_is_seen_decides_its_kind(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
     assert type(progress_of("02")) is Bar
     monkeypatch.setenv(RUN_MARK, "a run")
-    assert type(progress_of("02")) is OneLine, "the runner shows the kernel's stderr and displays nothing"
+    assert type(progress_of("02")) is UnderRunner, "the runner shows the kernel's stderr and displays nothing"
 
 
 def test_a_bar_is_drawn_again_in_its_place_and_escapes_what_it_shows(displayed: list[dict[str, Any]]) -> None:
@@ -79,6 +81,22 @@ def test_a_log_file_gets_a_line_a_minute(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err.splitlines() == ["02: 120 s left", "02: 50 s left"]
     say("afterwards")
     assert capsys.readouterr().err == "afterwards\n"
+
+
+def test_the_log_of_a_run_gets_a_line_a_minute_and_its_bar_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, written = io.StringIO(), io.StringIO()
+    with CellProgress("02", 3, Console(file=shown, width=200)) as cells:
+        monkeypatch.setattr(sys, "stderr", written)
+        with UnderRunner("02") as line:
+            line.show(0.1, 90.0, "2 of 2 minutes left")
+            line.show(0.4, 70.0, "2 of 2 minutes left, 1 settled")
+            line.show(0.6, 50.0, "1 of 2 minutes left")
+            say("round 3: done")
+        cells.write(written.getvalue())
+    assert [text.strip() for text in shown.getvalue().splitlines()] == [
+        "02: 2 of 2 minutes left", "02: 1 of 2 minutes left", "round 3: done",
+    ]  # fmt: skip
+    assert "02: 40%, 2 of 2 minutes left, 1 settled" in written.getvalue()
 
 
 def test_an_interrupted_kernel_keeps_whole_rounds_and_the_bar_says_so(

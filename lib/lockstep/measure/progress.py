@@ -80,6 +80,14 @@ class OneLine(Lines):
             self.note(f"{self.name}: {text}" if text else self._shown)
 
 
+class UnderRunner(OneLine):
+    """Progress under `lockstep run`: its bar shows the line, and its log file gets one whenever a minute has passed."""
+
+    def show(self, done: float, seconds_left: float, text: str) -> None:
+        Lines.show(self, done, seconds_left, text)
+        super().show(done, seconds_left, text)
+
+
 class Bar(Lines):
     """Progress in a notebook: a bar in HTML, which needs no widgets, above the last message."""
 
@@ -123,7 +131,7 @@ class Bar(Lines):
 def progress_of(name: str) -> Lines:
     """The kind of progress that can be seen here. Under `lockstep run` a kernel's stderr is what the terminal shows."""
     if RUN_MARK in os.environ:
-        return OneLine(name)
+        return UnderRunner(name)
     if _in_notebook():
         return Bar(name)
     return OneLine(name) if sys.stderr.isatty() else Lines(name)

@@ -92,8 +92,9 @@ def test_published_numbers_look_otherwise_and_stand_beside_the_batches(accuracie
         assert axis.get_title(loc="left").startswith("ConvLSTM (CNN → LSTM)\nPneumonia")
         assert line.get_markerfacecolor() == "white" and float(line.get_xdata()[0]) > 512 * 1.5
     assert "published (data, model parallel), batch not stated" in texts(figure)
-    measured = {line.get_marker() for axis in figure.axes for c in axis.containers for line in c.lines[:1]}
-    assert "D" not in measured and len(measured) == 8
+    lines = [line for axis in figure.axes for c in axis.containers for line in c.lines[:1]]
+    assert "D" not in {line.get_marker() for line in lines}
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 8
 
 
 @pytest.mark.parametrize("sizes", [(32,), (32, 512), (16, 32, 64, 128, 256, 512)])

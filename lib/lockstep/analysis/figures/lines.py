@@ -64,9 +64,9 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     known = traced.reindex(columns=list(TRACES)).apply(pd.to_numeric, errors="coerce")
     shown = {name: unit for name, unit in TRACES.items() if known[name].any()}
     about = [f"({data})"] if data else []
-    if "io_wait_percent" in shown and known["io_wait_percent"].max() < _HARDLY:
+    if "io_wait_percent" in shown and (most := known["io_wait_percent"].max()) < _HARDLY:
         del shown["io_wait_percent"]
-        about.append(f"Not shown: I/O wait, never above {known['io_wait_percent'].max():.2g} %")
+        about.append(f"Not shown: I/O wait, never above {most:.2g} %")
     with look():
         figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 1.3 + 1.45 * len(shown))
         axes = figure.subplots(len(shown), len(strategies), squeeze=False, sharey="row", sharex=True)
@@ -84,14 +84,19 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
             top = float(known[name].max()) / scale
             # Only now: it ends autoscaling for the whole row. No line lies on the frame.
             axes[row][0].set_ylim(-0.05 * top, 1.15 * top)
-        handles = [
-            Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes.flat, line), label=name)
-            for name, line in USE_CASE_LINES.items()
-            if name in set(traced["use_case"])
-        ]
-        handles.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.0, label="training begins"))
+        handles = _trace_handles(axes.flat, set(traced["use_case"]))
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def _trace_handles(axes: Iterable[Axes], use_cases: set[str]) -> list[Line2D]:
+    axes = list(axes)
+    handles = [
+        Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes, line), label=name)
+        for name, line in USE_CASE_LINES.items()
+        if name in use_cases
+    ]
+    return [*handles, Line2D([], [], color=GREY, linestyle=":", linewidth=1.0, label="training begins")]
 
 
 def _marker(axes: Iterable[Axes], linestyle: str) -> Any:

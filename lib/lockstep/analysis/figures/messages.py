@@ -17,6 +17,8 @@ _LETTERS_PER_INCH = 11.8  # of a title, where most are wide
 _LINE_INCHES = 0.19
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNITS = "%|s|ms|KiB|MiB|GiB|Gbit/s|times|points"
+_REMARK = re.compile(r" \((?![^()]*(?:interval|round|trace|seed|profile|start|session|yet))[^()\[\]]*\)")
+"""In parentheses, and neither an interval nor what lacks one: a title can do without it."""
 _UNANSWERED = ("not known yet", "is not known", "do not answer")
 
 
@@ -24,14 +26,14 @@ def headline(finding: str) -> str:
     """What a title says of a finding: its first sentence that says something, without the sessions' own numbers and
     without its period.
 
-    A long sentence ends at a semicolon, so that each number keeps its interval, and with dots. Where nothing is known
-    yet the first sentence says so.
+    A long sentence ends at a semicolon, so that each number keeps its interval, and with dots; if that does not help,
+    its remarks in parentheses are left out. Where nothing is known yet the first sentence says so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
     found = re.split(r"(?<=\.) (?=[A-Z])", text)
     first = next((each for each in found if not any(word in each for word in _UNANSWERED)), found[0])
     clauses = _clauses(first.removesuffix("."))
-    kept = clauses[0]
+    kept = clauses[0] if len(clauses[0]) <= LONGEST else _REMARK.sub("", clauses[0])
     for clause in clauses[1:]:
         if len(kept) + 2 + len(clause) > LONGEST:
             return f"{kept}; ..."

@@ -48,8 +48,9 @@ ROW_INCHES = 0.42
 class StoredFigure(Figure):
     """A figure without pyplot's global state, which shows itself in a notebook with the same bytes every time.
 
-    `alternative` says in words what it shows, for those who can't see it. nbconvert makes it the picture's `alt`, from
-    the output's metadata; a front end that shows no picture shows it in its place.
+    `alternative` says in words what it shows, for those who can't see it: in the output's metadata, which some front
+    ends make the picture's `alt` (nbconvert's classic template does, JupyterLab 4 does not), and as its plain text that
+    stands where no picture is shown.
     """
 
     alternative: str = ""

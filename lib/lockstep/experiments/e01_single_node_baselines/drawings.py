@@ -31,7 +31,7 @@ from lockstep.analysis.figures.style import (
     note,
     panels,
 )
-from lockstep.experiments.e01_single_node_baselines.grid import ROOF
+from lockstep.experiments.e01_single_node_baselines.grid import ROOF, ROOF_1_CORE
 from lockstep.experiments.e01_single_node_baselines.tables import PARTS
 
 MARKS = {"SimpleBig": "o", "ComplexSmall": "s"}
@@ -103,12 +103,15 @@ def step_stack(table: pd.DataFrame, title: str) -> StoredFigure:
 
 def roofline(roofs: pd.DataFrame, operators: pd.DataFrame, title: str) -> StoredFigure:
     """FLOP/s against FLOP per byte: the measured roofs (`roof_table`) and the operators that compute
-    (`operators_against_roofs`), one panel for each precision that was measured."""
-    measured = roofs[(roofs["strategy"] == ROOF) & (roofs["status"] == "ok")] if len(roofs) else roofs
+    (`operators_against_roofs`), one panel for each precision and number of cores that was measured."""
+    measured = roofs[roofs["strategy"].isin((ROOF_1_CORE, ROOF)) & (roofs["status"] == "ok")] if len(roofs) else roofs
+    if len(measured) and len(operators):  # a roof under which nothing was profiled needs no panel
+        known = set(zip(operators["precision"], operators["cores"], strict=True))
+        measured = measured[[pair in known for pair in zip(measured["precision"], measured["cores"], strict=True)]]
     if measured.empty or operators.empty:
         return empty(title, "no records of this experiment")
     with look():
-        figure = new_figure(8.6, 4.8)
+        figure = new_figure(max(8.6, 4.0 * len(measured)), 4.8)
         axes = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
         figure.suptitle(f"{title}\n({data_label(operators)})")
         for axis, roof in zip(axes, measured.to_dict("records"), strict=True):
@@ -146,10 +149,11 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
         text = f"{rate / roof_there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
         left = row["intensity"] > roof["ridge"]  # no text leaves the panel, nor crosses a roof
         axis.annotate(text, (row["intensity"], rate), xytext=(-7 if left else 7, -7), textcoords="offset points",
-                      va="top", ha="right" if left else "left", fontsize=8)  # fmt: skip
+                      va="top", ha="right" if left else "left", fontsize=8, zorder=3,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_title(f"{roof['precision']}, {roof['cores']} cores", loc="left")
+    axis.set_title(f"{roof['precision']}, {roof['cores']} core{'s' if roof['cores'] > 1 else ''}", loc="left")
     axis.set_xlabel("FLOP per byte (operands read and written once)")
 
 
