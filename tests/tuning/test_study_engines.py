@@ -12,7 +12,7 @@ import pytest
 
 from lockstep.tuning import slots
 from lockstep.tuning.study import run_study
-from studies import plan_of, rates, site_of, untimed
+from studies import plan_of, rates, site_of, untimed, work_here
 
 pytestmark = pytest.mark.serial
 
@@ -39,10 +39,13 @@ def test_an_engine_that_is_killed_between_two_trials(
     assert found.trials["retries"].sum() <= 1
 
 
-def test_a_trial_of_two_workers_reaches_what_one_reaches(tmp_path: Path, no_leftovers: None) -> None:
+def test_a_trial_of_two_workers_reaches_what_one_reaches(
+    tmp_path: Path, no_leftovers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Data parallel, as ranks of MPI; the pruner is asked on the first one, and all of them stop."""
     plan = plan_of(settings=rates(0.01), epochs=2)
     two = run_study(plan.lasting(launcher="mpiexec", workers_per_trial=2), tmp_path / "two.db", site_of())
+    work_here(monkeypatch)
     one = run_study(plan, tmp_path / "one.db", site_of())
     assert two.trials["state"].tolist() == ["complete"]
     for got, expected in zip(untimed(two)["curves"], untimed(one)["curves"], strict=True):

@@ -10,7 +10,6 @@ import pytest
 
 import tiny
 from lockstep.engine.options import JobError
-from lockstep.engine.usecases import UseCase
 from lockstep.tuning.needed import StudyError, the_optuna
 from lockstep.tuning.opening import close_study, folder_of, found_study, open_study
 from lockstep.tuning.plan import StudyPlan
@@ -81,8 +80,12 @@ def test_seeds_follow_from_both_numbers() -> None:
     assert seeds[1] == training_seed(0, 1)
 
 
-def other_images() -> UseCase:
-    return tiny.case(train=tiny.arrays(31), test=None)
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a study without trials."""
+    file = tmp_path_factory.mktemp("begun") / "study.db"
+    close_study(open_study(plan_of(), file, site_of()))
+    return file
 
 
 @pytest.mark.parametrize(
@@ -96,10 +99,9 @@ def other_images() -> UseCase:
         ({"base": plan_of().base.with_(global_batch_size=4)}, "base: global_batch_size: 8 there, 4 here"),
     ],
 )
-def test_a_study_of_that_name_that_differs_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    close_study(open_study(plan_of(), tmp_path / "study.db", site_of()))
+def test_a_study_of_that_name_that_differs_is_refused(begun: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=rf"study\.db holds a study 'rates' that differs: {said}.*another name"):
-        open_study(plan_of(**changes), tmp_path / "study.db", site_of())
+        open_study(plan_of(**changes), begun, site_of())
 
 
 def test_other_images_and_another_version_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,13 @@ def test_a_fixed_list_is_trained_once_each_on_two_engines(tmp_path: Path, no_lef
     assert studies.left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize(("pruner", "epochs"), [("none", 1), ("median:startup=1", 2)])
-def test_one_engine_repeats_a_study_to_the_bit(here: None, tmp_path: Path, pruner: str, epochs: int) -> None:
+def test_one_engine_repeats_a_study_to_the_bit(here: None, tmp_path: Path) -> None:
     """Settings that TPE has drawn from what it knows of earlier trials, and what they reach."""
-    plan = plan_of(trials=12, epochs=epochs, pruner=pruner)
+    plan = plan_of(trials=12, epochs=2, pruner="median:startup=1")
     first, second = (run_study(plan, tmp_path / name, site_of()) for name in ("a.db", "b.db"))
     assert untimed(first) == untimed(second)
     assert first.trials["learning_rate"].nunique() == 12
-    assert (first.trials["state"] == "pruned").any() == (pruner != "none")
+    assert set(first.trials["state"]) == {"complete", "pruned"}
 
 
 def test_a_random_list_is_the_same_on_two_engines(here: None, tmp_path: Path) -> None:
@@ -65,15 +64,18 @@ def test_a_random_list_is_the_same_on_two_engines(here: None, tmp_path: Path) ->
 # --- what is killed ---
 
 
-def test_a_killed_worker_goes_on_from_its_last_epoch(tmp_path: Path, no_leftovers: None) -> None:
+def test_a_killed_worker_goes_on_from_its_last_epoch(
+    tmp_path: Path, no_leftovers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second trial's process is killed in its third epoch: it reaches what it would have reached."""
     plan = plan_of(settings=rates(0.01, 0.02))
     done = tmp_path / "done"
     killing = site_of(studies.KillsOnce(done, epoch=2, seed=training_seed(0, 1)))
     told: list[str] = []
     killed = run_study(plan, tmp_path / "killed.db", killing, told.append)
-    quiet = run_study(plan, tmp_path / "quiet.db", killing)
     assert done.exists()
+    studies.work_here(monkeypatch)
+    quiet = run_study(plan, tmp_path / "quiet.db", killing)
     assert killed.trials["retries"].tolist() == [0, 1]
     assert quiet.trials["retries"].tolist() == [0, 0]
     shared = ["number", "state", "value", "epochs", "learning_rate"]
@@ -96,7 +98,7 @@ with pytest.MonkeyPatch.context() as patched:
             os.kill(os.getpid(), signal.SIGKILL)
         reports(self, row)
     patched.setattr(worker._Attempt, "report", report)
-    run_study(studies.plan_of(settings=studies.rates(0.01, 0.02, 0.03)), sys.argv[1], studies.site_of())
+    run_study(studies.plan_of(settings=studies.rates(0.01, 0.02)), sys.argv[1], studies.site_of())
 """
 
 
@@ -104,14 +106,14 @@ def test_everything_is_killed_and_the_same_call_goes_on(
     here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the checkpoint of an epoch and its report: the epoch is reported and not trained again."""
-    path, plan = tmp_path / "study.db", plan_of(settings=rates(0.01, 0.02, 0.03))
+    path, plan = tmp_path / "study.db", plan_of(settings=rates(0.01, 0.02))
     ran = subprocess.run(
         [sys.executable, "-c", _RUN_AND_BE_KILLED, str(path)], capture_output=True, text=True, timeout=120,
         env={"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert ran.returncode == -9, ran.stderr
     before = read_study(path)
-    assert before.trials[["state", "epochs"]].values.tolist()[:2] == [["complete", 3], ["running", 1]]
+    assert before.trials[["state", "epochs"]].values.tolist() == [["complete", 3], ["running", 1]]
     trained: list[tuple[int, int]] = []
     tells = worker._Attempt.after_epoch
     monkeypatch.setattr(
@@ -119,10 +121,10 @@ def test_everything_is_killed_and_the_same_call_goes_on(
         lambda self, row: trained.append((self.trial.user_attrs["place"], row["epoch"])) or tells(self, row),
     )  # fmt: skip
     after = run_study(plan, path, site_of())
-    assert trained == [(2, 1), (2, 2), (2, 3), (1, 3)] or trained == [(1, 3), (2, 1), (2, 2), (2, 3)]
+    assert trained == [(1, 3)]
     quiet = run_study(plan, tmp_path / "quiet.db", site_of())
     assert untimed(after)["curves"] == untimed(quiet)["curves"]
-    assert after.trials["retries"].tolist() == [0, 1, 0]
+    assert after.trials["retries"].tolist() == [0, 1]
     assert studies.left_behind(tmp_path) == []
 
 
@@ -143,25 +145,24 @@ def _dies(monkeypatch: pytest.MonkeyPatch, times: int, where: str) -> None:
     monkeypatch.setattr(worker._Attempt, "report", report)
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
-def test_an_engine_that_dies_in_a_report(
-    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_an_engine_that_dies_in_a_report(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(settings=rates(0.01, 0.02))
     quiet = run_study(plan, tmp_path / "quiet.db", site_of())
-    _dies(monkeypatch, 1, where)
-    found = run_study(plan, tmp_path / "study.db", site_of())
-    assert untimed(found)["curves"] == untimed(quiet)["curves"]
-    assert found.trials["retries"].tolist() == [0, 1]
+    for where in ("before", "after"):
+        with monkeypatch.context() as patched:
+            _dies(patched, 1, where)
+            found = run_study(plan, tmp_path / f"{where}.db", site_of())
+        assert untimed(found)["curves"] == untimed(quiet)["curves"]
+        assert found.trials["retries"].tolist() == [0, 1]
 
 
 def test_a_trial_with_which_three_engines_die_fails(
     here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _dies(monkeypatch, 99, "before")
-    found = run_study(plan_of(settings=rates(0.01, 0.02, 0.03)), tmp_path / "study.db", site_of())
-    assert found.trials["state"].tolist() == ["complete", "failed", "complete"]
-    assert found.trials["retries"].tolist() == [0, 2, 0]
+    found = run_study(plan_of(settings=rates(0.01, 0.02), epochs=2), tmp_path / "study.db", site_of())
+    assert found.trials["state"].tolist() == ["complete", "failed"]
+    assert found.trials["retries"].tolist() == [0, 2]
     assert found.trials["reason"][1] == "was killed by SIGKILL (step 3, compute)"
     assert found.ended
 
@@ -174,7 +175,7 @@ def test_ctrl_c_ends_cleanly_and_the_same_call_goes_on(here: None, tmp_path: Pat
         if "trial 1: epoch 1" in line:
             raise KeyboardInterrupt
 
-    plan = plan_of(epochs=2, sampler="random")
+    plan = plan_of(epochs=2, sampler="random", trials=3)
     with pytest.raises(KeyboardInterrupt):
         run_study(plan, tmp_path / "study.db", site_of(), stop)
     assert told[-1] == f"stopped; the same call goes on with study 'rates' in {tmp_path / 'study.db'}"
@@ -185,14 +186,14 @@ def test_ctrl_c_ends_cleanly_and_the_same_call_goes_on(here: None, tmp_path: Pat
 
 
 def test_a_time_limit_stops_a_call_and_not_the_study(here: None, tmp_path: Path) -> None:
-    plan = plan_of(epochs=1)
+    plan = plan_of(epochs=1, trials=2)
     first = run_study(plan.lasting(hours=1e-9), tmp_path / "study.db", site_of())
     assert first.stopped == "the time limit of 1e-09 hours" and not first.ended
     assert run_study(plan, tmp_path / "study.db", site_of()).ended
 
 
 def test_two_calls_on_one_study_share_its_trials(here: None, tmp_path: Path) -> None:
-    plan = plan_of(sampler="random", trials=6, epochs=1)
+    plan = plan_of(sampler="random", trials=4, epochs=1)
     found: list[Any] = []
 
     def call() -> None:
@@ -202,7 +203,7 @@ def test_two_calls_on_one_study_share_its_trials(here: None, tmp_path: Path) -> 
     other.start()
     call()
     other.join()
-    assert [each.trials["state"].tolist() for each in found] == [["complete"] * 6] * 2
+    assert [each.trials["state"].tolist() for each in found] == [["complete"] * 4] * 2
     alone = run_study(plan, tmp_path / "alone.db", site_of())
     assert untimed(found[0])["curves"] == untimed(alone)["curves"]
 
@@ -211,14 +212,14 @@ def test_two_calls_on_one_study_share_its_trials(here: None, tmp_path: Path) -> 
 
 
 def test_a_trial_that_diverges_fails_with_its_reason(here: None, tmp_path: Path) -> None:
-    found = run_study(plan_of(settings=rates(0.01, studies.DIVERGES, 0.02)), tmp_path / "study.db", site_of())
+    found = run_study(plan_of(settings=rates(0.01, studies.DIVERGES, 0.02), epochs=1), tmp_path / "study.db", site_of())
     assert found.trials["state"].tolist() == ["complete", "failed", "complete"]
     assert found.trials["reason"][1].startswith("NotFiniteError: the loss is nan in step")
     assert found.trials["value"].isna().tolist() == [False, True, False]
 
 
 def test_five_failures_in_a_row_of_one_kind_stop_the_study(here: None, tmp_path: Path) -> None:
-    plan = plan_of(settings=rates(0.01, *[studies.DIVERGES] * 6, 0.02))
+    plan = plan_of(settings=rates(0.01, *[studies.DIVERGES] * 6, 0.02), epochs=1)
     with pytest.raises(StudyError, match=r"5 trials in a row failed alike, the last one, trial 5, because: NotFinite"):
         run_study(plan, tmp_path / "study.db", site_of())
     left = read_study(tmp_path / "study.db").trials["state"].tolist()
@@ -237,9 +238,9 @@ def test_all_trials_are_pruned(here: None, tmp_path: Path, monkeypatch: pytest.M
     from optuna.pruners import NopPruner
 
     monkeypatch.setattr(NopPruner, "prune", lambda self, study, trial: trial.last_step >= 2)
-    found = run_study(plan_of(sampler="random", trials=3), tmp_path / "study.db", site_of())
-    assert found.trials["state"].tolist() == ["pruned"] * 3
-    assert found.trials["epochs"].tolist() == [2, 2, 2]
+    found = run_study(plan_of(sampler="random", trials=2), tmp_path / "study.db", site_of())
+    assert found.trials["state"].tolist() == ["pruned"] * 2
+    assert found.trials["epochs"].tolist() == [2, 2]
     assert found.ended and found.best is None
 
 

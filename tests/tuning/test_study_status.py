@@ -87,7 +87,7 @@ def test_frames_hold_what_the_storage_holds(here: None, tmp_path: Path) -> None:
 
 
 def test_decisions_are_those_of_the_pruner(here: None, tmp_path: Path) -> None:
-    plan = plan_of(trials=6, epochs=3, sampler="random", pruner="gain:startup=2,never_pruned=0")
+    plan = plan_of(trials=5, epochs=3, sampler="random", pruner="gain:startup=2,never_pruned=0")
     result = run_study(plan, tmp_path / "study.db", site_of())
     assert len(result.decisions)
     assert result.decisions["trial"].min() >= 2 and set(result.decisions["epoch"]) == {2}
@@ -148,7 +148,7 @@ OWN = {"units": {"kind": "int", "range": [4, 32], "log": True}} | studies.RATE
 def test_a_readers_own_model_is_tuned(here: None) -> None:
     data = tiny.arrays()
     result = lockstep.tune(
-        build, data, OWN, trials=3, epochs=2, engines=1, pruner="none", launcher="processes", global_batch_size=8
+        build, data, OWN, trials=2, epochs=1, engines=1, pruner="none", launcher="processes", global_batch_size=8
     )
     best = result.trials["value"].astype(float).idxmax()
     assert result.setting == {name: result.trials[name][best] for name in ("units", "learning_rate")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +24,18 @@ me@host: /mnt/with\\040space fuse.sshfs rw 0 0
 """
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """The file of a study that has not begun."""
-    file = tmp_path / "study.db"
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a study without trials."""
+    file = tmp_path_factory.mktemp("begun") / "study.db"
     close_study(open_study(plan_of(), file, site_of()))
     return file
+
+
+@pytest.fixture
+def path(tmp_path: Path, begun: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copy(begun, tmp_path / "study.db"))
 
 
 def test_a_place_as_a_url(tmp_path: Path) -> None:
@@ -140,12 +147,12 @@ def test_a_full_disk_in_the_middle_stops_the_study(
             raise StorageInternalError from sqlite3.OperationalError("database or disk is full")
         stores(self, trial_id, step, value)
 
-    plan = plan_of(trials=2)
+    plan = plan_of(trials=1, epochs=2)
     with monkeypatch.context() as patched:
         patched.setattr(RDBStorage, "set_trial_intermediate_value", full)
         with pytest.raises(StudyError, match=r"study\.db: the disk is full: free some space; the same command then"):
             run_study(plan, tmp_path / "study.db", site_of())
-    assert run_study(plan, tmp_path / "study.db", site_of()).trials["state"].tolist() == ["complete"] * 2
+    assert run_study(plan, tmp_path / "study.db", site_of()).trials["state"].tolist() == ["complete"]
 
 
 def test_a_url_without_its_driver() -> None:
