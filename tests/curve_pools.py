@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optuna.pruners import BasePruner
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from lockstep.tuning.pool import Pool
+from lockstep.tuning.pool import CurvePool
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -86,12 +86,12 @@ def stored(study: optuna.Study, trial: Trial) -> FrozenTrial:
     return study.get_trials(deepcopy=False)[trial.number]
 
 
-def saturating(settings: int, epochs: int, seed: int = 0) -> Pool:
+def saturating(settings: int, epochs: int, seed: int = 0) -> CurvePool:
     """A pool of noisy saturating curves whose ranks change with the epochs, on 100 images."""
     random = np.random.default_rng(seed)
     end, speed = random.uniform(0.5, 0.95, (settings, 1)), random.uniform(0.1, 1.5, (settings, 1))
     curves = end * (1 - np.exp(-speed * np.arange(1, epochs + 1))) + random.normal(0, 0.01, (settings, epochs))
-    return Pool(np.clip(curves, 0, 1), random.uniform(1, 3, settings), images=100)
+    return CurvePool(np.clip(curves, 0, 1), random.uniform(1, 3, settings), images=100)
 
 
 class PlainStudy:

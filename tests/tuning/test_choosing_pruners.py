@@ -8,9 +8,9 @@ import pytest
 
 from curve_pools import saturating
 from lockstep.engine.options import JobError
-from lockstep.tuning.choosing import choose, choose_then_report
-from lockstep.tuning.frontier import difference, frontier
-from lockstep.tuning.pool import Pool, effective_number, halves
+from lockstep.tuning.choosing import choose_then_report
+from lockstep.tuning.frontier import frontier, paired_difference
+from lockstep.tuning.pool import CurvePool, effective_number, halves
 from lockstep.tuning.replay import replays
 
 STUDIES = 20
@@ -39,7 +39,7 @@ def rows(**outcomes: tuple[float, float]) -> pd.DataFrame:
 def test_the_least_compute_among_those_that_keep_the_best_is_chosen(
     outcomes: dict[str, tuple[float, float]], text: str, reached: bool
 ) -> None:
-    found = choose(rows(**outcomes))
+    found = choose_candidate(rows(**outcomes))
     assert (found.text, found.reached) == (text, reached)
     assert (found.share_of_epochs, found.kept) == pytest.approx(outcomes[text])
     assert found.candidates["pruner"].tolist() == list(outcomes)
@@ -47,10 +47,10 @@ def test_the_least_compute_among_those_that_keep_the_best_is_chosen(
 
 def test_what_can_not_be_chosen_among_is_refused() -> None:
     with pytest.raises(JobError, match="no candidate was replayed"):
-        choose(rows())
+        choose_candidate(rows())
     found = rows(a=(0.5, 1.0), b=(0.4, 1.0))
     with pytest.raises(JobError, match="a, b were replayed on different seeds"):
-        choose(found[1:])
+        choose_candidate(found[1:])
 
 
 def test_halves_hold_every_setting_once() -> None:
@@ -69,7 +69,7 @@ def test_settings_are_chosen_on_one_half_and_reported_on_the_other() -> None:
     choosing, reporting = (half.values.tolist() for half in halves(pool, seed=0))
     asked: list[tuple[str, bool]] = []
 
-    def watched(half: Pool, text: str, workers: int, trials: int, seeds: Sequence[int]) -> pd.DataFrame:
+    def watched(half: CurvePool, text: str, workers: int, trials: int, seeds: Sequence[int]) -> pd.DataFrame:
         assert half.values.tolist() in (choosing, reporting)
         asked.append((text, half.values.tolist() == reporting))
         return replays(half, text, workers, trials, seeds)
@@ -129,9 +129,9 @@ def test_the_frontier_holds_what_nothing_dominates() -> None:
 
 def test_a_difference_is_paired_by_order() -> None:
     both = rows(ours=(0.4, 0.9), median=(0.5, 0.8))
-    found = difference(both, "ours", "median", "share_of_epochs")
+    found = paired_difference(both, "ours", "median", "share_of_epochs")
     assert (found.value, found.low, found.high) == pytest.approx((-0.1, -0.1, -0.1))  # the orders' spread cancels
-    assert difference(both, "ours", "median", "kept_best").value == pytest.approx(0.1)
+    assert paired_difference(both, "ours", "median", "kept_best").value == pytest.approx(0.1)
 
 
 def test_replays_that_are_not_paired_are_refused() -> None:
@@ -141,4 +141,4 @@ def test_replays_that_are_not_paired_are_refused() -> None:
     with pytest.raises(JobError, match="several numbers of workers can't be compared: 1, 2"):
         frontier(pd.concat([both, both.assign(workers=2)]))
     with pytest.raises(JobError, match="'lstm' was not replayed; there are: ours, median"):
-        difference(both, "lstm", "median", "regret")
+        paired_difference(both, "lstm", "median", "regret")

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from curve_pools import LastPlus, ended, reporting, stored, study_of
 from lockstep.engine.options import JobError
-from lockstep.tuning.asking import Decision, decisions_of, is_spared
+from lockstep.tuning.asking import PruningDecision, decisions_of, is_spared
 from lockstep.tuning.pruner import LSTMPruner
 
 FINISHED = [[0.5, 0.7, 0.8, 0.9], [0.4, 0.6, 0.7, 0.8], [0.3, 0.3, 0.4, 0.5], [0.6, 0.7, 0.7, 0.7]]
@@ -23,7 +23,7 @@ def pruner(gain: float = 0.1, **options: Any) -> LSTMPruner:
     return LSTMPruner(4, forecaster=LastPlus(gain), **options)
 
 
-def numbers(decision: Decision) -> tuple[float | None, ...]:
+def numbers(decision: PruningDecision) -> tuple[float | None, ...]:
     return decision.mean, decision.low, decision.high, decision.incumbent, decision.chance
 
 

@@ -13,7 +13,7 @@ from lockstep.engine.options import JobError
 from lockstep.tuning.asking import decisions_of
 from lockstep.tuning.forecasting import make_forecaster
 from lockstep.tuning.lean import LeanStudy
-from lockstep.tuning.pool import Pool
+from lockstep.tuning.pool import CurvePool
 from lockstep.tuning.pool_forecasts import PoolForecasts, for_pool
 from lockstep.tuning.pruners import make_pruner
 from lockstep.tuning.replay import COLUMNS, replay, replays, trains_in_each_study
@@ -48,12 +48,12 @@ class StopsAfter(BasePruner):
         return trial.last_step >= self.epochs.get(trial.number, 99)
 
 
-def failing_too(settings: int, epochs: int) -> Pool:
+def failing_too(settings: int, epochs: int) -> CurvePool:
     """A pool of which some settings fail, one from its first epoch on."""
     pool = saturating(settings, epochs)
     values = pool.values.copy()
     values[2], values[5, 4:] = math.nan, math.nan
-    return Pool(values, pool.epoch_seconds, pool.images)
+    return CurvePool(values, pool.epoch_seconds, pool.images)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -80,16 +80,16 @@ def test_the_lean_study_decides_as_a_plain_optuna_study(text: str) -> None:
     assert stopped > 4 if text != "none" else stopped == 4  # two fail in each
 
 
-def order(pool: Pool, values: list[list[float]], seconds: list[float], seed: int = 0) -> Pool:
+def order(pool: CurvePool, values: list[list[float]], seconds: list[float], seed: int = 0) -> CurvePool:
     """The pool whose trials 0, 1, ... of the study of `seed` have these values and epoch seconds."""
     drawn = pool.drawn(len(pool), seed)
     back = np.argsort(drawn)
-    return Pool(np.array(values)[back], np.array(seconds)[back], pool.images)
+    return CurvePool(np.array(values)[back], np.array(seconds)[back], pool.images)
 
 
-def three() -> Pool:
+def three() -> CurvePool:
     values = [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.2, 0.3, 0.595]]
-    return order(Pool(np.array(values), np.ones(3), 100), values, [1.0, 2.0, 4.0])
+    return order(CurvePool(np.array(values), np.ones(3), 100), values, [1.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_virtual_time_by_hand(workers: int, seconds: float, asked: list[tuple[in
 
 def test_several_workers_report_as_their_epochs_end() -> None:
     values = [[0.1] * 4, [0.2] * 4]
-    pool = order(Pool(np.array(values), np.ones(2), 100), values, [3.0, 2.0])
+    pool = order(CurvePool(np.array(values), np.ones(2), 100), values, [3.0, 2.0])
     pruner = StopsAfter({})
     assert replay(pool, pruner, 2, 2, seed=0).seconds == 12
     assert pruner.asked == [(1, 1), (0, 1), (1, 2), (0, 2), (1, 3), (0, 3)]  # 2, 3, 4, 6, 6 (and 8), 9 s
@@ -149,7 +149,7 @@ def test_the_best_is_the_best_of_the_drawn_settings_in_the_drawn_order() -> None
 
 def test_a_setting_that_fails_ends_there_and_its_epochs_count_in_both() -> None:
     values = [[0.5, math.nan, math.nan], [0.3, 0.4, 0.5]]
-    pool = order(Pool(np.array(values), np.ones(2), 100), values, [1.0, 1.0])
+    pool = order(CurvePool(np.array(values), np.ones(2), 100), values, [1.0, 1.0])
     pruner = StopsAfter({})
     found = replay(pool, pruner, 1, 2, seed=0)
     assert (found.stopped.tolist(), found.finished.tolist()) == ([2, 3], [False, True])
@@ -216,7 +216,7 @@ def test_forecasts_kept_for_a_pool_refuse_what_is_not_the_pools() -> None:
 )
 def test_bad_pools_are_refused(values: list[Any], seconds: list[float], images: int, message: str) -> None:
     with pytest.raises(JobError, match=message):
-        Pool(np.array(values), np.array(seconds), images)
+        CurvePool(np.array(values), np.array(seconds), images)
 
 
 def test_which_forecasters_train_in_each_study() -> None:

@@ -27,7 +27,7 @@ from lockstep.engine.options import at_least
 from lockstep.tuning.asking import Forecasts, make
 from lockstep.tuning.forecasting import Forecaster
 from lockstep.tuning.lean import LeanStudy, ReplayedStudy
-from lockstep.tuning.pool import Pool
+from lockstep.tuning.pool import CurvePool
 from lockstep.tuning.pool_forecasts import for_pool
 from lockstep.tuning.pruners import PRUNERS, make_pruner, parse_pruner
 
@@ -56,7 +56,7 @@ class Replayed:
 
 
 def replay(
-    pool: Pool,
+    pool: CurvePool,
     pruner: BasePruner,
     workers: int,
     trials_per_study: int,
@@ -67,7 +67,7 @@ def replay(
     """One study of `trials_per_study` settings of the pool, in the order of `seed`, by `workers` virtual workers.
 
     `pruner` is one that no other study has asked. `tolerance`: the score that counts as no difference, the pool's own
-    if None. `study` makes what is told of the trials. Raises JobError for workers below 1 and as `Pool.drawn`.
+    if None. `study` makes what is told of the trials. Raises JobError for workers below 1 and as `CurvePool.drawn`.
     """
     at_least("workers", workers, 1)
     settings = pool.drawn(trials_per_study, seed)
@@ -88,7 +88,7 @@ def replay(
 
 
 def replays(
-    pool: Pool,
+    pool: CurvePool,
     pruner: str,
     workers: int,
     trials_per_study: int,
@@ -126,7 +126,7 @@ def trains_in_each_study(pruner: str) -> bool:
     return bool(named) and isinstance(found := make(named), Forecaster) and found.learns
 
 
-def forecasts_for(pruner: str, forecaster: Forecasts | None, pool: Pool) -> Forecasts | None:
+def forecasts_for(pruner: str, forecaster: Forecasts | None, pool: CurvePool) -> Forecasts | None:
     """The forecaster of a text, which does not compute a forecast twice; None for a pruner without one."""
     name, options = parse_pruner(pruner)
     named = PRUNERS[name].forecaster_of(options)

@@ -16,7 +16,7 @@ from lockstep.experiments.e09_autotuning.findings import FINDINGS
 from lockstep.experiments.e09_autotuning.stored_pool import pool_in
 from lockstep.experiments.e09_autotuning.tables import TABLES, ladder
 from lockstep.records import RunFolder, read_tables
-from lockstep.tuning.pool import Pool
+from lockstep.tuning.pool import CurvePool
 from lockstep.tuning.replay import Replayed
 from lockstep.tuning.setting_file import read_setting
 
@@ -105,7 +105,7 @@ def test_the_chosen_setting_goes_to_a_file_and_comes_back(tmp_path: Path) -> Non
 
 def test_regret_falls_as_trials_finish() -> None:
     """Three settings of four epochs: the first is stopped after one, the second finishes, and the third, the best."""
-    pool = Pool(np.array([[0.1, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.5], [0.2, 0.4, 0.6, 0.8]]), np.ones(3), 100)
+    pool = CurvePool(np.array([[0.1, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.5], [0.2, 0.4, 0.6, 0.8]]), np.ones(3), 100)
     found = Replayed(0.75, True, 0.0, 9.0, np.arange(3), np.array([1, 4, 4]), np.array([False, True, True]))
     lost = comparing.regret_until(pool, found, np.array([1 / 12, 4 / 12, 5 / 12, 8 / 12, 9 / 12, 1.0]))
     assert lost == pytest.approx([0.8, 0.8, 0.3, 0.3, 0.0, 0.0])

@@ -26,8 +26,8 @@ from lockstep.measure.progress import say
 from lockstep.records import read_traced_table, write_computed_table
 from lockstep.tuning.choosing import CANDIDATES, Choice, choose_then_report
 from lockstep.tuning.forecasting import FORECASTERS, make_forecaster
-from lockstep.tuning.frontier import difference, frontier
-from lockstep.tuning.pool import Pool, effective_number, halves
+from lockstep.tuning.frontier import frontier, paired_difference
+from lockstep.tuning.pool import CurvePool, effective_number, halves
 from lockstep.tuning.pruners import make_pruner
 from lockstep.tuning.replay import Replayed, forecasts_for, replay, replays, trains_in_each_study
 
@@ -60,7 +60,7 @@ def compare(stored: Stored, folder: Path) -> None:
     known = stored.table(IMPORTANCES)  # the last one that is written
     if len(known) and int(known["pool"].iloc[0]) == len(own.whole):
         return
-    pool = Pool(own.values(), own.epoch_seconds, own.held_out)
+    pool = CurvePool(own.values(), own.epoch_seconds, own.held_out)
     tables: dict[str, Callable[[], Iterable[Row]]] = {
         REPLAYS: lambda: replay_rows(pool),
         BEST_SO_FAR: lambda: best_so_far_rows(pool, stored_texts(folder)),
@@ -72,7 +72,7 @@ def compare(stored: Stored, folder: Path) -> None:
         write_computed_table(folder, name, pd.DataFrame(rows()).assign(pool=len(pool)))
 
 
-def replay_rows(pool: Pool) -> Iterator[Row]:
+def replay_rows(pool: CurvePool) -> Iterator[Row]:
     """A row per compared pruner, number of trials and of workers."""
     for trials in studies(len(pool)):
         for workers in WORKERS:
@@ -82,7 +82,7 @@ def replay_rows(pool: Pool) -> Iterator[Row]:
         yield from _trained_in_each(pool, trials)
 
 
-def _trained_in_each(pool: Pool, trials: int) -> Iterator[Row]:
+def _trained_in_each(pool: CurvePool, trials: int) -> Iterator[Row]:
     """Rows of the pruners whose network is trained anew in every study, which takes seconds: a few orders by one
     worker, with the first of their texts, and beside nothing."""
     half = halves(pool, 0)[1]
@@ -110,11 +110,11 @@ def _compared(chosen: dict[str, Choice], reported: pd.DataFrame, effective: floa
         told |= {"effective": effective, "regret": one["regret"].mean(), "seconds": one["seconds"].mean()}
         for quantity in ("share_of_epochs", "kept_best"):
             names = (f"{quantity}_more", f"{quantity}_more_low", f"{quantity}_more_high")
-            told |= dict(zip(names, difference(reported, name, BASE, quantity).columns, strict=True))
+            told |= dict(zip(names, paired_difference(reported, name, BASE, quantity).columns, strict=True))
         yield {**row, **told, "text": chosen[name].text, "reached": int(chosen[name].reached)}
 
 
-def best_so_far_rows(pool: Pool, texts: dict[str, str]) -> Iterator[Row]:
+def best_so_far_rows(pool: CurvePool, texts: dict[str, str]) -> Iterator[Row]:
     """compared, spent (epochs over those of the whole study), regret (of the best finished setting until then, mean
     over orders): one worker, on the half of the pool that reports."""
     half = halves(pool, 0)[1]
@@ -129,7 +129,7 @@ def best_so_far_rows(pool: Pool, texts: dict[str, str]) -> Iterator[Row]:
             yield {"compared": name, "text": text, "trials": trials, "spent": spent, "regret": regret}
 
 
-def regret_until(pool: Pool, found: Replayed, grid: Array) -> Array:
+def regret_until(pool: CurvePool, found: Replayed, grid: Array) -> Array:
     """How much lower the best finished setting ends than the best of all that were drawn, when so many epochs of the
     whole study's have been trained; the best one's whole score before any is finished."""
     ends = pool.values[found.settings, -1]
