@@ -8,7 +8,7 @@ import pytest
 
 from curve_pools import saturating
 from lockstep.engine.options import JobError
-from lockstep.tuning.choosing import choose_then_report
+from lockstep.tuning.choosing import choose_candidate, choose_then_report
 from lockstep.tuning.frontier import frontier, paired_difference
 from lockstep.tuning.pool import CurvePool, effective_number, halves
 from lockstep.tuning.replay import replays
