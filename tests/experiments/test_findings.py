@@ -13,6 +13,7 @@ import fake_distribution
 import fake_pipelines
 import fake_scaling
 import fake_spark
+from lockstep.analysis.figures.messages import LONGEST, headline
 from lockstep.analysis.sentences import Finding
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.registry import every
@@ -70,6 +71,17 @@ def test_those_of_the_reference_are_sentences(root: Path, number: str, name: str
     if number in NUMBERED:
         assert re.search(r"\d", text)
         assert ("do not answer" in text) == ((number, name) in NOT_YET)
+    if name != "answer":
+        check_title(headline(text), text)
+
+
+def check_title(title: str, finding: str) -> None:
+    """The title of its figure is short and no stronger than it."""
+    plain = " ".join(re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", finding).split())
+    bare = [re.sub(r" \([^()]*\)", "", text) for text in (title.removesuffix("; ..."), plain)]
+    assert bare[0] in bare[1], "not a word that the finding does not have"
+    assert len(title) <= 1.1 * LONGEST
+    assert title.count("[") == title.count("]") and title.count("(") == title.count(")"), "no interval is cut"
 
 
 @pytest.mark.parametrize(("number", "name"), [key for key in SAYS if key[0] in MADE_UP])
