@@ -21,6 +21,7 @@ from lockstep.experiments.e07_convlstm_batch_size.grid import (
     profile_cells,
     speed_cells,
 )
+from lockstep.experiments.e07_convlstm_batch_size.head_cells import head_cells
 from lockstep.experiments.experiment import Parameters
 from lockstep.records import COLUMNS, Row, make_row
 
@@ -50,6 +51,10 @@ TENSORFLOW = 0.8  # of torch's speed
 NOISE = 1.01
 NO_TENSORFLOW = "TensorFlow is not installed"
 UPDATES = 40
+HEADS = {"default": 0.0, "dense": -0.01, "shuffled": 0.002}  # accuracy, beside the LSTM's
+RATES = (0.0005, 0.002)
+RATE = 0.005  # more accuracy with the second of them
+BEST_RATE = {"default": 0.002, "dense": 0.0005}  # by the loss on held-out images
 ALGORITHM_1 = {"algorithm_1": -0.01, "algorithm_1_best": -0.02, "algorithm_1_epochwise": -0.03}  # accuracy
 
 
@@ -90,12 +95,22 @@ def grid() -> list[Job]:
     return jobs + [job.with_(data_source="real", images=IMAGES) for job in own]
 
 
+def head_grid() -> list[Job]:
+    """The cells of the LSTM beside other heads, which the grid above is without."""
+    jobs = head_cells(
+        "Pneumonia", names=["dense", "shuffled"], batch_sizes=[512], tuned=["lstm", "dense"], learning_rates=RATES,
+        way="processes", epochs=10, updates=UPDATES,
+    )  # fmt: skip
+    return [job.with_(data_source="real", images=IMAGES) for job in jobs]
+
+
 def expected(job: Job) -> float:
     """The mean test accuracy of a cell, 0-1."""
     found = ACCURACY[job.network] + DROPOUT * job.dropout / 0.5
     found += 0.05 if job.use_case == "LeafDisease" else 0.0
     found += LARGE if job.global_batch_size > 32 else 0.0
-    found += ALGORITHM_1.get(job.strategy, 0.0)
+    found += ALGORITHM_1.get(job.strategy, 0.0) + HEADS[job.head]
+    found += RATE if job.learning_rate == RATES[1] else 0.0
     found += LINEAR if job.learning_rate_rule == "linear" else 0.0
     return found + (FEW_UPDATES if job.updates else 0.0)
 
@@ -109,6 +124,10 @@ def records(rounds: int = ROUNDS) -> pd.DataFrame:
     for number in range(rounds):
         rows += [_row(job.with_(round=number), number) for job in grid()]
     return _frame(rows)
+
+
+def head_records(rounds: int = ROUNDS) -> pd.DataFrame:
+    return _frame([_row(job.with_(round=number), number) for number in range(rounds) for job in head_grid()])
 
 
 def _frame(rows: list[Row]) -> pd.DataFrame:
@@ -143,6 +162,8 @@ def _row(job: Job, number: int) -> Row:
         name = next(name for name, fields in CANDIDATES.items() if _has(job, fields))
         row |= {"validation_accuracy": VALIDATION[name] + SEEDS * (number % 5 - 2), "validation_loss": 0.3}
         row |= {"validation_balanced_accuracy": VALIDATION[name]}
+        if job.experiment == "heads" and job.learning_rate != BEST_RATE[job.head]:
+            row |= {"validation_loss": 0.4}
     return make_row(job.with_(seed=number), row)
 
 

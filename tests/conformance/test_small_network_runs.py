@@ -76,6 +76,18 @@ def test_the_parameters_are_those_of_one_worker(
     assert (got - expected(kind, 2, folder)).abs().max() < TOLERANCE
 
 
+@pytest.mark.parametrize("how", ["threads", "gpipe"])
+@pytest.mark.parametrize("head", ["dense", "one_step", "shuffled", "frozen"])
+def test_other_heads_than_the_lstms(teams: Teams, head: str, how: str, folder: Path, tmp_path: Path) -> None:
+    """Also one with weights that nobody trains, and so nobody exchanges."""
+    network = Network("convlstm", 1, head=head, dropout=0.25)
+    made = replace(UseCase.of(network, "own", train=images(37)), optimiser=case("cnn").optimiser)
+    one = alone(made, folder / f"head-{head}", steps=4)
+    got = teams.together(small_job(steps=4, **SPREAD[how]), made, tmp_path / "together")
+    assert len(got) == len(one) and (got - one).abs().max() < TOLERANCE
+    assert not torch.equal(one, alone(made, folder / f"start-{head}", steps=1))
+
+
 @pytest.mark.parametrize("how", ["shared_memory", "gpipe"])
 def test_a_convlstm2d_of_three_classes(teams: Teams, how: str, folder: Path, tmp_path: Path) -> None:
     got = teams.together(small_job(steps=8, **SPREAD[how]), case("convlstm2d", 3), tmp_path / "together")

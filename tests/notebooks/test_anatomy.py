@@ -145,6 +145,16 @@ def test_every_figure_is_a_png_with_a_table_beside_it(path: Path) -> None:
 
 
 @every_notebook
+def test_every_figure_has_an_alternative_text(path: Path) -> None:
+    """For those who can't see it: in the metadata, and where no picture is shown in its place."""
+    figures = [output for output in outputs(path) if "image/png" in output.get("data", {})]
+    for output in figures:
+        words = output["metadata"].get("image/png", {}).get("alt", "")
+        assert len(words.split()) >= 5 and words.endswith("."), words
+        assert "".join(output["data"]["text/plain"]) == words
+
+
+@every_notebook
 def test_it_knows_no_machine_and_no_time(path: Path) -> None:
     text = json.dumps([{"source": cell["source"], "outputs": cell.get("outputs")} for cell in read(path)["cells"]])
     assert not PLACE.findall(text)

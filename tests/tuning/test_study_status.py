@@ -17,9 +17,9 @@ import lockstep
 import studies
 import tiny
 from lockstep.commands.cli import app
-from lockstep.tuning.lines import seconds_left, status_text, time_left_text
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.results import OF_DECISION, OF_EPOCH, OF_TRIAL, Finished
+from lockstep.tuning.status_lines import seconds_left, status_text, time_left_text
 from lockstep.tuning.study import run_study
 from studies import plan_of, site_of
 

@@ -15,8 +15,10 @@ from lockstep.engine.training.scores import DIVERGED
 
 LEARNING, CANDIDATES, ABLATION = "learning", "candidates", "ablation"
 SELECTED, PAIRED, SPEED, PROFILE = "selected", "paired", "speed", "profile"
+HEADS = "heads"
 """Experiments of notebook 07: accuracy against batch size, settings compared on validation data, pooling x dropout, the
-finalists among them, distributed beside sequential training, steps that are timed, and steps under a profiler."""
+finalists among them, distributed beside sequential training, steps that are timed, steps under a profiler, and what
+reads the features in place of the LSTM."""
 
 MARGIN = 2.0
 """Percentage points: two accuracies that differ by no more count as alike, and so does a published number."""

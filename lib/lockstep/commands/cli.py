@@ -148,7 +148,8 @@ def figures(
     gc.set_threshold(50_000, 20, 20)
     for folder in folders:
         if folder.name in EXPERIMENTS:
-            paths = draw_all(experiment(folder.name).figures, read_stored(folder).shown, folder / "figures")
+            own = experiment(folder.name)
+            paths = draw_all(own.figures, read_stored(folder).shown, folder / "figures", own.findings)
             typer.echo(f"{folder.name}: {len(paths)} files in {folder / 'figures'}")
     if sheet:
         from lockstep.analysis.figures.sheet import contact_sheet

@@ -44,7 +44,7 @@ def tune_settings(
     """Search the best setting: trials spread over engines, hopeless ones stopped early. The same command goes on."""
     if status:
         with checking_arguments():
-            from lockstep.tuning.lines import study_status
+            from lockstep.tuning.status_lines import study_status
 
             typer.echo(study_status(storage, name))
         return
@@ -72,8 +72,8 @@ def tune_settings(
 
 
 def _run(plan: StudyPlan, storage: str, site: Site) -> None:
-    from lockstep.tuning.lines import status_text
     from lockstep.tuning.opening import close_study, open_study
+    from lockstep.tuning.status_lines import status_text
     from lockstep.tuning.study import run_study
 
     with checking_arguments():

@@ -20,6 +20,10 @@ class JobError(ValueError):
     """A job that can't be run; the message names the field, its value and the fix."""
 
 
+class TooShort(JobError):
+    """Minutes that hold no round of what is to be measured."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One field of a job. The type of its default is the type of all its values.

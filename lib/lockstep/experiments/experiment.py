@@ -63,6 +63,7 @@ class Parameters(SimpleNamespace):
 
 Grid = Callable[[Parameters], list[Job]]
 Comparisons = Callable[[Sequence[Job]], Iterable[Comparison]]
+Planned = Callable[[Parameters, Sequence[Job]], Iterable[Comparison]]
 Table = Callable[[Stored], pd.DataFrame]
 Finding = Callable[[Stored], str]
 Text = Callable[[Stored], str]
@@ -76,6 +77,7 @@ class Experiment:
     question: str
     grid: Grid | None = None  # None: it measures nothing and shows what the others stored
     comparisons: Comparisons | None = None  # which cells stand back to back; None: each beside the sequential one
+    planned: Planned | None = None  # the same, where the notebook's parameters say how often a cell is measured
     tables: Mapping[str, Table] = field(default_factory=dict)
     figures: Mapping[str, Recipe] = field(default_factory=dict)
     answer: Finding | None = None  # to the question, in two or three sentences; 00 has the others' answers

@@ -12,9 +12,10 @@ run.unjudged()
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ import pandas as pd
 from IPython.display import Markdown
 from matplotlib.figure import Figure
 
-from lockstep.analysis.figures.recipes import draw_all
+from lockstep.analysis.figures.recipes import draw, draw_all
 from lockstep.analysis.published import CLAIM, read_ledger
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
+from lockstep.engine.options import TooShort
 from lockstep.experiments.answering import answer_box
 from lockstep.experiments.experiment import Experiment, Parameters
 from lockstep.experiments.parameters import read_parameters
@@ -78,20 +80,44 @@ class Run:
         return replace(own, assumptions=assumptions)
 
     def measure(self) -> None:
-        """Measure the grid into the results folder, which may hold its first rounds already, and draw its figures."""
+        """Measure the grid into the results folder, which may hold its first rounds already, and draw its figures.
+
+        A grid that has new cells by what was found is measured on, in the minutes that are left.
+        """
+        ends = time.monotonic() + 60 * self.parameters.minutes
+        jobs, only = self.grid, vars(self.parameters).get("only", ())
+        self._measure(jobs, self.parameters.minutes, only)
+        while (more := self.grid) != jobs:
+            new = sorted({job.experiment for job in more if job not in jobs and (not only or job.experiment in only)})
+            jobs, left = more, (ends - time.monotonic()) / 60
+            if not new or (left <= 0 and not self.parameters.rounds):
+                break
+            try:
+                self._measure(jobs, left, new)
+            except TooShort as error:
+                print(f"{self.experiment.name} has new cells, by what was found: {error}")
+                break
+        if self.experiment.after:
+            self.experiment.after(self.stored, self.folder)
+            self.__dict__.pop("stored", None)  # it may have written what figures show
+        own = self.experiment
+        draw_all(own.figures, self.stored.shown, self.folder / "figures", own.findings)
+
+    def _measure(self, jobs: list[Job], minutes: float, only: Collection[str]) -> None:
         from lockstep.measure.grid import run_grid  # torch: only those who measure wait for it
 
         chosen = vars(self.parameters)
         deciding = {name: value for name, value in chosen.items() if name not in self._apart}
+        compared = self.experiment.comparisons
+        if self.experiment.planned is not None:
+            compared = partial(self.experiment.planned, self.parameters)
         run_grid(
-            self.grid, notebook=self.experiment.name, results=self.parameters.results, parameters=deciding,
-            minutes=self.parameters.minutes, rounds=self.parameters.rounds, comparisons=self.experiment.comparisons,
+            jobs, notebook=self.experiment.name, results=self.parameters.results, parameters=deciding,
+            minutes=minutes, rounds=self.parameters.rounds, comparisons=compared,
             data_dir=self.parameters.data_dir, images=self.parameters.images, strict=self.parameters.strict,
-            traced=self.experiment.traced, probes=self.experiment.probes(), only=chosen.get("only", ()),
+            traced=self.experiment.traced, probes=self.experiment.probes(), only=only,
         )  # fmt: skip
-        draw_all(self.experiment.figures, self.stored.shown, self.folder / "figures")
-        if self.experiment.after:
-            self.experiment.after(self.stored, self.folder)
+        self.__dict__.pop("stored", None)
 
     def answer(self) -> Markdown:
         """The question, its answer in two or three computed sentences, and on what they rest: for the first screen."""
@@ -107,7 +133,8 @@ class Run:
 
     def figure(self, name: str) -> Figure:
         """A figure of the experiment. Raises KeyError, listing the figures, for one that it has not."""
-        return self._named(self.experiment.figures, name, "figure")(self.stored.shown)
+        self._named(self.experiment.figures, name, "figure")
+        return draw(name, self.experiment.figures, self.experiment.findings, self.stored.shown)
 
     def finding(self, name: str) -> Markdown:
         """What that figure shows, in a sentence or two. Raises KeyError for a figure without a finding."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.engine.launch.environment import PROFILES
+from lockstep.engine.options import TooShort
 from lockstep.engine.usecases import Source, find_images, use_case
 from lockstep.measure.cell import depends_on_framework, why_impossible
 from lockstep.measure.comparisons import pairs_of, states_of
@@ -28,7 +29,7 @@ from lockstep.measure.history import History
 from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, not_begun, outlook
 from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.probe import Probes
-from lockstep.measure.progress import say
+from lockstep.measure.progress import Lines, progress_of, say
 from lockstep.measure.round import Measured, RoundGivenUp, measure_round, measure_trace
 from lockstep.measure.teams import Teams
 from lockstep.records import RunFolder
@@ -97,10 +98,11 @@ def run_grid(
         info = {"notebook": notebook, "data": _data(sources), "parameters": dict(parameters)}
         with RunFolder(folder, info, _session(repository, jobs, teams)) as run:
             grid = _Grid(run, jobs, sources, teams, traced, probes, History(run, jobs))
-            if budget.rounds:
-                grid.measure_rounds(budget.rounds)
-            else:
-                grid.measure_for(60 * budget.minutes, list((comparisons or pairs_of)(jobs)))
+            with progress_of(folder.name) as progress:
+                if budget.rounds:
+                    grid.measure_rounds(budget.rounds, progress)
+                else:
+                    grid.measure_for(60 * budget.minutes, list((comparisons or pairs_of)(jobs)), progress)
     return folder
 
 
@@ -133,16 +135,20 @@ class _Grid:
     probes: Probes
     history: History
 
-    def measure_rounds(self, rounds: int) -> None:
+    def measure_rounds(self, rounds: int, progress: Lines) -> None:
         """Every cell once in each of so many rounds, those that are stored included; not counted are rounds that hold
         some of the cells only, as `minutes` leave them."""
         done = self.history.whole_rounds
         if done:
             say(f"{min(done, rounds)} of {rounds} rounds are in {self.run.path.name} already")
-        for _ in range(done, rounds):
+        began = time.monotonic()
+        for number in range(done, rounds):
             self._measure(self.teams.in_a_row(self.jobs, range(len(self.jobs))))
+            left = (time.monotonic() - began) / (number + 1 - done) * (rounds - number - 1)
+            text = f"about {math.ceil(left / 60)} minutes left, {number + 1} of {rounds} rounds measured"
+            progress.show((number + 1) / rounds, left, text)
 
-    def measure_for(self, seconds: float, comparisons: Sequence[Comparison]) -> None:
+    def measure_for(self, seconds: float, comparisons: Sequence[Comparison], progress: Lines) -> None:
         """Round after round until the time is over, or everything is settled."""
         ends = time.monotonic() + seconds  # no step of the system's clock changes it
         traces = [Comparison((place,), trace=True) for place, job in enumerate(self.jobs) if self.traced(job)]
@@ -150,19 +156,18 @@ class _Grid:
         states = states_of(comparisons, self.history)
         least = fewest_minutes(states)
         if seconds < 60 * least:
-            raise JobError(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
+            raise TooShort(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
         say(f"{self.run.path.name}: {outlook(states)}")
         last: int | None = None
-        told = 0
         while (chosen := self._choose(states, ends, last)) is not None:
             last = chosen
             try:
                 self._measure_next(states[chosen], ends)
             except RoundGivenUp as given_up:
                 say(str(given_up))
-            if (left := math.ceil((ends - time.monotonic()) / 60)) != told:
-                told = left
-                say(f"{self.run.path.name}: {max(0, left)} of {seconds / 60:g} minutes left, {outlook(states)}")
+            left = max(0.0, ends - time.monotonic())
+            text = f"{math.ceil(left / 60)} of {seconds / 60:g} minutes left, {outlook(states)}"
+            progress.show(1 - left / seconds, left, text)
         say(f"{self.run.path.name}: {outlook(states)}")
         if waiting := not_begun(states, ends - time.monotonic()):
             say(f"{self.run.path.name}: {waiting}")
@@ -235,7 +240,7 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
         return job.with_(images=count, data_source=source.kind)
 
     jobs = [with_count(job) for job in jobs]
-    held_out = ((job.use_case, job.images) for job in jobs if job.scored_on == "validation")
+    held_out = ((job.use_case, job.images) for job in jobs if job.holds_out)
     for name, count in dict.fromkeys(held_out):  # DataError for a class that is too small for it
         use_case(name).open("train", sources[name].root, count, sources[name].skipped, part="held_out")
     return jobs, sources

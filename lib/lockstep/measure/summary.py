@@ -43,7 +43,7 @@ def summarise(job: Job, traces: Sequence[Trace]) -> dict[str, float]:
         # Losses are sums over a rank's share, weighted by 1 / global batch.
         measured["train_loss"] = float(means["train_loss"].sum())
         measured["images_per_second"] = float(means["images"].sum()) / measured["step_seconds"]
-        if job.images and job.scored_on != "validation":  # then a fifth of the images is not trained on
+        if job.images and not job.holds_out:  # then a fifth of the images is not trained on
             measured["epoch_seconds"] = job.images / measured["images_per_second"]
     return measured | traces[0].scores
 

@@ -46,7 +46,7 @@ def traced_tables(
     """This cell's rows of each traced table. `sampler`: of the processes, if their samples are to be kept; `probe`:
     what measured the cell, if it did not train."""
     # Of a pipeline that learns, what its stages did in one step is of no interest.
-    kept = _LEARNING_TABLES if job.experiment in LEARNING else traces[0].tables
+    kept = _LEARNING_TABLES if job.experiment in LEARNING and probe is None else traces[0].tables
     found = {name: pd.DataFrame(rows) for name, rows in traces[0].tables.items() if name in kept}
     by_policy = "tasks" in traces[-1].tables
     if job.experiment in STEPS_TRACED and by_policy:

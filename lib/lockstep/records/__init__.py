@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lockstep.records.schema import (
         ADDED,
         COLUMNS,
+        COMPUTED,
         CONTENDED,
         MEASURED,
         MEASUREMENTS,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
         check_row,
         make_row,
     )
+    from lockstep.records.traced import write_computed_table
 
 __all__ = [
     "ADDED",
     "COLUMNS",
+    "COMPUTED",
     "CONTENDED",
     "MEASURED",
     "MEASUREMENTS",
@@ -57,13 +60,14 @@ __all__ = [
     "read_tables",
     "read_traced_table",
     "repeated_by_seed",
+    "write_computed_table",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # On demand: where the repository is must be known without waiting for pandas.
     if name in __all__:
-        for module in ("schema", "reading", "folder"):
+        for module in ("schema", "reading", "folder", "traced"):
             found = vars(import_module(f"{__name__}.{module}"))
             if name in found:
                 return found[name]

@@ -13,6 +13,7 @@ from lockstep.records.checking import intact, plausible, refuse_damage
 from lockstep.records.schema import (
     ADDED,
     COLUMNS,
+    COMPUTED,
     MEASUREMENTS,
     SCHEMA_VERSION,
     SIMULATED,
@@ -96,5 +97,5 @@ def read_run(folder: str | Path) -> dict[str, Any]:
 
 def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:
     """All traced tables of a run by name, without what was not traced there."""
-    found = {name: read_traced_table(folder, name) for name in TABLES}
+    found = {name: read_traced_table(folder, name) for name in (*TABLES, *COMPUTED)}
     return {name: frame for name, frame in found.items() if frame is not None}

@@ -143,14 +143,20 @@ TABLES = (
     "denormals",
     "gradients",
     "input_parts",
+    "trials",
+    "curves",
+    "studies",
 )
 """Traced tables that may stand beside `records.csv`."""
+COMPUTED = ("replays", "best_so_far", "curve_forecasts", "importances")
+"""Tables that an experiment computes of all rounds when a run ends, since it takes minutes; they are of no round."""
 TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
 TEXTS_OF_TABLES += ("phase", "schedule", "partition", "activations", "action", "name", "executor_data")
 TEXTS_OF_TABLES += ("network", "framework", "pooling", "class_weights", "augmentation", "learning_rate_rule")
 TEXTS_OF_TABLES += ("delays", "contender", "policy", "policy_options", "data", "reason")
 TEXTS_OF_TABLES += ("forecaster", "state", "period", "unit", "way", "part")
-TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate", "head")
+TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate")
+TEXTS_OF_TABLES += ("space", "head", "compared", "pruner", "text", "dominated_by", "surely_dominated_by")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 Row = dict[str, Any]

@@ -16,13 +16,14 @@ import pandas as pd
 
 from lockstep.engine.files import write_atomically
 from lockstep.engine.job import OF_SIZES, Job
-from lockstep.records.schema import TABLES, TEXTS_OF_TABLES, RecordError
+from lockstep.records.schema import COMPUTED, TABLES, TEXTS_OF_TABLES, RecordError
 
 TABLE_CHECKS = "table_checks.csv"
+NO_ROUND = -1
 
 
 def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
-    """`<folder>/<name>.csv` of a traced run (one of TABLES), or None where nothing was traced.
+    """`<folder>/<name>.csv` of a traced run (one of TABLES or COMPUTED), or None where nothing was traced.
 
     Raises RecordError if it is no table, or not as it was written.
     """
@@ -52,6 +53,15 @@ def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
             default = Job.options()[name].default
             frame[name] = frame[name].replace("", default).fillna(default).astype(type(default))
     return frame
+
+
+def write_computed_table(folder: Path, name: str, frame: pd.DataFrame) -> None:
+    """Write one of COMPUTED in place of what stands there, whole or not at all. Raises WriteError."""
+    content = frame.assign(round=NO_ROUND).to_csv(index=False, float_format="%.6g").encode()
+    path = folder / f"{name}.csv"
+    path.unlink(missing_ok=True)  # whatever it is: it is computed anew
+    seal_table(path, content)
+    write_atomically(path, content)
 
 
 def seal_table(path: Path, content: bytes) -> None:
@@ -89,7 +99,7 @@ def _table_checks(file: Path) -> list[tuple[str, str]]:
     for number, line in enumerate(lines, start=2):
         text = line.decode(errors="replace")
         name, _, crc = text.partition(",")
-        if text and not (name in TABLES and crc.isdecimal()):
+        if text and not (name in (*TABLES, *COMPUTED) and crc.isdecimal()):
             raise RecordError(
                 f"{file}, line {number}: {text!r} is no traced table and its checksum; restore the file, or remove it "
                 "and do without its checks"

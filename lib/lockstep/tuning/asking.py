@@ -11,7 +11,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from optuna.study import Study
@@ -21,7 +21,7 @@ from lockstep.engine.options import at_least
 from lockstep.tuning.reported import Array, FinishedTrials, complete_trials
 
 DECISION = "lockstep:decision:"
-"""A system attribute of a trial: this and the epoch. Its value is a `Decision` as a mapping."""
+"""A system attribute of a trial: this and the epoch. Its value is a `PruningDecision` as a mapping."""
 _RETRIED = "failed_trial"  # Optuna's attribute of a trial that is tried again: the number of the first one
 _LARGEST_HASH = 2.0**64
 
@@ -46,7 +46,7 @@ class Forecasts(Protocol):
 
 
 @dataclass(frozen=True)
-class Decision:
+class PruningDecision:
     """What a pruner that forecasts decided after an epoch, and on what. All numbers are scores in 0..1.
 
     `epochs_read` is below `epoch` where the curve was cut at a NaN. `mean`, `low` and `high` forecast the score after
@@ -68,7 +68,7 @@ class Decision:
     @classmethod
     def of(
         cls, epoch: int, read: int, found: Forecasted, incumbent: float, chance: float, pruned: bool, spared: bool
-    ) -> Decision:
+    ) -> PruningDecision:
         """The record of a forecast from `read` epochs, without NaN."""
         numbers = (found.mean, found.low, found.high, incumbent, chance)
         mean, low, high, against, likely = (float(value) if math.isfinite(value) else None for value in numbers)
@@ -76,13 +76,13 @@ class Decision:
 
     def write(self, study: Study, trial: FrozenTrial) -> None:
         """Stores it with the trial."""
-        study._storage.set_trial_system_attr(trial._trial_id, f"{DECISION}{self.epoch}", asdict(self))
+        study._storage.set_trial_system_attr(trial._trial_id, f"{DECISION}{self.epoch}", {**vars(self)})
 
 
-def decisions_of(trial: FrozenTrial) -> list[Decision]:
+def decisions_of(trial: FrozenTrial) -> list[PruningDecision]:
     """All decisions that are stored with a trial, by epoch."""
     stored = (value for key, value in trial.system_attrs.items() if key.startswith(DECISION))
-    return sorted((Decision(**value) for value in stored), key=lambda decision: decision.epoch)
+    return sorted((PruningDecision(**value) for value in stored), key=lambda decision: decision.epoch)
 
 
 def is_spared(trial: FrozenTrial, share: float, seed: int) -> bool:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lockstep.engine.options import JobError
-from lockstep.tuning.pool import Pool, halves
+from lockstep.tuning.pool import CurvePool, halves
 from lockstep.tuning.pruners import pruner_text
 from lockstep.tuning.replay import replays
 
 LEAST_KEPT = 0.9
 """The share of studies that must keep the best setting for a candidate to be chosen by its compute."""
-Replays = Callable[[Pool, str, int, int, Sequence[int]], pd.DataFrame]
+Replays = Callable[[CurvePool, str, int, int, Sequence[int]], pd.DataFrame]
 """As `lockstep.tuning.replay.replays`."""
 
 
@@ -45,11 +45,12 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "Patient(Median)": _grid("patient", patience=(1, 2, 4), warmup=(0, 4)),
     "LSTM": _grid("lstm", **_RULE),
     "halving on LSTM forecasts": _grid("forecast_halving", **_HALVING_ON_FORECASTS),
-    "LSTM, not pre-trained": _grid("lstm", forecaster=("lstm_not_pretrained",), **_RULE),
+    "LSTM, not pre-trained": _grid("lstm", forecaster=("lstm_not_pretrained",), p=(0.05, 0.1, 0.2)),
     "LSTM, not recalibrated": _grid("lstm", forecaster=("lstm_not_recalibrated",), **_RULE),
     "gain rule": _grid("gain", **_RULE),
 }
-"""What is compared, and the texts among which each one's settings are chosen."""
+"""What is compared, and the texts among which each one's settings are chosen. The LSTM without pre-training has fewer:
+its network is trained anew in every study (`lockstep.tuning.replay.trains_in_each_study`)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Choice:
     candidates: pd.DataFrame
 
 
-def choose(rows: pd.DataFrame, least_kept: float = LEAST_KEPT) -> Choice:
+def choose_candidate(rows: pd.DataFrame, least_kept: float = LEAST_KEPT) -> Choice:
     """The candidate with the least compute among those that keep the best in at least `least_kept` of the studies.
 
     rows: of `replays` of all candidates on the same seeds. Of candidates with equal compute the one that keeps the best
@@ -95,7 +96,7 @@ def choose(rows: pd.DataFrame, least_kept: float = LEAST_KEPT) -> Choice:
 
 
 def choose_then_report(
-    pool: Pool,
+    pool: CurvePool,
     candidates: Mapping[str, Sequence[str]],
     workers: int,
     trials_per_study: int,
@@ -107,7 +108,7 @@ def choose_then_report(
 
     candidates: texts by the name of what is compared. The second is a table as `replays` gives, with that name as its
     first column, `compared`. Nothing of the reporting half is read before every choice is made. Raises JobError as
-    `replays` and `choose` do, and where a half is too small for `trials_per_study`.
+    `replays` and `choose_candidate` do, and where a half is too small for `trials_per_study`.
     """
     choosing, reporting = halves(pool, half_seed)
     orders = list(seeds)
@@ -117,11 +118,11 @@ def choose_then_report(
             f"{len(pool)}; give fewer trials, or train more settings"
         )
 
-    def on(half: Pool, text: str) -> pd.DataFrame:
+    def on(half: CurvePool, text: str) -> pd.DataFrame:
         return replay(half, text, workers, trials_per_study, orders)
 
     chosen = {
-        name: choose(pd.concat([on(choosing, text) for text in texts], ignore_index=True))
+        name: choose_candidate(pd.concat([on(choosing, text) for text in texts], ignore_index=True))
         for name, texts in candidates.items()
     }
     reports = [on(reporting, choice.text).assign(compared=name) for name, choice in chosen.items()]

@@ -46,7 +46,7 @@ def frontier(rows: pd.DataFrame, by: str = "compared") -> pd.DataFrame:
     return pd.DataFrame(table, columns=[*columns, "on_frontier", "dominated_by", "surely_dominated_by"])
 
 
-def difference(rows: pd.DataFrame, ours: str, base: str, quantity: str, by: str = "compared") -> Estimate:
+def paired_difference(rows: pd.DataFrame, ours: str, base: str, quantity: str, by: str = "compared") -> Estimate:
     """Ours minus base of one quantity of `replays` (`share_of_epochs`, `kept_best`, `regret` or `seconds`), paired by
     order, with an anytime-valid 95 % interval over the orders. Raises JobError as `frontier` does, and for a name that
     was not replayed."""

@@ -29,7 +29,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from lockstep.engine.options import option, options_of
-from lockstep.tuning.asking import Decision, Forecasted, Forecasts, StudyForecasts, is_spared
+from lockstep.tuning.asking import Forecasted, Forecasts, PruningDecision, StudyForecasts, is_spared
 from lockstep.tuning.reported import Array, checked_epoch, curve_of
 
 RUNG = "lockstep:rung:"
@@ -105,7 +105,7 @@ class ForecastHalving(BasePruner):
         spared = is_spared(trial, self.options.never_pruned, self.seed)
         pruned = found.mean < least and not spared
         chance = float(found.chance_above(least))
-        Decision.of(epoch, len(curve), found, least, chance, pruned, spared).write(study, trial)
+        PruningDecision.of(epoch, len(curve), found, least, chance, pruned, spared).write(study, trial)
         return pruned
 
     def _others(self, study: Study, trial: FrozenTrial, rung: int, at: int) -> list[Forecasted]:

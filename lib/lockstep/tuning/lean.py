@@ -1,7 +1,7 @@
 """An Optuna study without what replays do not need: its pruners are asked millions of times.
 
-    optuna.Study.ask / Trial.report / Trial.should_prune / Study.tell       some 100 microseconds an epoch of copying
-    LeanStudy.begin / reported / finished / stopped                         the same calls of the same pruner objects
+    optuna.Study.ask / Trial.report / Trial.should_prune / Study.tell     12 microseconds an epoch, beside the pruner's
+    LeanStudy.begin  / reported                          / finished       3 microseconds, the same pruner objects
 
 A real `optuna.Study` with a real in-memory storage stands below. Left out are the copies of a trial at each report, its
 parameters, the sampler and the log. What is kept, because pruners rely on it: a trial that was read keeps its system
@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any, Protocol
 
 import optuna
-from optuna._typing import JSONSerializable
 from optuna.pruners import BasePruner, HyperbandPruner
 from optuna.samplers import RandomSampler
 from optuna.storages import InMemoryStorage
@@ -48,7 +47,7 @@ class LeanStorage(InMemoryStorage):
     def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
         self._get_trial(trial_id).intermediate_values[step] = intermediate_value
 
-    def set_trial_system_attr(self, trial_id: int, key: str, value: JSONSerializable) -> None:
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         # A list of trials that was read before holds the old one. Optuna's halving counts on it: it writes a trial's
         # value at a rung, and then adds that value to those of the trials read before.
         old = self._get_trial(trial_id)

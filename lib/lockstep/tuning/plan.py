@@ -14,7 +14,7 @@ from lockstep.engine.job import Job
 from lockstep.engine.options import JobError, at_least
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.space import Space
-from lockstep.tuning.space_entries import Entry, among
+from lockstep.tuning.space_entries import SpaceEntry, among
 
 LAUNCHERS = ("engines", "processes", "mpiexec")
 SAMPLERS = ("tpe", "random", "cmaes")
@@ -151,7 +151,7 @@ class StudyPlan:
         return replace(self, **changes)
 
 
-def _holds(entry: Entry, value: Any) -> bool:
+def _holds(entry: SpaceEntry, value: Any) -> bool:
     if among(value, entry.choices) or among(value, entry.others):
         return True
     of_kind = isinstance(value, int if entry.kind == "int" else int | float) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class CurvePool:
     """Settings that were trained to the end, unpruned.
 
     values: scores in 0..1 after each epoch, [settings, epochs]; higher is better. NaN from some epoch on: training
@@ -61,10 +61,10 @@ class Pool:
         """The score of one validation image."""
         return 1 / self.images
 
-    def select(self, settings: ArrayLike) -> Pool:
+    def select(self, settings: ArrayLike) -> CurvePool:
         """The pool of some settings, by their places, [any number of them]."""
         places = np.asarray(settings, dtype=int)
-        return Pool(self.values[places], self.epoch_seconds[places], self.images)
+        return CurvePool(self.values[places], self.epoch_seconds[places], self.images)
 
     def drawn(self, trials_per_study: int, seed: int) -> NDArray[np.intp]:
         """The settings of one study in their order, [trials]: the same for every pruner and number of workers. Raises
@@ -77,7 +77,7 @@ class Pool:
         return np.random.default_rng(seed).permutation(len(self))[:trials_per_study]
 
 
-def halves(pool: Pool, seed: int) -> tuple[Pool, Pool]:
+def halves(pool: CurvePool, seed: int) -> tuple[CurvePool, CurvePool]:
     """The pool's settings in two halves at random: one to choose pruners' settings on, and one to report. Raises
     JobError for a pool that is too small."""
     if len(pool) < 4:

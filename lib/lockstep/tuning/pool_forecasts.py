@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lockstep.tuning.asking import Forecasts
 from lockstep.tuning.forecasting import CurveForecast, Forecaster
 from lockstep.tuning.forecasting.recalibration import in_units
-from lockstep.tuning.pool import Pool
+from lockstep.tuning.pool import CurvePool
 
 Array = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ class _Tables(Protocol):
     def tables(self, units: Array) -> tuple[Array, Array]: ...
 
 
-def for_pool(forecaster: Forecasts, pool: Pool) -> Forecasts:
+def for_pool(forecaster: Forecasts, pool: CurvePool) -> Forecasts:
     """The same forecasts of the pool's curves without computing one twice; `forecaster` itself where it can't be."""
     if isinstance(forecaster, Forecaster) and not forecaster.learns:
         return PoolForecasts(forecaster, pool)
@@ -39,7 +39,7 @@ class PoolForecasts:
     """A `Forecaster` of the curves of one pool, from their prefixes to the last epoch of the pool. Raises LookupError
     for curves that are not the pool's, and for another horizon."""
 
-    def __init__(self, forecaster: Forecaster, pool: Pool) -> None:
+    def __init__(self, forecaster: Forecaster, pool: CurvePool) -> None:
         self._epochs = pool.epochs
         self._recalibration: _Tables = forecaster.recalibration
         self._raw: dict[bytes, tuple[float, float]] = {}

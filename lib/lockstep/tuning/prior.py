@@ -5,7 +5,7 @@
 
 A **study** has a task: class shares, which say what a network gets that has learned nothing; the best score there is
 (its distance to 1 is drawn by its logarithm, so near ties at 0.97 are as usual as ones at 0.7); how fast it is
-learned, from a fifth of an epoch to half of all epochs; whether the learning rate falls to the end; and what is
+learned, from a fifth of an epoch to a third of all epochs; whether the learning rate falls to the end; and what is
 measured:
 
 - *accuracy*: chance is the largest class share; every epoch has binomial noise of `images` validation images;
@@ -105,12 +105,12 @@ class CurveKind:
 
 
 KINDS: Mapping[str, CurveKind] = {
-    "power": CurveKind(0.28, _power),
-    "exponential": CurveKind(0.28, _exponential),
-    "late": CurveKind(0.10, _late),
-    "never": CurveKind(0.08, _never, 0.1),
-    "peak": CurveKind(0.16, _peak),
-    "collapse": CurveKind(0.10, _collapse),
+    "power": CurveKind(0.33, _power),
+    "exponential": CurveKind(0.33, _exponential),
+    "late": CurveKind(0.05, _late),
+    "never": CurveKind(0.06, _never, 0.1),
+    "peak": CurveKind(0.18, _peak),
+    "collapse": CurveKind(0.05, _collapse),
 }
 """Saturating powers, exponentials, late starts, those that never learn, peak and decline, collapse to chance."""
 
@@ -166,7 +166,7 @@ def _settings(count: int, epochs: int, studies: int, random: np.random.Generator
     gap = per_study(_log_uniform(random, 0.005, 0.6, studies)) * np.exp(
         per_study(random.uniform(0.05, 0.8, studies)) * random.exponential(size=(count, 1))
     )
-    speed = per_study(_log_uniform(random, 0.2, max(0.5, epochs / 2), studies)) * np.exp(
+    speed = per_study(_log_uniform(random, 0.2, max(0.5, epochs / 3), studies)) * np.exp(
         per_study(random.uniform(0.2, 1.0, studies)) * random.standard_normal((count, 1))
     )
     wander = per_study(_log_uniform(random, 0.003, 0.08, studies)) * np.exp(0.5 * random.standard_normal((count, 1)))

@@ -18,7 +18,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from lockstep.engine.options import option, options_of
-from lockstep.tuning.asking import Decision, Forecasts, StudyForecasts, is_spared
+from lockstep.tuning.asking import Forecasts, PruningDecision, StudyForecasts, is_spared
 from lockstep.tuning.reported import checked_epoch, curve_of
 
 
@@ -86,5 +86,5 @@ class LSTMPruner(BasePruner):
         chance = float(found.chance_above(finished.incumbent))
         spared = is_spared(trial, rule.never_pruned, self.seed)
         pruned = chance < rule.p and not spared
-        Decision.of(epoch, len(curve), found, finished.incumbent, chance, pruned, spared).write(study, trial)
+        PruningDecision.of(epoch, len(curve), found, finished.incumbent, chance, pruned, spared).write(study, trial)
         return pruned

@@ -26,7 +26,7 @@ import yaml
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.options import at_least
 from lockstep.engine.usecases import USE_CASES
-from lockstep.tuning.space_entries import Entry, SpaceError, Value, among, nearest, read_entry
+from lockstep.tuning.space_entries import SpaceEntry, SpaceError, Value, among, nearest, read_entry
 
 Setting = dict[str, Any]
 NAMES: tuple[str, ...] = ("network", "pooling", "dropout", "weight_decay", "batch_norm", "augmentation", "standardise")
@@ -40,7 +40,7 @@ _TRIED = 200  # random settings that are built beforehand, besides all pairs of 
 class Space:
     """Settings: a value for each entry whose condition holds. `entries` stand behind those that they depend on."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SpaceEntry, ...]
     place: str = "the space"
 
     @classmethod
@@ -126,7 +126,7 @@ class Space:
         at_least("seed", seed, 0)
         at_least("number", number, 0)
 
-        def drawn(entry: Entry) -> Value:
+        def drawn(entry: SpaceEntry) -> Value:
             return entry.draw(np.random.default_rng([seed, number, zlib.crc32(entry.name.encode())]))
 
         return self._setting(drawn)
@@ -139,8 +139,8 @@ class Space:
         """
         self._check_names(setting)
         fields = dict(setting)
-        if "global_batch_size" in fields:
-            fields["per_worker_batch_size"] = max(1, -(-fields["global_batch_size"] // base.replicas))
+        if isinstance(batch := fields.get("global_batch_size"), int):  # else the job refuses it
+            fields["per_worker_batch_size"] = max(1, -(-batch // base.replicas))
         job = base.with_(**fields)
         if base.synchronous and not job.synchronous:
             raise SpaceError(
@@ -163,7 +163,9 @@ class Space:
             try:
                 self.job(base, setting)
             except JobError as error:
-                blamed = " with ".join(f"{name}={value!r}" for name, value in forced.items())
+                # All else stands at its first end, which may be what does not go with it.
+                at_fault = {name: value for name, value in setting.items() if name in forced or name in str(error)}
+                blamed = " with ".join(f"{name}={value!r}" for name, value in at_fault.items())
                 raise SpaceError(f"{self.place}, {blamed}: {error}; or take it out of the space") from error
         for number in range(0 if self.is_one_point else _TRIED):
             setting = self.draw(0, number)
@@ -192,7 +194,7 @@ class Space:
                     return None
         return self._setting(lambda entry: needed.get(entry.name, entry.ends[0]))
 
-    def _setting(self, choose: Callable[[Entry], Value]) -> Setting:
+    def _setting(self, choose: Callable[[SpaceEntry], Value]) -> Setting:
         found: Setting = {}
         for entry in self.entries:
             if entry.is_active(found):
@@ -207,7 +209,7 @@ class Space:
                 )
 
 
-def _check_condition(entry: Entry, entries: Mapping[str, Entry], place: str) -> None:
+def _check_condition(entry: SpaceEntry, entries: Mapping[str, SpaceEntry], place: str) -> None:
     for name, values in entry.condition.items():
         if name not in entries:
             raise SpaceError(

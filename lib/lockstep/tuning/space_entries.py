@@ -32,7 +32,7 @@ class SpaceError(JobError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class SpaceEntry:
     """A name and its values: `choices`, or those from `low` to `high`, both included, and those of `others`."""
 
     name: str
@@ -114,7 +114,7 @@ class Entry:
         return f"{self.name}: {text}" + (f"; only with {', '.join(given)}" if self.condition else "")
 
 
-def read_entry(name: str, content: Any, place: str) -> Entry:
+def read_entry(name: str, content: Any, place: str) -> SpaceEntry:
     """The entry that `content`, as a file has it, says. Raises SpaceError; `place` begins its messages."""
     if not isinstance(content, Mapping):
         raise SpaceError(f"{place}: {content!r} says no values; write kind, and range or choices")
@@ -131,7 +131,7 @@ def read_entry(name: str, content: Any, place: str) -> Entry:
         raise SpaceError(f"{place}: {wrong[0]!r} does nothing with kind {kind}; leave it out")
     condition = _condition(content.get("condition", {}), place)
     if kind == "choice":
-        return Entry(name, kind, choices=_values(content["choices"], f"{place}: choices"), condition=condition)
+        return SpaceEntry(name, kind, choices=_values(content["choices"], f"{place}: choices"), condition=condition)
     low, high = _range(content["range"], kind, place)
     log = content.get("log", False)
     if not isinstance(log, bool):
@@ -142,7 +142,7 @@ def read_entry(name: str, content: Any, place: str) -> Entry:
             "`or: 0` if 0 is a value too"
         )
     others = (_values([content["or"]], f"{place}: or")) if "or" in content else ()
-    return Entry(name, kind, low, high, log, others=others, condition=condition)
+    return SpaceEntry(name, kind, low, high, log, others=others, condition=condition)
 
 
 def _range(given: Any, kind: str, place: str) -> tuple[float, float]:

@@ -24,12 +24,12 @@ from lockstep.engine.cores import cores_of_rank, usable_cores
 from lockstep.engine.launch.failures import WorkerFailed
 from lockstep.engine.training.loop import Site
 from lockstep.tuning.attempts import FIRST, give_up, latest, numbers_of, recover, this_owner, try_again
-from lockstep.tuning.lines import Lines
 from lockstep.tuning.needed import StudyError, the_optuna
 from lockstep.tuning.opening import alone_on_host, close_study, folder_of, open_study
 from lockstep.tuning.plan import StudyPlan
 from lockstep.tuning.results import Finished
 from lockstep.tuning.slots import Slot
+from lockstep.tuning.status_lines import StatusLines
 from lockstep.tuning.storage import shown, sqlite_file, storage_errors, storage_url
 from lockstep.tuning.worker import COMPLETE, FAILED, PRUNED, Outcome, TrialCall, failure_of
 
@@ -208,7 +208,7 @@ def _serve(controller: Controller, site: Site, progress: Callable[[str], None] |
     plan, usable = controller.plan, usable_cores()
     cores = [cores_of_rank(slot, plan.workers_per_trial, usable) for slot in range(min(plan.engines, plan.trials))]
     slots = [Slot(number, controller, site, of_slot) for number, of_slot in enumerate(cores)]
-    lines = Lines(controller.study, plan, progress)
+    lines = StatusLines(controller.study, plan, progress)
     end = time.monotonic() + plan.hours * 3600 if plan.hours else float("inf")
     try:
         for slot in slots:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -69,6 +71,13 @@ def test_number_of_parameters(network: Network, count: int) -> None:
     assert parameters(network) == count
 
 
+@pytest.mark.parametrize("network", [*SIZED, Network("convlstm2d", batch_norm=True)], ids=repr)
+def test_parameters_are_counted_without_torch(network: Network) -> None:
+    assert network.parameters == parameters(network)
+    if network.kind == "convlstm" and network.convolutions == 3:
+        assert network.head_parameters == head_of(network) or network.channels * network.classes > 2
+
+
 def test_the_lstms_head_and_those_as_large() -> None:
     """The CNN's head has 513 parameters; a dense head and a gated one have the LSTM's 139,905 within 1 %."""
     assert parameters(Network("cnn", 1)) - 257_024 == 513
@@ -122,7 +131,7 @@ def test_the_order_of_shuffled_positions(positions: int, order: tuple[int, ...])
 def test_a_shuffled_order_has_each_position_once_and_no_neighbors_in_a_row(positions: int) -> None:
     order = shuffled_order(positions)
     assert sorted(order) == list(range(positions))
-    assert all(abs(a - b) > 1 for a, b in zip(order, order[1:], strict=False))
+    assert all(abs(a - b) > 1 for a, b in itertools.pairwise(order))
 
 
 def test_values_come_position_by_position() -> None:
@@ -207,7 +216,7 @@ def test_a_job_has_its_sizes() -> None:
             ({"network": "convlstm", "framework": "tensorflow", "head": head}, "only torch has it; give framework")
             for head in TORCH_HEADS
         ),
-        ({"launcher": "spark", "sync": "sparknet", "lstm_units": 8}, "lstm_units=8 is not built for sync='sparknet'"),
+        ({"launcher": "spark_driver", "sync": "sparknet", "lstm_units": 8}, "lstm_units=8 is not built for sync"),
     ],
 )
 def test_jobs_that_are_refused(fields: dict[str, object], message: str) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_records import records, resources
-from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.bars import phase_stack, speedup_bars
 from lockstep.analysis.figures.lines import resource_traces
 from lockstep.analysis.figures.recipes import Recipe, draw_all
 from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED, save_figure
@@ -21,7 +21,13 @@ from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
-from lockstep.experiments.e02_threads_vs_processes.tables import exchange_table, speedup_table
+from lockstep.experiments.e02_threads_vs_processes.tables import (
+    exchange_table,
+    input_table,
+    phase_table,
+    speedup_table,
+)
+from published_marks import published_marks
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -77,7 +83,8 @@ def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> No
     assert len(shown) == 9
     for row in shown.itertuples():
         assert any(text.startswith(f"{row.speedup:.2f}  ({row.step_seconds:.3g} s") for text in found)
-    for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)"):
+    for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)",
+                  "published (Table 1), beyond the axis"):
         assert value in found
     assert "SimpleBig (real photos, 16 images per step)" in found
     assert found.count("skipped: no CUDA device") == 2, "rows with a published mark; the others are a footnote"
@@ -101,9 +108,52 @@ def test_a_failed_row_says_why() -> None:
 def test_published_measured_and_simulated_share_no_style() -> None:
     styles = [(style["linestyle"], style["marker"]) for style in (PUBLISHED, MEASURED, SIMULATED)]
     assert len({line for line, _ in styles}) == len({marker for _, marker in styles}) == 3
-    marks = [line for axis in speedup_figure(records()).axes for line in axis.lines if line.get_marker() == "D"]
-    assert len(marks) == 6 and {mark.get_markerfacecolor() for mark in marks} == {"white"}
+    axes = speedup_figure(records()).axes
+    marks = [line for axis in axes for line in axis.lines if line.get_markerfacecolor() == "white"]
+    assert len(marks) == 6 and {mark.get_marker() for mark in marks} == {"D", ">"}
     assert {mark.get_linestyle() for mark in marks} == {"None"}
+
+
+def test_a_published_speedup_beyond_the_axis_is_an_arrow_with_its_number() -> None:
+    """Seen: a GPU's 15.57 squeezed what was measured into the left fifth."""
+    figure = speedup_figure(records())
+    measured = speedup_table(records())
+    most = measured[["speedup", "high"]].max(axis=None)
+    told = {number for axis in figure.axes for number in published_marks(axis).values()}
+    assert told == {4, 6.15, 5.76, 15.57, 1.57, 1.25}
+    for axis in figure.axes:
+        last = axis.get_xlim()[1]
+        assert last <= 2 * most, "the axis is of what was measured"
+        arrows = [int(line.get_ydata()[0]) for line in axis.lines if line.get_marker() == ">"]
+        assert arrows == [y for y, number in published_marks(axis).items() if number > last] != []
+
+
+def test_the_cost_of_jpeg_input_is_what_it_takes_away() -> None:
+    """Seen: two bars of 0.97 and 1.00 from 0 on, labelled "1 x 1 core, none free"."""
+    table = input_table(records())
+    figure = FIGURES["input"](Stored(records()))
+    shown = [bar.get_width() for axis in figure.axes for bar in axis.patches]
+    known = table.sort_values("use_case", kind="stable")["ratio"].dropna()
+    assert shown == pytest.approx((100 * (1 - known)).tolist())
+    labels = [text.get_text() for axis in figure.axes for text in axis.get_yticklabels()]
+    assert labels and all("decode" in text and " x " not in text for text in labels)
+
+
+def test_no_bar_is_cut_off_at_the_end_of_its_axis() -> None:
+    """Seen: an exchange of 267 ms without an interval ended at 47."""
+    table = exchange_table(records())
+    table.loc[table["strategy"] == "processes", ["seconds", "seconds_low", "seconds_high"]] = [9.0, None, None]
+    axis = exchange_bars(table, "x").axes[0]
+    assert axis.get_xlim()[1] > 9000
+
+
+def test_parts_that_nobody_can_see_have_no_swatch() -> None:
+    """Seen: a legend of five parts for bars of two."""
+    table = phase_table(records()).assign(wait_seconds=0.0)
+    figure = phase_stack(table, "x")
+    (legend,) = figure.legends
+    assert "wait" not in [text.get_text() for text in legend.get_texts()]
+    assert legend.get_title().get_text() == "too short to be seen: wait"
 
 
 def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
@@ -115,13 +165,13 @@ def test_the_copy_bound_is_a_line_and_not_a_bar() -> None:
 
 
 def test_traces_draw_simple_big_solid_and_complex_small_dashed() -> None:
-    figure = resource_traces(resources(), "x", data="real photos")
+    figure = resource_traces(resources().assign(io_wait_percent=20.0), "x", data="real photos")
     assert len(figure.axes) == 5 * 2, "the framework's threads have a row of their own"
     for axis in figure.axes:
         lines = [line for line in axis.lines if line.get_linestyle() != ":"]  # which marks where training begins
         assert sorted(line.get_linestyle() for line in lines) == ["-", "--"]
         top = max(line.get_ydata().max() for line in lines)
-        assert axis.get_ylim()[0] == 0 and axis.get_ylim()[1] >= top
+        assert axis.get_ylim()[0] < 0 and axis.get_ylim()[1] > 1.1 * top, "no line lies on the frame"
 
 
 def test_traces_without_io_wait_are_drawn() -> None:
@@ -130,14 +180,20 @@ def test_traces_without_io_wait_are_drawn() -> None:
     assert any(len(axis.lines) for axis in figure.axes), "the other traces are drawn all the same"
 
 
+def test_waiting_for_io_that_is_hardly_there_is_said_and_not_drawn() -> None:
+    figure = resource_traces(resources().assign(io_wait_percent=2.5), "x", data="real photos")
+    assert len(figure.axes) == 4 * 2 and "Not shown: I/O wait, never above 2.5 %" in figure.get_suptitle()
+    assert len(resource_traces(resources().assign(io_wait_percent=40.0), "x").axes) == 5 * 2
+
+
 def test_traces_from_before_threads_were_told_apart_are_drawn_without_that_row() -> None:
     figure = resource_traces(resources().drop(columns=["training_threads", "framework_threads"]), "x")
-    assert len(figure.axes) == 4 * 2
+    assert len(figure.axes) == 3 * 2
 
 
 def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
     """Steps so short that the sampler came by once."""
-    traces = resources()
+    traces = resources().assign(io_wait_percent=20.0)
     traces = traces[traces["phase"] == "train"]
     first = traces["seconds"] == traces["seconds"].min()
     traces = traces[(traces["strategy"] != "threads") | (traces["use_case"] != "SimpleBig") | first]
@@ -148,7 +204,7 @@ def test_a_trace_of_one_sample_is_drawn_as_a_mark() -> None:
             assert line.get_marker() in ("o", "none")
     marks = [line for axis in figure.axes for line in axis.lines if line.get_marker() == "o"]
     assert len(marks) == 5 and all(line.get_linestyle() == "-" for line in marks)
-    solid, dashed = figure.legends[0].get_lines()
+    solid, dashed, _ = figure.legends[0].get_lines()
     assert (solid.get_marker(), dashed.get_marker()) == ("o", "none")
 
 

@@ -18,6 +18,7 @@ from lockstep.experiments.e04_hybrid_parallelism import tables as hybrids
 from lockstep.experiments.e04_hybrid_parallelism.drawings import hybrid_map
 from lockstep.experiments.e04_hybrid_parallelism.figures import FIGURES
 from lockstep.predict.pipeline_speedups import pipeline_speedup_table
+from published_marks import published_marks
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -49,9 +50,7 @@ def test_table_2_stands_on_the_rows_of_the_gpu() -> None:
     for axis, use_case in zip(both.axes, ("ComplexSmall", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case]
         own = own[(own["status"] != "skipped") | (own["strategy"] == "gpipe")].reset_index(drop=True)
-        marks = {
-            int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "D"
-        }
+        marks = published_marks(axis)
         found = {(own.loc[y, "device"], own.loc[y, "replicas"]): speedup for y, speedup in marks.items()}
         model, hybrid = {"ComplexSmall": (6.74, 2.84), "SimpleBig": (8.01, 3.85)}[use_case]
         assert found == {("cuda", 1): model, ("cuda", 2): hybrid}
@@ -73,6 +72,7 @@ def test_the_map_is_dotted_and_says_that_all_of_it_is_predicted() -> None:
     lines = [line for axis in figure.axes for line in axis.lines if len(line.get_xdata()) > 2]
     assert len(lines) == table.groupby(["use_case", "ranks"])["kind"].nunique().sum()
     assert {line.get_linestyle() for line in lines} == {":"}
-    assert "all of it predicted" in " ".join(texts(figure))
+    assert "all of it predicted;" in " ".join(texts(figure))
+    assert "by a model up to 27 % off on measured steps" in " ".join(texts(hybrid_map(table, "title", 27.2)))
     tops = {axis.get_ylim()[1] for axis in figure.axes[: len(hybrids.MAP_RANKS)]}
     assert len(tops) == 1 and tops.pop() > 4, "panels of a row share an axis that holds all their lines"

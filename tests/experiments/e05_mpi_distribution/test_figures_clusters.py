@@ -20,6 +20,7 @@ from lockstep.experiments.e05_mpi_distribution import drawings
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
 from lockstep.experiments.e05_mpi_distribution.figures import FIGURES
 from lockstep.predict.link_model import link_of, message_table
+from published_marks import published_marks
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -69,6 +70,20 @@ def test_without_an_emulated_cluster_figures_say_so() -> None:
     assert "no records" in " ".join(texts(drawings.network_bars(pd.DataFrame(), "title")))
 
 
+def test_marks_of_one_message_stand_side_by_side_without_a_line_through_two_sizes() -> None:
+    """Seen: three lines on top of each other, through two points each."""
+    wire = message_table(records(), "wire")
+    sizes = sorted(wire["bytes"].unique())
+    few = wire[wire["bytes"].isin([sizes[0], sizes[-1]])]
+    (axis,) = drawings.message_lines({"wire": few}, "title").axes
+    marks = [container.lines[0] for container in axis.containers]
+    places = [float(x) for line in marks for x in line.get_xdata()]
+    assert len(places) == len(set(places)) == len(few)
+    assert {line.get_linestyle() for line in marks} == {"None"}
+    low, high = axis.get_xlim()
+    assert low < min(places) and max(places) < high
+
+
 def test_bytes_are_written_with_their_unit() -> None:
     assert [size_text(size) for size in (12, 4096, 16 << 20, 3 << 30)] == ["12 B", "4 KiB", "16 MiB", "3 GiB"]
 
@@ -80,9 +95,7 @@ def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "Pneumonia", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case]
         own = own[(own["status"] != "skipped") | (own["strategy"] == "allreduce")].reset_index(drop=True)
-        marks = {
-            int(line.get_ydata()[0]): float(line.get_xdata()[0]) for line in axis.lines if line.get_marker() == "D"
-        }
+        marks = published_marks(axis)
         devices = {own.loc[y, "device"]: speedup for y, speedup in marks.items()}
         expected = {"ComplexSmall": {"cpu": 12.11, "cuda": 4.13}, "SimpleBig": {"cpu": 26.62, "cuda": 11.79}}
         assert devices == expected.get(use_case, {})

@@ -199,7 +199,7 @@ def test_the_papers_ways_and_the_convlstm_over_the_cnn_are_headlines(root: Path)
     assert all(job.warmup_steps >= 3 for job in jobs if job.experiment == "speed")
 
 
-@pytest.mark.parametrize("name", ["ablation", "prices", "profiled"])
+@pytest.mark.parametrize("name", ["ablation", "heads", "prices", "profiled"])
 def test_a_parameter_without_its_parts_is_refused_by_name(name: str, root: Path) -> None:
     """`-p ablation={}` ended in a KeyError, `-p prices={}` in a TypeError."""
     notebook = root / "notebooks" / f"{EXPERIMENT.name}.ipynb"

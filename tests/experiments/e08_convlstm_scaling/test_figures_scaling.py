@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -12,18 +13,18 @@ from matplotlib.text import Text
 from fake_distribution import not_run
 from fake_scaling import LINK, flops, records
 from lockstep.analysis.figures.recipes import draw_all
+from lockstep.analysis.figures.style import MARKERS, marker
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.e08_convlstm_scaling import EXPERIMENT
 from lockstep.experiments.e08_convlstm_scaling import flops as counts
 from lockstep.experiments.e08_convlstm_scaling.drawings import (
-    flops_bars,
-    model_points,
+    flops_points,
     scaling_panels,
     workers_accuracy,
 )
 from lockstep.experiments.e08_convlstm_scaling.figures import FIGURES
-from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast_lines, table3_lines
+from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast_lines, model_parity, table3_lines
 from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_of, forecast_table
 from lockstep.experiments.e08_convlstm_scaling.table3 import modelled_times, published_times
 from lockstep.experiments.e08_convlstm_scaling.tables import TABLES, worker_accuracy_table, worker_scaling_table
@@ -78,7 +79,8 @@ def test_what_is_modelled_is_dotted_and_without_marks(frame: pd.DataFrame) -> No
 def test_only_cells_with_a_core_each_stand_beside_the_model(frame: pd.DataFrame) -> None:
     forecast = forecast_table(frame, (2, 5), LINK, 128, 64)
     figure = forecast_lines(forecast, worker_scaling_table(frame, "strong"), "title")
-    points = {float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o"}
+    marks = {marker(name) for name in ("allreduce", "parameter_server")}
+    points = {float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() in marks}
     assert points == {2.0}  # a server would have made it 3 ranks
     shown = texts(figure)
     assert "all-reduce (measured)" in shown and "parameter server (measured)" not in shown, "a legend of what is drawn"
@@ -94,12 +96,31 @@ def test_scaling_shows_who_takes_turns(frame: pd.DataFrame) -> None:
 
 def test_held_out_cells_are_filled_and_the_others_hollow(frame: pd.DataFrame) -> None:
     table = cost_check.check_table(frame)
-    figure = model_points(table, "title")
-    (axis,) = figure.axes
-    marks = [line for line in axis.lines if line.get_marker() == "o"]
-    filled = [line for line in marks if line.get_markerfacecolor() != "white"]
-    assert len(marks) == len(table) and len(filled) == (table["part"] == "held out").sum()
-    assert "cnn, all-reduce, 2 workers on 2 hosts, batch 64" in texts(figure)
+    figure = model_parity(table, "title")
+    left, right = figure.axes
+    for axis in (left, right):
+        marks = [line for line in axis.lines if line.get_marker() in MARKERS]
+        filled = [line for line in marks if line.get_markerfacecolor() != "white"]
+        assert sum(len(line.get_xdata()) for line in marks) == len(table)
+        assert sum(len(line.get_xdata()) for line in filled) == (table["part"] == "held out").sum()
+
+
+def test_the_parity_plot_has_a_diagonal_on_which_both_agree(frame: pd.DataFrame) -> None:
+    """Seen: 46 rows of labels, 1 515 px high, in place of one plot."""
+    table = cost_check.check_table(frame)
+    figure = model_parity(table, "title")
+    left, right = figure.axes
+    (diagonal,) = [line for line in left.lines if line.get_marker() not in MARKERS]
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) and left.get_xlim() == left.get_ylim()
+    points = [line for line in left.lines if line.get_marker() in MARKERS]
+    drawn = sorted((float(x), float(y)) for line in points for x, y in zip(*line.get_data(), strict=True))
+    wanted = sorted(zip(table["step_seconds"], table["modelled_step_seconds"], strict=True))
+    assert np.array(drawn) == pytest.approx(np.array(wanted))
+    low, high = left.get_xlim()
+    assert low < min(map(min, wanted)) and max(map(max, wanted)) < high
+    errors = sorted(float(y) for line in right.lines if line.get_marker() in MARKERS for y in line.get_ydata())
+    assert errors == pytest.approx(sorted(100 * (table["ratio"] - 1)))
+    assert figure.get_figheight() < 8
 
 
 def test_table_3_is_hollow_grey_and_beside_the_model(frame: pd.DataFrame) -> None:
@@ -111,6 +132,17 @@ def test_table_3_is_hollow_grey_and_beside_the_model(frame: pd.DataFrame) -> Non
     marks = [line for line in axis.lines if line.get_marker() == "D"]
     assert list(marks[0].get_ydata()) == pytest.approx(published["published_times"].tolist())
     assert sum(line.get_linestyle() == ":" for line in axis.lines) == 2
+    shown = texts(figure)
+    assert "published (Table 3, which does not say: strong or weak)" in shown
+    assert "ConvLSTM (modelled: strong scaling, assumed link)" in shown
+
+
+def test_panels_of_a_forecast_share_their_axis_and_fit_a_page(frame: pd.DataFrame) -> None:
+    """Seen: four panels side by side, 1 848 px, each with another axis."""
+    figure = forecast_lines(forecast_table(frame, (2, 5, 32), LINK, 128, 64), pd.DataFrame(), "title")
+    assert len(figure.axes) == 4 and figure.get_figwidth() <= 9
+    assert len({axis.get_ylim() for axis in figure.axes}) == 1
+    assert {axis.get_title(loc="left") for axis in figure.axes} >= {"weak scaling, ConvLSTM", "strong scaling, CNN"}
 
 
 def test_accuracy_has_an_interval_for_every_cell(frame: pd.DataFrame) -> None:
@@ -130,30 +162,26 @@ def test_measured_servers_are_nodes_of_a_forecast(frame: pd.DataFrame) -> None:
     many = frame.assign(reason=frame["reason"].str.replace("workers share cores", "", regex=False))
     forecast = forecast_table(frame, (2, 5), LINK, 128, 64)
     figure = forecast_lines(forecast, worker_scaling_table(many, "strong"), "title")
-    points = sorted(float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o")
+    marks = {marker(name) for name in ("allreduce", "parameter_server")}
+    points = sorted(float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() in marks)
     assert points == [2.0, 3.0, 4.0, 5.0]  # all-reduce on 2 and 4; 2 and 4 workers with a server
     assert "parameter server (measured)" in texts(figure)
 
 
-def test_cells_of_the_same_batch_have_labels_of_their_own(frame: pd.DataFrame) -> None:
-    (axis,) = model_points(cost_check.check_table(frame), "title").axes
-    labels = [text.get_text() for text in axis.get_yticklabels()]
-    assert len(labels) == len(set(labels)) and any(text.endswith("batch 128 (weak)") for text in labels)
-
-
 def test_flops_are_drawn_counted_by_equation_and_as_printed() -> None:
     beside = counts.beside_table2(read_table("convlstm-d-accel", "table4"))
-    figure = flops_bars(counts.counted_table(flops()), beside, "title")
+    figure = flops_points(counts.counted_table(flops()), beside, "title")
     (axis,) = figure.axes
     (diamonds,) = [line for line in axis.lines if line.get_marker() == "D"]
     assert list(diamonds.get_xdata()) == [3.2e15, 1.28e12, 5.12e12, 2_560_000]
+    assert axis.get_xscale() == "log" and not axis.patches, "a log scale has no zero at which a bar could begin"
 
 
 def test_without_records_figures_say_so(frame: pd.DataFrame) -> None:
     nothing = pd.DataFrame()
     for figure in (
         scaling_panels({"strong": nothing}, "title"), workers_accuracy(nothing, "title"),
-        flops_bars(nothing, nothing, "title"), model_points(nothing, "title"),
+        flops_points(nothing, nothing, "title"), model_parity(nothing, "title"),
         forecast_lines(nothing, nothing, "title"),
     ):  # fmt: skip
         assert any(word in texts(figure) for word in ("no records", "no FLOP", "not calibrated"))

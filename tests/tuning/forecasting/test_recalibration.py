@@ -10,6 +10,7 @@ import pytest
 from lockstep.tuning.forecasting.recalibration import Recalibration, in_units
 
 RULE = Recalibration(offset_prior=4, spread_prior=4)
+PRIOR = np.log([0.25, 0.75]) / np.log([0.25, 0.75]).mean()  # the larger and the smaller misses of the prior's four
 
 
 def misses(count: int, epochs: int = 10, middle: float = 1.0, scale: float = 1.0, seed: int = 0) -> np.ndarray:
@@ -31,8 +32,9 @@ def test_offset_and_spread_go_to_the_studys_and_are_shrunk_with_few_curves() -> 
     assert many[1][:9] == pytest.approx([3] * 9, abs=0.4)
     assert (np.abs(few[0]) < np.abs(many[0]).max()).all()
     one = RULE.tables(np.array([[2.0, 2.0, np.nan]]))
-    assert one[0] == pytest.approx([0.4, 0.4, 0.4]), "1 / (1 + 4) of it"
-    assert one[1] == pytest.approx([(4 + 1.6) / 5] * 3)
+    assert one[0] == pytest.approx([PRIOR[1]] * 3), "the median of -PRIOR, PRIOR and 2"
+    assert one[1] == pytest.approx([(4 + 2 - PRIOR[1]) / 5] * 3)
+    assert RULE.tables(np.array([[-900.0, np.nan]]))[0][0] == pytest.approx(-PRIOR[1]), "one that collapsed"
     sure = RULE.tables(misses(400, middle=-1, scale=0.1))
     assert sure[0][:9] == pytest.approx([-1] * 9, abs=0.05) and (sure[1] < 0.2).all()
 
@@ -49,7 +51,7 @@ def test_curves_of_any_length_and_epochs_beyond_them() -> None:
     units = np.full((2, 6), np.nan)
     units[0, :5], units[1, :2] = 1.0, 3.0
     offset, factor = RULE.tables(units, np.array([1, 6, 300]))
-    assert offset == pytest.approx([2 / 6 * 2.0] * 3)
+    assert offset == pytest.approx([(PRIOR[1] + 1) / 2] * 3), "the median of -PRIOR, PRIOR, 1 and 3"
     assert np.isfinite(factor).all()
 
 

@@ -26,12 +26,14 @@ from lockstep.analysis.stored import Stored
 from lockstep.engine.job.strategies import RUNGS, STRATEGIES
 
 TRACES = {
-    "cpu_percent": ("CPU use (% of one core)", 1.0),
-    "pss_bytes": ("memory (PSS, GiB)", GIB),
+    "cpu_percent": ("CPU use\n(% of one core)", 1.0),
+    "pss_bytes": ("memory\n(PSS, GiB)", GIB),
     "threads": ("threads", 1.0),
     "framework_threads": ("of these the\nframework's", 1.0),
-    "io_wait_percent": ("I/O wait (%)", 1.0),
+    "io_wait_percent": ("I/O wait\n(%)", 1.0),
 }
+_HARDLY = 10.0
+"""Percent of waiting for I/O that no sample reaches where it is not drawn."""
 USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
 USE_CASE_MARKERS: dict[str, Any] = {"SimpleBig": "o", "ComplexSmall": "s"}
 
@@ -50,7 +52,8 @@ def traces_of(experiment: str) -> Recipe:
 def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "table1", data: str = "") -> StoredFigure:
     """CPU, memory, threads and I/O wait against time, a column per strategy, as the paper's Figures 2 and 3: SimpleBig
     solid, ComplexSmall dashed, a marker where there is one sample only. Each cell's first trace, from the start of
-    loading: a dotted line where training begins. `data` names photos and batch (`data_label` of the records)."""
+    loading: a dotted line where training begins. Waiting for I/O that is hardly there is said in the title. `data`
+    names photos and batch (`data_label` of the records)."""
     traced = resources[resources["experiment"] == experiment] if len(resources) else resources
     traced = resources if traced.empty else traced
     if traced.empty:
@@ -60,10 +63,14 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     strategies += sorted(set(traced["strategy"]) - set(names))
     known = traced.reindex(columns=list(TRACES)).apply(pd.to_numeric, errors="coerce")
     shown = {name: unit for name, unit in TRACES.items() if known[name].any()}
+    about = [f"({data})"] if data else []
+    if "io_wait_percent" in shown and (most := known["io_wait_percent"].max()) < _HARDLY:
+        del shown["io_wait_percent"]
+        about.append(f"Not shown: I/O wait, never above {most:.2g} %")
     with look():
-        figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 2.0 * len(shown))
+        figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 1.3 + 1.45 * len(shown))
         axes = figure.subplots(len(shown), len(strategies), squeeze=False, sharey="row", sharex=True)
-        figure.suptitle(f"{title}\n({data})" if data else title)
+        figure.suptitle("\n".join([title, *about]))
         for column, strategy in enumerate(strategies):
             own = traced[traced["strategy"] == strategy]
             own = own[own["round"] == own.groupby("use_case")["round"].transform("min")]
@@ -73,15 +80,23 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
                     axes[row][column].set_ylabel(unit)
             axes[0][column].set_title(label(strategy).replace(", ", ",\n"), fontsize=9)
             axes[-1][column].set_xlabel("seconds since loading began")
-        for row in range(len(shown)):
-            axes[row][0].set_ylim(bottom=0)  # only now: it ends autoscaling for the whole row
-        handles = [
-            Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes.flat, line), label=name)
-            for name, line in USE_CASE_LINES.items()
-            if name in set(traced["use_case"])
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+        for row, (name, (_, scale)) in enumerate(shown.items()):
+            top = float(known[name].max()) / scale
+            # Only now: it ends autoscaling for the whole row. No line lies on the frame.
+            axes[row][0].set_ylim(-0.05 * top, 1.15 * top)
+        handles = _trace_handles(axes.flat, set(traced["use_case"]))
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def _trace_handles(axes: Iterable[Axes], use_cases: set[str]) -> list[Line2D]:
+    axes = list(axes)
+    handles = [
+        Line2D([], [], color=GREY, linestyle=line, marker=_marker(axes, line), label=name)
+        for name, line in USE_CASE_LINES.items()
+        if name in use_cases
+    ]
+    return [*handles, Line2D([], [], color=GREY, linestyle=":", linewidth=1.0, label="training begins")]
 
 
 def _marker(axes: Iterable[Axes], linestyle: str) -> Any:

@@ -12,7 +12,6 @@ from matplotlib.patches import Patch
 
 from lockstep.analysis.figures.bars import side_texts
 from lockstep.analysis.figures.style import (
-    PALETTE,
     SIMULATED,
     StoredFigure,
     colour,
@@ -42,7 +41,7 @@ def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = N
             _prediction_panel(axis, own)
             axis.set_title(f"{name} ({data_label(own)})", loc="left")
         axes[-1].set_xlabel("seconds per step")
-        handles: list[Any] = [Patch(facecolor=PALETTE[0], label="measured (a colour per strategy)")]
+        handles: list[Any] = [Patch(facecolor="0.75", label="measured (in its strategy's colour)")]
         handles.append(Line2D([], [], color="0.1", linewidth=2, label="predicted", **SIMULATED))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure

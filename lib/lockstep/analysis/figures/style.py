@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import pandas as pd
@@ -37,6 +37,8 @@ PUBLISHED: dict[str, Any] = {
 }  # fmt: skip
 SIMULATED: dict[str, Any] = {"linestyle": ":", "marker": "none"}
 MEASURED: dict[str, Any] = {"linestyle": "-", "marker": "o"}
+MARKERS = "os^vPX*<>p"
+"""Of measured points: none is the diamond of what is published."""
 
 GIB = 2.0**30
 SPEEDUP = ("speedup", "low", "high")
@@ -44,10 +46,21 @@ ROW_INCHES = 0.42
 
 
 class StoredFigure(Figure):
-    """A figure without pyplot's global state, which shows itself in a notebook with the same bytes every time."""
+    """A figure without pyplot's global state, which shows itself in a notebook with the same bytes every time.
 
-    def _repr_png_(self) -> bytes:
-        return render(self, "png")
+    `alternative` says in words what it shows, for those who can't see it: in the output's metadata, which some front
+    ends make the picture's `alt` (nbconvert's classic template does, JupyterLab 4 does not), and as its plain text that
+    stands where no picture is shown.
+    """
+
+    alternative: str = ""
+
+    def _repr_png_(self) -> bytes | tuple[bytes, dict[str, str]]:
+        picture = render(self, "png")
+        return (picture, {"alt": self.alternative}) if self.alternative else picture
+
+    def __repr__(self) -> str:
+        return self.alternative or super().__repr__()
 
 
 @contextmanager
@@ -86,6 +99,7 @@ def panels(
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as PNG or SVG, without date or version, so that drawing it again gives the same bytes."""
     buffer = io.BytesIO()
+    words = getattr(figure, "alternative", "")
     with look():
         engine = figure.get_layout_engine()
         if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
@@ -95,9 +109,11 @@ def render(figure: Figure, kind: str) -> bytes:
         figure.set_dpi(DOTS_PER_INCH)
         # Not `savefig`, which draws everything twice: it would lay the figure out again.
         if kind == "png":
-            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+            about = {"Description": words} if words else {}
+            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None, **about})
         else:
-            FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+            about = {"Title": words} if words else {}
+            FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None, **about})
     return _with_plain_names(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
 
 
@@ -141,9 +157,18 @@ def label(strategy: str) -> str:
 
 
 def marker(strategy: str) -> str:
-    """The mark of a strategy's points, where its file declares one."""
+    """The mark of a strategy's points: the one that its file declares, or that of its place among the strategies. Ten
+    rows further on, where colours repeat, it is another one."""
     row = STRATEGIES.get(strategy)
-    return (row.marker if row is not None else "") or MEASURED["marker"]
+    if row is None:
+        return str(MEASURED["marker"])
+    place = list(STRATEGIES).index(strategy)
+    return row.marker or MARKERS[(place + place // len(PALETTE)) % len(MARKERS)]
+
+
+def line_between(points: int) -> Literal["-", "none"]:
+    """The line style of so many measured points: two points make no curve."""
+    return "-" if points > 2 else "none"
 
 
 DISTINGUISHING_COLUMNS = ("workers", "precision", "input", "replicas")
@@ -156,7 +181,7 @@ def row_labels(table: pd.DataFrame, also: Sequence[str] = DISTINGUISHING_COLUMNS
         same = table[(table["strategy"] == row["strategy"]) & (table["device"] == row["device"])]
         parts = [label(row["strategy"])]
         parts += ["GPU"] if row["device"] == "cuda" else []
-        parts += ["again (A/A)"] if row["variant"] == "b" else []
+        parts += ["measured again (A/A)"] if row["variant"] == "b" else []
         for name in also:
             if _differ(same, name):
                 parts.append(_column_text(name, row[name]))

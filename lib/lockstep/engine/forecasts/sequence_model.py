@@ -260,7 +260,7 @@ class SequenceModel:
 
     def stored(self) -> dict[str, Any]:
         """Options and `arrays()`, by name: what a file holds."""
-        return {f"option.{name}": value for name, value in asdict(self.options).items()} | self.arrays()
+        return {f"option.{name}": np.array(value) for name, value in asdict(self.options).items()} | self.arrays()
 
     @classmethod
     def from_stored(cls, arrays: Mapping[str, NDArray], place: str) -> SequenceModel:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lockstep.engine.job.execution import Execution
 from lockstep.engine.options import JobError, choice, option
 
-LEARNING = ("learning", "candidates", "ablation", "selected", "paired")
+LEARNING: tuple[str, ...] = ("learning", "candidates", "ablation", "selected", "paired", "heads")
+LEARNING += ("pool", "rungs", "finalists", "chosen")
 """Experiments whose cells train until they have learnt, each round with another seed: none is of time alone."""
 
 

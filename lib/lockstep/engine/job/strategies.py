@@ -23,7 +23,7 @@ class Strategy:
     intra_op: bool = False  # one worker, whose operators use the whole budget of cores
     short: str = ""  # in figures; without it the label
     colour: int | None = None  # place in the palette; None: that of the row in this table
-    marker: str = ""  # of its points, one of matplotlib's; empty: a disc
+    marker: str = ""  # of its points, one of matplotlib's; empty: that of the row in this table
 
 
 def _of(launcher: str, sync: str, label: str, **others: Any) -> Strategy:
@@ -156,8 +156,25 @@ _SHORT = {
     "head_parallel": "head model parallel",
 }
 """Names in figures."""
-_COLOURS = {"1f1b": 2, "interleaved_1f1b": 3}
-"""Places in the palette, where the row's own would be grey, as published results are, or pale."""
+_COLOURS = {
+    "mpi_allreduce": 0,
+    "mpi_shared_memory": 9,
+    "allreduce": 4,
+    "local_sgd": 5,
+    "epochwise": 5,
+    "parameter_server": 2,
+    "algorithm_1": 9,
+    "algorithm_1_best": 8,
+    "algorithm_1_epochwise": 6,
+    "gpipe": 1,
+    "1f1b": 2,
+    "interleaved_1f1b": 3,
+}
+"""Places in the palette, where the row's own would be grey, as published results are, or pale, or that of another row
+that a figure draws beside it."""
+
+_MARKERS = {"local_sgd": "s", "epochwise": "o", "parameter_server": "<"}
+"""Marks of points, where another row of the same colour has that of the row's own place."""
 
 
 def _row_of(name: str, declared: type[DeclaredSync]) -> Strategy:
@@ -172,7 +189,11 @@ def _row_of(name: str, declared: type[DeclaredSync]) -> Strategy:
 def _all_rows() -> dict[str, Strategy]:
     """The table, with a row for each sync and peer that no line of the table names."""
     named = {row.fields["sync"] for row in _ROWS.values()}
-    rows = {name: replace(row, short=_SHORT.get(name, ""), colour=_COLOURS.get(name)) for name, row in _ROWS.items()}
+    drawn = {name: (_SHORT.get(name, ""), _COLOURS.get(name), _MARKERS.get(name, "")) for name in _ROWS}
+    rows = {
+        name: replace(row, short=drawn[name][0], colour=drawn[name][1], marker=drawn[name][2])
+        for name, row in _ROWS.items()
+    }
     return rows | {
         name: _row_of(name, declared) for name, declared in registry.syncs_and_peers().items() if name not in named
     }

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from lockstep.engine.job.cut import Cut
 from lockstep.engine.options import JobError, choice, option
 
+HOLDING_OUT = ("held_out", "validation")
+"""Of `scored_on`: a fifth of the training images is kept for validation. With `held_out` no test image is opened."""
+
 
 @dataclass(frozen=True)
 class What(Cut):
@@ -34,13 +37,19 @@ class What(Cut):
     updates: int = option(0, "optimiser steps instead of epochs", least=0)
     scored_on: str = choice(
         "none",
+        "held_out",
         "validation",
         "test",
-        help="validation: a fifth of the training images, and test; test: all are trained on",
+        help="held_out: a fifth of the training images; validation: these, and test; test: all are trained on",
     )
     early_stopping_epochs: int = option(
         0, "epochs without a lower validation loss that are waited for; 0: never stop early", least=0
     )
+
+    @property
+    def holds_out(self) -> bool:
+        """Is a fifth of the training images kept for validation?"""
+        return self.scored_on in HOLDING_OUT
 
     @property
     def learns(self) -> bool:
@@ -99,7 +108,7 @@ class What(Cut):
         if not self.early_stopping_epochs:
             return
         given = f"early_stopping_epochs={self.early_stopping_epochs}"
-        if self.scored_on != "validation":
+        if not self.holds_out:
             raise JobError(f"{given} with scored_on={self.scored_on!r}: it looks at validation loss; give 'validation'")
         if not self.epochs:
             raise JobError(f"{given} with updates={self.updates}: it counts epochs; give epochs instead of updates")

@@ -182,6 +182,17 @@ class Network:
         return tuple(found)
 
     @property
+    def parameters(self) -> int:
+        """The number of weights and biases, those of a frozen LSTM too."""
+        return sum(map(_parameters_of, self.layers, self.shapes))
+
+    @property
+    def head_parameters(self) -> int:
+        """Those behind the convolutions and their poolings; of a convlstm2d all."""
+        behind = 0 if self.kind == "convlstm2d" else len(self._blocks)
+        return sum(map(_parameters_of, self.layers[behind:], self.shapes[behind:]))
+
+    @property
     def layers(self) -> tuple[Layer, ...]:
         """All layers, first to last."""
         if self.kind == "convlstm2d":
@@ -250,6 +261,24 @@ def _shape_after(layer: Layer, shape: tuple[int, ...]) -> tuple[int, ...]:
         case "flatten", _:
             return (math.prod(shape),)
     return shape  # of batch_norm, relu, dropout and shuffled
+
+
+def _parameters_of(layer: Layer, before: tuple[int, ...]) -> int:
+    size = layer.size
+    match layer.kind:
+        case "conv":
+            return size * (before[0] * KERNEL**2 + 1)
+        case "batch_norm":
+            return 2 * before[0]
+        case "conv_lstm":
+            return 4 * size * ((before[1] + size) * KERNEL**2 + 1)
+        case "lstm" | "frozen_lstm":
+            return 4 * size * (before[1] + size + 1)
+        case "gated":
+            return 3 * size * (before[0] + 1)
+        case "dense":
+            return size * (before[0] + 1)
+    return 0
 
 
 def shuffled_order(positions: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from torch import nn
 from lockstep.engine.files import write_atomically
 from lockstep.engine.groups import Group, allgather_object
 from lockstep.engine.job import OF_SIZES, Job
+from lockstep.engine.job.what import HOLDING_OUT
 from lockstep.engine.registry import declared_options
 from lockstep.engine.replica import Replica
 from lockstep.engine.replica.layout import Entry, TensorLayout, difference
@@ -52,7 +53,7 @@ _SAME: tuple[str, ...] = (
 )
 # Also with compression, which draws and chooses entries bucket by bucket. Without it only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)
-# Also with "validation" in either run, because a fifth of the training images is then held out.
+# Also with either of HOLDING_OUT in either run, because a fifth of the training images is then held out.
 _SAME_IF_HELD_OUT = ("scored_on",)
 # A learning rate that falls over all steps depends on their number.
 _SAME_IF_FALLING = ("epochs", "updates", "warmup_steps", "steps")
@@ -127,7 +128,7 @@ def read_for(path: str, job: Job) -> dict[str, Any]:
     # A file that is older than an option lacks it.
     stored = {name: getattr(Job, name) for name in _ALL} | content["job"]
     names = _SAME + (_SAME_IF_COMPRESSED if job.compression != "none" else ())
-    names += _SAME_IF_HELD_OUT if "validation" in (stored["scored_on"], job.scored_on) else ()
+    names += _SAME_IF_HELD_OUT if {stored["scored_on"], job.scored_on} & {*HOLDING_OUT} else ()
     names += _SAME_IF_FALLING if job.learning_rate_decay != "none" else ()
     for name in names:
         there = stored[name]

@@ -46,9 +46,9 @@ class Images:
         training starts, for the test images too."""
         if job.scored_on == "none":
             return cls(case.open("train", root, job.images, skipped))
-        closed = validation_only and job.scored_on == "validation"
+        closed = job.scored_on == "held_out" or (validation_only and job.scored_on == "validation")
         test = None if closed else case.open("test", root, skipped=skipped)
-        if job.scored_on == "test":
+        if not job.holds_out:
             return cls(case.open("train", root, job.images, skipped), test=test)
         kept, held_out = (case.open("train", root, job.images, skipped, part=part) for part in ("kept", "held_out"))
         return cls(kept, held_out, test)

@@ -24,6 +24,8 @@ ANSWER_COLOURS: dict[str, Any] = {
 }
 UNITS = {"times": "times (log scale)", "percent": "%"}
 _LABEL_LETTERS = 62
+_LARGE = 100.0
+"""From which ratio on a claim stands in a panel of its own: it would squeeze the others together."""
 
 
 def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
@@ -57,11 +59,13 @@ def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
-    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`): the published one a hollow diamond,
-    ours filled, coloured by answer, with its interval."""
+    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for the largest
+    ratios: the published one a hollow diamond, ours filled and before it, coloured by answer, with its interval."""
     if numbers.empty:
         return empty(title, "no claim has both a published and a measured number yet")
-    groups = [(str(unit), rows) for unit, rows in numbers.groupby("unit", sort=False)]
+    large = (numbers["unit"] == "times") & (numbers[["published", "measured"]].max(axis=1) > _LARGE)
+    parts = numbers.groupby([numbers["unit"], large], sort=False)
+    groups = [(str(unit), rows) for (unit, _), rows in parts]
     with look():
         heights = [0.6 * rows["claim"].nunique() + 0.45 for _, rows in groups]
         figure = new_figure(9.0, 1.0 + sum(heights) + 0.55 * len(groups))
@@ -85,10 +89,7 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
     for y, (_, claim) in enumerate(rows.groupby("claim", sort=False)):
         first = claim.iloc[0]
         labels.append(_label(first))
-        axis.plot(first["published"], y, **PUBLISHED)
-        at, box = (first["published"], y), {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-        axis.annotate(f"{first['published']:g}", at, xytext=(9, 0), textcoords="offset points", va="center", color=GREY,
-                      fontsize=8, bbox=box)  # fmt: skip
+        axis.plot(first["published"], y, **PUBLISHED | {"markersize": 10, "zorder": 3})
         apart = np.linspace(-0.33, 0.33, len(claim)) if len(claim) > 1 else [0.0]
         for offset, (_, row) in zip(apart, claim.iterrows(), strict=True):
             error = None
@@ -120,4 +121,5 @@ def _scale(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
 def _label(row: pd.Series) -> str:
     about = f", {row['use_case']}" if row["use_case"] not in ("both", "other", "") else ""
     statement = textwrap.shorten(str(row["statement"]), 2 * _LABEL_LETTERS, placeholder=" …")
-    return f"{row['place']}{about} ({row['notebook']})\n{textwrap.fill(statement, _LABEL_LETTERS)}"
+    place = f"{row['place']}{about} ({row['notebook']}): {row['published']:g} published"
+    return f"{place}\n{textwrap.fill(statement, _LABEL_LETTERS)}"

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from lockstep.analysis.figures.bars import ERROR, draw_stack, side_texts, stack_legend
+from lockstep.analysis.figures.bars import (
+    bars_with_intervals,
+    draw_stack,
+    log_speedups,
+    side_texts,
+    stack_legend,
+    without_skipped,
+)
 from lockstep.analysis.figures.style import (
     GREY,
     KIND_COLOURS,
-    PALETTE,
+    ROW_INCHES,
     StoredFigure,
     data_label,
     empty,
@@ -22,19 +31,20 @@ from lockstep.analysis.figures.style import (
     note,
     panels,
 )
-from lockstep.experiments.e01_single_node_baselines.grid import ROOF
+from lockstep.experiments.e01_single_node_baselines.grid import ROOF, ROOF_1_CORE
 from lockstep.experiments.e01_single_node_baselines.tables import PARTS
 
 MARKS = {"SimpleBig": "o", "ComplexSmall": "s"}
 
 
 def _rungs(table: pd.DataFrame, title: str) -> tuple[StoredFigure, list[tuple[Axes, pd.DataFrame]]]:
+    table, footnote = without_skipped(table)
     groups = [(str(name), rows.reset_index(drop=True)) for name, rows in table.groupby("use_case", sort=True)]
-    figure, axes = panels(len(groups), len(table))
-    figure.suptitle(title)
+    figure, axes = panels(len(groups), len(table), heights=[len(rows) for _, rows in groups])
+    figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
     for axis, (name, rows) in zip(axes, groups, strict=True):
         axis.set_title(f"{name} ({data_label(rows)})", loc="left")
-        again = [" again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
+        again = [", measured again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
         axis.set_yticks(range(len(rows)), [text + more for text, more in zip(rows["label"], again, strict=True)])
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.grid(False, axis="y")
@@ -46,24 +56,24 @@ def _rungs(table: pd.DataFrame, title: str) -> tuple[StoredFigure, list[tuple[Ax
 
 def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
     """Speedup over the baseline at each rung, with intervals and each rung's gain over the one before
-    (`ladder_table`); the ceiling that the measured matrix peak sets is a dashed mark."""
+    (`ladder_table`), on a log scale from 1; the ceiling that the measured matrix peak sets is a dashed mark."""
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():
         figure, parts = _rungs(table, title)
         for axis, rows in parts:
-            for y, row in rows.iterrows():
-                if np.isfinite(row["speedup"]):
-                    axis.barh(y, row["speedup"], height=0.6, color=PALETTE[0], zorder=2)
-                    error = [[row["speedup"] - row["low"]], [row["high"] - row["speedup"]]]
-                    axis.errorbar(row["speedup"], y, xerr=error, fmt="none", zorder=4, **ERROR)
-                    if np.isfinite(row["ceiling"]):
-                        axis.vlines(row["ceiling"], y - 0.4, y + 0.4, color="0.1", linestyle="--", linewidth=1.6)
+            bars_with_intervals(axis, rows, "speedup", "low", "high", left=1.0)
+            for y, (speedup, ceiling) in enumerate(zip(rows["speedup"], rows["ceiling"], strict=True)):
+                if np.isfinite(speedup) and np.isfinite(ceiling):
+                    axis.vlines(ceiling, y - 0.4, y + 0.4, color="0.1", linestyle="--", linewidth=1.6)
             side_texts(axis, rows["speedup"], [_gain_text(row) for row in rows.to_dict("records")])
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
-            top = np.nanmax([2.0, *rows["speedup"], *rows["high"], *rows["ceiling"]])
-            axis.set_xlim(0, float(top) * 1.06)
-        parts[-1][0].set_xlabel("speedup in images/s over the sequential baseline (95 % interval over paired rounds)")
+            drawn = rows[["speedup", "low", "high", "ceiling"]].to_numpy(dtype=float)
+            log_speedups(axis, float(np.nanmin([1.0, *drawn.flat])), float(np.nanmax([1.0, *drawn.flat])) / 1.4)
+        parts[-1][0].set_xlabel(
+            "speedup in images/s over the sequential baseline, gain over the rung above\n"
+            "(log scale; each from its own paired rounds, so gains need not multiply up; 95 % interval)"
+        )
         line = Line2D([], [], color="0.1", linestyle="--", label="ceiling: every FLOP at the cores' measured peak")
         figure.legend(handles=[line], loc="outside lower center", frameon=False)
     return figure
@@ -86,19 +96,22 @@ def step_stack(table: pd.DataFrame, title: str) -> StoredFigure:
         for axis, rows in parts:
             draw_stack(axis, rows, PARTS)
             side_texts(axis, rows["step_seconds"], [f"{value:.3g} s" for value in rows["step_seconds"]])
-        parts[-1][0].set_xlabel("seconds per step (medians over rounds)")
-        stack_legend(figure, PARTS)
+        parts[-1][0].set_xlabel("seconds per step (medians over rounds: parts need not add up to the whole step's)")
+        stack_legend(figure, table, PARTS)
     return figure
 
 
 def roofline(roofs: pd.DataFrame, operators: pd.DataFrame, title: str) -> StoredFigure:
     """FLOP/s against FLOP per byte: the measured roofs (`roof_table`) and the operators that compute
-    (`operators_against_roofs`), one panel for each precision that was measured."""
-    measured = roofs[(roofs["strategy"] == ROOF) & (roofs["status"] == "ok")] if len(roofs) else roofs
+    (`operators_against_roofs`), one panel for each precision and number of cores that was measured."""
+    measured = roofs[roofs["strategy"].isin((ROOF_1_CORE, ROOF)) & (roofs["status"] == "ok")] if len(roofs) else roofs
+    if len(measured) and len(operators):  # a roof under which nothing was profiled needs no panel
+        known = set(zip(operators["precision"], operators["cores"], strict=True))
+        measured = measured[[pair in known for pair in zip(measured["precision"], measured["cores"], strict=True)]]
     if measured.empty or operators.empty:
         return empty(title, "no records of this experiment")
     with look():
-        figure = new_figure(8.6, 4.8)
+        figure = new_figure(max(8.6, 4.0 * len(measured)), 4.8)
         axes = figure.subplots(1, len(measured), squeeze=False, sharey=True)[0]
         figure.suptitle(f"{title}\n({data_label(operators)})")
         for axis, roof in zip(axes, measured.to_dict("records"), strict=True):
@@ -124,48 +137,74 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
     axis.plot(x, np.minimum(peak, x * bandwidth) / 1e9, color="0.1", zorder=2)
     axis.annotate(f"{peak / 1e9:.0f} GFLOP/s", (last, peak / 1e9), xytext=(0, 6), textcoords="offset points",
                   ha="right", fontsize=8)  # fmt: skip
-    axis.annotate(f"{bandwidth / 1e9:.1f} GB/s", (x[0], x[0] * bandwidth / 1e9), xytext=(14, 4),
+    middle = roof["ridge"] / 5  # above the line, where no operator can stand
+    axis.annotate(f"{bandwidth / 1e9:.1f} GB/s", (middle, middle * bandwidth / 1e9), xytext=(-6, 6), ha="right",
                   textcoords="offset points", fontsize=8)  # fmt: skip
     axis.margins(y=0.12)
     for row in shown.to_dict("records"):
         rate = row["flops_per_second"] / 1e9
         axis.plot(row["intensity"], rate, marker=MARKS.get(row["use_case"], "^"), markersize=8, linestyle="none",
                   color=KIND_COLOURS[row["operators"]], markeredgecolor="white", zorder=4)  # fmt: skip
-        axis.annotate(f"{row['of_peak']:.0%}", (row["intensity"], rate), xytext=(7, -9), textcoords="offset points",
-                      fontsize=8)  # fmt: skip
+        roof_there = min(peak, row["intensity"] * bandwidth) / 1e9
+        text = f"{rate / roof_there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
+        left = row["intensity"] > roof["ridge"]  # no text leaves the panel, nor crosses a roof
+        axis.annotate(text, (row["intensity"], rate), xytext=(-7 if left else 7, -7), textcoords="offset points",
+                      va="top", ha="right" if left else "left", fontsize=8, zorder=3,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_title(f"{roof['precision']}, {roof['cores']} cores", loc="left")
+    axis.set_title(f"{roof['precision']}, {roof['cores']} core{'s' if roof['cores'] > 1 else ''}", loc="left")
     axis.set_xlabel("FLOP per byte (operands read and written once)")
 
 
 def operator_bars(operators: pd.DataFrame, title: str) -> StoredFigure:
-    """Share of a forward and backward pass by kind of operator, with how near its roof each is
-    (`operators_against_roofs`)."""
+    """Shares of a forward and backward pass by kind of operator, a bar per rung, with how near its roof each large one
+    is (`operators_against_roofs`)."""
     if operators.empty:
         return empty(title, "no records of this experiment")
+    groups = [rows for _, rows in operators.groupby(["use_case", "strategy"], sort=False)]
+    kinds = [kind for kind in KIND_COLOURS if (operators["operators"] == kind).any()]
     with look():
-        groups = list(operators.groupby(["use_case", "strategy"], sort=False))
-        figure, axes = panels(len(groups), len(operators))
-        figure.suptitle(title)
-        for axis, ((use_case, _), rows) in zip(axes, groups, strict=True):
-            rows = rows.reset_index(drop=True)
-            first = rows.iloc[0]
-            cores = "1 core" if first["cores"] == 1 else f"{first['cores']} cores"
-            axis.set_title(f"{use_case}, {first['precision']}, {cores} ({data_label(rows)})", loc="left")
-            axis.set_yticks(range(len(rows)), rows["operators"])
-            axis.set_ylim(len(rows) - 0.4, -0.6)
-            axis.grid(False, axis="y")
-            colours = [KIND_COLOURS[kind] for kind in rows["operators"]]
-            axis.barh(range(len(rows)), rows["share"] * 100, height=0.6, color=colours, zorder=2)
-            side_texts(axis, rows["share"], [_against_roof(row) for row in rows.to_dict("records")])
-            axis.set_xlim(0, 100)
-        axes[-1].set_xlabel("share of the pass (%)")
+        figure = new_figure(9.0, 1.9 + 1.6 * ROW_INCHES * len(groups))
+        axis = figure.subplots()
+        figure.suptitle(f"{title}\n({data_label(operators)})")
+        for y, rows in enumerate(groups):
+            _pass_bar(axis, y, rows.set_index("operators").reindex(kinds))
+        names = [_pass_name(rows.iloc[0]) for rows in groups]
+        axis.set_yticks(range(len(groups)), names)
+        axis.set_ylim(len(groups) - 0.4, -0.6)
+        axis.grid(False, axis="y")
+        axis.set_xlim(0, 100)
+        axis.set_xlabel("share of the pass (%); below it: of the measured matrix peak or copy bandwidth")
+        handles = [Patch(facecolor=KIND_COLOURS[kind], label=kind) for kind in kinds]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
     return figure
 
 
-def _against_roof(row: dict[Any, Any]) -> str:
-    text = f"{row['share']:.1%}"
+def _pass_name(row: pd.Series) -> str:
+    cores = "1 core" if row["cores"] == 1 else f"{row['cores']} cores"
+    return f"{row['use_case']}, {row['precision']},\n{cores}, {row['global_batch_size']} images"
+
+
+def _pass_bar(axis: Axes, y: int, rows: pd.DataFrame) -> None:
+    left = 0.0
+    for kind, row in rows.iterrows():
+        width = 100 * row["share"]
+        if not np.isfinite(width):
+            continue
+        axis.barh(y, width, left=left, height=0.66, color=KIND_COLOURS[str(kind)], edgecolor="white", zorder=2)
+        if width > _ROOM:
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.8}
+            axis.text(left + width / 2, y, _against_roof(row), ha="center", va="center", fontsize=8, zorder=3, bbox=box)
+        left += width
+
+
+_ROOM = 9.0
+"""From which share (%) on a part of a bar has room for its number."""
+
+
+def _against_roof(row: pd.Series) -> str:
+    text = f"{row['share']:.0%}"
     if row["flops_per_second"] > 0:
-        return f"{text}  ({row['of_peak']:.0%} of the matrix peak)"
-    return f"{text}  ({row['of_bandwidth']:.0%} of the copy bandwidth)" if np.isfinite(row["of_bandwidth"]) else text
+        return f"{text}\n({row['of_peak']:.0%} of peak)"
+    return f"{text}\n({row['of_bandwidth']:.0%} of copying)" if np.isfinite(row["of_bandwidth"]) else text

@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from lockstep.analysis.figures.bars import bars_with_intervals, by_use_case, end_of_axis, side_texts
 from lockstep.analysis.figures.style import (
     GIB,
-    MEASURED,
     SPEEDUP,
     StoredFigure,
     colour,
@@ -21,6 +20,7 @@ from lockstep.analysis.figures.style import (
     empty,
     interval_points,
     label,
+    line_between,
     look,
     marker,
     new_figure,
@@ -49,27 +49,28 @@ def memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def input_bars(table: pd.DataFrame, title: str) -> StoredFigure:
-    """images/s with JPEG input over tensors in memory; the bound where no core is free (`input_table`)."""
+    """What of the images/s with tensors in memory is lost with JPEG input; the bound where no core is free
+    (`input_table`)."""
     if table.empty:
         return empty(title, "no records of this experiment")
     with look():
         figure, each = by_use_case(table, title)
         for axis, rows in each:
-            names = [
-                f"{name}\n{_cores(row)}" for name, row in zip(row_labels(rows), rows.to_dict("records"), strict=True)
-            ]
-            axis.set_yticks(range(len(rows)), names)
-            bars_with_intervals(axis, rows, "ratio", "low", "high")
-            bound = rows["ratio"] / rows["of_bound"]
-            for y, limit in enumerate(bound):
+            axis.set_yticks(range(len(rows)), [f"{name},\n{_cores(row)}" for name, row in zip(
+                row_labels(rows), rows.to_dict("records"), strict=True)])  # fmt: skip
+            shares = {"lost": rows["ratio"], "least": rows["high"], "most": rows["low"]}
+            shares |= {"bound": rows["ratio"] / rows["of_bound"]}
+            lost = rows.assign(**{name: 100 * (1 - share) for name, share in shares.items()})
+            bars_with_intervals(axis, lost, "lost", "least", "most")
+            for y, limit in enumerate(lost["bound"]):
                 if np.isfinite(limit):
                     axis.vlines(limit, y - 0.38, y + 0.38, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
-            side_texts(
-                axis, rows["ratio"], [f"{r.ratio:.3f}  ({r.images_per_second:.3g} images/s)" for r in rows.itertuples()]
-            )
-            axis.axvline(1, color="0.2", linewidth=1)
-            axis.set_xlim(0, max(1.05, float(rows["high"].max(skipna=True) or 0) * 1.02))
-            axis.set_xlabel("images/s with JPEG input / with tensors in memory")
+            texts = [f"{r.lost:.1f} %  ({r.images_per_second:.3g} images/s)" for r in lost.itertuples()]
+            side_texts(axis, lost["lost"], texts)
+            axis.axvline(0, color="0.2", linewidth=1)
+            drawn = lost[["lost", "least", "most", "bound"]].to_numpy(dtype=float).ravel()
+            axis.set_xlim(min(0.0, 1.1 * -end_of_axis(-drawn, 0.0)), end_of_axis(drawn, 1.0) * 1.1)
+            axis.set_xlabel("images/s lost to decoding JPEG files (%, of those with tensors in memory; 95 % interval)")
         line = Line2D([], [], color="0.1", linestyle="--", label="bound: computing and decoding on the same cores")
         figure.legend(handles=[line], loc="outside lower center", frameon=False)
     return figure
@@ -77,8 +78,9 @@ def input_bars(table: pd.DataFrame, title: str) -> StoredFigure:
 
 def _cores(row: Mapping[Any, Any]) -> str:
     cores, free = int(row["cores_per_worker"]), int(row["cores_per_worker"]) - int(row["threads_per_worker"])
-    spare = f"{free} free" if free > 0 else "none free"
-    return f"{row['workers']} x {cores} core{'s' if cores > 1 else ''}, {spare}"
+    workers = "" if row["workers"] == 1 else f"{row['workers']} workers of "
+    spare = f"{free} of them free to decode" if free > 0 else "which also decode" + ("s" if cores == 1 else "")
+    return f"{workers}{cores} core{'s' if cores > 1 else ''}, {spare}"
 
 
 def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -101,7 +103,7 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for bound in bounds[bounds["use_case"] == own["use_case"].iloc[0]]["seconds"].dropna():
                 axis.axvline(bound * 1e3, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
             axis.set_title(str(own["use_case"].iloc[0]) + " (parameters only, no photos)", loc="left")
-            axis.set_xlim(0, end_of_axis(shown["hi"], 1e-6) * 1.05)
+            axis.set_xlim(0, end_of_axis([*shown["hi"], *shown["ms"]], 1e-6) * 1.05)
             axis.set_xlabel("reduce + update (ms; 95 % interval)")
         if bounds["seconds"].notna().any():
             line = Line2D([], [], color="0.1", linestyle="--", label="yardstick: measured copy bandwidth")
@@ -137,8 +139,9 @@ def _scaling_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D]) -
         own = rows[rows["strategy"] == name].sort_values("workers")
         # Points of two strategies at one worker count stand side by side, never on top of each other.
         x = own["workers"] * (1 + 0.03 * (index - (len(strategies) - 1) / 2))
-        interval_points(axis, x, own, SPEEDUP, color=colour(name), zorder=3, **MEASURED | {"marker": marker(name)})
-        handles[name] = Line2D([], [], color=colour(name), marker=marker(name), label=f"{label(name)} (measured)")
+        style = {"color": colour(name), "marker": marker(name), "linestyle": line_between(len(own))}
+        interval_points(axis, x, own, SPEEDUP, zorder=3, **style)
+        handles[name] = Line2D([], [], **style, label=f"{label(name)} (measured)")
         _draw_amdahl(axis, own, name, handles)
     ideal = rows[rows["strategy"].isin(strategies)].groupby("workers")[["cores", "base_cores"]].max()
     axis.plot(ideal.index, ideal["cores"] / ideal["base_cores"], color="0.3", linestyle="--", linewidth=1.2, zorder=1)

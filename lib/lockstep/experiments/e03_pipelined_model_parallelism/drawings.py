@@ -22,10 +22,11 @@ from lockstep.analysis.figures.style import (
     empty,
     interval_points,
     label,
+    line_between,
     look,
+    marker,
     new_figure,
 )
-from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import table_cells
 
 ACTION_COLOURS = {
@@ -48,15 +49,14 @@ ACTION_NAMES = {
 }
 PASSES = ("forward", "backward", "input_backward", "weight_backward")
 """Actions of a micro-batch, which are numbered and count as computing."""
+_THINNEST = 0.004  # share of the longest step below which a box is no wider than a line
 _NARROWEST = 0.012  # share of the longest step below which a box has no room for its number
-_MARKERS = "osD^vPX*"
 _BUBBLE = ("bubble", "bubble_low", "bubble_high")
 _IDEAL: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 1.2}
 
 
 def _marked(strategy: str) -> dict[str, Any]:
-    number = list(STRATEGIES).index(strategy) if strategy in STRATEGIES else 0
-    return {"color": colour(strategy), "marker": _MARKERS[number % len(_MARKERS)], "markersize": 5}
+    return {"color": colour(strategy), "marker": marker(strategy), "markersize": 5}
 
 
 def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -74,9 +74,11 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         handles: dict[str, Line2D] = {}
         for index, (name, own) in enumerate(shown.groupby("strategy", sort=False)):
             aside = 1 + 0.035 * (index - (shown["strategy"].nunique() - 1) / 2)  # never on top of each other
+            line = {"linestyle": line_between(len(own)), **_marked(str(name))}
             for axis, columns in zip(axes, (SPEEDUP, _BUBBLE), strict=True):
-                _points(axis, own.sort_values("micro_batches"), columns, aside, str(name))
-            handles[str(name)] = Line2D([], [], **_marked(str(name)), label=f"{label(str(name))} (measured)")
+                rows = own.sort_values("micro_batches")
+                interval_points(axis, rows["micro_batches"] * aside, rows, columns, zorder=3, **line)
+            handles[str(name)] = Line2D([], [], **line, label=f"{label(str(name))} (measured)")
         counted = np.array(counts, dtype=float)
         bubble = (ranks - 1) / (counted + ranks - 1)
         axes[0].plot(counted, ranks * (1 - bubble), **_IDEAL)
@@ -91,10 +93,6 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.set_ylabel(f"{text} (95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2, frameon=False)
     return figure
-
-
-def _points(axis: Axes, own: pd.DataFrame, columns: tuple[str, str, str], aside: float, name: str) -> None:
-    interval_points(axis, own["micro_batches"] * aside, own, columns, linestyle="-", zorder=3, **_marked(name))
 
 
 def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:
@@ -116,12 +114,14 @@ def pipeline_diagram(actions: pd.DataFrame, title: str) -> StoredFigure:
             _diagram_panel(axis, own, longest)
             axis.set_title(_diagram_title(cell), loc="left", fontsize=9)
         axes[-1][0].set_xlabel("seconds since the first rank began the step (measured)")
-        handles = [
-            Patch(facecolor=ACTION_COLOURS[name], label=text)
-            for name, text in ACTION_NAMES.items()
-            if (shown["action"] == name).any() or (name == "backward" and (shown["action"] == "input_backward").any())
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), frameon=False)
+        lasts = shown.groupby("action")["seconds"].max()
+        lasts["backward"] = max(lasts.get("backward", 0.0), lasts.get("input_backward", 0.0))
+        drawn = {name: text for name, text in ACTION_NAMES.items() if lasts.get(name, 0.0) > 0}
+        short = [name for name in drawn if lasts[name] < _THINNEST * longest]
+        handles = [Patch(facecolor=ACTION_COLOURS[name], label=drawn[name]) for name in drawn if name not in short]
+        unseen = f"too short to be seen: {', '.join(drawn[name] for name in short)}" if short else None
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), frameon=False,
+                      title=unseen, title_fontsize=8)  # fmt: skip
     return figure
 
 

@@ -1,6 +1,6 @@
 """Figures of models in stages: the memory of each rank, and where a model is cut.
 
-What was measured is filled, and a bound that was computed is an outline.
+What was measured is filled, and an estimate that was computed is an outline.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from lockstep.analysis.figures.bars import side_texts
 from lockstep.analysis.figures.predictions import cell_name
 from lockstep.analysis.figures.style import (
     GIB,
-    PALETTE,
     ROW_INCHES,
     StoredFigure,
     batches_label,
@@ -43,7 +42,7 @@ def stage_memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.barh(y + 0.2, row.parameter_bytes / GIB, **outline)
             start = row.parameter_bytes / GIB
             axis.barh(y + 0.2, row.activation_bytes / GIB, left=start, hatch="////", **outline)
-        texts = [f"{r.peak_bytes / GIB:.2g} GiB: {r.ratio:.2f} of its bound" for r in table.itertuples()]
+        texts = [f"{r.peak_bytes / GIB:.2g} GiB: {r.ratio:.2f} times the estimate" for r in table.itertuples()]
         side_texts(axis, table["peak_bytes"], texts)
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.4, -0.6)
@@ -51,9 +50,9 @@ def stage_memory_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_xlabel("tensors of a rank at their peak (GiB)")
         axis.set_title(f"{title}\n({', '.join(dict.fromkeys(table['use_case']))}, {batches_label(table)})", loc="left")
         handles: list[Any] = [
-            Patch(facecolor=PALETTE[0], label="measured (a colour per strategy)"),
-            Patch(facecolor="white", edgecolor="0.3", label="bound: parameters, gradients, optimiser"),
-            Patch(facecolor="white", edgecolor="0.3", hatch="////", label="bound: activations in flight"),
+            Patch(facecolor="0.75", label="measured (in its strategy's colour)"),
+            Patch(facecolor="white", edgecolor="0.3", label="estimate: parameters, gradients, optimizer"),
+            Patch(facecolor="white", edgecolor="0.3", hatch="////", label="estimate: activations in flight"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
@@ -72,7 +71,7 @@ def partition_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for row in table.itertuples()
         ]
         y = np.arange(len(table))
-        colours = [PALETTE[index % len(PALETTE)] for index in range(len(table))]
+        colours = colour("1f1b")  # the schedule of all of them
         left.barh(y, table["slowest_over_best"], height=0.6, color=colours, zorder=2)
         right.barh(y, table["step_seconds"], height=0.6, color=colours, zorder=2)
         for number, row in enumerate(table.itertuples()):

@@ -12,24 +12,35 @@ from lockstep.analysis.figures.style import (
     SIMULATED,
     StoredFigure,
     batches_label,
+    colour,
     empty,
     look,
     new_figure,
 )
 
-_KINDS = {"data": (0, "data parallel"), "model": (1, "model parallel"), "hybrid": (2, "hybrid: stages x replicas")}
+_KINDS = {
+    "data": (colour("processes_allreduce"), "data parallel"),
+    "model": (colour("1f1b"), "model parallel"),
+    "hybrid": (PALETTE[3], "hybrid: stages x replicas"),
+}
+"""Their colours: those of the strategies that were measured."""
 
 
-def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
+def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = None) -> StoredFigure:
     """Predicted speedup over one device against the link's rate, for data parallel, model parallel and hybrid training:
-    a row of panels per model, a column per number of ranks (`hybrid_map_table`). Nothing in it is measured."""
+    a row of panels per model, a column per number of ranks (`hybrid_map_table`). Nothing in it is measured.
+
+    `farthest_off`: by how much (%) the model erred at most where its steps were measured.
+    """
     if table.empty:
         return empty(title, "no records to predict from")
     with look():
         use_cases, counts = list(dict.fromkeys(table["use_case"])), sorted(table["ranks"].unique())
         figure = new_figure(1.2 + 2.9 * len(counts), 1.5 + 2.5 * len(use_cases))
         axes = figure.subplots(len(use_cases), len(counts), squeeze=False, sharex=True, sharey="row")
-        figure.suptitle(f"{title}\n(all of it predicted; {batches_label(table)}, a core of its own for each rank)")
+        off = "" if farthest_off is None else f", by a model up to {farthest_off:.0f} % off on measured steps"
+        about = f"all of it predicted{off}; {batches_label(table)}, a core of its own for each rank"
+        figure.suptitle(f"{title}\n({about})")
         for across, name in zip(axes, use_cases, strict=True):
             own = table[table["use_case"] == name]
             for axis, ranks in zip(across, counts, strict=True):
@@ -40,8 +51,8 @@ def hybrid_map(table: pd.DataFrame, title: str) -> StoredFigure:
         for axis in axes[-1]:
             axis.set_xlabel("link rate (bit/s)")
         handles = [
-            Line2D([], [], color=PALETTE[index], linewidth=2, label=f"{text}, predicted", **SIMULATED)
-            for index, text in _KINDS.values()
+            Line2D([], [], color=paint, linewidth=2, label=f"{text}, predicted", **SIMULATED)
+            for paint, text in _KINDS.values()
         ]
         handles.append(Line2D([], [], color=GREY, linewidth=6, alpha=0.35, label="rates at which the hybrid leads"))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
@@ -52,7 +63,7 @@ def _map_panel(axis: Axes, own: pd.DataFrame) -> None:
     speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
     shown = [kind for kind in _KINDS if kind in speeds]
     for kind in shown:
-        axis.plot(speeds.index, speeds[kind], color=PALETTE[_KINDS[kind][0]], linewidth=2, **SIMULATED)
+        axis.plot(speeds.index, speeds[kind], color=_KINDS[kind][0], linewidth=2, **SIMULATED)
     if "hybrid" in speeds:
         leads = speeds["hybrid"] > speeds.drop(columns="hybrid").max(axis=1)
         at = speeds.index.to_numpy(dtype=float)

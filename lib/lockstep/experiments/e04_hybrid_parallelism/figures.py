@@ -13,6 +13,7 @@ from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e04_hybrid_parallelism.drawings import hybrid_map
+from lockstep.experiments.e04_hybrid_parallelism.findings import farthest_off
 from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, layout_names, map_of
 from lockstep.predict.pipeline_speedups import pipeline_speedup_table
 
@@ -29,7 +30,7 @@ def cost_model_figure(stored: Stored) -> Figure:
 
 
 def hybrid_map_figure(stored: Stored) -> Figure:
-    return hybrid_map(map_of(stored), "When should a hybrid pay?")
+    return hybrid_map(map_of(stored), "When should a hybrid pay?", farthest_off(stored))
 
 
 FIGURES: Mapping[str, Recipe] = {

@@ -12,17 +12,21 @@ from matplotlib.lines import Line2D
 from lockstep.analysis.figures.bars import ERROR
 from lockstep.analysis.figures.style import (
     GREY,
+    MARKERS,
     PALETTE,
     PUBLISHED,
     ROW_INCHES,
     SIMULATED,
     SPEEDUP,
     StoredFigure,
+    colour,
     data_label,
     empty,
     interval_points,
     label,
+    line_between,
     look,
+    marker,
     new_figure,
     panels,
     size_text,
@@ -30,14 +34,19 @@ from lockstep.analysis.figures.style import (
 from lockstep.experiments.e05_mpi_distribution.tables import predicted_speedups
 from lockstep.predict.link_model import PING_PONG, AlphaBeta
 
-_MARKERS = "osD^vPX*<>"
 _SECONDS = ("seconds", "seconds_low", "seconds_high")
 _PAPER_BYTES = 35 * 1024  # single-to-multi §4.2
 
 
-def _line_style(index: int) -> dict[str, Any]:
-    """Colour and marker of the n-th line of a figure: ten colours, told apart by the marker as well."""
-    return {"color": PALETTE[index % len(PALETTE)], "marker": _MARKERS[index % len(_MARKERS)], "markersize": 5}
+def _hosts_style(index: int) -> dict[str, Any]:
+    """Colour and marker of the n-th number of hosts."""
+    return {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)], "markersize": 5}
+
+
+def _line_style(strategy: str) -> dict[str, Any]:
+    """Colour and marker of a strategy; ping-pong is none."""
+    own: tuple[Any, str] = ("0.3", "p") if strategy == PING_PONG else (colour(strategy), marker(strategy))
+    return {"color": own[0], "marker": own[1], "markersize": 5}
 
 
 def ranking_points(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -56,7 +65,7 @@ def ranking_points(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.set_title(f"{name} ({data_label(shown[shown['use_case'] == name])})", loc="left")
         axes[-1].set_xlabel("images/s relative to processes that all-reduce, on as many hosts (95 % interval)")
         handles = [
-            Line2D([], [], linestyle="none", **_line_style(index), label=f"{count} host{'s' if count > 1 else ''}")
+            Line2D([], [], linestyle="none", **_hosts_style(index), label=f"{count} host{'s' if count > 1 else ''}")
             for index, count in enumerate(counts)
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(counts), frameon=False)
@@ -69,7 +78,7 @@ def _ranking_panel(axis: Axes, rows: pd.DataFrame, counts: list[int]) -> None:
         index = counts.index(int(row.hosts))
         y = strategies.index(row.strategy) + 0.22 * (index - (len(counts) - 1) / 2)
         error = [[row.ratio - row.low], [row.high - row.ratio]]
-        axis.errorbar(row.ratio, y, xerr=error, linestyle="none", zorder=4, **_line_style(index), **ERROR)
+        axis.errorbar(row.ratio, y, xerr=error, linestyle="none", zorder=4, **_hosts_style(index), **ERROR)
         text = f"{row.ratio:.3f}  ({row.step_seconds:.3g} s per step)"
         axis.text(1.01, y, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
     axis.axvline(1, color="0.2", linewidth=1)
@@ -92,23 +101,23 @@ def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta |
         handles: dict[str, Line2D] = {}
         for axis, (panel, table) in zip(axes, drawn.items(), strict=True):
             for name, own in table.groupby("strategy", sort=False):
-                _message_line(axis, own.sort_values("bytes"), names.index(str(name)))
                 text = "ping-pong, one way" if name == PING_PONG else label(str(name))
-                handles[str(name)] = Line2D([], [], **_line_style(names.index(str(name))), label=text)
+                style = {"linestyle": line_between(len(own)), **_line_style(str(name))}
+                aside = 1.6 ** (names.index(str(name)) - (len(names) - 1) / 2)  # side by side: they may be alike
+                rows = own.sort_values("bytes")
+                interval_points(axis, rows["bytes"] * aside, rows, _SECONDS, capsize=2, **style)
+                handles[str(name)] = Line2D([], [], **style, label=text)
             axis.set_title(panel, loc="left")
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
             sizes = sorted(int(size) for size in table["bytes"].unique())
             axis.set_xticks(sizes, [size_text(size) for size in sizes])
+            axis.set_xlim(sizes[0] / 4, sizes[-1] * 4)
             axis.set_xlabel("message")
         _predicted(axes[-1], list(drawn.values())[-1], link, handles)
         axes[0].set_ylabel("seconds of an exchange (95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2, frameon=False)
     return figure
-
-
-def _message_line(axis: Axes, own: pd.DataFrame, index: int) -> None:
-    interval_points(axis, own["bytes"], own, _SECONDS, linestyle="-", capsize=2, **_line_style(index))
 
 
 def _predicted(axis: Axes, table: pd.DataFrame, link: AlphaBeta | None, handles: dict[str, Line2D]) -> None:
@@ -134,12 +143,12 @@ def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         rates = np.geomspace(low / 10, high * 3, 80)
         names = list(dict.fromkeys(ok["strategy"]))
         for (_, name), values in predicted_speedups(ok, rates).items():
-            axis.plot(rates, values, color=_line_style(names.index(name))["color"], linewidth=1.3, **SIMULATED)
+            axis.plot(rates, values, color=colour(str(name)), linewidth=1.3, **SIMULATED)
         for name, own in ok.groupby("strategy", sort=False):
             place = names.index(str(name))
             aside = 1 + 0.05 * (place - (len(names) - 1) / 2)  # side by side, never on top of each other
             rate = own["link_bits_per_second"] * aside
-            interval_points(axis, rate, own, SPEEDUP, linestyle="none", **_line_style(place))
+            interval_points(axis, rate, own, SPEEDUP, linestyle="none", **_line_style(str(name)))
         axis.axhline(1, color="0.2", linewidth=1)
         axis.set_xscale("log")
         axis.set_yscale("log", base=2)
@@ -148,7 +157,7 @@ def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_xlabel("link rate (bit/s)")
         axis.set_ylabel("speedup in images/s over sequential (95 % interval)")
         axis.set_title(f"{title}\n({data_label(ok)}, {int(ok['hosts'].min())} hosts and more)", loc="left")
-        handles = [Line2D([], [], linestyle="none", **_line_style(i), label=label(n)) for i, n in enumerate(names)]
+        handles = [Line2D([], [], linestyle="none", **_line_style(name), label=label(name)) for name in names]
         handles.append(Line2D([], [], color="0.3", label="predicted from the bytes counted", **SIMULATED))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
@@ -167,15 +176,15 @@ def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             f"{label(row.strategy)}, {row.use_case}, {row.workers} workers on {row.hosts - row.servers} hosts"
             for row in table.itertuples()
         ]
-        axis.barh(range(len(table)), table["link_bytes_busiest"], color=PALETTE[0], height=0.6)
-        for y, value in enumerate(table["link_bytes_busiest"]):
+        for y, (name, value) in enumerate(zip(table["strategy"], table["link_bytes_busiest"], strict=True)):
+            axis.plot(value, y, linestyle="none", **_line_style(str(name)) | {"markersize": 8})  # no bar: no zero
             axis.text(1.01, y, size_text(value), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
         axis.axvline(_PAPER_BYTES, color=GREY, linestyle="--", linewidth=1)
         axis.plot(_PAPER_BYTES, -0.6, clip_on=False, **PUBLISHED)
         axis.set_yticks(range(len(table)), names)
         axis.set_xscale("log")
         axis.set_xlim(left=_PAPER_BYTES / 4)
-        axis.grid(False, axis="y")
+        axis.set_ylim(-1.0, len(table) - 0.5)
         axis.set_xlabel("bytes per step on the busiest link, counted by its interface (log scale)")
         axis.set_title(title, loc="left")
         text = "published (§4.2): peak of 35 KiB, no time unit given"

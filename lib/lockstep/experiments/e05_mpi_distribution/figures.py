@@ -29,11 +29,11 @@ def _speedups(stored: Stored, experiment: str, title: str) -> Figure:
 
 
 def weak(stored: Stored) -> Figure:
-    return _speedups(stored, "weak", "Every sync, the batch growing with the workers")
+    return _speedups(stored, "weak", "Weak scaling: a batch for every worker, for each way to agree on an update")
 
 
 def strong(stored: Stored) -> Figure:
-    return _speedups(stored, "strong", "Every sync, the global batch staying")
+    return _speedups(stored, "strong", "Strong scaling: one batch for all workers, for each way to agree on an update")
 
 
 def messages(stored: Stored) -> Figure:

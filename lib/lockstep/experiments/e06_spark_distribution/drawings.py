@@ -18,7 +18,9 @@ from lockstep.analysis.figures.style import (
     empty,
     interval_points,
     label,
+    line_between,
     look,
+    marker,
     new_figure,
 )
 from lockstep.engine.job.strategies import LAUNCHER_NAMES
@@ -34,7 +36,6 @@ _NAMES: Mapping[str, str] = {
     "fetch_seconds": "fetch (executors)",
     "exchange_seconds": "exchange (SparkNet: schedule, add up)",
 }
-_MARKERS = "osD^vP"
 _RATE = ("images_per_second", "low", "high")
 
 
@@ -56,10 +57,10 @@ def data_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         handles: list[Line2D] = []
         for index, name in enumerate(names):
             own = ok[ok["strategy"] == name].sort_values("images")
-            style = {"color": colour(name), "marker": _MARKERS[index % len(_MARKERS)]}
+            style = {"color": colour(name), "marker": marker(name), "linestyle": line_between(len(own))}
             aside = 1 + 0.03 * (index - (len(names) - 1) / 2)  # side by side, never on top of each other
-            interval_points(axis, own["images"] * aside, own, _RATE, linestyle="-", **style)
-            handles.append(Line2D([], [], linestyle="-", label=label(name), **style))
+            interval_points(axis, own["images"] * aside, own, _RATE, **style)
+            handles.append(Line2D([], [], label=label(name), **style))
         sizes = sorted(int(size) for size in ok["images"].unique())
         axis.set_xscale("log", base=2)
         axis.set_xticks(sizes, [str(size) for size in sizes])

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from lockstep.analysis.figures.style import (
     GREY,
     PALETTE,
     PUBLISHED,
     StoredFigure,
+    colour,
     empty,
     interval_points,
     label,
+    line_between,
     look,
+    marker,
     new_figure,
 )
 from lockstep.analysis.published import read_claims
@@ -28,32 +31,30 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import equal_u
 
 NETWORKS: Mapping[str, str] = {"cnn": "CNN", "convlstm": "ConvLSTM (CNN → LSTM)", "convlstm2d": "ConvLSTM2D"}
 NOTHING = "no records of this experiment"
+_STRATEGY_OF: Mapping[str, str] = {"data parallel": "processes", "model parallel": "gpipe", "sequential": "sequential"}
+"""The strategy that stands for a way to train."""
+_AVERAGED = ("algorithm_1", "algorithm_1_best", "algorithm_1_epochwise", "local_sgd", "epochwise")
 # Name of a line -> colour and marker; published numbers are hollow grey diamonds.
 _LINES: Mapping[str, tuple[Any, str]] = {
-    "data parallel": (PALETTE[0], "o"),
-    "model parallel": (PALETTE[1], "s"),
-    "sequential": (PALETTE[5], "X"),
+    **{name: (colour(strategy), marker(strategy)) for name, strategy in _STRATEGY_OF.items()},
+    **{label(strategy): (colour(strategy), marker(strategy)) for strategy in _AVERAGED},
     "TensorFlow": (PALETTE[2], "^"),
     "linear rule": (PALETTE[4], "v"),
-    "equal updates": (PALETTE[3], "P"),
-    "Algorithm 1, mean": (PALETTE[9], "<"),
-    "Algorithm 1, once per epoch": (PALETTE[6], "p"),
-    "local SGD, once per epoch": (PALETTE[8], ">"),
+    "equal updates": ("0.25", "P"),
 }
 _OTHER = (PALETTE[7], "*")
-_MARKERS = "osv^PX<>"
-_SHADES = (0, 1, 2, 3, 4, 9, 5, 8)
-"""Of the palette, for strategies as they come: by their place in the table of strategies several would look alike."""
 
 
-def accuracy_lines(table: pd.DataFrame, title: str, published: Mapping[str, float] | None = None) -> StoredFigure:
+def accuracy_lines(
+    table: pd.DataFrame, title: str, published: Mapping[str, float] | None = None, footnote: str = ""
+) -> StoredFigure:
     """Mean test accuracy over seeds against the global batch size (`seed_accuracy_table`).
 
     A row of panels per use case, a column per network. `published`: name -> accuracy (%), for which the paper states no
     batch size; drawn beside the ConvLSTM of Pneumonia. What was trained for a number of updates is one line with what
-    made as many updates in whole epochs.
+    made as many updates in whole epochs. `footnote`: what makes an interval wide.
     """
-    return _batch_panels(table, title, "accuracy", "test accuracy (%)", published)
+    return _batch_panels(table, f"{title}\n{footnote}".strip(), "accuracy", "test accuracy (%)", published)
 
 
 def published_accuracies() -> dict[str, float]:
@@ -78,7 +79,7 @@ def _batch_panels(
     with look():
         figure = new_figure(1.2 + 3.6 * max(len(networks), 2), 1.4 + 2.9 * len(cases))
         figure.suptitle(title)
-        axes = figure.subplots(len(cases), len(networks), squeeze=False, sharey="row")
+        axes = figure.subplots(len(cases), len(networks), squeeze=False, sharey=True)
         drawn: dict[str, None] = {}
         for line, case in zip(axes, cases, strict=True):
             for axis, network in zip(line, networks, strict=True):
@@ -87,10 +88,10 @@ def _batch_panels(
                 axis.set_title(_panel_title(network, case, rows), loc="left")
                 if published and (case, network) == ("Pneumonia", "convlstm"):
                     _beside(axis, published)
-            if measure == "accuracy":  # intervals may go beyond what a share can be
-                low, high = line[0].get_ylim()
-                line[0].set_ylim(max(low, 0.0), min(high, 101.0))
             line[0].set_ylabel(f"{unit}\nmean over seeds, 95 % interval")
+        if measure == "accuracy":  # intervals may go beyond what a share can be
+            low, high = axes[0][0].get_ylim()
+            axes[0][0].set_ylim(max(low, 0.0), min(high, 101.0))
         handles = [_handle(name) for name in drawn]
         if published:
             handles.append(Line2D([], [], **PUBLISHED, label="published (data, model parallel), batch not stated"))
@@ -104,8 +105,8 @@ def _panel_title(network: str, case: str, rows: pd.DataFrame) -> str:
 
 
 def _handle(name: str) -> Line2D:
-    line_colour, marker = _LINES.get(name, _OTHER)
-    return Line2D([], [], linestyle="-", marker=marker, color=line_colour, label=name)
+    line_colour, mark = _LINES.get(name, _OTHER)
+    return Line2D([], [], linestyle="none", marker=mark, color=line_colour, label=name)
 
 
 def _series(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -126,11 +127,12 @@ def _series(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _batch_panel(axis: Axes, rows: pd.DataFrame, measure: str) -> list[str]:
     series = _series(rows)
     for place, (name, own) in enumerate(series.items()):
-        line_colour, marker = _LINES.get(name, _OTHER)
+        line_colour, mark = _LINES.get(name, _OTHER)
         own = own.drop_duplicates("global_batch_size")
         columns = (measure, f"{measure}_low", f"{measure}_high")
         aside = own["global_batch_size"] * 1.06 ** (place - (len(series) - 1) / 2)  # never on top of each other
-        interval_points(axis, aside, own, columns, linestyle="-", marker=marker, color=line_colour, linewidth=1.2)
+        style = {"marker": mark, "color": line_colour, "linestyle": line_between(len(own))}
+        interval_points(axis, aside, own, columns, linewidth=1.2, **style)
     _batch_axis(axis, rows["global_batch_size"])
     return list(series)
 
@@ -149,20 +151,20 @@ def _batch_axis(axis: Axes, batches: pd.Series) -> None:
 def _beside(axis: Axes, published: Mapping[str, float]) -> None:
     """Numbers without a batch size, at the right of all that have one."""
     left, right = axis.get_xlim()
-    width = max(2.0, 0.7 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
+    width = max(2.0, 0.8 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
     axis.set_xlim(right=right * 2**width)
     axis.axvline(right * 2 ** (0.08 * width), color="0.8", linewidth=1, zorder=1)
-    place = right * 2 ** (0.22 * width)
-    for name, value in published.items():
-        axis.plot(place, value, **PUBLISHED)
-        # One line each: four points apart, two lines would meet.
-        axis.annotate(f"{value:g} % ({name.split()[0]})", (place, value), xytext=(7, 0),
-                      textcoords="offset points", va="center", fontsize=7, color=GREY)  # fmt: skip
+    # Side by side, each with its number below: four points apart, two diamonds above each other would touch.
+    for place, (name, value) in enumerate(published.items()):
+        at = right * 2 ** (width * (0.15 + 0.85 * (place + 0.5) / len(published)))
+        axis.plot(at, value, **PUBLISHED)
+        axis.annotate(f"{value:.1f} %\n({name.split()[0]})", (at, value), xytext=(0, -9), ha="center", va="top",
+                      textcoords="offset points", fontsize=7, color=GREY)  # fmt: skip
 
 
 def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
     """Seconds of ten epochs at the speed that was timed, against the global batch size (`speed_table`): a row of
-    panels per use case, a column per network, a line per strategy; TensorFlow's are dashed."""
+    panels per use case, a column per network, a mark per strategy; TensorFlow's are hollow."""
     ok = table[table["training_seconds"].notna() & (table["variant"] == "a")] if len(table) else table
     ok = ok[(ok["dropout"] == 0) & (ok["weight_decay"] == 0)] if len(ok) else ok
     if ok.empty:
@@ -173,10 +175,9 @@ def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         figure.suptitle(title)
         axes = figure.subplots(len(cases), len(networks), squeeze=False, sharey="row")
         handles: dict[str, Line2D] = {}
-        names = list(dict.fromkeys(ok["strategy"]))
         for (case, network), axis in zip(itertools.product(cases, networks), axes.flat, strict=True):
             rows = ok[(ok["use_case"] == case) & (ok["network"] == network)]
-            _time_panel(axis, rows, handles, names)
+            _time_panel(axis, rows, handles)
             axis.set_title(_panel_title(network, case, rows), loc="left")
         for line in axes[:, 0]:
             line.set_ylabel("seconds of 10 epochs\n(log scale; median, 95 % interval)")
@@ -184,12 +185,12 @@ def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-def _time_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D], names: Sequence[str]) -> None:
+def _time_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D]) -> None:
     cells = list(rows.groupby(["strategy", "framework"], sort=False))
     for place, ((strategy, framework), own) in enumerate(cells):
-        number = names.index(str(strategy)) % len(_MARKERS)
-        style: dict[str, Any] = {"marker": _MARKERS[number], "color": PALETTE[_SHADES[number]], "linewidth": 1.2}
-        style |= {"linestyle": "-" if framework == "torch" else "--"}
+        style: dict[str, Any] = {"marker": marker(str(strategy)), "color": colour(str(strategy)), "linewidth": 1.2}
+        style |= {"linestyle": line_between(own["global_batch_size"].nunique())}
+        style |= {} if framework == "torch" else {"markerfacecolor": "white"}
         own = own.sort_values("global_batch_size")
         columns = ("training_seconds", "training_seconds_low", "training_seconds_high")
         aside = own["global_batch_size"] * 1.05 ** (place - (len(cells) - 1) / 2)
@@ -198,5 +199,6 @@ def _time_panel(axis: Axes, rows: pd.DataFrame, handles: dict[str, Line2D], name
         handles.setdefault(name, Line2D([], [], label=name, **style))
     _batch_axis(axis, rows["global_batch_size"])
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "25" else ""))
+    axis.yaxis.set_minor_locator(NullLocator())

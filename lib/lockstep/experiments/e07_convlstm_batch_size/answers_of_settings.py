@@ -13,11 +13,13 @@ from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, by_sign,
 from lockstep.experiments.e07_convlstm_batch_size.tables import (
     choices,
     learning_accuracy,
+    lstm_and_heads,
     paired_accuracy,
     quoted_confusion,
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import gain_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import CALLED as NAMES_OF_HEADS
 
 
 def required_rows(table: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -89,6 +91,26 @@ def ablation(stored: Stored) -> str:
     named = ((f"{row['pooling']} pooling with dropout {row['dropout']:g}", points_of(row)) for row in known)
     parts = by_sign(named, "more accurate is", "less accurate is", "no difference shows for")
     return sentence(f"over max-pooling without dropout, {parts}")
+
+
+@finding
+def heads(stored: Stored) -> str:
+    """What the LSTM gives over a dense head of its size, however they are trained, and over all others in the way that
+    stands first."""
+    table = required_rows(lstm_and_heads(stored), "the LSTM beside other heads")
+    table = table[table["points"].notna()]
+    if table.empty:
+        raise NotNow("", "no other head was trained beside the LSTM")
+    dense, said = table[table["head"] == "dense"].to_dict("records"), []
+    if dense:
+        gains = listed(f"{points_text(points_of(row))} ({row['training']})" for row in dense)
+        said.append(f"over a dense head of equal size the LSTM gains {gains}")
+    others = table[(table["head"] != "dense") & (table["training"] == table["training"].iloc[0])]
+    if len(others):
+        found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in others.to_dict("records"))
+        parts = by_sign(found, "is more accurate than", "is less accurate than", "cannot be told from")
+        said.append(f"with {others['training'].iloc[0]}, it {parts}")
+    return " ".join(sentence(text) for text in said)
 
 
 @finding

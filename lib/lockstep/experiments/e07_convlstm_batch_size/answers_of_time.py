@@ -63,11 +63,11 @@ def frameworks(stored: Stored) -> str:
 
 @finding
 def prices(stored: Stored) -> str:
-    """The plain CNN's step over that with an LSTM, dropout or weight decay, of the smallest batch."""
+    """The step with an LSTM, dropout or weight decay over the plain CNN's, of the smallest batch."""
     rows = _known(timed_prices(stored), "ratio", "the price of an LSTM, dropout or weight decay")
     small = rows[rows["global_batch_size"] == rows["global_batch_size"].min()].to_dict("records")
-    parts = [f"with {row['setting'] or 'an LSTM'}, {_ratio(row, 'ratio', 'as long')}" for row in small]
-    return sentence(f"the plain CNN's step takes, beside one {'; beside one '.join(parts)}")
+    parts = [f"with {row['setting'] or 'an LSTM'} {_ratio(row, 'ratio', 'as long')}" for row in small]
+    return sentence(f"compared with the plain CNN's, a step takes {'; '.join(parts)}")
 
 
 @finding

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import Recipe
-from lockstep.analysis.seeds import ABLATION, SELECTED
+from lockstep.analysis.seeds import ABLATION, LEARNING, SELECTED
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     accuracy_lines,
@@ -17,6 +17,7 @@ from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
 )
 from lockstep.experiments.e07_convlstm_batch_size.setting_drawings import (
     confusion_maps,
+    head_points,
     operator_stacks,
     paired_difference_points,
     ratio_points,
@@ -26,6 +27,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import (
     candidate_accuracy,
     choices,
     learning_accuracy,
+    lstm_and_heads,
     paired_accuracy,
     quoted_confusion,
     timed_frameworks,
@@ -33,12 +35,14 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import (
     timed_ways,
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import seed_accuracy_table
-from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table, one_class_note
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
 
 
 def accuracy_by_batch(stored: Stored) -> Figure:
-    return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies())
+    runs = one_class_note(stored.tables.get("confusion"), LEARNING)
+    note = f"Wide intervals are of runs that {runs}" if runs else ""
+    return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies(), note)
 
 
 def generalisation_gap(stored: Stored) -> Figure:
@@ -59,6 +63,10 @@ def pooling_and_dropout(stored: Stored) -> Figure:
     return setting_points(seed_accuracy_table(stored.records, ABLATION), "Pooling and dropout")
 
 
+def heads(stored: Stored) -> Figure:
+    return head_points(lstm_and_heads(stored), "What the LSTM gives over other heads")
+
+
 def paired_differences(stored: Stored) -> Figure:
     return paired_difference_points(paired_accuracy(stored), "Does distributing cost accuracy?")
 
@@ -69,13 +77,13 @@ def confusion_matrices(stored: Stored) -> Figure:
 
 
 def frameworks(stored: Stored) -> Figure:
-    return ratio_points(timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's")
+    sides = ("TensorFlow is faster", "torch is faster")
+    return ratio_points(timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's", sides)
 
 
 def prices(stored: Stored) -> Figure:
-    return ratio_points(
-        timed_prices(stored), "What the LSTM, dropout and L2 do to a step", "step of the plain CNN / this step"
-    )
+    title, sides = "What the LSTM, dropout and L2 do to a step", ("a shorter step", "a longer step")
+    return ratio_points(timed_prices(stored), title, "this step / the plain CNN's", sides)
 
 
 def framework_operators(stored: Stored) -> Figure:
@@ -90,6 +98,7 @@ FIGURES: Mapping[str, Recipe] = {
     "candidates": candidates,
     "confusion": confusion_matrices,
     "ablation": pooling_and_dropout,
+    "heads": heads,
     "paired": paired_differences,
     "frameworks": frameworks,
     "operators": framework_operators,

@@ -36,6 +36,7 @@ FINDINGS: Mapping[str, Finding] = {
     "candidates": answers_of_settings.candidates,
     "confusion": answers_of_settings.confusion,
     "ablation": answers_of_settings.ablation,
+    "heads": answers_of_settings.heads,
     "paired": answers_of_settings.paired,
     "frameworks": answers_of_time.frameworks,
     "operators": answers_of_time.operators,

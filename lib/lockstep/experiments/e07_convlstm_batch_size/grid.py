@@ -5,6 +5,7 @@ candidates   settings, scored on held-out training images and on the test split
 selected     finalists among them, trained anew on all training images if they need no held-out ones
 paired       one setting and seed by one worker and by several
 ablation     pooling x dropout
+heads        the LSTM beside what could read the features in its place
 speed        steps of all ways and both frameworks, from memory; what dropout and L2 add to a step
 profile      a step of each framework, operator by operator
 
@@ -18,14 +19,19 @@ from typing import Any
 
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.job.strategies import STRATEGIES, SYNC_LAUNCHER
+from lockstep.experiments.e07_convlstm_batch_size.head_cells import head_cells
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import in_memory_format, trained
+from lockstep.records.places import repository_root
+from lockstep.tuning.setting_file import read_setting
 
 WARMUP_STEPS = 4
 """Of a timed cell: in the first three a worker's heap still grows, and page faults would be in what is measured."""
 WAY = "processes"
 """Trains everything whose parameters do not depend on the way: it is the quickest."""
 FRAMEWORKS = ("torch", "tensorflow")
+TUNED = "tuned"
+"""The name of the candidate that a file holds."""
 Setting = Mapping[str, Any]
 _OWN_PROCESSES = ("processes", "processes_allreduce", "ddp")
 """Strategies that are about processes which nobody but this library starts."""
@@ -38,15 +44,18 @@ def cells(chosen: Parameters) -> list[Job]:
     """Every cell of the notebook, in the order of its records."""
     first = chosen.use_cases[0]
     jobs = accuracy_cells(chosen)
-    for network in chosen.tuned:
-        finalists = finalists_of(chosen.candidates, chosen.finalists, network)
-        jobs += candidate_cells(first, network, chosen.candidates, list(finalists), way=WAY, epochs=chosen.epochs)
+    for network in chosen.compared:
+        candidates, own = with_tuned(chosen.candidates, chosen.finalists, chosen.tuned, network)
+        names = list(finalists_of(candidates, own, network))
+        jobs += candidate_cells(first, network, candidates, names, way=WAY, epochs=chosen.epochs)
     for network, ways in chosen.paired.items():
         finalists = finalists_of(chosen.candidates, chosen.finalists, network)
         setting = {**next(iter(finalists.values())), "epochs": chosen.paired_epochs}
         jobs += paired_cells(first, network, ways, setting=setting, epochs=chosen.paired_epochs)
     levels = chosen.part("ablation", "pooling"), chosen.part("ablation", "dropout")
     jobs += ablation_cells(first, "cnn", *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
+    heads = {name: chosen.part("heads", name) for name in ("names", "batch_sizes", "tuned", "learning_rates")}
+    jobs += head_cells(first, **heads, way=WAY, epochs=chosen.epochs, updates=chosen.updates)
     for use_case in chosen.speed_use_cases:
         for network in chosen.networks:
             jobs += speed_cells(
@@ -157,6 +166,17 @@ def _with_length(setting: Setting, epochs: int) -> dict[str, Any]:
 def _scored_on(setting: Setting) -> str:
     """What stops early needs held-out images; everything else is trained on all of them."""
     return "validation" if setting.get("early_stopping_epochs") else "test"
+
+
+def with_tuned(
+    candidates: Mapping[str, Setting], finalists: Mapping[str, Sequence[str]], path: str, network: str
+) -> tuple[Mapping[str, Setting], Mapping[str, Sequence[str]]]:
+    """Candidates and finalists with the setting of a file that notebook 09 wrote, if it is of this network; "": as
+    they are. Raises JobError for a file that holds no setting."""
+    setting = read_setting(repository_root() / path) if path else {}
+    if setting.pop("network", "") != network:
+        return candidates, finalists
+    return {**candidates, TUNED: setting}, {**finalists, network: [*finalists.get(network, ()), TUNED]}
 
 
 def ablation_cells(

@@ -27,6 +27,7 @@ from lockstep.analysis.figures.style import (
 from lockstep.analysis.seeds import MARGIN, SETTING
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import NETWORKS, NOTHING
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import setting_text
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import CALLED
 from lockstep.records import ADDED
 
 Marks = Sequence[tuple[str, str, Any, str]]
@@ -61,21 +62,38 @@ def setting_points(table: pd.DataFrame, title: str, chosen: Sequence[tuple[str, 
     if table["validation"].notna().any():
         marks.insert(0, ("validation", "held-out training images", PALETTE[1], "s"))
     groups = list(table.groupby(["use_case", "network"], sort=False))
+    parts = [setting_text(row).split(", ") for _, row in table.iterrows()]
+    common = [part for part in parts[0] if all(part in others for others in parts)]
     with look():
-        figure = new_figure(9.5, 1.4 + ROW_INCHES * len(table) + 0.7 * len(groups))
-        figure.suptitle(title)
+        figure = new_figure(9.5, 1.4 + 1.2 * ROW_INCHES * len(table) + 0.7 * len(groups))
+        figure.suptitle(f"{title}\n(all of them: {', '.join(common)})" if common and len(table) > 1 else title)
         axes = figure.subplots(
             len(groups), 1, squeeze=False, sharex=True, height_ratios=[len(g) + 1 for _, g in groups]
         )
         for axis, ((case, network), rows) in zip(axes[:, 0], groups, strict=True):
             texts = [setting_text(row) for _, row in rows.iterrows()]
-            labels = [f"{text}  ← chosen" if (network, text) in chosen else text for text in texts]
+            labels = [
+                fill(_unlike(text, common if len(table) > 1 else []), _LETTERS)
+                + ("  ← chosen" if (network, text) in chosen else "")
+                for text in texts
+            ]
             _forest(axis, rows, labels, marks)
             source = " and ".join(sorted(rows["data_source"].unique()))
             axis.set_title(f"{NETWORKS.get(str(network), str(network))}, {case}, {source} images", loc="left")
+        low, high = axes[0, 0].get_xlim()
+        axes[0, 0].set_xlim(max(low, 0.0), min(high, 101.0))  # intervals may go beyond what a share can be
         axes[-1, 0].set_xlabel("accuracy (%), mean over seeds, 95 % interval")
         figure.legend(handles=_mark_handles(marks), loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+_LETTERS = 40
+"""Of a line of a setting's label."""
+
+
+def _unlike(setting: str, common: Sequence[str]) -> str:
+    """What of a setting the others do not have."""
+    return ", ".join(part for part in setting.split(", ") if part not in common) or "nothing else"
 
 
 def paired_difference_points(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -100,8 +118,29 @@ def paired_difference_points(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-def ratio_points(table: pd.DataFrame, title: str, unit: str) -> StoredFigure:
-    """Ratios of step times with their intervals (`framework_table`, `price_table`): 1 is no difference."""
+def head_points(table: pd.DataFrame, title: str) -> StoredFigure:
+    """The LSTM's accuracy minus that of each other head (`head_table`), by how they were trained."""
+    others = table[table["head"] != "lstm"] if len(table) else table
+    if others.empty:
+        return empty(title, NOTHING)
+    groups = list(others.groupby(["use_case", "training"], sort=False))
+    with look():
+        figure = new_figure(9.5, 1.4 + ROW_INCHES * len(others) + 0.7 * len(groups))
+        figure.suptitle(title)
+        heights = [len(rows) + 1 for _, rows in groups]
+        axes = figure.subplots(len(groups), 1, squeeze=False, sharex=True, height_ratios=heights)
+        for axis, ((case, training), rows) in zip(axes[:, 0], groups, strict=True):
+            axis.axvline(0, color="0.3", linewidth=1, zorder=1)
+            labels = [f"{CALLED[row.head]} ({row.head_parameters:,})" for row in rows.itertuples()]
+            _forest(axis, rows, labels, [("points", "", PALETTE[0], "o")])
+            axis.set_title(f"{case}, {training}", loc="left")
+        axes[-1, 0].set_xlabel("test accuracy of the LSTM minus that of this head (points; mean, 95 % interval)")
+    return figure
+
+
+def ratio_points(table: pd.DataFrame, title: str, unit: str, sides: tuple[str, str]) -> StoredFigure:
+    """Ratios of step times with their intervals (`framework_table`, `price_table`): 1 is no difference. `sides`: what
+    a ratio below 1 and one above it say."""
     known = table[table["ratio"].notna()] if len(table) else table
     if table.empty:
         return empty(title, NOTHING)
@@ -112,9 +151,10 @@ def ratio_points(table: pd.DataFrame, title: str, unit: str) -> StoredFigure:
         axis = figure.subplots()
         axis.axvline(1, color="0.3", linewidth=1, zorder=1)
         _forest(axis, rows, labels, [("ratio", "", PALETTE[0], "o")])
-        high = float(known["high"].max()) if len(known) else 1.0
-        axis.set_xlim(0, max(1.2, high * 1.1))
-        axis.set_xlabel(f"{unit} (paired per round, median, 95 % interval)")
+        drawn = known[["ratio", "low", "high"]].to_numpy(dtype=float)
+        most = max(0.1, float(np.nanmax(np.abs(drawn - 1), initial=0.0)))
+        axis.set_xlim(1 - 1.15 * most, 1 + 1.15 * most)  # as far to either side: no side is the usual one
+        axis.set_xlabel(f"← {sides[0]}        {sides[1]} →\n{unit} (paired per round, median, 95 % interval)")
         axis.set_title(f"{title}\n({_origin(table)})", loc="left")
     return figure
 

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 
 from lockstep.analysis.figures.style import (
     GREY,
+    MARKERS,
     PALETTE,
     PUBLISHED,
     ROW_INCHES,
@@ -26,16 +27,16 @@ from lockstep.analysis.figures.style import (
     empty,
     interval_points,
     label,
+    line_between,
     look,
+    marker,
     new_figure,
 )
 
-_MARKERS = "osD^vPX*<>"
 _ACCURACY = ("accuracy", "accuracy_low", "accuracy_high")
 IDEAL: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 1.2}
-WAYS = {"all-reduce": PALETTE[0], "parameter server": PALETTE[3]}
-_COLOURS = {"parameter_server": WAYS["parameter server"]}
-"""Its own is too light for hollow marks."""
+WAYS = {"all-reduce": "allreduce", "parameter server": "parameter_server"}
+"""What figures call a way to agree on an update -> the strategy whose colour and mark it has."""
 _SHARED = "hollow: ranks take turns on cores"
 
 
@@ -65,10 +66,9 @@ def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
         axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
         for spare in axes[len(drawn) :]:
             spare.remove()
-        order = list(dict.fromkeys(name for _, own in drawn for name in own["strategy"] if name != "sequential"))
         handles: dict[str, Line2D] = {}
         for axis, (name, own) in zip(axes[: len(drawn)], drawn, strict=True):
-            _scaling_panel(axis, own, order, handles)
+            _scaling_panel(axis, own, handles)
             axis.set_title(name, loc="left")
         axes[0].set_ylim(bottom=0)  # of all: set before the last panel stands, it would cut off what is higher there
         figure.supylabel("speedup in images/s over sequential (measured, 95 % interval)", fontsize=9)
@@ -80,22 +80,22 @@ def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
     return figure
 
 
-def _scaling_panel(axis: Axes, own: pd.DataFrame, order: list[str], handles: dict[str, Line2D]) -> None:
-    """`order`: of all panels' strategies, so that each has one mark in all of them."""
+def _scaling_panel(axis: Axes, own: pd.DataFrame, handles: dict[str, Line2D]) -> None:
     largest = own["global_batch_size"] == own.groupby(["strategy", "workers"])["global_batch_size"].transform("max")
     own = own[largest]
     names = [name for name in own["strategy"].unique() if name != "sequential"]
     for index, name in enumerate(names):
         rows = own[own["strategy"] == name].sort_values("workers")
-        marker, paint = _MARKERS[order.index(name) % len(_MARKERS)], _COLOURS.get(name) or colour(name)
+        mark, paint = marker(name), colour(name)
         aside = 1 + 0.04 * (index - (len(names) - 1) / 2)  # side by side, never on top of each other
-        axis.plot(rows["workers"] * aside, rows["speedup"], color=paint, linewidth=1.2, zorder=2)
+        line = line_between(len(rows))
+        axis.plot(rows["workers"] * aside, rows["speedup"], color=paint, linewidth=1.2, linestyle=line, zorder=2)
         for turns, fill in ((False, paint), (True, "white")):
             part = rows[rows["time_shared"] == turns]
             if len(part):
-                style: dict[str, Any] = {"color": paint, "marker": marker, "markerfacecolor": fill, "zorder": 3}
+                style: dict[str, Any] = {"color": paint, "marker": mark, "markerfacecolor": fill, "zorder": 3}
                 interval_points(axis, part["workers"] * aside, part, SPEEDUP, linestyle="none", **style)
-        handles[name] = Line2D([], [], color=paint, marker=marker, label=f"{label(name)} (measured)")
+        handles[name] = Line2D([], [], color=paint, marker=mark, linestyle=line, label=f"{label(name)} (measured)")
         fit = rows[rows["amdahl_speedup"].notna()]
         if len(fit) > 1:
             axis.plot(fit["workers"], fit["amdahl_speedup"], color=paint, linestyle="-.", linewidth=1.0, zorder=1)
@@ -112,46 +112,6 @@ def workers_axis(axis: Axes, counts: Sequence[int], name: str) -> None:
     axis.set_xticks([], minor=True)
     axis.set_xlim(counts[0] / 1.2, counts[-1] * 1.2)
     axis.set_xlabel(name)
-
-
-def model_points(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Modelled over measured seconds of a step, a mark per cell (`check_table`): calibration hollow, held out
-    filled; the band is ± 10 %. Several hosts are emulated."""
-    known = table[table["ratio"].notna()] if len(table) else table
-    if known.empty:
-        return empty(title, "the cost model was not calibrated: too few cells")
-    known = known.sort_values(["part", "network", "hosts", "strategy", "workers", "global_batch_size"])
-    with look():
-        figure = new_figure(10.0, 1.8 + 0.62 * ROW_INCHES * len(known))
-        layout: Any = figure.get_layout_engine()
-        layout.set(w_pad=0.4)  # small labels come out a little wider than they are laid out
-        axis = figure.subplots()
-        axis.axvspan(0.9, 1.1, color="0.92", zorder=0)
-        axis.axvline(1, color="0.2", linewidth=1)
-        for y, (_, row) in enumerate(known.iterrows()):
-            held = row["part"] == "held out"
-            error = [[row["ratio"] - row["low"]], [row["high"] - row["ratio"]]]
-            fill = PALETTE[0] if held else "white"
-            axis.errorbar(row["ratio"], y, xerr=error, color=PALETTE[0], marker="o", markerfacecolor=fill, capsize=2)
-        axis.set_yticks(range(len(known)), [_cell_name(row) for row in known.to_dict("records")], fontsize=7)
-        axis.set_ylim(len(known) - 0.4, -0.6)
-        axis.grid(False, axis="y")
-        axis.set_xlabel("modelled / measured seconds of a step (95 % interval); hosts are emulated")
-        axis.set_title(title, loc="left")
-        handles = [
-            Line2D([], [], color=PALETTE[0], linestyle="none", marker="o", markerfacecolor=fill, label=text)
-            for fill, text in (("white", "cells that it was fitted to"), (PALETTE[0], "held out"))
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-    return figure
-
-
-def _cell_name(row: dict[str, Any]) -> str:
-    ranks = f"{row['workers']} worker{'s' if row['workers'] > 1 else ''}"
-    ranks += f" + {row['servers']} server" if row["servers"] else ""
-    where = f" on {row['hosts']} hosts" if row["hosts"] > 1 else " in turns" if row["time_shared"] else ""
-    kind = "" if row["experiment"].startswith("held_out") else f" ({row['experiment']})"
-    return f"{row['network']}, {label(row['strategy'])}, {ranks}{where}, batch {row['global_batch_size']}{kind}"
 
 
 def workers_accuracy(table: pd.DataFrame, title: str, published: float = 100.0) -> StoredFigure:
@@ -191,34 +151,33 @@ def _beside(axis: Axes, published: float) -> None:
 
 
 def _batch_style(index: int) -> dict[str, Any]:
-    return {"color": PALETTE[index % len(PALETTE)], "marker": _MARKERS[index % len(_MARKERS)]}
+    return {"color": PALETTE[index % len(PALETTE)], "marker": MARKERS[index % len(MARKERS)]}
 
 
-def flops_bars(counted: pd.DataFrame, beside: pd.DataFrame, title: str) -> StoredFigure:
+def flops_points(counted: pd.DataFrame, beside: pd.DataFrame, title: str) -> StoredFigure:
     """FLOP of an image's forward pass through each layer: counted, by the paper's equation, and Table 4's number
-    (`flops.counted_table`, `flops.beside_table2`)."""
+    (`flops.counted_table`, `flops.beside_table2`). Points: a log scale has no zero at which a bar could begin."""
     own = counted[(counted["network"] == "cnn") & (counted["counted_flops"] > 0)] if len(counted) else counted
     if own.empty:
         return empty(title, "no FLOP were counted")
     table = own.merge(beside[["layer", "published_flops"]], left_on="name", right_on="layer", how="left")
+    ours: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 8, "color": PALETTE[0]}
+    theirs: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 18, "color": "0.1"}
     with look():
-        figure = new_figure(8.5, 1.9 + 1.4 * ROW_INCHES * len(table))
+        figure = new_figure(8.5, 1.9 + 1.2 * ROW_INCHES * len(table))
         axis = figure.subplots()
         y = np.arange(len(table))
-        axis.barh(y, table["counted_flops"], height=0.5, color=PALETTE[0], zorder=2)
-        axis.plot(table["equation_flops"], y, linestyle="none", marker="|", markersize=18, color="0.1", zorder=4)
+        axis.plot(table["counted_flops"], y, **ours)
+        axis.plot(table["equation_flops"], y, zorder=4, **theirs)
         axis.plot(table["published_flops"], y, **PUBLISHED)
         axis.set_xscale("log")
         axis.set_yticks(y, table["name"])
         axis.set_ylim(len(table) - 0.4, -0.6)
-        axis.grid(False, axis="y")
         axis.set_xlabel("FLOP of one image's forward pass (log scale)")
         axis.set_title(title, loc="left")
         handles = [
-            Line2D([], [], color=PALETTE[0], linewidth=6, label="counted by torch"),
-            Line2D(
-                [], [], linestyle="none", marker="|", markersize=14, color="0.1", label="equations (1), (2) of Table 2"
-            ),
+            Line2D([], [], label="counted by torch", **ours),
+            Line2D([], [], label="equations (1), (2) of Table 2", **theirs | {"markersize": 14}),
             Line2D([], [], **PUBLISHED, label="published (Table 4)"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)

@@ -9,14 +9,13 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e08_convlstm_scaling.drawings import (
-    flops_bars,
-    model_points,
+    flops_points,
     scaling_panels,
     workers_accuracy,
 )
 from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
 from lockstep.experiments.e08_convlstm_scaling.flops import beside_table2, counted_table, table4
-from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast_lines, table3_lines
+from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast_lines, model_parity, table3_lines
 from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_forecast, cluster_of
 from lockstep.experiments.e08_convlstm_scaling.table3 import (
     FIVE_NODES,
@@ -46,7 +45,7 @@ def cluster(stored: Stored) -> Figure:
 
 
 def model(stored: Stored) -> Figure:
-    return model_points(checked_model(stored), "The cost model beside measured steps")
+    return model_parity(checked_model(stored), "The cost model beside measured steps")
 
 
 def times_of_table3(stored: Stored) -> Figure:
@@ -61,7 +60,7 @@ def accuracy_against_workers(stored: Stored) -> Figure:
 
 
 def flops_of_layers(stored: Stored) -> Figure:
-    return flops_bars(counted_table(stored.table(FLOPS)), beside_table2(table4()), "FLOP of each layer")
+    return flops_points(counted_table(stored.table(FLOPS)), beside_table2(table4()), "FLOP of each layer")
 
 
 FIGURES: Mapping[str, Recipe] = {

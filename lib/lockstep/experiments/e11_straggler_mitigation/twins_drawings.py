@@ -35,7 +35,7 @@ def simulator_figure(stored: Stored) -> Figure:
     with look():
         figure = new_figure(8.5, 4.6)
         left, right = figure.subplots(1, 2)
-        figure.suptitle(f"{TITLE}\n{_message(stored)}")
+        figure.suptitle(TITLE)
         workers = sorted(own["workers"].unique())
         for place, policy in enumerate(dict.fromkeys(own["contender"])):
             for which, count in enumerate(workers):

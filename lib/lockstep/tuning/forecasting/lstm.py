@@ -85,9 +85,9 @@ class LstmRefitted(CurveLstm):
     name = "lstm_refitted"
     does = "the pre-trained LSTM, its weights learned further on finished curves"
     learns = True
-    steps = 60
-    batch = 16
-    rate = 0.002
+    steps: int = 60
+    batch: int = 16
+    rate: float = 0.002
 
     def __init__(self, prior: PriorSettings | None = None) -> None:
         super().__init__(prior)
@@ -127,7 +127,7 @@ REFITS = (4, 6, 9, 14, 21, 32, 48, 72, 108, 162, 243)
 
 
 class LstmNotPretrained(LstmRefitted):
-    """Learns from the study's own finished curves alone; until there are REFITS[0] it forecasts the last value."""
+    """Learns from the study's own finished curves alone; with fewer than REFITS[0] its raw one is the last value."""
 
     name = "lstm_not_pretrained"
     does = "the same LSTM, taught on the study's finished curves alone"

@@ -1,6 +1,6 @@
 """The network as it is before it has seen a real curve: taught on `lockstep.tuning.prior`, once for each user.
 
-It takes some 20 seconds of one core at first use, and is kept in the user's cache under a hash of the settings, of the
+It takes some 12 seconds of one core at first use, and is kept in the user's cache under a hash of the settings, of the
 source that draws curves and learns them, and of torch's version; so another prior is another file.
 """
 
@@ -96,7 +96,7 @@ def taught(settings: PriorSettings) -> SequenceModel:
     from lockstep.engine.forecasts.sequence_model import SequenceModel, SequenceOptions
 
     if settings.steps >= LONG_STEPS:
-        print("teaching the forecaster of learning curves, once: some 20 seconds", file=sys.stderr, flush=True)
+        print("teaching the forecaster of learning curves, once: some 12 seconds", file=sys.stderr, flush=True)
     model = SequenceModel(SequenceOptions(network.INPUTS, hidden=settings.hidden, rate=settings.rate), settings.seed)
     random = np.random.default_rng(settings.seed)
     first = [curve for _ in range(16) for curve in _curves(settings, random, cut=False)]

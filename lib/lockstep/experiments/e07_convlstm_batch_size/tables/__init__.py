@@ -22,6 +22,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.choice import beside_plain, choice_table, quoted
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import (
     framework_operator_table,
     framework_table,
@@ -46,6 +47,7 @@ timed_frameworks = once(lambda stored: framework_table(stored.records))
 timed_prices = once(lambda stored: price_table(stored.records))
 lstm_difference = once(lambda stored: lstm_table(stored.records, (LEARNING,)))
 paired_accuracy = once(lambda stored: paired_table(stored.records))
+lstm_and_heads = once(lambda stored: head_table(stored.records))
 quoted_confusion = once(lambda stored: quoted(stored.records, stored.table("confusion")))
 
 
@@ -129,6 +131,10 @@ def _ablation(stored: Stored) -> pd.DataFrame:
     return gain_table(stored.records, ABLATION).reindex(columns=columns).round(2)
 
 
+def _heads(stored: Stored) -> pd.DataFrame:
+    return lstm_and_heads(stored).round(4)
+
+
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "coverage": _coverage,
     "accuracy": _accuracy,
@@ -145,4 +151,5 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "candidate_classes": _candidate_classes,
     "paired": _paired,
     "ablation": _ablation,
+    "heads": _heads,
 }

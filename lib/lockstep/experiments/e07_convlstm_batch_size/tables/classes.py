@@ -36,6 +36,29 @@ def right_of(confusion: pd.DataFrame | None, cell: Mapping[str, Any], seed: int)
     return int(rows.loc[rows["actual"] == rows["predicted"], "count"].sum()), int(rows["count"].sum())
 
 
+_CALLED = {"cnn": "CNN", "convlstm": "ConvLSTM", "convlstm2d": "ConvLSTM2D"}
+ONE_CLASS = 0.95
+"""Share of a run's predictions from which on it has learnt to name one class alone."""
+
+
+def one_class_note(confusion: pd.DataFrame | None, experiment: str) -> str:
+    """In how many runs a network names one class whatever the image, which makes intervals over seeds wide: by network
+    and batch, as a sentence's end; empty for none."""
+    own = pd.DataFrame() if confusion is None or confusion.empty else confusion
+    own = own[(own["experiment"] == experiment) & (own["split"] == "test")] if len(own) else own
+    if own.empty:
+        return ""
+    runs = [*_keys(own), "round"]
+    named = own.groupby([*runs, "predicted"], dropna=False)["count"].sum()
+    each = named.groupby(runs, dropna=False)
+    share = (each.max() / each.sum()).reset_index(name="share")
+    found = []
+    for (case, network, batch), rows in share.groupby(["use_case", "network", "global_batch_size"], sort=False):
+        if stuck := int((rows["share"] >= ONE_CLASS).sum()):
+            found.append(f"{_CALLED.get(network, network)} on {case}, batch {batch}: {stuck} of {len(rows)} runs")
+    return f"name one class for {ONE_CLASS:.0%} of the images or more: {'; '.join(found)}" if found else ""
+
+
 def class_table(confusion: pd.DataFrame | None, experiment: str) -> pd.DataFrame:
     """Per cell, split and class: recall (%), mean over seeds with its 95 % interval; and the class's share among the
     images (`actual_share`) and among the predictions (`predicted_share`), in %.

@@ -120,8 +120,8 @@ def _timed(records: pd.DataFrame, cell: Conditions) -> float:
 
 
 def price_table(records: pd.DataFrame) -> pd.DataFrame:
-    """What dropout, L2 and another network cost: a sequential step of the plain CNN over a step with it, paired per
-    round, with torch. `ratio` above 1: with it, training is shorter at as many epochs."""
+    """What dropout, L2 and another network cost: a sequential step with it over one of the plain CNN, paired per round,
+    with torch. `ratio` above 1: with it, training is longer at as many epochs."""
     table = []
     for cell, rows in cells(records, SPEED):
         plain = same_but(cell, network="cnn", dropout=0.0, weight_decay=0.0, pooling="default")
@@ -130,7 +130,7 @@ def price_table(records: pd.DataFrame) -> pd.DataFrame:
         status, reason = outcome(rows)
         ratio = None
         try:
-            ratio = ratio_with_interval(records, plain, cell, "step_seconds")
+            ratio = ratio_with_interval(records, cell, plain, "step_seconds")
         except AnalysisError as error:
             reason = reason or str(error)
         row = {name: cell[name] for name in ("use_case", "data_source", "framework", "network", "global_batch_size")}

@@ -17,7 +17,7 @@ _MISS = 0.1
 """The estimate of the time left is a 90 % interval."""
 
 
-class Lines:
+class StatusLines:
     """Tells `progress` of each epoch and each trial that has finished since the last look into the storage."""
 
     def __init__(self, study: Any, plan: StudyPlan, progress: Callable[[str], None] | None) -> None:

@@ -1,0 +1,185 @@
+"""What each figure of notebook 09 shows, in a sentence or two computed from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
+from lockstep.analysis.sentences import Finding, counted, estimate_in, finding, listed, measure_of, sentence, times
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e09_autotuning.drawings import FORECASTER_MARKS, HELD
+from lockstep.experiments.e09_autotuning.grid import RUNGS
+from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_in
+from lockstep.experiments.e09_autotuning.tables import TUNED, compared, ladder, speed_of_engines
+
+OURS, ON_FORECASTS, MEDIAN, HALVING = "LSTM", "halving on LSTM forecasts", "Median", "SuccessiveHalving 4"
+EARLY = 2
+"""Epochs seen, where a forecast would save most."""
+SHOWN_IMPORTANCES = 3
+
+
+def whole_pool(stored: Stored) -> StoredPool:
+    """Raises NotNow where no setting was trained to the end."""
+    pool = pool_in(stored)
+    if pool is None or pool.whole.empty:
+        raise NotNow("", "no setting of the pool was trained to the end")
+    return pool
+
+
+@finding
+def curves(stored: Stored) -> str:
+    """How far settings drawn at random lie apart."""
+    pool = whole_pool(stored)
+    last = pd.Series(pool.values("validation_accuracy")[:, -1] * 100)
+    drawn, lost = len(pool.trials), len(pool.trials) - len(pool.whole)
+    text = (
+        f"of {counted(drawn, 'setting')} drawn at random and trained for {pool.epochs} epochs, the best tells "
+        f"{last.max():.1f} % of {pool.held_out} held-out images right, the median one {last.median():.1f} %, and the "
+        f"worst {last.min():.1f} %"
+    )
+    return sentence(text + (f"; {counted(lost, 'setting')} diverged" if lost else ""))
+
+
+def replayed(stored: Stored) -> pd.DataFrame:
+    """The replays of the longest studies by one worker, indexed by what is compared. Raises NotNow without any."""
+    table = compared(stored)
+    if table.empty:
+        raise NotNow("", "the pool is too small to replay studies on each half of it")
+    return table.set_index("compared")
+
+
+@finding
+def pruners(stored: Stored) -> str:
+    """What our pruners save and lose, beside Median, and who dominates whom."""
+    table = replayed(stored)
+    told = [_saves(table.loc[name], name) for name in (OURS, ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
+    best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
+    over = f"in studies of {int(table['trials'].iloc[0])} trials, {listed(told)}"
+    few = (
+        f"nothing has both less compute and more kept than {listed(best)}; the orders amount to "
+        f"{table['effective'].iloc[0]:.2g} independent studies, so what lies close together is not decided"
+    )
+    return f"{sentence(over)} {sentence(few)}"
+
+
+def _saves(row: Any, name: str) -> str:
+    kept = f"{100 * row['kept']:.0f} % [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
+    share = f"{100 * row['share_of_epochs']:.0f} %"
+    return f"{named(name)} trains {share} of the epochs and keeps the best setting in {kept}"
+
+
+def named(name: str) -> str:
+    """What a sentence calls a pruner."""
+    return {OURS: "the LSTM", HALVING: "successive halving by 4"}.get(name, name)
+
+
+@finding
+def course(stored: Stored) -> str:
+    """How many epochs it takes until the best finished setting is within one held-out image of the best."""
+    table, pool = stored.table("best_so_far"), whole_pool(stored)
+    if table.empty:
+        raise NotNow("", "the pool is too small to replay studies")
+    told = []
+    for name, own in table.groupby("compared", sort=False):
+        near = own[own["regret"] <= 1 / pool.held_out]
+        share = f"{100 * near['spent'].min():.0f} %" if len(near) else "more than all"
+        told.append(f"{named(str(name)) if name != 'none' else 'no pruner'} {share}")
+    within = "to be on average within one held-out image of its best setting, a study needs of its epochs: "
+    return sentence(within + listed(told))
+
+
+@finding
+def forecasts(stored: Stored) -> str:
+    """The LSTM's error after EARLY epochs beside best-so-far's, and whether its intervals hold what they promise."""
+    table = stored.table("curve_forecasts")
+    if table.empty:
+        raise NotNow("", "the pool is too small for forecasts to be judged on it")
+    own = table[table["forecaster"] == "lstm"].set_index("epoch")
+    early = own.loc[EARLY]
+    error = Estimate(early["relative"], early["relative_low"], early["relative_high"], MIN_ROUNDS)
+    rivals = table[(table["epoch"] == EARLY) & table["forecaster"].isin(("last", "gain", "power"))]
+    best = rivals.loc[rivals["relative"].idxmin()]
+    rule = FORECASTER_MARKS[best["forecaster"]][0]
+    stands = "cannot be told apart from" if error.low <= 1 <= error.high else "compares with"
+    text = (
+        f"after {EARLY} epochs the LSTM's forecast of the end of a curve {stands} the best value so far, with "
+        f"{times(error, 'its mean error')}; of the rules without a network, {rule} errs least, "
+        f"{best['relative']:.2f} times as much as the best so far"
+    )
+    held = [f"{100 * row['covered']:.0f} % after {epoch}" for epoch, row in own.iterrows()]
+    return f"{sentence(text)} {sentence(f'its {100 * HELD:g} % intervals hold {listed(held)} epochs')}"
+
+
+@finding
+def steps(stored: Stored) -> str:
+    """What each step of the ladder gains on test images over the plain CNN."""
+    table = ladder(stored)
+    if table.empty:
+        raise NotNow("", "no step of the ladder was trained")
+    told = []
+    for row in table.to_dict("records")[1:]:
+        if pd.isna(row["more"]):
+            continue
+        more = estimate_in(row | {"rounds": row["seeds"]}, "more", "more_low", "more_high")
+        told.append(f"{_step(row['step'])} {gained(more)}")
+    if not told:
+        raise NotNow("", "no step was trained from the seeds of the plain CNN")
+    return sentence(f"beside the plain CNN's {table['test'].iloc[0]:.1f} % of test images, {'; '.join(told)}")
+
+
+def _step(name: str) -> str:
+    """What a sentence calls a step, which has all that was added before it."""
+    if name == TUNED:
+        return "the tuned network"
+    added = [step.removeprefix("+ ") for step in RUNGS if step.startswith("+ ")]
+    return f"a network with {listed(added[: added.index(name.removeprefix('+ ')) + 1])}"
+
+
+def gained(more: Estimate) -> str:
+    if more.open:
+        return f"is {more.value:+.1f} points away, with too few seeds for an interval"
+    if more.low <= 0 <= more.high:
+        return f"cannot be told apart ({more.value:+.1f} points [{more.low:.1f}, {more.high:.1f}])"
+    return f"{'gains' if more.value > 0 else 'loses'} {measure_of(more.times(1 if more.value > 0 else -1), 'points')}"
+
+
+@finding
+def importance(stored: Stored) -> str:
+    """Which entries of the space explain most."""
+    table = stored.table("importances")
+    if table.empty:
+        raise NotNow("", "the pool is too small, or of another space than the repository's")
+    most = table.sort_values("importance", ascending=False).head(SHOWN_IMPORTANCES).to_dict("records")
+    told = [
+        f"{str(row['name']).replace('_', ' ')} ({100 * row['importance']:.0f} % [{100 * row['low']:.0f}, "
+        f"{100 * row['high']:.0f}])"
+        for row in most
+    ]
+    return sentence(f"what the best quarter of the trials have in common is, most of all, their {listed(told)}")
+
+
+@finding
+def engines(stored: Stored) -> str:
+    """How much faster several engines train one list of trials."""
+    table = stored.table("studies")
+    share = ""
+    if len(table):
+        spent = table["storage_seconds"].sum() / table["trial_seconds"].sum()
+        share = f"; storage, sampler and pruner take {100 * spent:.2g} % of a trial's time"
+    faster = times(speed_of_engines(stored), "as fast as one")
+    return sentence(f"several engines train one list of trials {faster}{share}")
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "ladder": steps,
+    "pruners": pruners,
+    "course": course,
+    "forecasts": forecasts,
+    "curves": curves,
+    "importances": importance,
+    "engines": engines,
+}

@@ -1,0 +1,96 @@
+"""Notebook 09's cells. Each phase needs what the one before it stored, so the grid grows as a run goes on.
+
+pool           settings drawn at random from the space, trained to the end without pruning, on held-out images
+engine_counts  one fixed list of trials by one engine and by two, each of which takes its next trial from the storage
+rungs          plain CNN, + dropout, + L2, + LSTM head: each trained from several seeds, scored on test images, too
+finalists      the pool's best settings, trained anew from several seeds; held-out images pick one of them
+chosen         that one again, scored on test images, too: the only cell of a tuned network that opens any
+
+    pool, engine_counts, rungs ──► finalists ──► chosen
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lockstep.engine.job import Job
+from lockstep.experiments.e09_autotuning.choice import best_of_finalists, finalists_of_pool
+from lockstep.experiments.e09_autotuning.stored_pool import pool_of
+from lockstep.experiments.experiment import Parameters
+from lockstep.experiments.fixed_batch import trained
+from lockstep.measure.planning import Comparison
+from lockstep.records.places import repository_root
+
+NAME = "09_autotuning"
+POOL, ENGINES, RUNG, FINALISTS, CHOSEN = "pool", "engine_counts", "rungs", "finalists", "chosen"
+SETTINGS_PER_ROUND = 4
+"""Of the pool: what a killed run may lose."""
+MOST_SETTINGS = 120
+"""Of a pool that nobody waits for any more."""
+ENGINE_ROUNDS = 6
+RUNGS: Mapping[str, Mapping[str, Any]] = {
+    "plain CNN": {"network": "cnn"},
+    "+ dropout": {"network": "cnn", "dropout": 0.2},
+    "+ L2": {"network": "cnn", "dropout": 0.2, "weight_decay": 1e-4},
+    "+ LSTM head": {"network": "convlstm", "dropout": 0.2, "weight_decay": 1e-4},
+}
+"""The ladder's steps, each of which adds one thing that the paper names to the step before."""
+
+
+def cells(chosen: Parameters) -> list[Job]:
+    """Every cell that can be measured by now, in the order of its records.
+
+    Raises JobError for impossible parameters, and RecordError where the run folder can't be read.
+    """
+    jobs = [_pool_cell(chosen), *_engine_cells(chosen), *_ladder_cells(chosen)]
+    found = pool_of(repository_root() / chosen.results / NAME)
+    if found is None or len(found[1].trials) < chosen.pool:
+        return jobs
+    finalists = finalists_of_pool(found[1], chosen.finalists)
+    jobs += [tuned_cell(chosen, FINALISTS, setting) for setting in finalists]
+    picked = best_of_finalists(found[0].records, finalists, chosen.seeds)
+    return jobs if picked is None else [*jobs, tuned_cell(chosen, CHOSEN, picked)]
+
+
+def _pool_cell(chosen: Parameters) -> Job:
+    """Settings 0, 1, 2 … of the space, SETTINGS_PER_ROUND in each round."""
+    what = {"use_case": chosen.use_case, "epochs": chosen.epochs, "scored_on": "held_out"}
+    return trained("engines_shared_memory", POOL, workers=chosen.engines, **what)
+
+
+def _engine_cells(chosen: Parameters) -> list[Job]:
+    """The same trials by one engine and by several; `steps` are the trials of the list."""
+    shared = {"use_case": chosen.use_case, "steps": chosen.timed_trials, "warmup_steps": 0}
+    numbers = dict.fromkeys((1, chosen.engines))
+    return [trained("processes", ENGINES, workers=number, **shared) for number in numbers]
+
+
+def _ladder_cells(chosen: Parameters) -> list[Job]:
+    shared = {"use_case": chosen.use_case, "epochs": chosen.ladder_epochs, "scored_on": "validation"}
+    return [trained("processes", RUNG, **shared, **rung) for rung in RUNGS.values()]
+
+
+def tuned_cell(chosen: Parameters, experiment: str, setting: Mapping[str, Any]) -> Job:
+    """A setting of the pool, by two workers that share each batch; with batch normalization by one, since several
+    would train other parameters."""
+    scored_on = "validation" if experiment == CHOSEN else "held_out"
+    own: dict[str, Any] = {"use_case": chosen.use_case, "epochs": chosen.epochs, "scored_on": scored_on, **setting}
+    if own.get("batch_norm"):
+        return trained("sequential", experiment, workers=1, **own)
+    return trained("processes", experiment, **own)
+
+
+def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
+    """The pool first, as a headline, until finalists can be named, and up to MOST_SETTINGS in what time is left then;
+    the list of trials by one engine beside that by several; all else alone, seed after seed."""
+    named = any(job.experiment == FINALISTS for job in jobs)
+    settings = MOST_SETTINGS if named else chosen.pool
+    found = []
+    timed = tuple(place for place, job in enumerate(jobs) if job.experiment == ENGINES)
+    for place, job in enumerate(jobs):
+        if job.experiment == POOL:
+            found.append(Comparison((place,), headline=not named, rounds=-(-settings // SETTINGS_PER_ROUND)))
+        elif place not in timed:
+            found.append(Comparison((place,), rounds=chosen.seeds))
+    return [*found, Comparison(tuple(reversed(timed)), rounds=ENGINE_ROUNDS)] if timed else found

@@ -1,0 +1,88 @@
+"""Verdicts on what the paper promises of automatic tuning. It leaves the mechanism open: judged is ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from lockstep.analysis.learning_rules import gained, within_points
+from lockstep.analysis.rules import above, enough
+from lockstep.analysis.seeds import paired_points
+from lockstep.analysis.statistics import Estimate, interval_of, mean_of
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, Claim, NotNow, Verdict, Verdicts
+from lockstep.experiments.e09_autotuning.grid import CHOSEN, RUNG
+from lockstep.experiments.e09_autotuning.tables import plain, speed_of_engines
+
+RULES = Verdicts()
+TUNED = {"experiment": CHOSEN}
+
+
+def _chosen(stored: Stored) -> pd.DataFrame:
+    """The rows of the network that tuning chose. Raises NotNow where there is none, or on no real images."""
+    rows = stored.of(CHOSEN)
+    rows = rows[rows["status"] == "ok"]
+    if rows.empty:
+        raise NotNow(NOT_YET, "no network that tuning chose was trained anew and scored on test images")
+    if not (rows["data_source"] == "real").all():
+        raise NotNow(NEEDS_HARDWARE, "trained on the synthetic stand-in, whose accuracy says nothing about the paper's")
+    return rows
+
+
+@RULES.add
+def tuned_accuracy(claim: Claim, stored: Stored) -> Verdict:
+    """Mean test accuracy of the setting that held-out images chose; several workers would train the same parameters."""
+    rows = _chosen(stored)
+    mean = mean_of(100 * rows.set_index("seed")["test_accuracy"])
+    enough(mean.rounds)
+    kind, epochs = rows["network"].iloc[0], rows["epochs"].iloc[0]
+    return within_points(float(claim["value"]), mean, f"{mean} % ({kind}, tuned, {epochs} epochs)")
+
+
+@RULES.add
+def tuning_gains(claim: Claim, stored: Stored) -> Verdict:
+    """Test accuracy of the tuned network minus the plain CNN's, paired by seed."""
+    del claim
+    _chosen(stored)
+    points = paired_points(stored.records, TUNED, plain(stored))
+    return gained(points, f"{points} points of test accuracy over the plain CNN")
+
+
+@RULES.add
+def tuned_learns_faster(claim: Claim, stored: Stored) -> Verdict:
+    """The plain CNN's epochs, over those after which the tuned network is as good on held-out images."""
+    del claim
+    _chosen(stored)
+    ratio = epochs_saved(stored)
+    enough(ratio.rounds)
+    return above(ratio, 1.0, 1.0, "times fewer epochs until the plain CNN's held-out loss", "1")
+
+
+@RULES.add
+def engines_faster(claim: Claim, stored: Stored) -> Verdict:
+    """One list of trials by several engines beside one."""
+    del claim
+    ratio = speed_of_engines(stored)
+    enough(ratio.rounds)
+    return above(ratio, 1.0, 1.0, "times as fast with several engines", "1")
+
+
+def epochs_saved(stored: Stored) -> Estimate:
+    """By seed: epochs that the plain CNN trained, over the first epoch with a held-out loss that is no higher than its
+    last one in the tuned network's training; one more than all of these where there is none. Raises NotNow without a
+    seed that both were trained from."""
+    table = stored.table("epochs")
+    ratios = {}
+    for seed, tuned in table[table["experiment"] == CHOSEN].groupby("seed") if len(table) else ():
+        base = table[(table["experiment"] == RUNG) & (table["seed"] == seed)]
+        for name, value in plain(stored).items():
+            base = base[base[name] == value]
+        if base.empty:
+            continue
+        goal = base.sort_values("epoch")["validation_loss"].iloc[-1]
+        there = tuned.sort_values("epoch").loc[lambda rows, goal=goal: rows["validation_loss"] <= goal, "epoch"]
+        needed = there.iloc[0] if len(there) else tuned["epoch"].max() + 1
+        ratios[seed] = base["epoch"].max() / needed
+    if not ratios:
+        raise NotNow(NOT_YET, "the tuned network and the plain CNN have no seed in common")
+    return interval_of(pd.Series(ratios, dtype=float).rename_axis("seed").replace(np.inf, np.nan).dropna())

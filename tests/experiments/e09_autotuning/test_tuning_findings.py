@@ -1,0 +1,162 @@
+"""What notebook 09 says follows from its records, and flips with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fake_tuning
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
+from lockstep.experiments.e09_autotuning import EXPERIMENT, comparing, verdicts
+from lockstep.experiments.e09_autotuning.chosen_setting import SETTING, write_chosen
+from lockstep.experiments.e09_autotuning.findings import FINDINGS
+from lockstep.experiments.e09_autotuning.stored_pool import pool_in
+from lockstep.experiments.e09_autotuning.tables import TABLES, ladder
+from lockstep.records import RunFolder, read_tables
+from lockstep.tuning.pool import CurvePool
+from lockstep.tuning.replay import Replayed
+from lockstep.tuning.setting_file import read_setting
+
+CLAIM = {"value": 83.0, "use_case": "Pneumonia"}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_without_a_pool_every_finding_says_what_is_missing(name: str) -> None:
+    assert FINDINGS[name](no_records()).startswith("Nothing is stored yet")
+    records = fake_tuning.stored().records
+    assert "do not answer this yet" in FINDINGS[name](Stored(records[records["experiment"] == "pool"]))
+
+
+def test_the_ladder_says_what_each_step_gains() -> None:
+    said = FINDINGS["ladder"](fake_tuning.stored(tuned=0.05))
+    assert said.startswith("Beside the plain CNN's 80.0 % of test images, a network with dropout gains 1 points")
+    assert "a network with dropout and L2 gains 2 points" in said
+    assert "the tuned network gains 5.01 points [" in said
+    assert "the tuned network loses 3.99 points [" in FINDINGS["ladder"](fake_tuning.stored(tuned=-0.04))
+    assert "the tuned network cannot be told apart" in FINDINGS["ladder"](fake_tuning.stored(tuned=0.0))
+    few = FINDINGS["ladder"](fake_tuning.stored(seeds=2))
+    assert "with too few seeds for an interval" in few and "gains" not in few
+
+
+def test_the_ladder_is_paired_by_seed() -> None:
+    table = ladder(fake_tuning.stored()).set_index("step")
+    assert table["more"].round(6).to_dict() | {"plain CNN": 0} == pytest.approx(
+        {"plain CNN": 0, "+ dropout": 1, "+ L2": 2, "+ LSTM head": 3, "tuned": 3.0}, abs=0.2
+    )
+    assert table.loc["+ dropout", "more_high"] - table.loc["+ dropout", "more_low"] < 1e-6, "the same wobble"
+
+
+def test_curves_name_the_best_the_median_and_the_worst() -> None:
+    said = FINDINGS["curves"](fake_tuning.stored(diverged=2))
+    last = 100 * fake_tuning.curves(14)[:, -1]
+    assert f"the best tells {last[0]:.1f} % of 400 held-out images right" in said
+    assert f"the worst {last[-1]:.1f} %; two settings diverged." in said
+
+
+def test_engines_say_how_much_faster_several_are() -> None:
+    assert "1.8 times as fast as one" in FINDINGS["engines"](fake_tuning.stored())
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "answer"),
+    [
+        ("tuned_accuracy", {"tuned": 0.03}, SUPPORTED),
+        ("tuned_accuracy", {"tuned": 0.09}, CONTRADICTED),
+        ("tuned_accuracy", {"seeds": 3}, UNDECIDED),
+        ("tuning_gains", {"tuned": 0.05}, SUPPORTED),
+        ("tuning_gains", {"tuned": -0.05}, CONTRADICTED),
+        ("tuned_learns_faster", {"needed": 2}, SUPPORTED),
+        ("tuned_learns_faster", {"needed": 7}, CONTRADICTED),
+        ("engines_faster", {"engines": 1.8}, SUPPORTED),
+        ("engines_faster", {"engines": 0.7}, CONTRADICTED),
+    ],
+)
+def test_verdicts_flip_with_the_records(rule: str, changes: dict[str, float], answer: str) -> None:
+    compute = verdicts.RULES[rule]
+    try:
+        found = compute(CLAIM, fake_tuning.stored(**changes))
+    except verdicts.NotNow as error:
+        found = error.verdict
+    assert found.answer == answer
+
+
+def test_epochs_saved_counts_what_was_never_reached_as_one_more() -> None:
+    assert verdicts.epochs_saved(fake_tuning.stored(needed=2)).value == pytest.approx(4 / 2)
+    assert verdicts.epochs_saved(fake_tuning.stored(needed=99)).value == pytest.approx(4 / 9)
+
+
+def test_the_chosen_setting_goes_to_a_file_and_comes_back(tmp_path: Path) -> None:
+    stored = fake_tuning.stored()
+    write_chosen(stored, tmp_path)
+    pool = pool_in(stored)
+    assert pool is not None
+    written = read_setting(tmp_path / SETTING)
+    assert pool.setting(1).items() <= dict(written).items() and written["epochs"] == 8
+    fake_tuning.tuned_cell(fake_tuning.PARAMETERS, "chosen", {**written, "epochs": 8})  # it can be trained
+    write_chosen(Stored(stored.records[stored.records["experiment"] != "chosen"], stored.tables), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+# What is computed of the pool
+
+
+def test_regret_falls_as_trials_finish() -> None:
+    """Three settings of four epochs: the first is stopped after one, the second finishes, and the third, the best."""
+    pool = CurvePool(np.array([[0.1, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.5], [0.2, 0.4, 0.6, 0.8]]), np.ones(3), 100)
+    found = Replayed(0.75, True, 0.0, 9.0, np.arange(3), np.array([1, 4, 4]), np.array([False, True, True]))
+    lost = comparing.regret_until(pool, found, np.array([1 / 12, 4 / 12, 5 / 12, 8 / 12, 9 / 12, 1.0]))
+    assert lost == pytest.approx([0.8, 0.8, 0.3, 0.3, 0.0, 0.0])
+
+
+def test_a_ratio_of_means_has_an_interval_over_curves() -> None:
+    base = np.linspace(0.1, 0.3, 50)
+    value, low, high = comparing.ratio_of_means(0.5 * base, base)
+    assert (value, low, high) == pytest.approx((0.5, 0.5, 0.5))
+    value, low, high = comparing.ratio_of_means(base[::-1], base)
+    assert low < value < high and value == pytest.approx(1.0)
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "ORDERS", 6)
+    monkeypatch.setattr(comparing, "DRAWN_ORDERS", 3)
+    monkeypatch.setattr(comparing, "STUDIES", (6,))
+    monkeypatch.setattr(comparing, "WORKERS", (1,))
+    monkeypatch.setattr(comparing, "SEEN", (1, 4))
+    rules = {"none": ("none",), "Median": ("median", "median:warmup=2"), "gain rule": ("gain:p=0.1",)}
+    monkeypatch.setattr(comparing, "CANDIDATES", rules)
+    monkeypatch.setattr(comparing, "FORECASTERS", ("last", "best", "gain"))
+    monkeypatch.setattr(comparing, "DRAWN", ("none", "Median"))
+
+
+@pytest.mark.usefixtures("quickly")
+def test_comparisons_are_computed_once_for_a_pool_and_stay_when_a_run_goes_on(tmp_path: Path) -> None:
+    stored = fake_tuning.stored()
+    comparing.compare(stored, tmp_path)
+    tables = read_tables(tmp_path)
+    assert set(tables) == {"replays", "best_so_far", "curve_forecasts", "importances"}
+    assert {int(each["pool"].iloc[0]) for each in tables.values()} == {16}
+    none = tables["replays"].set_index("compared").loc["none"]
+    assert none["share_of_epochs"] == 1.0 and none["kept"] == 1.0 and none["effective"] < 6
+    last, best = (tables["curve_forecasts"].query(f"forecaster == {name!r}") for name in ("last", "best"))
+    assert last["error"].to_numpy() == pytest.approx(best["error"].to_numpy()), "these curves only rise"
+    assert tables["importances"]["importance"].sum() == pytest.approx(1, abs=1e-3)
+    with RunFolder(tmp_path, {"notebook": "09_autotuning", "parameters": {}}, {}):
+        assert set(read_tables(tmp_path)) == set(tables), "they are of no round"
+    known = Stored(stored.records, {**stored.tables, **tables})
+    before = (tmp_path / "replays.csv").stat().st_mtime_ns
+    comparing.compare(known, tmp_path)
+    assert (tmp_path / "replays.csv").stat().st_mtime_ns == before
+    for name in ("pruners", "course", "importances"):
+        assert "do not answer" not in FINDINGS[name](known) or name == "pruners"
+    assert all(len(TABLES[name](known)) for name in ("replays", "forecasts", "importances", "settings", "finalists"))
+    for recipe in EXPERIMENT.figures.values():
+        assert recipe(known).axes or recipe(known).texts
+
+
+def test_a_small_pool_is_not_compared(tmp_path: Path) -> None:
+    comparing.compare(fake_tuning.stored(settings=8), tmp_path)
+    assert not list(tmp_path.iterdir())
