@@ -204,6 +204,7 @@ def test_two_calls_on_one_study_share_its_trials(here: None, tmp_path: Path) -> 
     call()
     other.join()
     assert [each.trials["state"].tolist() for each in found] == [["complete"] * 4] * 2
+    assert found[0].trials["retries"].sum() == 0, "nobody took a trial from the other"
     alone = run_study(plan, tmp_path / "alone.db", site_of())
     assert untimed(found[0])["curves"] == untimed(alone)["curves"]
 

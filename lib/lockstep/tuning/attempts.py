@@ -105,7 +105,7 @@ def _repeat(study: Any, failed: Any) -> None:
 def recover(study: Any, mine: Collection[int], *, one_host: bool) -> None:
     """Let every trial that nobody trains any more be tried again. To be called by one controller of a host at a time.
 
-    mine: the attempts that this controller's engines train. one_host: no other host uses this storage, so that a trial
+    mine: the attempts that engines of this process train. one_host: no other host uses this storage, so that a trial
     without an owner has none. Whether a controller of this host lives is asked of the system, and of another host by
     its heartbeats, so that a clock that jumps can't take this host's trials away.
     """
@@ -114,7 +114,7 @@ def recover(study: Any, mine: Collection[int], *, one_host: bool) -> None:
     trials = study.get_trials(deepcopy=False)
     stale = set(study._storage._get_stale_trial_ids(study._study_id)) if not one_host else set()
     for trial in trials:
-        if trial.state == states.RUNNING and trial._trial_id not in mine and _is_dead(trial, stale, one_host):
+        if trial.state == states.RUNNING and trial._trial_id not in mine and _is_dead(trial, stale, one_host=one_host):
             try_again(study, trial._trial_id, "its controller has ended", engine_died=False)
     followed = {each.system_attrs[_HISTORY][-1] for each in trials if each.system_attrs.get(_HISTORY)}
     for trial in trials:  # its controller was killed between both steps of `try_again`
@@ -122,7 +122,7 @@ def recover(study: Any, mine: Collection[int], *, one_host: bool) -> None:
             _repeat(study, trial)
 
 
-def _is_dead(trial: Any, stale: Collection[int], one_host: bool) -> bool:
+def _is_dead(trial: Any, stale: Collection[int], *, one_host: bool) -> bool:
     host, pid, start, _ = trial.user_attrs.get("owner", ("", 0, "", 0))
     here = this_owner()
     if host == here[0]:

@@ -38,6 +38,9 @@ MOST_FAILURES = 5
 LOOK_SECONDS = 0.5
 """How often the storage is asked what the engines have reported, and whether another controller has left a trial."""
 
+_UNDER_WAY: set[tuple[str, int]] = set()
+"""Storage and attempt of all trials that controllers of this process train: there may be several."""
+
 
 @dataclass
 class Controller:
@@ -70,7 +73,7 @@ class Controller:
     def ended(self, call: TrialCall, outcome: Outcome) -> None:
         """An engine has told how its trial ended."""
         with self._changed:
-            self.active.pop(call.trial_id, None)
+            self._forget(call.trial_id)
             if outcome.state == FAILED:
                 self._failed(call, outcome)
             elif outcome.state in (COMPLETE, PRUNED):
@@ -81,7 +84,7 @@ class Controller:
     def engine_died(self, call: TrialCall, failure: WorkerFailed) -> None:
         """An engine ended in the middle of a trial, or several ranks of a trial raised."""
         with self._changed, storage_errors(self.url):
-            self.active.pop(call.trial_id, None)
+            self._forget(call.trial_id)
             reason = failure.reason
             if self.stopped:
                 try_again(self.study, call.trial_id, self.stopped, engine_died=False)
@@ -115,11 +118,17 @@ class Controller:
         number = numbers_of(self.study.get_trials(deepcopy=False))[trial.number]
         trial.set_user_attr("owner", [*this_owner(), slot])
         self.active[trial._trial_id] = slot
+        _UNDER_WAY.add((self.url, trial._trial_id))
         path = str(self.folder / f"{number}.checkpoint")
         return TrialCall(self.url, self.plan.name, trial._trial_id, number, path, self.build)
 
+    def _forget(self, trial_id: int) -> None:
+        self.active.pop(trial_id, None)
+        _UNDER_WAY.discard((self.url, trial_id))
+
     def _recover(self) -> None:
-        recover(self.study, self.active, one_host=sqlite_file(self.url) is not None)
+        here = {trial for url, trial in list(_UNDER_WAY) if url == self.url}
+        recover(self.study, here, one_host=sqlite_file(self.url) is not None)
 
     def _all_ended(self) -> bool:
         trials = latest(self.study.get_trials(deepcopy=False)).values()
@@ -180,8 +189,8 @@ def run_study(
     url = storage_url(storage)
     study = open_study(plan, url, site)
     folder = folder_of(url, plan.name)
+    controller = Controller(plan, study, url, folder, build)
     try:
-        controller = Controller(plan, study, url, folder, build)
         _serve(controller, site or Site(), progress)
         with storage_errors(url):
             found = Finished.of(study, plan, stopped=controller.stopped)
@@ -190,6 +199,7 @@ def run_study(
             raise controller.error
         return found
     finally:
+        _UNDER_WAY.difference_update([(url, trial) for trial in controller.active])
         close_study(study)
 
 
