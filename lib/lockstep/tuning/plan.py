@@ -113,7 +113,7 @@ class StudyPlan:
         sync = self.base.sync if many and self.base.workers > 1 else ("shared_memory" if many else "local")
         return self.base.with_(
             launcher=self.launcher, sync=sync, strategy="tuning", workers=self.workers_per_trial, threads_per_worker=1,
-            cores_per_worker=1, epochs=self.epochs, updates=0, early_stopping_epochs=0, scored_on="validation",
+            cores_per_worker=1, epochs=self.epochs, updates=0, early_stopping_epochs=0, scored_on="held_out",
             per_worker_batch_size=max(1, -(-self.base.global_batch_size // self.workers_per_trial)),
         )  # fmt: skip
 

@@ -188,9 +188,8 @@ def _site_of(call: TrialCall, site: Site, task: _Task, after_epoch: Callable[[An
     if call.build is not None and case is not None:
         case = replace(case, model=functools.partial(call.build, task.setting))
     return replace(
-        site, use_case=case, checkpoint=call.checkpoint, resume=task.resume, after_epoch=after_epoch,
-        validation_only=True,
-    )  # fmt: skip
+        site, use_case=case, checkpoint=call.checkpoint, resume=task.resume, after_epoch=after_epoch
+    )
 
 
 def _rows_of(path: str, job: Job) -> list[Mapping[str, Any]]:

@@ -39,15 +39,11 @@ class Images:
     test: ImageData | None = None
 
     @classmethod
-    def of(
-        cls, case: UseCase, job: Job, root: str | None, skipped: Collection[str], *, validation_only: bool = False
-    ) -> Images:
-        """Opens the images; those of the test split stay closed with `validation_only`. Raises DataError before
-        training starts, for the test images too."""
+    def of(cls, case: UseCase, job: Job, root: str | None, skipped: Collection[str]) -> Images:
+        """Opens the images. Raises DataError before training starts, for the test images too."""
         if job.scored_on == "none":
             return cls(case.open("train", root, job.images, skipped))
-        closed = job.scored_on == "held_out" or (validation_only and job.scored_on == "validation")
-        test = None if closed else case.open("test", root, skipped=skipped)
+        test = None if job.scored_on == "held_out" else case.open("test", root, skipped=skipped)
         if not job.holds_out:
             return cls(case.open("train", root, job.images, skipped), test=test)
         kept, held_out = (case.open("train", root, job.images, skipped, part=part) for part in ("kept", "held_out"))
@@ -158,11 +154,10 @@ class EpochTracker:
         measures = (mean_cross_entropy, accuracy, balanced_accuracy, auc)
         return {name: measure(outputs, labels) for name, measure in zip(_VALIDATION, measures, strict=True)}
 
-    def finish(self, *, validation_only: bool = False) -> tuple[dict[str, float], dict[str, Rows]]:
+    def finish(self) -> tuple[dict[str, float], dict[str, Rows]]:
         """Measurements of the whole run, scores among them, and rows of the tables. Collective.
 
         The replica then has the parameters that are scored: of the best epoch with early stopping, else the last.
-        With `validation_only` the epochs' own scores are all there is.
         """
         if self._best is None:
             self.replica.parameters.copy_(self.sync.model())
@@ -176,8 +171,8 @@ class EpochTracker:
             "training_seconds": self.seconds,
         }
         tables: dict[str, Rows] = {"epochs": self.rows}
-        if self.job.scored_on != "none" and not validation_only:
-            scores |= self._of_training()
+        if self.job.scored_on != "none":
+            scores |= self._of_training() if self.images.test is not None else {}
             tables["confusion"] = []
             for split, data in (("validation", self.images.validation), ("test", self.images.test)):
                 if data is not None:

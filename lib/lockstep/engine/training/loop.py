@@ -48,7 +48,6 @@ class Site:
     on_nan: str = "stop"  # at a loss that is NaN or infinite; "warn": go on, and say so in the trace
     draws: bool = False  # the model draws what is not keyed by sample: see `lockstep.engine.training.randomness`
     after_epoch: AfterEpoch | None = None  # called on rank 0 with each epoch's row, behind its checkpoint; True: stop
-    validation_only: bool = False  # of a job that is scored on validation: no test photo is opened, nothing else scored
 
 
 @dataclass
@@ -102,7 +101,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
         return serve(job, group, case, plan, began)
     if site.checkpoint and group.rank == 0:
         remove_unfinished(Path(site.checkpoint))
-    images = Images.of(case, job, site.data_root, site.skipped, validation_only=site.validation_only)
+    images = Images.of(case, job, site.data_root, site.skipped)
     data, plan, case = images.train, plan_of(job, images.train), case.fitting(images.train)
     for server in range(job.workers, group.size) if group.rank == 0 else ():
         group.send(torch.tensor([plan.samples, plan.steps]), server, _PLAN)
@@ -131,7 +130,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
             last = _train(job, site, group, replica, sync, loader, trace, watch, tracker)
             trace.cautions = watch.cautions
             if tracker is not None:
-                trace.scores, trace.tables = tracker.finish(validation_only=site.validation_only)
+                trace.scores, trace.tables = tracker.finish()
             if site.evaluate and job.scored_on == "none":
                 replica.parameters.copy_(sync.model())
                 test = case.open("test", site.data_root, skipped=site.skipped)

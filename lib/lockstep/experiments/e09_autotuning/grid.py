@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lockstep.analysis.stored import Stored
 from lockstep.engine.job import Job
 from lockstep.experiments.e09_autotuning.choice import best_of_finalists, finalists_of_pool
-from lockstep.experiments.e09_autotuning.stored_pool import pool_of
+from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_of
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import trained
 from lockstep.measure.planning import Comparison
@@ -44,13 +45,19 @@ def cells(chosen: Parameters) -> list[Job]:
     Raises JobError for impossible parameters, and RecordError where the run folder can't be read.
     """
     jobs = [_pool_cell(chosen), *_engine_cells(chosen), *_ladder_cells(chosen)]
-    found = pool_of(repository_root() / chosen.results / NAME)
-    if found is None or len(found[1].trials) < chosen.pool:
+    found = whole_pool_of(chosen)
+    if found is None:
         return jobs
     finalists = finalists_of_pool(found[1], chosen.finalists)
     jobs += [tuned_cell(chosen, FINALISTS, setting) for setting in finalists]
     picked = best_of_finalists(found[0].records, finalists, chosen.seeds)
     return jobs if picked is None else [*jobs, tuned_cell(chosen, CHOSEN, picked)]
+
+
+def whole_pool_of(chosen: Parameters) -> tuple[Stored, StoredPool] | None:
+    """What the run folder holds, once its pool has as many settings as are asked for. Raises RecordError."""
+    found = pool_of(repository_root() / chosen.results / NAME)
+    return found if found is not None and len(found[1].trials) >= chosen.pool else None
 
 
 def _pool_cell(chosen: Parameters) -> Job:
@@ -84,7 +91,7 @@ def tuned_cell(chosen: Parameters, experiment: str, setting: Mapping[str, Any]) 
 def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
     """The pool first, as a headline, until finalists can be named, and up to MOST_SETTINGS in what time is left then;
     the list of trials by one engine beside that by several; all else alone, seed after seed."""
-    named = any(job.experiment == FINALISTS for job in jobs)
+    named = whole_pool_of(chosen) is not None
     settings = MOST_SETTINGS if named else chosen.pool
     found = []
     timed = tuple(place for place, job in enumerate(jobs) if job.experiment == ENGINES)
