@@ -24,7 +24,7 @@ from lockstep.records import COLUMNS, TABLES
 
 DOCUMENTS = (
     "README.md", "CHANGELOG.md", "docs/architecture.md", "docs/claims.md", "docs/cluster.md", "docs/glossary.md",
-    "docs/measuring.md", "docs/train.md", "data/README.md",
+    "docs/measuring.md", "docs/train.md", "docs/tune.md", "data/README.md",
 )  # fmt: skip
 every_document = pytest.mark.parametrize("name", DOCUMENTS)
 
@@ -37,7 +37,7 @@ def readme(root: Path) -> str:
 @pytest.fixture(scope="module")
 def guide(root: Path, readme: str) -> str:
     """The README and the pages that it sends its readers to."""
-    pages = [root / "docs" / f"{name}.md" for name in ("measuring", "train", "cluster")]
+    pages = [root / "docs" / f"{name}.md" for name in ("measuring", "train", "tune", "cluster")]
     return "\n".join([readme, *(page.read_text(encoding="utf-8") for page in pages)])
 
 
@@ -59,17 +59,24 @@ def commands(text: str) -> list[str]:
 
 @pytest.mark.slow  # four processes import torch
 @pytest.mark.usefixtures("no_leftovers")
-@pytest.mark.parametrize(("name", "least_checks"), [("README.md", 1), ("docs/train.md", 4)])
-def test_the_example_runs(root: Path, name: str, least_checks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "call", "least_checks", "says"),
+    [
+        ("README.md", "lockstep.train(", 1, r"\d+ images/s, \{'test_accuracy': "),
+        ("docs/train.md", "lockstep.train(", 4, r"\d+ images/s, \{'test_accuracy': "),
+        ("docs/tune.md", "lockstep.tune(", 1, r"0\.\d\d with \{'units': \d+, 'learning_rate': "),
+    ],
+)
+def test_the_example_runs(root: Path, name: str, call: str, least_checks: int, says: str, tmp_path: Path) -> None:
     """As a reader would run it: a script of its own, somewhere else."""
     (example,) = blocks((root / name).read_text(encoding="utf-8"), "python")
     checks = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Assert)]
-    assert "lockstep.train(" in example and len(checks) >= least_checks, "it shows nothing unless it checks something"
+    assert call in example and len(checks) >= least_checks, "it shows nothing unless it checks something"
     script = tmp_path / "example.py"
     script.write_text(example, encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.match(r"\d+ images/s, \{'test_accuracy': ", done.stdout), done.stdout
+    assert re.match(says, done.stdout), done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["example.py"], "training leaves no files in the way"
 
 

@@ -47,10 +47,10 @@ class Finished:
     @classmethod
     def of(cls, study: Any, plan: StudyPlan, stopped: str = "") -> Finished:
         attempts = latest(study.get_trials(deepcopy=False))
-        trials = pd.DataFrame(
-            [_trial_row(number, each, plan.space.names) for number, each in attempts.items()],
-            columns=[*OF_TRIAL, *plan.space.names],
-        )
+        rows = [_trial_row(number, each, plan.space.names) for number, each in attempts.items()]
+        trials = pd.DataFrame(rows, columns=[*OF_TRIAL, *plan.space.names])
+        for name in plan.space.names:  # as they were set: a whole number is none beside a missing one in pandas
+            trials[name] = pd.Series([row[name] for row in rows], dtype=object)
         curves = pd.DataFrame(
             [row for number, each in attempts.items() for row in _epoch_rows(number, each)], columns=[*OF_EPOCH]
         )
