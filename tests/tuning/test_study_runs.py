@@ -12,11 +12,11 @@ import pytest
 
 import studies
 from lockstep.engine.launch.environment import python_path
-from lockstep.tuning import worker
+from lockstep.tuning import slots, worker
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.results import read_study
 from lockstep.tuning.sampling import training_seed
-from lockstep.tuning.study import run_study
+from lockstep.tuning.study import best_checkpoint, run_study
 from studies import plan_of, rates, site_of, untimed
 
 
@@ -251,3 +251,21 @@ def test_one_point_runs_once(here: None, tmp_path: Path) -> None:
     point = Space.of({"learning_rate": {"kind": "choice", "choices": [0.01]}}, None)
     found = run_study(plan_of(space=point, trials=5, epochs=1), tmp_path / "study.db", site_of())
     assert found.trials["state"].tolist() == ["complete"]
+
+
+def test_an_engine_that_dies_after_its_trial_has_ended_costs_nothing(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trial was counted as failed, and the checkpoint of the best model was removed."""
+    whole = slots.run_trial
+
+    def dies(*given: Any) -> None:
+        whole(*given)
+        raise studies.EngineDied
+
+    monkeypatch.setattr(slots, "run_trial", dies)
+    plan = plan_of(trials=2, epochs=1)
+    found = run_study(plan, tmp_path / "study.db", site_of(), keep_best=True)
+    assert found.trials["state"].tolist() == ["complete"] * 2 and found.trials["retries"].tolist() == [0, 0]
+    assert found.best is not None
+    assert best_checkpoint(plan, tmp_path / "study.db", int(found.best["number"])).is_file()

@@ -90,12 +90,14 @@ class Run:
         while (more := self.grid) != jobs:
             new = sorted({job.experiment for job in more if job not in jobs and (not only or job.experiment in only)})
             jobs, left = more, (ends - time.monotonic()) / 60
-            if not new or (left <= 0 and not self.parameters.rounds):
+            if not new:
                 break
             try:
+                if left <= 0 and not self.parameters.rounds:
+                    raise TooShort("no minutes are left for them; the same command goes on")
                 self._measure(jobs, left, new)
             except TooShort as error:
-                print(f"{self.experiment.name} has new cells, by what was found: {error}")
+                print(f"{self.experiment.name} has new cells, by what was found ({', '.join(new)}): {error}")
                 break
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)

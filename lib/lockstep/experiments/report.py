@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECI
 from lockstep.engine.job import NO_USE_CASE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
+from lockstep.experiments.judged_before import judged_before
 from lockstep.experiments.registry import checked_claims, experiment
 from lockstep.records import CONTENDED, read_run
 
@@ -53,12 +55,17 @@ class Answered:
     claims; the one without a name has what belongs to no notebook."""
 
     notebook: Notebook
-    stored: Stored
+    read: Callable[[], Stored]
     judged: list[Judged]
     targets: Sequence[Target] = ()
     headlines: Sequence[str] = ()  # claims that the README shows
     unjudged: Sequence[dict[str, Any]] = ()
     machine: str = ""  # on what its records were measured
+
+    @cached_property
+    def stored(self) -> Stored:
+        """Read when somebody asks for it: verdicts may be known without."""
+        return self.read()
 
     @property
     def title(self) -> str:
@@ -179,19 +186,31 @@ def read_all(results_root: str | Path) -> list[Answered]:
     """
     claims, ledger = checked_claims(), read_ledger()
     others = ledger[ledger["kind"] != CLAIM]
-    known = [*catalogue(), *([Notebook("")] if (ledger["notebook"] == "").any() else [])]
+    notebooks = [*catalogue(), *([Notebook("")] if (ledger["notebook"] == "").any() else [])]
     found = []
-    for notebook in known:
+    for notebook in notebooks:
         folder = Path(results_root) / notebook.name
         there = bool(notebook.name) and (folder / "records.csv").is_file()
-        stored = read_stored(folder) if there else no_records()
+        read = lru_cache(maxsize=1)(partial(read_stored, folder) if there else no_records)
         own = experiment(notebook.name) if notebook.built else Experiment(notebook.name, "")
         rows = claims[claims["notebook"] == notebook.name].to_dict("records")
-        judged = [(claim, judge(claim, stored, own.verdicts)) for claim in rows]
+        known = _judged(folder if there else None, rows, own, read)
+        judged = list(zip(rows, known, strict=True))
         beside = others[others["notebook"] == notebook.name].to_dict("records")
         machine = machines(folder) if there else ""
-        found.append(Answered(notebook, stored, judged, own.targets, own.headlines, beside, machine))
+        found.append(Answered(notebook, read, judged, own.targets, own.headlines, beside, machine))
     return _corrected(found)
+
+
+def _judged(
+    folder: Path | None, rows: list[dict[str, Any]], own: Experiment, read: Callable[[], Stored]
+) -> list[Verdict]:
+    """The verdicts on these claims, each by itself."""
+
+    def compute() -> list[Verdict]:
+        return [judge(claim, read(), own.verdicts) for claim in rows]
+
+    return compute() if folder is None else judged_before(folder, rows, own.verdicts, compute)
 
 
 def _corrected(answered: Sequence[Answered]) -> list[Answered]:

@@ -156,7 +156,7 @@ TEXTS_OF_TABLES += ("network", "framework", "pooling", "class_weights", "augment
 TEXTS_OF_TABLES += ("delays", "contender", "policy", "policy_options", "data", "reason")
 TEXTS_OF_TABLES += ("forecaster", "state", "period", "unit", "way", "part")
 TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate")
-TEXTS_OF_TABLES += ("space", "head", "compared", "pruner", "text", "dominated_by", "surely_dominated_by")
+TEXTS_OF_TABLES += ("space", "head", "compared", "pruner", "text", "dominated_by", "made_of")
 """Their columns that hold text; all others are numbers, and an empty field is one that was not measured."""
 
 Row = dict[str, Any]

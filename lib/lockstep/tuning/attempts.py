@@ -8,7 +8,7 @@ What a trial holds besides Optuna's parameters and reports (user attributes):
     owner             host, process and its start, of the controller that gave the trial to an engine; the engine
     setting           as the space suggested it; its parameters are complete then
     epoch N           the row of epoch N
-    seconds           of all attempts; of these for the storage, the sampler and the pruner
+    seconds           of all attempts that ended by themselves; of these for the storage, the sampler and the pruner
     reason            why it failed
     deaths            how many engines have died with it
     again             the attempt has failed, and another one follows
@@ -32,6 +32,8 @@ MOST_RETRIES = 2
 EPOCH = "epoch "
 FIRST = "failed_trial"
 """Optuna's attribute of a repeated attempt: the number of the first one."""
+AGAIN, GIVEN_UP, HAD_ENDED = "again", "given up", "had ended"
+"""What becomes of a trial whose attempt has failed."""
 _HISTORY = "retry_history"
 _OF_ATTEMPT = ("owner", "again", "reason")
 
@@ -68,19 +70,20 @@ def give_up(study: Any, trial_id: int, reason: str) -> None:
     _end(study, trial_id, {"reason": reason})
 
 
-def try_again(study: Any, trial_id: int, reason: str, *, engine_died: bool) -> bool:
-    """The attempt has failed; the trial waits for another one, which goes on from its last epoch.
+def try_again(study: Any, trial_id: int, reason: str, *, engine_died: bool) -> str:
+    """The attempt has failed; the trial waits for another one, which goes on from its last epoch: AGAIN.
 
-    Returns False if too many engines have died with it, or if the attempt had ended already.
+    GIVEN_UP if too many engines have died with it; HAD_ENDED if the attempt had, as it has where an engine dies just
+    after it has told how its trial ended. To be called by one controller of a host at a time.
     """
     attributes = study._storage.get_trial(trial_id).user_attrs
     deaths = attributes.get("deaths", 0) + engine_died
     again = deaths <= MOST_RETRIES
     if not _end(study, trial_id, {"reason": reason, "deaths": deaths, "again": again}):
-        return False
+        return HAD_ENDED
     if again:
         _repeat(study, study._storage.get_trial(trial_id))
-    return again
+    return AGAIN if again else GIVEN_UP
 
 
 def _end(study: Any, trial_id: int, attributes: dict[str, Any]) -> bool:

@@ -32,10 +32,10 @@ class Finished:
 
     trials: a row per trial, whatever was tried again: OF_TRIAL, then a column per name of the space (None where it has
     no value). `state` is complete | pruned | failed | running | waiting, `value` the score after the last epoch, and
-    `seconds` the wall time of all its attempts, of which `storage_seconds` went to the storage, the sampler and the
-    pruner. curves: a row per finished epoch: OF_EPOCH; `seconds` is the time of the epoch's training steps. decisions:
-    a row per decision of a pruner that forecasts: OF_DECISION. stopped: why no further trial was started, empty for a
-    study that has ended.
+    `seconds` the wall time of those of its attempts that no engine's death ended, of which `storage_seconds` went to
+    the storage, the sampler and the pruner. curves: a row per finished epoch: OF_EPOCH; `seconds` is the time of the
+    epoch's training steps. decisions: a row per decision of a pruner that forecasts: OF_DECISION. stopped: why no
+    further trial was started, empty for a study that has ended.
     """
 
     plan: StudyPlan

@@ -25,7 +25,6 @@ import yaml
 
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.options import at_least
-from lockstep.engine.usecases import USE_CASES
 from lockstep.tuning.space_entries import SpaceEntry, SpaceError, Value, among, nearest, read_entry
 
 Setting = dict[str, Any]
@@ -147,6 +146,8 @@ class Space:
                 f"{self.place}: batch_norm=True with workers={base.workers}: each would normalize by its own images; "
                 "train each trial by one worker, set sync_batch_norm, or leave batch_norm out of the space"
             )
+        from lockstep.engine.usecases import USE_CASES  # torch: figures and reports do not wait for it
+
         if job.use_case in USE_CASES:
             USE_CASES[job.use_case].for_job(job)
         return job

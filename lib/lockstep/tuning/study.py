@@ -23,7 +23,17 @@ from typing import Any
 from lockstep.engine.cores import cores_of_rank, usable_cores
 from lockstep.engine.launch.failures import WorkerFailed
 from lockstep.engine.training.loop import Site
-from lockstep.tuning.attempts import FIRST, give_up, latest, numbers_of, recover, this_owner, try_again
+from lockstep.tuning.attempts import (
+    FIRST,
+    GIVEN_UP,
+    HAD_ENDED,
+    give_up,
+    latest,
+    numbers_of,
+    recover,
+    this_owner,
+    try_again,
+)
 from lockstep.tuning.needed import StudyError, the_optuna
 from lockstep.tuning.opening import alone_on_host, close_study, folder_of, open_study
 from lockstep.tuning.plan import StudyPlan
@@ -72,18 +82,17 @@ class Controller:
 
     def ended(self, call: TrialCall, outcome: Outcome) -> None:
         """An engine has told how its trial ended."""
-        with self._changed:
+        with self._changed, alone_on_host(self.url), storage_errors(self.url):
             self._forget(call.trial_id)
             if outcome.state == FAILED:
                 self._failed(call, outcome)
             elif outcome.state in (COMPLETE, PRUNED):
-                self._failures.clear()
-                self._keep_best()
+                self._has_ended()
             self._changed.notify_all()
 
     def engine_died(self, call: TrialCall, failure: WorkerFailed) -> None:
         """An engine ended in the middle of a trial, or several ranks of a trial raised."""
-        with self._changed, storage_errors(self.url):
+        with self._changed, alone_on_host(self.url), storage_errors(self.url):
             self._forget(call.trial_id)
             reason = failure.reason
             if self.stopped:
@@ -96,9 +105,21 @@ class Controller:
                 outcome = failure_of(reason.removeprefix("raised "))
                 give_up(self.study, call.trial_id, outcome.reason)
                 self._failed(call, outcome)
-            elif not try_again(self.study, call.trial_id, f"{reason} ({failure.where})", engine_died=True):
-                self._failed(call, Outcome(FAILED, reason=reason, kind=reason))
+            else:
+                self._lost(call, reason, f"{reason} ({failure.where})")
             self._changed.notify_all()
+
+    def _lost(self, call: TrialCall, reason: str, told: str) -> None:
+        """The engine itself has died, and raised nothing."""
+        became = try_again(self.study, call.trial_id, told, engine_died=True)
+        if became == GIVEN_UP:
+            self._failed(call, Outcome(FAILED, reason=reason, kind=reason))
+        elif became == HAD_ENDED:  # it died after it had told the storage how its trial ended
+            self._has_ended()
+
+    def _has_ended(self) -> None:
+        self._failures.clear()
+        self._keep_best()
 
     def stop(self, why: BaseException | str) -> None:
         """No further trial starts. An exception is raised when all slots have ended."""

@@ -10,6 +10,7 @@ import pytest
 import fake_tuning
 from fake_tuning import PARAMETERS
 from lockstep.analysis.stored import Stored
+from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e09_autotuning import grid
 from lockstep.experiments.e09_autotuning.choice import best_of_finalists, finalists_of_pool
 from lockstep.experiments.e09_autotuning.grid import CHOSEN, ENGINES, FINALISTS, POOL, RUNG, cells, planned
@@ -64,10 +65,23 @@ def test_finalists_are_the_best_at_the_end_and_the_chosen_one_the_best_of_these(
     stored = fake_tuning.stored()
     pool = found(stored)
     assert pool.best(3) == [0, 1, 2]
-    finalists = finalists_of_pool(pool, 2)
+    finalists = finalists_of_pool(pool, 2, 16)
     assert finalists == [pool.setting(0), pool.setting(1)]
+    assert pool.best(2, below=1) == [0], "settings that a run adds later are no finalists"
     assert best_of_finalists(stored.records, finalists, 5) == pool.setting(1), "its held-out loss is lower"
     assert best_of_finalists(stored.records, finalists, 6) is None
+
+
+def test_a_finalist_that_diverged_is_out_and_blocks_nobody() -> None:
+    """The mean over its other seeds would have won; and its seed is never trained again."""
+    stored = fake_tuning.stored()
+    finalists = finalists_of_pool(found(stored), 2, 16)
+    records = stored.records.copy()
+    lost = (records["experiment"] == FINALISTS) & (records["seed"] == 3) & (records["validation_loss"] < 0.2)
+    assert lost.sum() == 1
+    records.loc[lost, ["status", "reason"]] = ["failed", f"{DIVERGED} in step 3"]
+    assert best_of_finalists(records, finalists, 5) == finalists[0]
+    assert best_of_finalists(records, finalists[1:], 5) is None
 
 
 def test_settings_come_back_from_the_table_as_they_were_drawn() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.analysis.sentences import counted, estimate_in, finding, sentence, settle_each
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e09_autotuning.findings import MEDIAN, OURS, gained, replayed, whole_pool
+from lockstep.experiments.e09_autotuning.findings import MEDIAN, OURS, gained, replayed, saves, whole_pool
 from lockstep.experiments.e09_autotuning.tables import TUNED, ladder
 
 
@@ -33,9 +33,5 @@ def _found(stored: Stored, settings: int) -> str:
 
 def _costs(stored: Stored) -> str:
     table = replayed(stored)
-    ours, median = table.loc[OURS], table.loc[MEDIAN]
-    return sentence(
-        f"a pruner whose LSTM forecasts learning curves trains {100 * ours['share_of_epochs']:.0f} % of the epochs and "
-        f"keeps the best setting in {100 * ours['kept']:.0f} % of replayed studies; the median rule, without a "
-        f"network, {100 * median['share_of_epochs']:.0f} % and {100 * median['kept']:.0f} %"
-    )
+    ours, median = saves(table.loc[OURS], "a pruner whose LSTM forecasts learning curves"), table.loc[MEDIAN]
+    return sentence(f"{ours} of replayed studies; {saves(median, 'the median rule, without a network,')}")

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.confidence import Estimate
-from lockstep.analysis.statistics import mean_of
+from lockstep.analysis.seeds import diverged
+from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool
 
 FINALISTS = "finalists"
 Setting = Mapping[str, Any]
 
 
-def finalists_of_pool(pool: StoredPool, count: int) -> list[dict[str, Any]]:
-    """The settings of the pool with the highest scores, best first."""
-    return [pool.setting(number) for number in pool.best(count)]
+def finalists_of_pool(pool: StoredPool, count: int, asked: int) -> list[dict[str, Any]]:
+    """The settings with the highest scores among the first `asked` of the pool, best first: those that a run adds later
+    change neither finalists nor the one that is chosen, so the test images are opened for one network alone."""
+    return [pool.setting(number) for number in pool.best(count, asked)]
 
 
 def score(losses: pd.Series) -> pd.Series:
@@ -27,26 +28,22 @@ def score(losses: pd.Series) -> pd.Series:
 
 
 def of_setting(records: pd.DataFrame, experiment: str, setting: Setting) -> pd.DataFrame:
-    """The ok rows of the cells of `experiment` that train this setting."""
-    rows = records[(records["experiment"] == experiment) & (records["status"] == "ok")]
+    """The rows of the cells of `experiment` that train this setting, and were trained or diverged."""
+    rows = records[records["experiment"] == experiment]
+    rows = rows[(rows["status"] == "ok") | rows["reason"].astype(str).str.startswith(DIVERGED)]
     for name, value in setting.items():
         same = rows[name] == value if not isinstance(value, float) else np.isclose(rows[name].astype(float), value)
         rows = rows[same]
     return rows
 
 
-def finalist_scores(records: pd.DataFrame, setting: Setting) -> Estimate | None:
-    """The mean score of a finalist over its seeds; None where none was trained."""
-    rows = of_setting(records, FINALISTS, setting)
-    return mean_of(score(rows.set_index("seed")["validation_loss"])) if len(rows) else None
-
-
 def best_of_finalists(records: pd.DataFrame, finalists: Sequence[Setting], seeds: int) -> Setting | None:
-    """The finalist with the highest mean score, once each was trained from so many seeds; None before."""
+    """The finalist with the highest mean score, once each was trained from so many seeds; None before, and where all
+    diverged. One that diverged from any seed is out: a mean over the others would hide that."""
     means = []
     for setting in finalists:
-        found = finalist_scores(records, setting)
-        if found is None or found.rounds < seeds:
+        rows = of_setting(records, FINALISTS, setting)
+        if rows["seed"].nunique() < seeds:
             return None
-        means.append(found.value)
-    return finalists[int(np.argmax(means))]
+        means.append(float(score(rows["validation_loss"]).mean()) if not diverged(rows) else -np.inf)
+    return finalists[int(np.argmax(means))] if np.isfinite(max(means)) else None

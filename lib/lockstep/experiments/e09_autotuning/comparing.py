@@ -10,6 +10,8 @@ Minutes of computing, so notebooks read these tables. Each of their rows says in
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
+import lockstep
 from lockstep.analysis.seeds import wilson
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e09_autotuning.importance import importances
-from lockstep.experiments.e09_autotuning.stored_pool import pool_in
+from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_in
 from lockstep.measure.progress import say
 from lockstep.records import read_traced_table, write_computed_table
 from lockstep.tuning.choosing import CANDIDATES, Choice, choose_then_report
 from lockstep.tuning.forecasting import FORECASTERS, make_forecaster
-from lockstep.tuning.frontier import frontier, paired_difference
+from lockstep.tuning.frontier import frontier
 from lockstep.tuning.pool import CurvePool, effective_number, halves
 from lockstep.tuning.pruners import make_pruner
-from lockstep.tuning.replay import Replayed, forecasts_for, replay, replays, trains_in_each_study
+from lockstep.tuning.replay import Replayed, forecasts_for, replay, trains_in_each_study
 
 REPLAYS, BEST_SO_FAR, CURVE_FORECASTS, IMPORTANCES = "replays", "best_so_far", "curve_forecasts", "importances"
 LEAST_SETTINGS = 12
@@ -38,7 +42,7 @@ ORDERS = 500
 FEW_ORDERS = 10
 """Of studies in each of which a network is trained."""
 WORKERS = (1, 2, 8)
-STUDIES = (12, 30, 80)
+STUDIES = (12, 30, 60)
 """Trials of a study; those are compared that a half of the pool holds."""
 BASE = "Median"
 DRAWN = ("none", "Median", "SuccessiveHalving 4", "LSTM", "halving on LSTM forecasts")
@@ -57,19 +61,25 @@ def compare(stored: Stored, folder: Path) -> None:
     own = pool_in(stored)
     if own is None or len(own.whole) < LEAST_SETTINGS:
         return
-    known = stored.table(IMPORTANCES)  # the last one that is written
-    if len(known) and int(known["pool"].iloc[0]) == len(own.whole):
+    known, made_of = stored.table(CURVE_FORECASTS), fingerprint(own)  # the last one that is written
+    if len(known) and known["made_of"].iloc[0] == made_of:
         return
     pool = CurvePool(own.values(), own.epoch_seconds, own.held_out)
     tables: dict[str, Callable[[], Iterable[Row]]] = {
         REPLAYS: lambda: replay_rows(pool),
         BEST_SO_FAR: lambda: best_so_far_rows(pool, stored_texts(folder)),
-        CURVE_FORECASTS: lambda: forecast_rows(pool.values),
         IMPORTANCES: lambda: importances(own),
+        CURVE_FORECASTS: lambda: forecast_rows(pool.values),
     }
     for name, rows in tables.items():
         say(f"computing {name} of a pool of {len(pool)} settings")
-        write_computed_table(folder, name, pd.DataFrame(rows()).assign(pool=len(pool)))
+        write_computed_table(folder, name, pd.DataFrame(rows()).assign(pool=len(pool), made_of=made_of))
+
+
+def fingerprint(pool: StoredPool) -> str:
+    """What the tables are made of: curves, their space, what is compared, and the version of this library."""
+    said = (pool.trials["space"].iloc[0], sorted(CANDIDATES.items()), ORDERS, STUDIES, WORKERS, lockstep.__version__)
+    return hashlib.sha256(pool.values().tobytes() + repr(said).encode()).hexdigest()[:16]
 
 
 def replay_rows(pool: CurvePool) -> Iterator[Row]:
@@ -83,17 +93,15 @@ def replay_rows(pool: CurvePool) -> Iterator[Row]:
 
 
 def _trained_in_each(pool: CurvePool, trials: int) -> Iterator[Row]:
-    """Rows of the pruners whose network is trained anew in every study, which takes seconds: a few orders by one
-    worker, with the first of their texts, and beside nothing."""
-    half = halves(pool, 0)[1]
-    for name, texts in CANDIDATES.items():
-        if not trains_in_each_study(texts[0]):
-            continue
-        found = replays(half, texts[0], 1, trials, range(FEW_ORDERS))
-        low, high = wilson(int(found["kept_best"].sum()), FEW_ORDERS)
-        row: Row = {"compared": name, "text": texts[0], "trials": trials, "workers": 1, "studies": FEW_ORDERS}
-        row |= {"kept": found["kept_best"].mean(), "kept_low": low, "kept_high": high, "on_frontier": False}
-        row |= {"effective": effective_number(len(half), trials, FEW_ORDERS).of_these}
+    """Rows of the pruners whose network is trained anew in every study, which takes seconds: chosen and reported on a
+    few orders by one worker, without intervals, and in no figure."""
+    slow = {name: texts for name, texts in CANDIDATES.items() if trains_in_each_study(texts[0])}
+    chosen, reported = choose_then_report(pool, slow, 1, trials, range(FEW_ORDERS)) if slow else ({}, pd.DataFrame())
+    for name, choice in chosen.items():
+        found = reported[reported["compared"] == name]
+        row: Row = {"compared": name, "text": choice.text, "trials": trials, "workers": 1, "studies": FEW_ORDERS}
+        row |= {"kept": found["kept_best"].mean(), "on_frontier": False, "reached": int(choice.reached)}
+        row |= {"effective": effective_number(len(pool) // 2, trials, FEW_ORDERS).of_these}
         yield row | {name: found[name].mean() for name in ("share_of_epochs", "regret", "seconds")}
 
 
@@ -103,15 +111,29 @@ def studies(settings: int) -> list[int]:
 
 
 def _compared(chosen: dict[str, Choice], reported: pd.DataFrame, effective: float) -> Iterator[Row]:
+    """Intervals are of as many independent studies as the orders amount to, not of the orders: `effective`."""
     for row in frontier(reported).to_dict("records"):
         name = row["compared"]
+        del row["surely_dominated_by"]  # by intervals over orders
         one = reported[reported["compared"] == name]
         told: Row = {"trials": int(one["trials"].iloc[0]), "workers": int(one["workers"].iloc[0])}
         told |= {"effective": effective, "regret": one["regret"].mean(), "seconds": one["seconds"].mean()}
+        told |= of_independent(one["share_of_epochs"], effective, ("share_low", "share_high"))
+        told |= of_independent(one["kept_best"].astype(float), effective, ("kept_low", "kept_high"))
+        base = reported[reported["compared"] == BASE].set_index("seed")
         for quantity in ("share_of_epochs", "kept_best"):
-            names = (f"{quantity}_more", f"{quantity}_more_low", f"{quantity}_more_high")
-            told |= dict(zip(names, paired_difference(reported, name, BASE, quantity).columns, strict=True))
+            more = one.set_index("seed")[quantity].astype(float) - base[quantity].astype(float)
+            told[f"{quantity}_more"] = more.mean()
+            told |= of_independent(more, effective, (f"{quantity}_more_low", f"{quantity}_more_high"), least=-1.0)
         yield {**row, **told, "text": chosen[name].text, "reached": int(chosen[name].reached)}
+
+
+def of_independent(values: pd.Series, studies: float, names: tuple[str, str], least: float = 0.0) -> dict[str, float]:
+    """A 95 % interval of the mean of so many independent values that scatter as these do, between `least` and 1: by
+    Student's distribution, and of two studies' degrees of freedom where there are fewer."""
+    half = float(student.ppf(0.975, max(studies, 2.0) - 1.0)) * float(values.std(ddof=1)) / math.sqrt(studies)
+    mean = float(values.mean())
+    return dict(zip(names, (max(least, mean - half), min(1.0, mean + half)), strict=True))
 
 
 def best_so_far_rows(pool: CurvePool, texts: dict[str, str]) -> Iterator[Row]:

@@ -49,27 +49,32 @@ def replayed(stored: Stored) -> pd.DataFrame:
     table = compared(stored)
     if table.empty:
         raise NotNow("", "the pool is too small to replay studies on each half of it")
-    return table.set_index("compared")
+    table = table.set_index("compared")
+    if missing := [name for name in (OURS, MEDIAN) if name not in table.index]:
+        raise NotNow("", f"{missing[0]} was not replayed")
+    return table
 
 
 @finding
 def pruners(stored: Stored) -> str:
     """What our pruners save and lose, beside Median, and who dominates whom."""
     table = replayed(stored)
-    told = [_saves(table.loc[name], name) for name in (OURS, ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
+    names = [name for name in (OURS, ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
+    told = [saves(table.loc[name], named(name)) for name in names]
     best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
     over = f"in studies of {int(table['trials'].iloc[0])} trials, {listed(told)}"
     few = (
-        f"nothing has both less compute and more kept than {listed(best)}; the orders amount to "
-        f"{table['effective'].iloc[0]:.2g} independent studies, so what lies close together is not decided"
+        f"by the means nothing has both less compute and more kept than {listed(best)}; but the orders amount to only "
+        f"{table['effective'].iloc[0]:.2g} independent studies, and intervals are of so many"
     )
     return f"{sentence(over)} {sentence(few)}"
 
 
-def _saves(row: Any, name: str) -> str:
+def saves(row: Any, who: str) -> str:
+    """What a pruner trains and keeps, with the intervals of its row."""
     kept = f"{100 * row['kept']:.0f} % [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
-    share = f"{100 * row['share_of_epochs']:.0f} %"
-    return f"{named(name)} trains {share} of the epochs and keeps the best setting in {kept}"
+    share = f"{100 * row['share_of_epochs']:.0f} % [{100 * row['share_low']:.0f}, {100 * row['share_high']:.0f}]"
+    return f"{who} trains {share} of the epochs and keeps the best setting in {kept}"
 
 
 def named(name: str) -> str:
@@ -79,17 +84,17 @@ def named(name: str) -> str:
 
 @finding
 def course(stored: Stored) -> str:
-    """How many epochs it takes until the best finished setting is within one held-out image of the best."""
+    """How many epochs it takes until the best finished setting ends with the best one's score, or nearly so."""
     table, pool = stored.table("best_so_far"), whole_pool(stored)
     if table.empty:
         raise NotNow("", "the pool is too small to replay studies")
     told = []
     for name, own in table.groupby("compared", sort=False):
         near = own[own["regret"] <= 1 / pool.held_out]
-        share = f"{100 * near['spent'].min():.0f} %" if len(near) else "more than all"
+        share = f"{100 * near['spent'].min():.0f} %" if len(near) else "all, and is not there"
         told.append(f"{named(str(name)) if name != 'none' else 'no pruner'} {share}")
-    within = "to be on average within one held-out image of its best setting, a study needs of its epochs: "
-    return sentence(within + listed(told))
+    within = f"to be on average within {1 / pool.held_out:.2g} of its best setting's score"
+    return sentence(f"{within}, a study needs of its epochs: {listed(told)}")
 
 
 @finding
@@ -99,12 +104,15 @@ def forecasts(stored: Stored) -> str:
     if table.empty:
         raise NotNow("", "the pool is too small for forecasts to be judged on it")
     own = table[table["forecaster"] == "lstm"].set_index("epoch")
+    if EARLY not in own.index:
+        raise NotNow("", f"settings are trained for too few epochs to forecast after {EARLY} of them")
     early = own.loc[EARLY]
     error = Estimate(early["relative"], early["relative_low"], early["relative_high"], MIN_ROUNDS)
     rivals = table[(table["epoch"] == EARLY) & table["forecaster"].isin(("last", "gain", "power"))]
     best = rivals.loc[rivals["relative"].idxmin()]
     rule = FORECASTER_MARKS[best["forecaster"]][0]
-    stands = "cannot be told apart from" if error.low <= 1 <= error.high else "compares with"
+    stands = "cannot be told apart from" if error.low <= 1 <= error.high else "errs less than"
+    stands = "errs more than" if error.low > 1 else stands
     text = (
         f"after {EARLY} epochs the LSTM's forecast of the end of a curve {stands} the best value so far, with "
         f"{times(error, 'its mean error')}; of the rules without a network, {rule} errs least, "

@@ -3,7 +3,7 @@
 pool           settings drawn at random from the space, trained to the end without pruning, on held-out images
 engine_counts  one fixed list of trials by one engine and by two, each of which takes its next trial from the storage
 rungs          plain CNN, + dropout, + L2, + LSTM head: each trained from several seeds, scored on test images, too
-finalists      the pool's best settings, trained anew from several seeds; held-out images pick one of them
+finalists      the best of the pool's first settings, trained anew from several seeds; held-out images pick one
 chosen         that one again, scored on test images, too: the only cell of a tuned network that opens any
 
     pool, engine_counts, rungs ──► finalists ──► chosen
@@ -48,7 +48,7 @@ def cells(chosen: Parameters) -> list[Job]:
     found = whole_pool_of(chosen)
     if found is None:
         return jobs
-    finalists = finalists_of_pool(found[1], chosen.finalists)
+    finalists = finalists_of_pool(found[1], chosen.finalists, chosen.pool)
     jobs += [tuned_cell(chosen, FINALISTS, setting) for setting in finalists]
     picked = best_of_finalists(found[0].records, finalists, chosen.seeds)
     return jobs if picked is None else [*jobs, tuned_cell(chosen, CHOSEN, picked)]
@@ -79,13 +79,11 @@ def _ladder_cells(chosen: Parameters) -> list[Job]:
 
 
 def tuned_cell(chosen: Parameters, experiment: str, setting: Mapping[str, Any]) -> Job:
-    """A setting of the pool, by two workers that share each batch; with batch normalization by one, since several
-    would train other parameters."""
+    """A setting of the pool, by two workers that share each batch and, if there are any, the statistics of batch
+    normalization: the parameters of one worker."""
     scored_on = "validation" if experiment == CHOSEN else "held_out"
     own: dict[str, Any] = {"use_case": chosen.use_case, "epochs": chosen.epochs, "scored_on": scored_on, **setting}
-    if own.get("batch_norm"):
-        return trained("sequential", experiment, workers=1, **own)
-    return trained("processes", experiment, **own)
+    return trained("processes", experiment, sync_batch_norm=bool(own.get("batch_norm")), **own)
 
 
 def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:

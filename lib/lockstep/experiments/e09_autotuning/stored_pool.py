@@ -65,9 +65,11 @@ class StoredPool:
         row = self.trials.loc[number]
         return {name: typed(name, row[name]) for name in self.names if not pd.isna(row[name])}
 
-    def best(self, count: int) -> list[int]:
-        """The numbers of the settings with the highest scores after the last epoch."""
+    def best(self, count: int, below: int | None = None) -> list[int]:
+        """The numbers of the settings with the highest scores after the last epoch; of those numbered `below` a number
+        alone, if one is given."""
         last = pd.Series(self.values()[:, -1], index=self.whole.index)
+        last = last if below is None else last[last.index < below]
         return [int(number) for number in last.sort_values(ascending=False, kind="stable").index[:count]]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
-from lockstep.analysis.seeds import mean_columns, paired_points
+from lockstep.analysis.seeds import diverged, mean_columns, paired_points, scored
 from lockstep.analysis.statistics import Conditions, mean_of, ratio_with_interval, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e09_autotuning.choice import score
@@ -43,7 +43,7 @@ def ladder(stored: Stored) -> pd.DataFrame:
     and seeds."""
     rows = []
     for name, conditions in steps_of_ladder(stored).items():
-        own = select(stored.records, conditions)
+        own = scored(select(stored.records, conditions, status=None)).reset_index()
         if own.empty:
             continue
         row: dict[str, Any] = {"step": name, "epochs": int(own["epochs"].iloc[0]), "seeds": own["seed"].nunique()}
@@ -80,12 +80,13 @@ def _over_plain(stored: Stored, conditions: Conditions) -> Estimate | None:
 @once
 def finalists(stored: Stored) -> pd.DataFrame:
     """A row per finalist, best mean first: score with its interval, seeds, and its setting."""
-    own, rows = stored.of(FINALISTS), []
-    known = own[own["status"] == "ok"]
+    known, rows = stored.of(FINALISTS), []
     names = [name for name in NAMES if name in known and known[name].nunique() > 1]
     for keys, cell in known.groupby(list(names), sort=False) if names else ():
-        found = mean_of(score(cell.set_index("seed")["validation_loss"]))
-        rows.append(mean_columns(found, "score") | {"seeds": found.rounds} | dict(zip(names, keys, strict=True)))
+        losses = scored(cell)["validation_loss"]
+        told = mean_columns(mean_of(score(losses)) if len(losses) else None, "score")
+        told |= {"seeds": cell["seed"].nunique(), "diverged": diverged(cell)}
+        rows.append(told | dict(zip(names, keys, strict=True)))
     table = pd.DataFrame(rows)
     return table.sort_values("score", ascending=False, ignore_index=True) if len(table) else table
 
@@ -101,10 +102,12 @@ def speed_of_engines(stored: Stored) -> Estimate:
 
 
 def compared(stored: Stored, workers: int = 1) -> pd.DataFrame:
-    """The rows of `replays` for the longest studies, of so many workers."""
+    """The rows of `replays` for the longest studies, of so many workers; without those that train a network in every
+    study, of which there are too few orders to stand beside the others."""
     table = stored.table("replays")
     if table.empty:
         return table
+    table = table[table["share_low"].notna()]
     return table[(table["workers"] == workers) & (table["trials"] == table["trials"].max())].reset_index(drop=True)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
-from lockstep.analysis.seeds import wilson
+from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.statistics import mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_LEAST, AT_MOST, MISSING, Read, Reading, Target
@@ -30,23 +29,21 @@ def _reading(find: Callable[[Stored], tuple[Estimate, str]]) -> Read:
 
 def _share(stored: Stored) -> tuple[Estimate, str]:
     row = replayed(stored).loc[OURS]
-    found = Estimate(row["share_of_epochs"], row["share_low"], row["share_high"], int(row["studies"]), False)
+    found = Estimate(row["share_of_epochs"], row["share_low"], row["share_high"], int(row["effective"]), False)
     return found, f"studies of {int(row['trials'])} trials, {row['text']}"
 
 
 def _kept(stored: Stored) -> tuple[Estimate, str]:
     row = replayed(stored).loc[OURS]
-    # As few as the orders amount to: the interval is of other pools, too.
-    of = max(MIN_ROUNDS, round(row["effective"]))
-    low, high = wilson(round(row["kept"] * of), of)
-    return Estimate(row["kept"], low, high, of, False), f"the orders amount to {row['effective']:.2g} studies"
+    found = Estimate(row["kept"], row["kept_low"], row["kept_high"], int(row["effective"]), False)
+    return found, f"the orders amount to {row['effective']:.2g} studies"
 
 
 def _beside_median(stored: Stored) -> tuple[Estimate, str]:
     row = replayed(stored).loc[OURS]
     names = ("share_of_epochs_more", "share_of_epochs_more_low", "share_of_epochs_more_high")
     more, low, high = (float(row[name]) for name in names)
-    found = Estimate(more, low, high, int(row["studies"]), False)
+    found = Estimate(more, low, high, int(row["effective"]), False)
     return found, f"and keeps the best {100 * row['kept_best_more']:+.0f} points more often than {MEDIAN}"
 
 

@@ -50,12 +50,12 @@ def tuning_gains(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def tuned_learns_faster(claim: Claim, stored: Stored) -> Verdict:
-    """The plain CNN's epochs, over those after which the tuned network is as good on held-out images."""
+    """The epochs until the plain CNN's lowest held-out loss, over those until the tuned network's is as low."""
     del claim
     _chosen(stored)
     ratio = epochs_saved(stored)
     enough(ratio.rounds)
-    return above(ratio, 1.0, 1.0, "times fewer epochs until the plain CNN's held-out loss", "1")
+    return above(ratio, 1.0, 1.0, "times fewer epochs until the plain CNN's lowest held-out loss", "1")
 
 
 @RULES.add
@@ -68,9 +68,9 @@ def engines_faster(claim: Claim, stored: Stored) -> Verdict:
 
 
 def epochs_saved(stored: Stored) -> Estimate:
-    """By seed: epochs that the plain CNN trained, over the first epoch with a held-out loss that is no higher than its
-    last one in the tuned network's training; one more than all of these where there is none. Raises NotNow without a
-    seed that both were trained from."""
+    """By seed: the epoch of the plain CNN's lowest held-out loss, over the first one of the tuned network with a loss
+    that is no higher; one more than all of the latter's where there is none. The same curves on both sides give 1.
+    Raises NotNow without a seed that both were trained from."""
     table = stored.table("epochs")
     ratios = {}
     for seed, tuned in table[table["experiment"] == CHOSEN].groupby("seed") if len(table) else ():
@@ -79,10 +79,11 @@ def epochs_saved(stored: Stored) -> Estimate:
             base = base[base[name] == value]
         if base.empty:
             continue
-        goal = base.sort_values("epoch")["validation_loss"].iloc[-1]
+        best = base.loc[base["validation_loss"].idxmin()]
+        goal = best["validation_loss"]
         there = tuned.sort_values("epoch").loc[lambda rows, goal=goal: rows["validation_loss"] <= goal, "epoch"]
         needed = there.iloc[0] if len(there) else tuned["epoch"].max() + 1
-        ratios[seed] = base["epoch"].max() / needed
+        ratios[seed] = best["epoch"] / needed
     if not ratios:
         raise NotNow(NOT_YET, "the tuned network and the plain CNN have no seed in common")
     return interval_of(pd.Series(ratios, dtype=float).rename_axis("seed").replace(np.inf, np.nan).dropna())
