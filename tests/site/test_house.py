@@ -30,6 +30,7 @@ LATER += ("engine/launch/stopped_programs", "engine/replica/batch_norm", "engine
 LATER += ("experiments/e00_overview/findings",)
 LATER += ("experiments/answering", "experiments/advice", "experiments/readme", "experiments/opening")
 LATER += ("analysis/figures/sheet", "analysis/figures/messages", "measure/progress")
+LATER += ("experiments/judged_before",)
 LATER += ("experiments/e01_single_node_baselines/findings",)
 LATER += ("experiments/e03_pipelined_model_parallelism/findings", "experiments/e04_hybrid_parallelism/findings")
 LATER += ("experiments/e05_mpi_distribution/findings", "experiments/e06_spark_distribution/findings")
@@ -40,6 +41,7 @@ LATER += ("records/traced", "experiments/refusals")
 LATER += ("tuning/", "engine/job/sizes", "engine/models/layers")
 LATER += ("experiments/e07_convlstm_batch_size/head_cells", "experiments/e07_convlstm_batch_size/tables/heads")
 LATER += ("experiments/e09_autotuning/", "commands/tune", "analysis/figures/messages", "measure/progress")
+LATER += ("experiments/judged_before",)
 """What issues that came later have added, which is not counted."""
 
 

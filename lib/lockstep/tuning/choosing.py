@@ -103,28 +103,31 @@ def choose_then_report(
     seeds: Iterable[int],
     half_seed: int = 0,
     replay: Replays = replays,
+    choosing_seeds: Iterable[int] | None = None,
 ) -> tuple[dict[str, Choice], pd.DataFrame]:
     """Each pruner's choice on one half of the pool, and the replays of what was chosen on the other half.
 
     candidates: texts by the name of what is compared. The second is a table as `replays` gives, with that name as its
-    first column, `compared`. Nothing of the reporting half is read before every choice is made. Raises JobError as
-    `replays` and `choose_candidate` do, and where a half is too small for `trials_per_study`.
+    first column, `compared`. `choosing_seeds`: of the orders to choose on, if other ones. Nothing of the reporting half
+    is read before every choice is made. Raises JobError as `replays` and `choose_candidate` do, and where a half is too
+    small for `trials_per_study`.
     """
     choosing, reporting = halves(pool, half_seed)
     orders = list(seeds)
+    chosen_on = orders if choosing_seeds is None else list(choosing_seeds)
     if trials_per_study > len(choosing):
         raise JobError(
             f"trials_per_study={trials_per_study} is more than the {len(choosing)} settings of half of this pool of "
             f"{len(pool)}; give fewer trials, or train more settings"
         )
 
-    def on(half: CurvePool, text: str) -> pd.DataFrame:
-        return replay(half, text, workers, trials_per_study, orders)
+    def on(half: CurvePool, text: str, seeds: list[int]) -> pd.DataFrame:
+        return replay(half, text, workers, trials_per_study, seeds)
 
     chosen = {
-        name: choose_candidate(pd.concat([on(choosing, text) for text in texts], ignore_index=True))
+        name: choose_candidate(pd.concat([on(choosing, text, chosen_on) for text in texts], ignore_index=True))
         for name, texts in candidates.items()
     }
-    reports = [on(reporting, choice.text).assign(compared=name) for name, choice in chosen.items()]
+    reports = [on(reporting, choice.text, orders).assign(compared=name) for name, choice in chosen.items()]
     table = pd.concat(reports, ignore_index=True)
     return chosen, table[["compared", *table.columns.drop("compared")]]

@@ -38,7 +38,8 @@ from lockstep.tuning.replay import Replayed, forecasts_for, replay, trains_in_ea
 REPLAYS, BEST_SO_FAR, CURVE_FORECASTS, IMPORTANCES = "replays", "best_so_far", "curve_forecasts", "importances"
 LEAST_SETTINGS = 12
 """Of a pool of which anything is said."""
-ORDERS = 500
+ORDERS, CHOOSING_ORDERS = 500, 60
+"""Of studies that are reported, and of those on which the settings of pruners are chosen."""
 FEW_ORDERS = 10
 """Of studies in each of which a network is trained."""
 WORKERS = (1, 2, 8)
@@ -78,7 +79,8 @@ def compare(stored: Stored, folder: Path) -> None:
 
 def fingerprint(pool: StoredPool) -> str:
     """What the tables are made of: curves, their space, what is compared, and the version of this library."""
-    said = (pool.trials["space"].iloc[0], sorted(CANDIDATES.items()), ORDERS, STUDIES, WORKERS, lockstep.__version__)
+    numbers = (ORDERS, CHOOSING_ORDERS, STUDIES, WORKERS)
+    said = (pool.trials["space"].iloc[0], sorted(CANDIDATES.items()), *numbers, lockstep.__version__)
     return hashlib.sha256(pool.values().tobytes() + repr(said).encode()).hexdigest()[:16]
 
 
@@ -87,7 +89,9 @@ def replay_rows(pool: CurvePool) -> Iterator[Row]:
     for trials in studies(len(pool)):
         for workers in WORKERS:
             quick = {name: texts for name, texts in CANDIDATES.items() if not trains_in_each_study(texts[0])}
-            chosen, reported = choose_then_report(pool, quick, workers, trials, range(ORDERS))
+            chosen, reported = choose_then_report(
+                pool, quick, workers, trials, range(ORDERS), choosing_seeds=range(CHOOSING_ORDERS)
+            )
             yield from _compared(chosen, reported, effective_number(len(pool) // 2, trials, ORDERS).of_these)
         yield from _trained_in_each(pool, trials)
 
