@@ -21,6 +21,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "06_spark_distribution",
     "07_convlstm_batch_size",
     "08_convlstm_scaling",
+    "09_autotuning",
     "10_straggler_forecasts",
     "11_straggler_mitigation",
 )

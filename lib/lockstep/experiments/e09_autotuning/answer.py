@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.sentences import counted, estimate_in, finding, sentence, settle_each
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e09_autotuning.findings import MEDIAN, OURS, gained, replayed, saves, whole_pool
@@ -33,5 +34,8 @@ def _found(stored: Stored, settings: int) -> str:
 
 def _costs(stored: Stored) -> str:
     table = replayed(stored)
-    ours, median = saves(table.loc[OURS], "a pruner whose LSTM forecasts learning curves"), table.loc[MEDIAN]
-    return sentence(f"{ours} of replayed studies; {saves(median, 'the median rule, without a network,')}")
+    ours_row, median = table.loc[OURS], table.loc[MEDIAN]
+    ours = saves(ours_row, "a pruner whose LSTM forecasts learning curves")
+    beside = saves(median, "the median rule, without a network,")
+    decided = "" if ours_row["effective"] >= MIN_ROUNDS else "; of other pools that decides nothing"
+    return sentence(f"on the curves of this pool {ours} of replayed studies, {beside}{decided}")

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
+from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.figures.style import GREY, PALETTE, StoredFigure, empty, look, new_figure
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool
 
@@ -66,7 +67,8 @@ def learning_curves(pool: StoredPool | None, drawn: int, title: str) -> StoredFi
 
 
 def frontier_points(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Compute against the share of studies that keep the best setting; filled: nothing has less and more."""
+    """Compute against the share of studies that keep the best setting; filled: nothing has less and more. Intervals
+    stand where the orders amount to enough studies for any."""
     if table.empty:
         return empty(title, NOTHING)
     with look():
@@ -74,7 +76,9 @@ def frontier_points(table: pd.DataFrame, title: str) -> StoredFigure:
         axis = figure.subplots()
         for row in table.to_dict("records"):
             hue, mark = PRUNER_MARKS[row["compared"]]
-            error = [[row["kept"] - row["kept_low"]], [row["kept_high"] - row["kept"]]]
+            error = None
+            if row["effective"] >= MIN_ROUNDS:
+                error = [[row["kept"] - row["kept_low"]], [row["kept_high"] - row["kept"]]]
             axis.errorbar(
                 row["share_of_epochs"], row["kept"], yerr=error, color=hue, marker=mark, linestyle="none", markersize=8,
                 markerfacecolor=hue if row["on_frontier"] else "white", elinewidth=1, label=row["compared"],

@@ -62,18 +62,25 @@ def pruners(stored: Stored) -> str:
     names = [name for name in (OURS, ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
     told = [saves(table.loc[name], named(name)) for name in names]
     best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
-    over = f"in studies of {int(table['trials'].iloc[0])} trials, {listed(told)}"
-    few = (
-        f"by the means nothing has both less compute and more kept than {listed(best)}; but the orders amount to only "
-        f"{table['effective'].iloc[0]:.2g} independent studies, and intervals are of so many"
-    )
-    return f"{sentence(over)} {sentence(few)}"
+    over = f"on the curves of this pool, in studies of {int(table['trials'].iloc[0])} trials, {'; '.join(told)}"
+    nothing = f"there nothing has both less compute and more kept than {listed(best)}"
+    return f"{sentence(over)} {sentence(nothing)} {few(table)}"
+
+
+def few(table: pd.DataFrame) -> str:
+    """How far the replays speak of other pools."""
+    studies = table["effective"].iloc[0]
+    said = f"the orders have most settings in common and amount to {studies:.2g} independent studies"
+    more = ": what another pool would say is undecided" if studies < MIN_ROUNDS else ""
+    return sentence(said + more)
 
 
 def saves(row: Any, who: str) -> str:
-    """What a pruner trains and keeps, with the intervals of its row."""
-    kept = f"{100 * row['kept']:.0f} % [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
-    share = f"{100 * row['share_of_epochs']:.0f} % [{100 * row['share_low']:.0f}, {100 * row['share_high']:.0f}]"
+    """What a pruner trains and keeps; with intervals where the orders amount to enough studies for any."""
+    kept, share = (f"{100 * row[name]:.0f} %" for name in ("kept", "share_of_epochs"))
+    if row["effective"] >= MIN_ROUNDS:
+        kept += f" [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
+        share += f" [{100 * row['share_low']:.0f}, {100 * row['share_high']:.0f}]"
     return f"{who} trains {share} of the epochs and keeps the best setting in {kept}"
 
 
