@@ -12,7 +12,7 @@ import pandas as pd
 
 from lockstep.engine.job import IDENTITY, Job
 from lockstep.measure import cell
-from lockstep.records import MEASUREMENTS, Row, make_row, read_records
+from lockstep.records import MEASUREMENTS, TABLES, Row, make_row, read_records
 from lockstep.records.reading import read_tables
 
 _SAME = ("experiment", "device")  # of an answer, if there is any such row
@@ -24,7 +24,8 @@ class StoredMeasuring:
     """`measure_job` of a grid, from the records of one notebook in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        self.records, self.tables = read_records(folder), read_tables(folder)
+        tables = read_tables(folder)
+        self.records, self.tables = read_records(folder), {each: tables[each] for each in tables if each in TABLES}
 
     def measure_job(
         self, job: Job, source: object, *_: object, probes: object = None

@@ -39,7 +39,7 @@ REALLY = {
         "message_bytes=65536",
     ],
 }
-STORED = ("01", "03", "04", "05", "07", "08", "10", "11")
+STORED = ("01", "03", "04", "05", "07", "08", "09", "10", "11")
 
 
 def plan_of(number: str, assignments: list[str], root: Path, folder: Path) -> RunPlan:
@@ -51,7 +51,7 @@ def check(plan: RunPlan) -> pd.DataFrame:
     """The records of a run that is whole."""
     records = read_records(plan.folder)
     assert set(records["status"]) <= {"ok", "skipped"}, records[records["status"] == "failed"]["reason"].tolist()
-    assert (records["status"] == "ok").sum() >= 8
+    assert (records["status"] == "ok").sum() >= 7
     drawn = {path.name for path in (plan.folder / "figures").iterdir()}
     figures = registry.experiment(plan.name).figures
     assert figures and drawn == {f"{name}.{kind}" for name in figures for kind in ("png", "svg")}
@@ -91,7 +91,8 @@ def test_it_asks_for_its_grid_and_draws(
     monkeypatch.chdir(root)
     run_cells(plan)
     records, stored = check(plan), read_records(reference)
-    assert set(records["round"]) == {0} and not records.duplicated(list(IDENTITY)).any()
+    assert set(records["round"]) == {*range(records["round"].max() + 1)}
+    assert not records.duplicated(list(IDENTITY)).any()
     known = records["step_seconds"].isin(stored["step_seconds"]) | records["step_seconds"].isna()
     made_up = records["step_seconds"] == records["global_batch_size"] / 10  # of what nobody has stored yet
     assert (known | made_up).all(), "nothing was measured"

@@ -70,7 +70,7 @@ def test_a_list_says_how_many_trials_there_are() -> None:
 
 def test_a_trial_trains_the_base_with_its_setting() -> None:
     job = plan_of(workers_per_trial=2, base=plan_of().base.with_(global_batch_size=7)).job({"learning_rate": 0.03}, 5)
-    assert (job.learning_rate, job.epochs, job.scored_on, job.seed) == (0.03, 3, "validation", 5)
+    assert (job.learning_rate, job.epochs, job.scored_on, job.seed) == (0.03, 3, "held_out", 5)
     assert (job.workers, job.sync, job.per_worker_batch_size) == (2, "shared_memory", 4)
 
 

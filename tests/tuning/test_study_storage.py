@@ -18,9 +18,9 @@ from lockstep.tuning.storage import check_file, file_system_of, open_storage, sh
 from studies import plan_of, site_of
 
 MOUNTS = """/dev/vda / ext4 rw 0 0
-server:/home /home/me nfs4 rw 0 0
+server:/all /exports/me nfs4 rw 0 0
 me@host: /mnt/with\\040space fuse.sshfs rw 0 0
-/dev/vdb /home/me/disk ext4 rw 0 0
+/dev/vdb /exports/me/disk ext4 rw 0 0
 """
 
 
@@ -54,7 +54,10 @@ def test_memory_is_refused(place: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "kind"),
-    [("/home/me/x", "nfs4"), ("/mnt/with space", "fuse.sshfs"), ("/home/me/disk/a", "ext4"), ("/home", "ext4")],
+    [
+        ("/exports/me/x", "nfs4"), ("/mnt/with space", "fuse.sshfs"), ("/exports/me/disk/a", "ext4"),
+        ("/exports", "ext4"),
+    ],
 )
 def test_the_file_system_of_a_folder(folder: str, kind: str) -> None:
     assert file_system_of(Path(folder), MOUNTS) == kind

@@ -46,4 +46,4 @@ def best_of_finalists(records: pd.DataFrame, finalists: Sequence[Setting], seeds
         if rows["seed"].nunique() < seeds:
             return None
         means.append(float(score(rows["validation_loss"]).mean()) if not diverged(rows) else -np.inf)
-    return finalists[int(np.argmax(means))] if np.isfinite(max(means)) else None
+    return finalists[int(np.argmax(means))] if means and np.isfinite(max(means)) else None

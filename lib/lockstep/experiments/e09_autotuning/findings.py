@@ -133,7 +133,7 @@ def forecasts(stored: Stored) -> str:
 def steps(stored: Stored) -> str:
     """What each step of the ladder gains on test images over the plain CNN."""
     table = ladder(stored)
-    if table.empty:
+    if table.empty or pd.isna(table["test"].iloc[0]):
         raise NotNow("", "no step of the ladder was trained")
     told = []
     for row in table.to_dict("records")[1:]:
