@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from lockstep.experiments.e09_autotuning.answer import answer
@@ -28,7 +29,9 @@ def _probes() -> Probes:
 
 def _after(stored: Stored, folder: Path) -> None:
     from lockstep.experiments.e09_autotuning.chosen_setting import write_chosen
-    from lockstep.experiments.e09_autotuning.comparing import compare  # torch, and minutes
+
+    with warnings.catch_warnings(action="ignore"):  # a progress bar of Optuna's looks for widgets as it is imported
+        from lockstep.experiments.e09_autotuning.comparing import compare  # torch, and minutes
 
     compare(stored, folder)
     write_chosen(stored, folder)
