@@ -7,7 +7,7 @@ from typing import Any
 
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e09_autotuning.grid import CHOSEN
-from lockstep.experiments.e09_autotuning.stored_pool import pool_in, typed
+from lockstep.experiments.e09_autotuning.stored_pool import typed
 from lockstep.tuning.setting_file import IN_FILE, write_setting
 
 SETTING = "setting.yaml"
@@ -18,10 +18,10 @@ SIZES = ("lstm_units", "dense_units", "convolutions")
 def write_chosen(stored: Stored, folder: Path) -> None:
     """Writes `<folder>/setting.yaml` from the last cell of the chosen network; nothing without one. Raises
     WriteError."""
-    rows, pool = stored.of(CHOSEN), pool_in(stored)
-    if rows.empty or pool is None:
+    rows = stored.of(CHOSEN)
+    if rows.empty:
         return
     row = rows.iloc[-1]
     setting: dict[str, Any] = {name: typed(name, row[name]) for name in IN_FILE if row[name] or name not in SIZES}
-    told = f"The best of {len(pool.trials)} settings, then of the finalists among them, by held-out images alone."
+    told = "Chosen by held-out images alone: first among settings drawn at random, then among finalists trained anew."
     write_setting(folder / SETTING, setting, told)

@@ -155,6 +155,7 @@ def _step(name: str) -> str:
 
 
 def gained(more: Estimate) -> str:
+    """What a difference in points says, never more than its interval."""
     if more.open:
         return f"is {more.value:+.1f} points away, with too few seeds for an interval"
     if more.low <= 0 <= more.high:
