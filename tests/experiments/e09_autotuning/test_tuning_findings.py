@@ -145,6 +145,7 @@ def test_comparisons_are_computed_once_for_a_pool_and_stay_when_a_run_goes_on(tm
     assert none["share_of_epochs"] == 1.0 and none["kept"] == 1.0 and none["effective"] < 6
     last, best = (tables["curve_forecasts"].query(f"forecaster == {name!r}") for name in ("last", "best"))
     assert last["error"].to_numpy() == pytest.approx(best["error"].to_numpy()), "these curves only rise"
+    assert last["relative"].to_numpy() == pytest.approx(1.0), "the first of the forecasters had no ratio"
     assert tables["importances"]["importance"].sum() == pytest.approx(1, abs=1e-3)
     with RunFolder(tmp_path, {"notebook": "09_autotuning", "parameters": {}}, {}):
         assert set(read_tables(tmp_path)) == set(tables), "they are of no round"

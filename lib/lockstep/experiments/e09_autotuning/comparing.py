@@ -172,16 +172,16 @@ def forecast_rows(values: Array) -> Iterator[Row]:
     ends = values[:, -1]
     seen = [epoch for epoch in SEEN if epoch < values.shape[1]]
     errors: dict[str, Array] = {}
-    for name in FORECASTERS:
+    for name in sorted(FORECASTERS, key=lambda each: each != "best"):  # what the others are held against comes first
         said = forecasts_of(name, values, seen)
         errors[name] = np.abs(said[..., 0] - ends[:, None])
         held = (said[..., 1] <= ends[:, None]) & (ends[:, None] <= said[..., 2])
         for place, epoch in enumerate(seen):
             low, high = wilson(int(held[:, place].sum()), len(ends))
-            ratio = ratio_of_means(errors[name][:, place], errors["best"][:, place]) if "best" in errors else None
+            ratio = ratio_of_means(errors[name][:, place], errors["best"][:, place])
             row = {"forecaster": name, "epoch": epoch, "curves": len(ends), "error": errors[name][:, place].mean()}
             row |= {"covered": held[:, place].mean(), "covered_low": low, "covered_high": high}
-            yield row | dict(zip(("relative", "relative_low", "relative_high"), ratio or (np.nan,) * 3, strict=True))
+            yield row | dict(zip(("relative", "relative_low", "relative_high"), ratio, strict=True))
 
 
 def forecasts_of(name: str, values: Array, seen: Sequence[int]) -> Array:
