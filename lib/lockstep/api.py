@@ -139,7 +139,7 @@ def train(
     late = dict.fromkeys(caution for trace in traces for caution in trace.cautions)
     for told in late:
         warnings.warn(told, stacklevel=2)
-    trained = made(case.model, seed)
+    trained = spare(made(case.model, seed))
     load_flat(trained, final["parameters"], final["buffers"], final["others"])
     return _trained(trained.eval(), traces, job.workers, [*cautions, *late])
 
@@ -167,10 +167,9 @@ def _broken(case: UseCase, on_nan: str) -> list[str]:
 
 def _check(case: UseCase, job: Job, asked: Asked) -> FirstPass:
     """What a first pass shows. Raises JobError, CheckpointError for what can be told now."""
-    model = made(case.model, job.seed)
+    model = spare(made(case.model, job.seed))
     if job.model_parallel == "pipeline":
         _check_stages(model, job.stages)
-    model = spare(model)
     first = check_first_pass(model, case, job, backward=True, finite=asked.on_nan == "stop")
     if asked.resume:
         checkpoints.check_resumable(str(asked.checkpoint), job, first.layout, case.optimiser)

@@ -67,7 +67,7 @@ def test_arrays_survive_pickling() -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "classes", "message"),
     [
-        (IMAGES.tolist(), LABELS, None, r"images is a list; give a numpy array \[n, channels"),
+        (IMAGES.tolist(), LABELS, None, r"images is a list; give a numpy array \[n, \.\.\.\]"),
         (IMAGES[0], LABELS, None, r"labels has shape \[5\] for 2 images"),
         (IMAGES.astype(float), LABELS, None, r"images has type float64; give float32"),
         (IMAGES[:0], [], None, r"images has shape \[0, 2, 6, 4\].*at least one image"),

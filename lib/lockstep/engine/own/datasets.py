@@ -103,11 +103,7 @@ class MapStyle:
         ids, out = prepare(ids, len(self), self.shape, out, self.dtype)
         for place, sample_id in enumerate(ids.tolist()):
             found = self._input(sample_id, self._read(sample_id, epoch, seed))
-            if found.shape != self.shape:
-                raise DataError(
-                    f"sample {sample_id} of the data set has shape {list(found.shape)}, sample 0 {list(self.shape)}; "
-                    "let it make all of one shape: resize, crop or pad them"
-                )
+            _check_shape(sample_id, found.shape, self.shape)
             out[place] = found
         if self._scaled:
             np.multiply(out, np.float32(1 / 255), out=out)
@@ -179,18 +175,31 @@ def _states() -> tuple[str, str, bytes]:
 
 def _labels(dataset: Any) -> NDArray[Any]:
     said = _said(dataset)
-    if said is not None and all(_same(said[place], _label(dataset, place)) for place in (0, len(dataset) - 1)):
+    if said is not None and all(_same(said[place], _read(dataset, place)[1]) for place in (0, len(dataset) - 1)):
         return said
-    found = [_label(dataset, place) for place in range(len(dataset))]
+    shape, found = _read(dataset, 0)[0].shape, []
+    for place in range(len(dataset)):
+        given, label = _read(dataset, place)
+        _check_shape(place, given.shape, shape)
+        found.append(label)
     try:
         return np.stack(found)
     except ValueError as error:
         raise DataError(f"the labels of the data set can't become one array: {error}") from error
 
 
-def _label(dataset: Any, place: int) -> NDArray[Any]:
+def _read(dataset: Any, place: int) -> tuple[NDArray[Any], NDArray[Any]]:
     what = f"sample {place} of the data set"
-    return numbers_of(pair_of(dataset[place], what)[1], f"the label of {what}")
+    given, label = pair_of(dataset[place], what)
+    return numbers_of(given, f"the input of {what}"), numbers_of(label, f"the label of {what}")
+
+
+def _check_shape(place: int, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if found != wanted:
+        raise DataError(
+            f"sample {place} of the data set has shape {list(found)}, sample 0 {list(wanted)}; let it make all of one "
+            "shape: resize, crop or pad them"
+        )
 
 
 def _said(dataset: Any) -> NDArray[Any] | None:
