@@ -37,7 +37,7 @@ if __name__ == "__main__":
         resumed = train(6, checkpoint=file, resume=True)  # four more epochs
     whole = train(6)
     pairs = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
-    apart = max(float((one - other).abs().max()) for one, other in pairs)
+    apart = max((one - other).abs().max().item() for one, other in pairs)
     assert apart < 1e-5
     print(f"{len(resumed.losses)} steps after the checkpoint; the parameters differ by {apart:.0e} at most")
     print(resumed.scores)

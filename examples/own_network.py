@@ -33,7 +33,7 @@ def train(workers: int) -> lockstep.Trained:
 if __name__ == "__main__":
     one, two = train(workers=1), train(workers=2)
     pairs = zip(one.model.parameters(), two.model.parameters(), strict=True)
-    apart = max(float((alone - together).abs().max()) for alone, together in pairs)
+    apart = max((alone - together).abs().max().item() for alone, together in pairs)
     assert apart < 1e-5
     for workers, trained in ((1, one), (2, two)):
         print(f"workers={workers}: {trained.images_per_second:.0f} images/s, {trained.scores}")

@@ -21,7 +21,7 @@ from lockstep.engine.data.checking import check_photos
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.data.sources import Arrays, ImageData, are_classes, sample_dtype
-from lockstep.engine.own.datasets import dataset_of, of_names, open_dataset, whole
+from lockstep.engine.own.datasets import arrays_of, dataset_of, of_names, open_dataset
 from lockstep.engine.training.finite import told_not_finite
 
 Data = ImageData | tuple[Any, Any] | Mapping[str, Any] | Dataset[Any] | DataLoader[Any] | str | os.PathLike[str]
@@ -55,7 +55,7 @@ def _opened(data: Any, trains: bool) -> tuple[ImageData, list[str]]:
         wide = getattr(data[0], "dtype", None)
         if str(wide).endswith("float64"):
             told.append("the images are float64, and are trained as float32; images.astype('float32') saves a copy")
-        return whole(*data), told
+        return arrays_of(*data), told
     if isinstance(data, ImageData):
         return data, told
     if isinstance(data, np.ndarray | Tensor) or hasattr(data, "iloc"):

@@ -59,7 +59,7 @@ def pair_of(sample: Any, what: str) -> tuple[Any, Any]:
     raise DataError(f"{what} is a {type(sample).__name__}{several}; give a pair (input, label) or a dict of both")
 
 
-def numbers_of(value: Any, what: str) -> NDArray[Any]:
+def as_numbers(value: Any, what: str) -> NDArray[Any]:
     """An array out of a tensor, an array, or numbers. Raises DataError for anything else, such as a Pillow image."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
@@ -121,7 +121,7 @@ class MapStyle:
 
     def _input(self, sample_id: int, sample: Any) -> NDArray[Any]:
         what = f"sample {sample_id} of the data set"
-        return numbers_of(pair_of(sample, what)[0], f"the input of {what}")
+        return as_numbers(pair_of(sample, what)[0], f"the input of {what}")
 
 
 def open_dataset(dataset: Any) -> Arrays | MapStyle:
@@ -137,7 +137,7 @@ def open_dataset(dataset: Any) -> Arrays | MapStyle:
     if not len(dataset):
         raise DataError(f"data, a {type(dataset).__name__}, is empty; give at least one sample")
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
-        return whole(*dataset.tensors)
+        return arrays_of(*dataset.tensors)
     with keeping_generators():
         draws = _draws(dataset)
         labels = _labels(dataset)
@@ -146,14 +146,14 @@ def open_dataset(dataset: Any) -> Arrays | MapStyle:
         return MapStyle(dataset, named.labels, named.classes, draws)
 
 
-def whole(images: Any, labels: Any) -> Arrays:
+def arrays_of(images: Any, labels: Any) -> Arrays:
     """Two arrays or tensors of all samples; numbers of other types become float32 or int64. Raises DataError."""
-    found = numbers_of(images, "images")
+    found = as_numbers(images, "images")
     if found.dtype.kind == "f" or found.dtype == bool:
         found = found.astype(np.float32, copy=False)
     elif found.dtype.kind in "iu" and found.dtype != np.uint8:
         found = found.astype(np.int64, copy=False)
-    return Arrays(found, numbers_of(labels, "labels"))
+    return Arrays(found, as_numbers(labels, "labels"))
 
 
 def _draws(dataset: Any) -> bool:
@@ -191,7 +191,7 @@ def _labels(dataset: Any) -> NDArray[Any]:
 def _read(dataset: Any, place: int) -> tuple[NDArray[Any], NDArray[Any]]:
     what = f"sample {place} of the data set"
     given, label = pair_of(dataset[place], what)
-    return numbers_of(given, f"the input of {what}"), numbers_of(label, f"the label of {what}")
+    return as_numbers(given, f"the input of {what}"), as_numbers(label, f"the label of {what}")
 
 
 def _check_shape(place: int, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
@@ -208,12 +208,12 @@ def _said(dataset: Any) -> NDArray[Any] | None:
         inner = _said(dataset.dataset)
         return None if inner is None else inner[np.asarray(dataset.indices)]
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
-        return numbers_of(dataset.tensors[1], "labels")
+        return as_numbers(dataset.tensors[1], "labels")
     for name in ("targets", "labels"):
         listed = getattr(dataset, name, None)
         if isinstance(listed, Tensor | np.ndarray | list | tuple) and len(listed) == len(dataset):
             try:
-                return numbers_of(listed, "labels")
+                return as_numbers(listed, "labels")
             except DataError:
                 return None
     return None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lockstep.engine.data.loader import Loader
 from lockstep.engine.data.sampling import share_of
-from lockstep.engine.data.sources import ImageData, Labels, are_classes
+from lockstep.engine.data.sources import ImageData, are_classes
 from lockstep.engine.groups import Group, allgather_object
 from lockstep.engine.models.losses import Loss
 from lockstep.engine.replica import Replica
 from lockstep.engine.training.checkpoint import average_buffers
-from lockstep.engine.training.scores import accuracy, balanced_accuracy, target_scores
+from lockstep.engine.training.scores import accuracy, balanced_accuracy
+from lockstep.engine.training.target_scores import mean_loss, target_scores
 
 
 def evaluate(
@@ -31,12 +31,6 @@ def evaluate(
         "test_accuracy": accuracy(outputs, data.labels),
         "test_balanced_accuracy": balanced_accuracy(outputs, data.labels),
     }
-
-
-def mean_loss(loss: Loss, outputs: NDArray[np.float32], labels: Labels) -> float:
-    """The mean of `loss`, which gives one value per sample."""
-    with torch.no_grad():
-        return float(loss(torch.from_numpy(outputs), torch.from_numpy(labels)).mean())
 
 
 def predictions(replica: Replica, group: Group, data: ImageData, batch_size: int) -> NDArray[np.float32]:
