@@ -122,7 +122,8 @@ def _of_function(loss: Any) -> Loss:
     if isinstance(loss, functools.partial) and not loss.args:
         inner, given = loss.func, loss.keywords
     named = getattr(inner, "__name__", "")
-    of_torch = named and getattr(nn.functional, named, None) is inner
+    # Only what is written in Python has a signature; torch's losses all are.
+    of_torch = named and getattr(nn.functional, named, None) is inner and inspect.isfunction(inner)
     if not of_torch or "reduction" not in inspect.signature(inner).parameters:
         own: Loss = loss
         return own
