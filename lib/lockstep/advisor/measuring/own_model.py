@@ -11,6 +11,7 @@ import functools
 import inspect
 import json
 import math
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,6 +125,7 @@ class OwnModel:
     facts: CalibratedModel
     needed: NeededMemory | None  # None: the model can't be made without memory
     layers: int  # that it can be cut into for a pipeline; 0: it is no nn.Sequential
+    sample_seconds: float  # of a forward and backward pass here, for each sample of very few: roughly
 
 
 def load_case(asked: ModelAsked) -> UseCase:
@@ -147,6 +149,7 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         model = _made(factory, asked)
         samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
         with SavedMemory(model) as saved:
+            began = time.perf_counter()
             output = _tried(model, samples, asked)
         if needed is not None:
             needed = replace(needed, saved_bytes=-(-saved.bytes * asked.batch // TRIED))
@@ -155,8 +158,9 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         samples = replace(samples, labelled=_labels(output, name, asked))
         loss = own_loss or loss_named(name)
         _train_once(model, output, samples, loss, asked.model, name)
+        seconds = (time.perf_counter() - began) / TRIED
     case = UseCase(NAME, factory, optimiser, loss, train=samples)
-    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model))
+    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model), seconds)
 
 
 def _check_memory(needed: NeededMemory | None, asked: ModelAsked, free_bytes: int | None) -> None:
