@@ -23,6 +23,7 @@ from lockstep.advisor.calibration import (
     CalibrationError,
 )
 from lockstep.engine.files import write_atomically
+from lockstep.predict.layout_model import LayerTime
 
 _AT_LEAST_ONE = (
     "workers", "per_worker_batch_size", "threads_per_worker", "parameters", "gradient_bytes", "cores", "memory_bytes"
@@ -101,7 +102,8 @@ def _read_tuple(inner: tuple[Any, ...], value: Any, place: str) -> tuple[Any, ..
 def _read_fields(kind: Any, value: Any, place: str) -> Any:
     if not isinstance(value, dict):
         raise _wrong(place, value, "an object")
-    hints, known = typing.get_type_hints(kind), {each.name: each for each in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind, localns={"LayerTime": LayerTime})
+    known = {each.name: each for each in dataclasses.fields(kind)}
     unknown = [name for name in value if name not in known]
     if unknown:
         raise CalibrationError(f"{place}: field {unknown[0]!r} is unknown; {_MADE_BY}")

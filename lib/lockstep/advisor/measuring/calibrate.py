@@ -2,8 +2,9 @@
 
     the model is tried once        is it one, does it fit, is the machine quiet?
     two workers start              each trains alone with a batch of its own: memory, and how long a step takes
-    three rounds, in turned order  one worker with two batches, all cores without an exchange, two workers by each of
-                                   three ways to agree, one worker with a thread per core; the optimizer, copies, decoding
+    three rounds, in turned order  one worker with two batches; all cores without an exchange; two workers by each of
+                                   three ways to agree; one worker with a thread per core; then the optimizer, copies,
+                                   decoding
     if there is time               a parameter server, the layers of a model that can be cut
 
 What there was no time for is missing, and `cut_short` says so.
@@ -120,7 +121,8 @@ class _Measuring:
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
         measure_in_turns(self.meter, self.cells, ROUNDS, self._after_round)
         if not self.cells[0].step_seconds:
-            raise CalibrationError(f"one worker with a batch of {large} could not be measured: {self._why(self.cells[0])}")
+            why = self._why(self.cells[0])
+            raise CalibrationError(f"one worker with a batch of {large} could not be measured: {why}")
         if not self.optimiser_seconds:
             self._measure_machine(1)
         later = [Visits(each) for each in self._later_cells(large)]

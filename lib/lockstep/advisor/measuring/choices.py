@@ -99,8 +99,10 @@ def _found_loss(name: str, output: Any, labels: Tensor) -> Tensor:
 
 @functools.cache
 def _kept_loss(name: str) -> Loss:
-    found = referred(name, "--loss")
-    return found() if inspect.isclass(found) else found
+    found: Any = referred(name, "--loss")
+    if inspect.isclass(found):  # of torch's own, such as torch.nn:MSELoss; its reduction is checked by what it gives
+        found = found(reduction="none")
+    return found
 
 
 def usual_loss(output: Any) -> str:
