@@ -30,7 +30,6 @@ from lockstep.engine.data.folders import open_folder
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
-from lockstep.measure.probes.stages import run_layers
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
@@ -205,12 +204,14 @@ class _Measuring:
             self.missing.append(f"the optimizer alone ({_first_line(failure)})")
 
     def _measure_layers(self, large: int, small: int) -> None:
-        if not self.own.layers:
+        if not self.own.sequential:
             return
         if self.meter.left < 12 * self.cells[0].step_seconds[0]:
             self.missing.append("the layers by themselves (no time)")
             return
         self.tell("the layers by themselves")
+        from lockstep.measure.probes.stages import run_layers  # with torch's pipelining, which takes seconds to load
+
         alone = CellAsked("local", 1, 1)
         measured = []
         try:

@@ -100,9 +100,8 @@ def _found_loss(name: str, output: Any, labels: Tensor) -> Tensor:
 @functools.cache
 def _kept_loss(name: str) -> Loss:
     found: Any = referred(name, "--loss")
-    if inspect.isclass(found):  # of torch's own, such as torch.nn:MSELoss; its reduction is checked by what it gives
-        found = found(reduction="none")
-    return found
+    made = functools.partial(found, reduction="none") if inspect.isclass(found) else None  # such as torch.nn:MSELoss
+    return found if made is None else made()
 
 
 def usual_loss(output: Any) -> str:

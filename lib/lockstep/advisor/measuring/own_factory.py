@@ -38,7 +38,7 @@ class OwnFactory:
             return model
         if len(self.inputs) > 1:
             return SeveralInputs(model, self.inputs)
-        layers = list(model.children()) if _is_plain_row(model) else [model]
+        layers = list(model.children()) if is_plain_row(model) else [model]
         return nn.Sequential(OneInput(self.inputs[0]), *layers)
 
 
@@ -86,5 +86,6 @@ def torch_module(found: Any, name: str) -> nn.Module:
     return found
 
 
-def _is_plain_row(model: nn.Module) -> bool:
+def is_plain_row(model: nn.Module) -> bool:
+    """Whether it is an nn.Sequential with torch's own forward pass: others may run their layers in another order."""
     return isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward

@@ -28,11 +28,10 @@ from lockstep.advisor.measuring.choices import (
 )
 from lockstep.advisor.measuring.inputs import LARGEST_VOCABULARY, ModelInput, RandomSamples, inputs_text, parse_inputs
 from lockstep.advisor.measuring.needed_memory import NeededMemory, SavedMemory, largest_layer_bytes, needed_memory
-from lockstep.advisor.measuring.own_factory import OwnFactory
+from lockstep.advisor.measuring.own_factory import OwnFactory, is_plain_row
 from lockstep.advisor.measuring.references import checked_arguments, referred
 from lockstep.engine.models.losses import Loss
 from lockstep.engine.replica.layout import TensorLayout
-from lockstep.engine.replica.pipeline.cut import CutError, flatten
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.training.randomness import keeping_generators
 from lockstep.engine.usecases import UseCase
@@ -70,7 +69,7 @@ class OwnModel:
     case: UseCase
     facts: CalibratedModel
     needed: NeededMemory | None  # None: the model can't be made without memory
-    layers: int  # that it can be cut into for a pipeline; 0: it is no nn.Sequential
+    sequential: bool  # it is a plain nn.Sequential, which can be cut for a pipeline
     sample_seconds: float  # roughly, of a forward and backward pass of one thread
 
 
@@ -105,7 +104,7 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         _train_once(model, output, samples, loss, asked.model, name)
         seconds = _sample_seconds(model, samples, asked)
     case = UseCase(NAME, factory, optimiser, loss, train=samples)
-    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model), seconds)
+    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, is_plain_row(model), seconds)
 
 
 def _check_memory(needed: NeededMemory | None, asked: ModelAsked, free_bytes: int | None) -> None:
@@ -267,10 +266,3 @@ def optimiser_text(optimiser: OptimiserFactory) -> str:
 
 def _is_keras(model: nn.Module) -> bool:
     return any(type(module).__module__.partition(".")[0] == "keras" for module in model.modules())
-
-
-def _layer_count(model: nn.Module) -> int:
-    try:
-        return len(flatten(model))
-    except CutError:
-        return 0
