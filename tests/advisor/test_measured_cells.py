@@ -91,7 +91,7 @@ def step(seconds: float, compute: float, exchange: float = 0.0, wait: float = 0.
 
 
 def test_a_visit_is_told_by_its_slowest_worker() -> None:
-    """The one that computes longest; the other waits for it, which is no exchange. The step: of whoever took longest."""
+    """By the one that computes longest, for the other waits for it. A step takes what the slowest took."""
     quick = Trace(0, steps=[step(1.0, 0.3, 0.1, 0.5)] * 3, scores={"peak_bytes": 7.0})
     slow = Trace(1, steps=[step(1.0, 0.8, 0.1), step(3.0, 2.8, 0.1), step(1.2, 0.9, 0.2, 0.1)])
     server = Trace(2, steps=[step(9.0, 9.0)])
