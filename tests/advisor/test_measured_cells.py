@@ -146,5 +146,5 @@ def test_the_most_important_is_there_when_the_time_is_over(three: list[Visits]) 
 
 
 def test_how_many_steps_a_visit_has() -> None:
-    assert [steps_of(seconds) for seconds in (0.001, 0.1, 0.24, 0.5, 3.0)] == [50, 6, 3, 2, 1]
+    assert [steps_of(seconds) for seconds in (0.001, 0.1, 0.24, 0.5, 3.0)] == [200, 6, 3, 2, 1]
     assert steps_of(0.001, asked=7) == 7
