@@ -25,7 +25,7 @@ def test_a_calibration_of_a_small_model(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(calibrating, "FEWEST_ROUNDS", 1)
     monkeypatch.setattr(calibrating, "LATER_WAYS", ())  # three more processes
     told: list[str] = []
-    found = calibrate(ASKED, 60.0, told.append, force=True)
+    found = calibrate(ASKED, 300.0, told.append, force=True)
     ways = {(cell.sync, cell.workers, cell.per_worker_batch_size, cell.threads_per_worker) for cell in found.cells}
     cores = len(usable_cores())
     assert ways == {

@@ -128,7 +128,7 @@ class _Measuring:
         if not self.cells[0].step_seconds:
             why = self._why(self.cells[0])
             raise CalibrationError(f"one worker with a batch of {large} could not be measured: {why}")
-        if not self.optimiser_seconds:  # not even one round
+        if not self.optimiser_seconds and not self.meter.late:  # not even one round
             self._measure_machine(1)
         self._measure_layers(large, small)
         self._rounds(self.cells, FEWEST_ROUNDS)
@@ -171,7 +171,7 @@ class _Measuring:
             try:
                 traces = self._run(functools.partial(memory_visit, batches=turn))
             except WorkerFailed as failure:
-                self.missing.append(f"memory ({_first_line(failure)})")
+                self.missing.append(f"memory with a batch of {turn[0]} ({self._reason(failure)})")
                 continue
             for batch, trace in zip(turn, traces, strict=False):
                 self.memory.append(PeakMemory(batch, int(trace.scores[PEAK])))
@@ -215,7 +215,7 @@ class _Measuring:
                 decoded = self._run(decode_visit, number, site)[0].scores
                 self.decode_seconds += decoded.values()
         except WorkerFailed as failure:
-            self.missing.append(f"the optimizer alone ({_first_line(failure)})")
+            self.missing.append(f"the optimizer alone ({self._reason(failure)})")
 
     def _measure_layers(self, large: int, small: int) -> None:
         if not self.own.sequential:
@@ -235,9 +235,12 @@ class _Measuring:
                 site = Site(use_case=self.own.case)
                 measured.append((batch, self.meter.run(alone, job, site, run_layers)[0].tables["layers"]))
         except WorkerFailed as failure:
-            self.missing.append(f"the layers by themselves ({_first_line(failure)})")
+            self.missing.append(f"the layers by themselves ({self._reason(failure)})")
             return
         self.layers = layer_times_of(measured)
+
+    def _reason(self, failure: WorkerFailed) -> str:
+        return "the time was over" if self.meter.late else str(failure).splitlines()[0]
 
     def _why(self, visits: Visits) -> str:
         return visits.failure.splitlines()[0] if visits.failure else "no time was left"
@@ -287,10 +290,6 @@ def timed_batch(large: int, seconds: Mapping[int, float]) -> int:
 def _pair(large: int) -> tuple[int, int]:
     """Two different batches, of which `large` is the larger one where that is possible."""
     return (large, max(1, large // _SMALL)) if large > 1 else (2, 1)
-
-
-def _first_line(failure: WorkerFailed) -> str:
-    return str(failure).splitlines()[0]
 
 
 def _gpus() -> int:
