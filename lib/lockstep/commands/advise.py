@@ -14,7 +14,7 @@ _Usual = AdviseOptions  # its class attributes are the defaults
 
 
 @clear_ends()
-def advise(
+def advise_on_model(
     model: Annotated[str, typer.Option(help="module:factory that returns your model, torch or Keras.")] = _Usual.model,
     model_args: Annotated[str, typer.Option(help="Of the factory, as JSON: '{\"classes\": 10}'.")] = _Usual.model_args,
     input: Annotated[
