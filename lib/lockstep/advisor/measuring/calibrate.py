@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lockstep import __version__
 from lockstep.advisor.calibration import NOTHING, SCHEMA, Calibration, CalibrationError, PeakMemory
@@ -34,9 +34,10 @@ from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
 ROUNDS = 3
-STEP_SECONDS = 0.5
+STEP_SECONDS = 0.6
 """The longest step that is measured: of a batch that takes longer, a part is."""
 _FIRST_STEP_SECONDS = 4.0  # of the asked batch, until it is halved for the measurement of memory
+_CLEARLY = 0.25  # of a step's time
 _SMALL = 4  # the larger batch is so many times the smaller one
 _MOST_WORKERS = 64
 _QUIET_SECONDS = 1.0  # the least time in which it is told whether the machine is busy
@@ -151,9 +152,9 @@ class _Measuring:
             large //= 2
         batches = _pair(large)
         self.tell(f"memory with batches of {batches[0]} and {batches[1]}")
-        turns = [batches] if self.host.workers > 1 and self.asked.device == "cpu" else [(each,) for each in reversed(batches)]
-        seconds = self.own.sample_seconds
-        for turn in turns:
+        at_once = self.host.workers > 1 and self.asked.device == "cpu"
+        seconds: dict[int, float] = {}
+        for turn in [batches] if at_once else [(each,) for each in reversed(batches)]:
             try:
                 traces = self._run(functools.partial(memory_visit, batches=turn))
             except WorkerFailed as failure:
@@ -161,14 +162,11 @@ class _Measuring:
                 continue
             for batch, trace in zip(turn, traces, strict=False):
                 self.memory.append(PeakMemory(batch, int(trace.scores[PEAK])))
-                if batch == batches[0]:
-                    seconds = trace.steps[-1]["step_seconds"] / batch
-            if len(turns) > 1 and self.asked.device == "cpu":
+                seconds[batch] = trace.steps[-1]["step_seconds"]
+            if not at_once and self.asked.device == "cpu":
                 self.meter.team(self.host).close()  # the other batch, too, is measured in a new process
         self.memory.sort(key=lambda each: each.per_worker_batch_size)
-        while large > 1 and large * seconds > STEP_SECONDS:
-            large //= 2
-        return _pair(large)
+        return _pair(timed_batch(batches[0], seconds))
 
     def _first_cells(self, large: int, small: int) -> list[CellAsked]:
         cells = [CellAsked("local", 1, large), CellAsked("local", 1, small)]
@@ -181,7 +179,7 @@ class _Measuring:
         ways = ("shared_memory", "allreduce", "ddp") if self.asked.device == "cpu" else ("ddp", "allreduce")
         cells += [CellAsked(sync, 2, large) for sync in ways if self.together > 1]
         if self.cores > 1 and self.asked.device == "cpu":
-            cells.insert(min(4, len(cells)), CellAsked("local", 1, large, threads_per_worker=self.cores))
+            cells.append(CellAsked("local", 1, large, threads_per_worker=self.cores))
         return cells
 
     def _later_cells(self, large: int) -> list[CellAsked]:
@@ -227,11 +225,15 @@ class _Measuring:
     def _why(self, visits: Visits) -> str:
         return visits.failure.splitlines()[0] if visits.failure else "no time was left"
 
+    def _cut_short(self) -> str:
+        """What is missing, and why; empty if nothing is."""
+        unseen = [f"{each.asked.label} ({self._why(each)})" for each in self.cells if not each.step_seconds]
+        parts = [f"without {', '.join([*unseen, *self.missing])}"] if unseen or self.missing else []
+        fewest = min(len(each.step_seconds) for each in self.cells if each.step_seconds)
+        return "; ".join(parts + ([f"{fewest} of {ROUNDS} rounds"] if fewest < ROUNDS else []))
+
     def calibration(self, seconds: float) -> Calibration:
         """All of it, `seconds` after its beginning."""
-        unseen = [f"{each.asked.label} ({self._why(each)})" for each in self.cells if not each.step_seconds]
-        fewest = min((len(each.step_seconds) for each in self.cells if each.step_seconds), default=0)
-        short = [f"{fewest} rounds instead of {ROUNDS}"] if fewest < ROUNDS else []
         return Calibration(
             schema=SCHEMA,
             model=self.own.facts,
@@ -246,9 +248,23 @@ class _Measuring:
             layers=self.layers,
             others_share=round(self.meter.others_share, 4),
             seconds=round(seconds, 2),
-            cut_short="; ".join(filter(None, [("without " + ", ".join([*unseen, *self.missing])) if unseen or self.missing else "", *short])),
+            cut_short=self._cut_short(),
             versions={"lockstep": __version__},
         )
+
+
+def timed_batch(large: int, seconds: Mapping[int, float]) -> int:
+    """The batch to time: `large`, or half of it as long as its step takes more than STEP_SECONDS and half the batch
+    takes clearly less. `seconds`: of a step, by batch; a line through them tells all others."""
+    if len(seconds) < 2:
+        return large
+    (few, little), (many, much) = sorted(seconds.items())
+    each = max(0.0, (much - little) / (many - few))
+    step = much
+    while large > 1 and step > STEP_SECONDS and each * large / 2 > _CLEARLY * step:
+        step -= each * (large - large // 2)
+        large //= 2
+    return large
 
 
 def _pair(large: int) -> tuple[int, int]:

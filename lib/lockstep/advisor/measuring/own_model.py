@@ -125,7 +125,7 @@ class OwnModel:
     facts: CalibratedModel
     needed: NeededMemory | None  # None: the model can't be made without memory
     layers: int  # that it can be cut into for a pipeline; 0: it is no nn.Sequential
-    sample_seconds: float  # of a forward and backward pass here, for each sample of very few: roughly
+    sample_seconds: float  # roughly, of a forward and backward pass of one thread
 
 
 def load_case(asked: ModelAsked) -> UseCase:
@@ -149,7 +149,6 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         model = _made(factory, asked)
         samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
         with SavedMemory(model) as saved:
-            began = time.perf_counter()
             output = _tried(model, samples, asked)
         if needed is not None:
             needed = replace(needed, saved_bytes=-(-saved.bytes * asked.batch // TRIED))
@@ -158,7 +157,7 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         samples = replace(samples, labelled=_labels(output, name, asked))
         loss = own_loss or loss_named(name)
         _train_once(model, output, samples, loss, asked.model, name)
-        seconds = (time.perf_counter() - began) / TRIED
+        seconds = _sample_seconds(model, samples, asked)
     case = UseCase(NAME, factory, optimiser, loss, train=samples)
     return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model), seconds)
 
@@ -265,6 +264,14 @@ def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> Any:
             f"--model {asked.model!r}: a forward pass on {shapes}{hint}, that is --input {asked.inputs!r} with "
             f"{TRIED} samples, fails with {type(error).__name__}: {error}"
         ) from error
+
+
+def _sample_seconds(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> float:
+    """Three times a forward pass, once it has run before: a backward pass takes about twice as long."""
+    with torch.no_grad():
+        began = time.perf_counter()
+        _tried(model, samples, asked)
+        return 3 * (time.perf_counter() - began) * torch.get_num_threads() / TRIED
 
 
 def _labels(output: Any, loss: str, asked: ModelAsked) -> int:
