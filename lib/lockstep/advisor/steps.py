@@ -49,6 +49,8 @@ ONE_ROUND_SPREAD = 0.10
 COMPUTING, CROWDING, EXCHANGE, OPTIMIZER = "computing", "crowding", "exchange", "optimizer"
 TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
 
+_SENDING = (LIKE_ALLREDUCE, "ddp")
+
 
 class Predictor:
     """Predicts steps from one calibration. `errors`: of each kind of cell; None: those that were measured.
@@ -132,10 +134,10 @@ def _terms(
     costs = known.costs(sync if workers > 1 else ALONE, threads)
     here = workers if emulated else math.ceil(workers / hosts)  # that share this machine's cores
     turns = costs.turns(here)
-    alone = costs.compute_seconds(batch)
+    alone, added = costs.compute_seconds(batch), known.team(sync, threads).added_seconds if workers > 1 else 0.0
     one_turn = {
-        COMPUTING: alone + (known.team(sync, threads).added_seconds if workers > 1 else 0.0),
-        CROWDING: costs.compute_seconds(batch, here) / turns - alone,
+        COMPUTING: alone + max(0.0, added),
+        CROWDING: costs.compute_seconds(batch, here) / turns - alone + min(0.0, added),  # less than cores for themselves
         EXCHANGE: _exchange(known, sync, workers, hosts, threads),
         OPTIMIZER: _update(known, sync, workers, math.ceil(workers / hosts), threads),
     }
@@ -161,9 +163,14 @@ def _exchange(known: Coefficients, sync: str, workers: int, hosts: int, threads:
     return inside + _sending_byte_seconds(known, threads) * _between_hosts(sync, workers, hosts, size).bytes
 
 
+def shows_sending(known: Coefficients) -> bool:
+    """Whether the calibration shows what sending costs a core."""
+    return any(sync in _SENDING for sync, _ in known.teams)
+
+
 def _sending_byte_seconds(known: Coefficients, threads: int) -> float:
     """Of a core that sends and receives a byte of a sum. Raises CalibrationError without an all-reduce or DDP."""
-    for name in (LIKE_ALLREDUCE, "ddp"):
+    for name in _SENDING:
         if any(sync == name for sync, _ in known.teams):
             return known.team(name, threads).byte_seconds
     raise CalibrationError("no all-reduce of two processes was calibrated, which shows what sending costs a core")
