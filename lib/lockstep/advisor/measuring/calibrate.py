@@ -2,8 +2,9 @@
 
     the model is tried once        is it one, does it fit, is the machine quiet?
     two workers start              each trains alone with a batch of its own: memory, and how long a step takes
-    three rounds, in turned order  one worker with two batches, all cores without an exchange, two workers by each of
-                                   three ways to agree, one worker with a thread per core; the optimizer, copies, decoding
+    three rounds, in turned order  one worker with two batches; all cores without an exchange; two workers by each of
+                                   three ways to agree; one worker with a thread per core; then the optimizer, copies,
+                                   decoding
     if there is time               a parameter server, the layers of a model that can be cut
 
 What there was no time for is missing, and `cut_short` says so.
@@ -29,7 +30,6 @@ from lockstep.engine.data.folders import open_folder
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
-from lockstep.measure.probes.stages import run_layers
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
@@ -120,7 +120,8 @@ class _Measuring:
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
         measure_in_turns(self.meter, self.cells, ROUNDS, self._after_round)
         if not self.cells[0].step_seconds:
-            raise CalibrationError(f"one worker with a batch of {large} could not be measured: {self._why(self.cells[0])}")
+            why = self._why(self.cells[0])
+            raise CalibrationError(f"one worker with a batch of {large} could not be measured: {why}")
         if not self.optimiser_seconds:
             self._measure_machine(1)
         later = [Visits(each) for each in self._later_cells(large)]
@@ -203,12 +204,14 @@ class _Measuring:
             self.missing.append(f"the optimizer alone ({_first_line(failure)})")
 
     def _measure_layers(self, large: int, small: int) -> None:
-        if not self.own.layers:
+        if not self.own.sequential:
             return
         if self.meter.left < 12 * self.cells[0].step_seconds[0]:
             self.missing.append("the layers by themselves (no time)")
             return
         self.tell("the layers by themselves")
+        from lockstep.measure.probes.stages import run_layers  # with torch's pipelining, which takes seconds to load
+
         alone = CellAsked("local", 1, 1)
         measured = []
         try:
