@@ -14,7 +14,7 @@ from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import Calibration, CalibrationError
 from lockstep.advisor.changes import smallest
 from lockstep.advisor.errors import KindError, error_of, read_errors
-from lockstep.advisor.memory import MemoryLine, host_bytes, sharded, worker_bytes
+from lockstep.advisor.memory import MemoryLine, sharded, worker_bytes
 from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
 from lockstep.advisor.sentences import bytes_text, duration_text, number_text
@@ -88,7 +88,7 @@ def test_one_core_takes_turns() -> None:
 
 def test_what_does_not_fit_is_not_recommended() -> None:
     base = made_up()
-    two = host_bytes(base, "shared_memory", 2, 32)
+    two = 2 * worker_bytes(base, "shared_memory", 2, 32)
     small = replace(base, machine=replace(base.machine, memory_bytes=int(two) - 1))
     found = advise(small, Question(workers=(1, 2)), NARROW)
     assert found.recommended is found.alone
@@ -114,8 +114,7 @@ def test_memory_of_a_worker() -> None:
     assert worker_bytes(base, "local", 1, 40) == pytest.approx(460 * MB)
     assert worker_bytes(base, "ddp", 2, 40) == pytest.approx(460 * MB)
     assert worker_bytes(base, "allreduce", 2, 40) == pytest.approx(470 * MB)
-    assert worker_bytes(base, "shared_memory", 2, 40) == pytest.approx(470 * MB), "half of others' gradients, of state"
-    assert host_bytes(base, "shared_memory", 2, 40) == pytest.approx(2 * 470 * MB - 80 * MB)
+    assert worker_bytes(base, "shared_memory", 2, 40) == pytest.approx(470 * MB - 40 * MB), "half of what stands once"
     assert sharded(base, 1, 40).fully_sharded_bytes == pytest.approx(460 * MB), "one worker divides nothing"
     with pytest.raises(CalibrationError, match="holds no peak of memory"):
         MemoryLine.of(replace(base, memory=()))

@@ -82,7 +82,7 @@ def test_from_a_model_to_a_verified_answer(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("lockstep.commands.advise_job.VERIFY_SECONDS", 2.0)
     words = ["advise", "--model", "small_own_model:mlp", "--input", "3,8,8", "--batch", "8", "--workers", "1,2"]
-    words += ["--seconds", "12", "--save", "own.json", "--verify", "--force", "--json"]
+    words += ["--seconds", "6", "--save", "own.json", "--verify", "--force", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

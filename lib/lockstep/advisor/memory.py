@@ -3,13 +3,12 @@
     peak(b) = base + activations x b                     a line through the peaks at two batches, one worker alone
     base    = process + parameters P + gradients G + state of the optimizer O
 
-    of n workers of a host    DDP               base
-                              full copies       base + largest layer           a gradient is moved when it is whole
-                              one copy          base + largest layer + (n-1)/n G - (n-1)/n O
-                                                each reads its slice of all gradients, and keeps its slice of the state
+    of n workers of a host    DDP            base
+                              full copies    base + largest layer                     a gradient moves when it is whole
+                              one copy       base + largest layer - (n-1)/n (P + O)   P and O stand once per host
 
-That is what a worker's process shows (its resident set). A host needs n times as much, and with one copy (n-1) (P + G)
-less, for the processes share those pages.
+That is a worker's part of what all of a host hold together: pages that several share count in parts (a PSS), so that a
+host needs n times as much. A worker's own process shows more where there is one copy (its RSS).
 
 The three ways to divide the state are arithmetic (Rajbhandari et al. 2020, section 5, there with mixed precision):
 
@@ -59,21 +58,12 @@ def parameter_bytes(calibration: Calibration) -> float:
 
 
 def worker_bytes(calibration: Calibration, sync: str, workers_of_host: int, images: int) -> float:
-    """The peak of the process of a worker, of which a host has so many."""
-    line, model = MemoryLine.of(calibration), calibration.model
-    peak = line.peak_bytes(images)
+    """The part of a worker, of which a host has so many, in what they hold together at their peak."""
+    peak, model = MemoryLine.of(calibration).peak_bytes(images), calibration.model
     if sync == ALONE or sync in registry.PEERS:
         return peak
-    if has_one_copy(sync):
-        peak += (model.gradient_bytes - model.optimiser_bytes) * (1 - 1 / workers_of_host)
-    return max(0.0, peak + model.largest_layer_bytes)
-
-
-def host_bytes(calibration: Calibration, sync: str, workers_of_host: int, images: int) -> float:
-    """What all workers of a host need together; pages that they share count once."""
-    each = worker_bytes(calibration, sync, workers_of_host, images)
-    once = parameter_bytes(calibration) + calibration.model.gradient_bytes if has_one_copy(sync) else 0.0
-    return max(each, workers_of_host * each - (workers_of_host - 1) * once)
+    once = parameter_bytes(calibration) + model.optimiser_bytes if has_one_copy(sync) else 0.0
+    return max(0.0, peak + model.largest_layer_bytes - once * (1 - 1 / workers_of_host))
 
 
 def sharded(calibration: Calibration, workers: int, images: int) -> Sharded:

@@ -16,7 +16,7 @@ from lockstep.advisor.calibration import Calibration, CalibrationError
 from lockstep.advisor.changes import what_would_change
 from lockstep.advisor.coefficients import ALONE, chain_name, places
 from lockstep.advisor.errors import PIPELINE, KindError, error_of
-from lockstep.advisor.memory import host_bytes, sharded, worker_bytes
+from lockstep.advisor.memory import sharded, worker_bytes
 from lockstep.advisor.question import Question, shown_counts
 from lockstep.advisor.scope import beyond, scope_lines
 from lockstep.advisor.sentences import first_line
@@ -118,6 +118,7 @@ def _way(
     calibration, share = predictor.calibration, math.ceil(batch / workers)
     step = predictor.step_seconds(sync, workers, hosts, share, threads, question.link)
     of_host = math.ceil(workers / hosts)
+    memory = worker_bytes(calibration, sync, of_host, share)
     size = calibration.model.gradient_bytes
     sent = chain_of_sync(chain_name(sync), workers, size, hosts=hosts).bytes if workers > 1 else 0.0
     return Way(
@@ -126,9 +127,9 @@ def _way(
         step,
         step.inverse(batch),
         predictor.terms(sync, workers, hosts, share, threads, question.link),
-        worker_bytes(calibration, sync, of_host, share),
+        memory,
         sent,
-        host_bytes(calibration, sync, of_host, share) <= _limit(calibration, question),
+        memory * of_host <= _limit(calibration, question),
         beyond(calibration, workers, share),
         *_until(question, step, batch, hosts),
     )  # fmt: skip

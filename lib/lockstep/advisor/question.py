@@ -39,13 +39,13 @@ class Question:
             raise CalibrationError(f"--hosts {shown_counts(self.hosts)} is not possible; give 1 to {MOST_WORKERS}")
         if self.hosts and min(self.hosts) > max(self.workers):
             raise CalibrationError(
-                f"--hosts {shown_counts(self.hosts)} with at most {max(self.workers)} workers: each host needs one; give "
-                f"--workers up to {min(self.hosts)} or more"
+                f"--hosts {shown_counts(self.hosts)} with at most {max(self.workers)} workers: each host needs one; "
+                f"give --workers up to {min(self.hosts)} or more"
             )
         if any(count > 1 for count in self.hosts) and self.link is None:
             raise CalibrationError(
-                f"--hosts {shown_counts(self.hosts)} needs the link between them, which decides the answer; give --link "
-                "10gbit, --link 1gbit, or its latency and bytes per second: --link 25us,1.2e9"
+                f"--hosts {shown_counts(self.hosts)} needs the link between them, which decides the answer; give "
+                "--link 10gbit, --link 1gbit, or its latency and bytes per second: --link 25us,1.2e9"
             )
         for name, value in (("--images", self.images), ("--price", self.price_per_hour)):
             if not 0 <= value < math.inf:

@@ -31,10 +31,8 @@ def first_line(
     if recommended is None:
         return _does_not_fit(calibration, question, alone)
     rate = f"{span_text(recommended.images_per_second)} images/s"
-    if recommended.workers > 1 and gain is not None:
-        faster = f"{span_text(gain)} times the speed of one worker"
-    else:
-        faster = ""
+    told = recommended.workers > 1 and gain is not None
+    faster = f"{span_text(gain)} times the speed of one worker" if told and gain else ""
     if recommended.hosts > 1:
         return f"Train with {way_text(recommended)}: {'; '.join(filter(None, (faster, rate)))}."
     others = "" if fastest is None or fastest is recommended else _no_faster(recommended, fastest)

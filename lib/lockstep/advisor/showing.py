@@ -1,4 +1,4 @@
-"""An answer as text of at most WIDTH columns: what to do, a small table, what would change it, and how far it reaches."""
+"""An answer as text of at most WIDTH columns: what to do, a small table, what would change it, how far it reaches."""
 
 from __future__ import annotations
 

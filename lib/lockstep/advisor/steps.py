@@ -1,6 +1,6 @@
 """The seconds of a step by what takes them, and the range that they lie in.
 
-    terms            computing | crowding | exchange | optimizer | taking turns | input | link        their sum is the step
+    terms            computing | crowding | exchange | optimizer | taking turns | input | link      the step is their sum
                      the first four of one turn, T - 1 times as much again for taking turns
 
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:
@@ -137,7 +137,8 @@ def _terms(
     alone, added = costs.compute_seconds(batch), known.team(sync, threads).added_seconds if workers > 1 else 0.0
     one_turn = {
         COMPUTING: alone + max(0.0, added),
-        CROWDING: costs.compute_seconds(batch, here) / turns - alone + min(0.0, added),  # less than cores for themselves
+        # A team that computes quicker than cores that train for themselves crowds less.
+        CROWDING: costs.compute_seconds(batch, here) / turns - alone + min(0.0, added),
         EXCHANGE: _exchange(known, sync, workers, hosts, threads),
         OPTIMIZER: _update(known, sync, workers, math.ceil(workers / hosts), threads),
     }
