@@ -80,9 +80,10 @@ def test_another_machine_is_named(saved: Path) -> None:
 def test_from_a_model_to_a_verified_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small_own_model.py").write_text(SMALL, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lockstep.commands.advise_job.VERIFY_SECONDS", 2.0)
+    monkeypatch.setattr("lockstep.commands.advise_job.VERIFY_SECONDS", 4.0)
+    monkeypatch.setattr("lockstep.advisor.measuring.meter.VISIT_SECONDS", 0.05)
     words = ["advise", "--model", "small_own_model:mlp", "--input", "3,8,8", "--batch", "8", "--workers", "1,2"]
-    words += ["--seconds", "6", "--save", "own.json", "--verify", "--force", "--json"]
+    words += ["--seconds", "60", "--save", "own.json", "--verify", "--force", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 """The seconds of a step by what takes them, and the range that they lie in.
 
-    terms            computing | crowding | exchange | optimizer | taking turns | input | link      the step is their sum
+    terms            computing | crowding | exchange | optimizer | taking turns | input | link     the step is their sum
                      the first four of one turn, T - 1 times as much again for taking turns
 
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:

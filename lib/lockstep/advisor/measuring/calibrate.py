@@ -33,6 +33,8 @@ from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
+WORKERS_START = "workers start"
+"""What is told as soon as all that could be refused has been checked."""
 ROUNDS = 3
 STEP_SECONDS = 0.6
 """The longest step that is measured: of a batch that takes longer, a part is."""
@@ -114,7 +116,7 @@ class _Measuring:
 
     def measure(self) -> None:
         """Everything, as far as there is time. Raises CalibrationError if not even one worker can train."""
-        self.tell("workers start")
+        self.tell(WORKERS_START)
         self._start()
         large, small = self._measure_memory()
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
