@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -73,6 +75,15 @@ def test_another_machine_is_named(saved: Path) -> None:
     done = CliRunner().invoke(app, ["advise", "--from", str(saved), "--model", "made.up:model", "--workers", "1,2"])
     assert done.exit_code == 0, done.output
     assert "The calibration is of another machine: " in done.stdout and "made up" in done.stdout
+
+
+def test_the_example_of_the_documentation(saved: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (root / "docs" / "advise.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(saved.parent)
+    found: dict[str, Any] = {}
+    exec(compile(example, "docs/advise.md", "exec"), found)
+    assert {way.workers for way in found["advised"].ways} == {1, 2, 4, 8}
 
 
 @pytest.mark.slow  # it starts workers twice
