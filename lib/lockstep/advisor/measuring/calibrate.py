@@ -38,6 +38,8 @@ ROUNDS, FEWEST_ROUNDS = 3, 2
 WAYS, GPU_WAYS = ("shared_memory", "allreduce", "ddp"), ("ddp", "allreduce")
 """By which two workers agree; the first ones are measured first."""
 LATER_WAYS = ("parameter_server",)
+WORKERS_START = "workers start"
+"""What is told as soon as all that could be refused has been checked."""
 STEP_SECONDS = 0.6
 """The longest step that is measured: of a batch that takes longer, a part is."""
 _FIRST_STEP_SECONDS = 4.0  # of the asked batch, until it is halved for the measurement of memory
@@ -120,7 +122,7 @@ class _Measuring:
 
     def measure(self) -> None:
         """Everything, as far as there is time. Raises CalibrationError if not even one worker can train."""
-        self.tell("workers start")
+        self.tell(WORKERS_START)
         self._start()
         large, small = self._measure_memory()
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
