@@ -1,0 +1,297 @@
+"""The path behind "slower with more workers", for the reader's own model: observations -> causes. A pure function.
+
+    a step of the asked kind
+      │
+      ├─ 1  do the workers wait for images? ────────────────────── input
+      ├─ 2  more threads than cores? ───────────────────────────── threads
+      │     fewer, and would more be quicker? ──────────────────── few threads
+      │        from here on: the same workers with threads that fit
+      ├─ 3  how much of the step is exchange? ──────────────────── exchange, beside what link or memory can move
+      │     does computing together take longer than alone? ────── memory bandwidth
+      ├─ 4  does one worker compute longer than another? ───────── unequal workers, or unequal shares
+      ├─ 5  does a step take as long with fewer images? ────────── batch
+      ├─ 6  does the reader's clock include the start? ─────────── start-up
+      ├─ 7  is it slower where denormals are not flushed? ──────── denormals
+      │     does the allocator give memory back in each step? ──── page faults
+      └─ 8  do other programs use the cores? ───────────────────── others
+
+Every question is asked, whatever the answers before it, and the causes are returned by what each would gain. A cause is
+judged where those above it are absent: an exchange between workers that share their cores with too many threads says
+nothing about the exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockstep.advisor.why.observations import (
+    BATCH, CROWDING, DENORMALS, EXCHANGE, FEW_THREADS, INPUT, OTHERS, PAGE_FAULTS, START, THREADS, UNEQUAL, CellSeen,
+    Cause, Observations, ordered,
+)  # fmt: skip
+from lockstep.advisor.why.wording import amount_text, duration_text
+
+INPUT_SHARE = 0.1
+"""Images are decoded while the step before computes, so a worker waits only if decoding is slower than computing. Less
+than a tenth is within what a step's length varies by from day to day."""
+MORE_THREADS_GAIN = 0.1
+"""More threads must save a tenth of the step: a smaller gain may be the one of a quieter moment."""
+EXCHANGE_SHARE = 1 / 3
+"""With a larger share two workers give less than 4/3 of one, and one machine is the better choice for many."""
+CROWDING_RATIO = 1.5
+"""The same bound as for the exchange: two workers that each take 1.5 times as long together give 4/3 of one."""
+UNEQUAL_RATIO = 1.25
+"""Of the quickest quarters of steps. Cores of one kind differ by a few percent there, other kinds of nodes by more."""
+FIXED_SHARE = 0.5
+"""From half of a step on, twice the batch takes less than one and a half times as long."""
+START_PART = 0.1
+"""Of what the reader timed. Below, it is no more than what two runs differ by."""
+DENORMAL_RATIO = 1.5
+"""A few percent may be the moment's; denormal numbers cost a convolution's backward pass tens of times its time."""
+FAULT_SECONDS = 1e-6
+"""What the kernel needs for the first touch of a 4 KiB page, clearing it included: between half a microsecond and two,
+more inside a virtual machine."""
+FAULT_SHARE = 0.1
+"""Of the step. Some pages are touched for the first time in any step."""
+OTHERS_SHARE = 0.05
+"""As in `lockstep.measure.contention`: 5 % of two cores can cost 10 % of a step."""
+
+Step = Callable[[Observations], Cause | None]
+
+
+def find_causes(seen: Observations) -> list[Cause]:
+    """What slows this training down, the largest gain first; empty where nothing is above its threshold."""
+    return ordered([cause for step in _STEPS if (cause := step(seen)) is not None])
+
+
+def _input(seen: Observations) -> Cause | None:
+    cell = seen.fits
+    waits = max(rank.input_seconds for rank in cell.ranks)
+    share = waits / cell.step_seconds
+    if share < INPUT_SHARE:
+        return None
+    return _cause(
+        seen, INPUT, waits, share, INPUT_SHARE,
+        f"A worker waits {duration_text(waits)} of each {duration_text(cell.step_seconds)} step for its images, {share:.0%} of it.",
+        "the share of a step that a worker waits for its input",
+        "at most that wait: decode smaller images, decode once (input='memory'), or give decoding cores of its own",
+        seen.command,
+    )  # fmt: skip
+
+
+def _threads(seen: Observations) -> Cause | None:
+    ratio = seen.asked.threads / seen.cores
+    if ratio <= 1:
+        return None
+    asked, gain = seen.asked, 0.0
+    found = f"{asked.workers} workers x {asked.threads_per_worker} threads are {asked.threads} threads for "
+    found += f"{seen.cores} core{'s' * (seen.cores > 1)}."
+    if seen.fitting is not None:
+        gain = max(0.0, asked.step_seconds - seen.fitting.step_seconds)
+        found += f" A step takes {duration_text(asked.step_seconds)}, and {duration_text(seen.fitting.step_seconds)} with "
+        found += f"{seen.fitting.threads_per_worker} per worker."
+        how = f"measured: --threads-per-worker {seen.fitting.threads_per_worker}"
+        shows = f"{seen.command} --threads-per-worker {seen.fitting.threads_per_worker}"
+    else:
+        how = f"with as many workers as cores, {seen.cores}, none waits for another's turn; not measured"
+        shows = f"{seen.command} --workers {seen.cores}"
+    return _cause(seen, THREADS, gain, ratio, 1.0, found, "threads of all workers for each core that they may use", how,
+                  shows)  # fmt: skip
+
+
+def _few_threads(seen: Observations) -> Cause | None:
+    if seen.fitting is None or seen.asked.threads >= seen.cores:
+        return None
+    gain = seen.asked.step_seconds - seen.fitting.step_seconds
+    share = gain / seen.asked.step_seconds
+    if share < MORE_THREADS_GAIN:
+        return None
+    threads = seen.fitting.threads_per_worker
+    return _cause(
+        seen, FEW_THREADS, gain, share, MORE_THREADS_GAIN,
+        f"{seen.asked.workers} x {seen.asked.threads_per_worker} threads leave some of {seen.cores} cores idle: a step "
+        f"takes {duration_text(seen.asked.step_seconds)}, and {duration_text(seen.fitting.step_seconds)} with {threads} per worker.",
+        "the share of a step that more threads save",
+        f"measured: --threads-per-worker {threads}",
+        f"{seen.command} --threads-per-worker {threads}",
+    )  # fmt: skip
+
+
+def _exchange(seen: Observations) -> Cause | None:
+    cell = seen.fits
+    if cell.workers == 1:
+        return None
+    hidden = seen.exchange_is_hidden
+    if hidden and seen.alone is None:
+        return None
+    spent = _growth(cell, seen.alone) if hidden and seen.alone else min(rank.exchange_seconds for rank in cell.ranks)
+    share = spent / cell.step_seconds
+    if share < EXCHANGE_SHARE:
+        return None
+    sent = max(rank.bytes_sent for rank in cell.ranks) or 2 * (cell.workers - 1) / cell.workers * seen.gradient_bytes
+    least = _least_exchange_seconds(seen, sent)
+    found = f"The exchange takes {duration_text(spent)} of each {duration_text(cell.step_seconds)} step, {share:.0%} of it"
+    found += " (by how much a step grows beside other workers)" if hidden else ""
+    found += f", for {amount_text(sent)} that a worker sends."
+    if least:
+        what = "the link" if seen.link_bytes_per_second else "the memory"
+        found += f" At the rate of {what} it would take {duration_text(least)}."
+    bound = 0.0 if seen.link_bytes_per_second else least
+    what_helps = "exchange less: a larger batch, --sync local_sgd, compression='topk'; or a quicker link"
+    if not seen.link_bytes_per_second:
+        what_helps = "on one host --sync shared_memory sends nothing; a larger batch exchanges less often"
+    return _cause(
+        seen, EXCHANGE, max(0.0, spent - bound), share, EXCHANGE_SHARE, found,
+        "the share of a step that is exchange, of the worker that waits least",
+        f"at most what is not at that bound; {what_helps}", f"{seen.command} --sync shared_memory"
+        if not seen.link_bytes_per_second else f"{seen.command} --batch {4 * cell.per_worker_batch_size}",
+    )  # fmt: skip
+
+
+def _crowding(seen: Observations) -> Cause | None:
+    cell, alone = seen.fits, seen.alone
+    if alone is None or cell.workers == 1 or cell.threads > seen.cores or seen.exchange_is_hidden:
+        return None
+    by_itself, gain = alone.ranks[0].compute_seconds, _growth(cell, alone)
+    if by_itself <= 0 or (ratio := 1 + gain / by_itself) < CROWDING_RATIO:
+        return None
+    return _cause(
+        seen, CROWDING, gain, ratio, CROWDING_RATIO,
+        f"The same passes take a worker {duration_text(by_itself)} by itself and {duration_text(by_itself + gain)} beside the others, "
+        f"{ratio:.2f} times as long, though each has cores of its own: they share memory bandwidth, or two 'cores' are "
+        "the hardware threads of one.",
+        "forward and backward pass, together over alone, of the worker that grows least",
+        "at most that growth; fewer workers with more threads each read the parameters less often",
+        f"{seen.command} --workers 1",
+    )  # fmt: skip
+
+
+def _unequal(seen: Observations) -> Cause | None:
+    cell = seen.fits
+    busy = [rank.compute_seconds for rank in cell.ranks]
+    if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < UNEQUAL_RATIO:
+        return None
+    images = [rank.images for rank in cell.ranks]
+    slowest = busy.index(max(busy))
+    found = f"Worker {slowest} computes {duration_text(max(busy))} a step and another {duration_text(min(busy))}, {ratio:.2f} times."
+    if min(images) and max(images) / min(images) >= UNEQUAL_RATIO:
+        found += f" Their shares are unequal: {max(images):.0f} and {min(images):.0f} images."
+    even = len(busy) / sum(1 / seconds for seconds in busy)
+    return _cause(
+        seen, UNEQUAL, max(busy) - even, ratio, UNEQUAL_RATIO, found,
+        "seconds that the slowest worker computes over those of the quickest",
+        "at most what shares in proportion to speed would save; or a policy that does not wait for the slowest",
+        "lockstep simulate --delays bad_node:slow=2",
+    )  # fmt: skip
+
+
+def _batch(seen: Observations) -> Cause | None:
+    if seen.alone is None or seen.larger is None:
+        return None
+    small, large = seen.alone.per_worker_batch_size, seen.larger.per_worker_batch_size
+    step, longer = seen.alone.step_seconds, seen.larger.step_seconds
+    per_image = max(0.0, (longer - step) / (large - small))
+    share = max(0.0, step - per_image * small) / step
+    if share < FIXED_SHARE:
+        return None
+    fixed = max(0.0, seen.fits.step_seconds - per_image * small)
+    return _cause(
+        seen, BATCH, fixed * (1 - small / large), share, FIXED_SHARE,
+        f"One worker's step takes {duration_text(step)} with {small} image{'s' * (small > 1)} and {duration_text(longer)} with {large}: "
+        f"{share:.0%} of it does not depend on the batch.",
+        "the share of one worker's step that a batch of no images would still take",
+        f"with {large} images per worker, for as many images; what that does to accuracy is notebook 07's question",
+        f"{seen.command} --batch {large}",
+    )  # fmt: skip
+
+
+def _start(seen: Observations) -> Cause | None:
+    if not seen.images_timed:
+        return None
+    asked = seen.asked
+    steps = max(1.0, seen.images_timed / (asked.workers * asked.per_worker_batch_size))
+    share = seen.start_seconds / (seen.start_seconds + steps * asked.step_seconds)
+    if share < START_PART:
+        return None
+    return _cause(
+        seen, START, seen.start_seconds / steps, share, START_PART,
+        f"Starting the workers takes {duration_text(seen.start_seconds)}, {share:.0%} of a run of {seen.images_timed} images.",
+        "the share of the timed run in which nothing is trained yet",
+        "of what was timed, not of training: begin the clock behind the first step, or train for longer",
+        seen.command, of=asked.step_seconds + seen.start_seconds / steps,
+    )  # fmt: skip
+
+
+def _denormals(seen: Observations) -> Cause | None:
+    if seen.alone is None or seen.kept_denormals is None:
+        return None
+    flushed, kept = seen.alone.step_seconds, seen.kept_denormals.step_seconds
+    if (ratio := kept / flushed) < DENORMAL_RATIO:
+        return None
+    return _cause(
+        seen, DENORMALS, kept - flushed, ratio, DENORMAL_RATIO,
+        f"Where denormal numbers are kept, as in any script, a step takes {duration_text(kept)}, and {duration_text(flushed)} where they "
+        f"are flushed to zero, as Lockstep's workers do: {ratio:.1f} times.",
+        "one worker's step with denormals kept over flushed",
+        "measured; in a script of your own: torch.set_flush_denormal(True) in each thread that trains",
+        seen.command, of=kept,
+    )  # fmt: skip
+
+
+def _page_faults(seen: Observations) -> Cause | None:
+    cell = seen.asked
+    faults = max(rank.page_faults for rank in cell.ranks)
+    spent = faults * FAULT_SECONDS
+    if (share := spent / cell.step_seconds) < FAULT_SHARE:
+        return None
+    return _cause(
+        seen, PAGE_FAULTS, spent, share, FAULT_SHARE,
+        f"A worker takes {faults:.0f} page faults a step: some {duration_text(spent)} in which the kernel clears memory that the "
+        "allocator has just given back.",
+        f"page faults x {FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
+        "an estimate; --environment tuned keeps the memory",
+        f"{seen.command} --environment tuned",
+    )  # fmt: skip
+
+
+def _others(seen: Observations) -> Cause | None:
+    share = seen.others_share
+    if share < OTHERS_SHARE:
+        return None
+    return _cause(
+        seen, OTHERS, share * seen.asked.step_seconds, share, OTHERS_SHARE,
+        f"Other programs, or other machines of this host, took {share:.0%} of the cores' time meanwhile.",
+        "their share of the cores' time",
+        "at most that share, and steadier numbers: end them, or measure at another time",
+        "top -o %CPU",
+    )  # fmt: skip
+
+
+_STEPS: tuple[Step, ...] = (
+    _input, _threads, _few_threads, _exchange, _crowding, _unequal, _batch, _start, _denormals, _page_faults, _others,
+)  # fmt: skip
+
+
+def _cause(
+    seen: Observations, kind: str, gain_seconds: float, number: float, threshold: float, found: str, rule: str,
+    gain: str, command: str, of: float = 0.0,
+) -> Cause:  # fmt: skip
+    """A cause. `of`: the seconds that the gain is a share of, without it the asked step's."""
+    share = min(1.0, gain_seconds / (of or seen.asked.step_seconds))
+    return Cause(kind, found, number, threshold, rule, share, gain, command, gain_seconds)
+
+
+def _growth(cell: CellSeen, alone: CellSeen | None) -> float:
+    """Seconds by which the passes of the least disturbed worker are longer than those of one worker by itself."""
+    if alone is None:
+        return 0.0
+    return max(0.0, min(rank.compute_seconds for rank in cell.ranks) - alone.ranks[0].compute_seconds)
+
+
+def _least_exchange_seconds(seen: Observations, sent: float) -> float:
+    """What the bytes need at the full rate of the link, or of memory, which reads and writes each of them; 0: unknown.
+
+    A bound by bandwidth alone: what messages cost however short they are is not in it.
+    """
+    if seen.link_bytes_per_second:
+        return sent / seen.link_bytes_per_second
+    return 2 * sent / seen.copy_bytes_per_second if seen.copy_bytes_per_second else 0.0
