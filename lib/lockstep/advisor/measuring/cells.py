@@ -146,12 +146,13 @@ class CellMeter(AbstractContextManager["CellMeter"]):
     """
 
     def __init__(
-        self, case: UseCase, seconds: float, *, precision: str = "float32", device: str = "cpu", seed: int = 0
-    ) -> None:
+        self, case: UseCase, seconds: float, *, precision: str = "float32", device: str = "cpu", seed: int = 0,
+        environment: str = "tuned",
+    ) -> None:  # fmt: skip
         if not seconds > 0:
             raise CalibrationError(f"{seconds:g} seconds hold nothing; give more than 0")
         self.case, self.ends = case, time.monotonic() + seconds
-        self._common = {"precision": precision, "device": device, "seed": seed}
+        self._common = {"precision": precision, "device": device, "seed": seed, "environment": environment}
         self._teams = Teams()
         self._hosting: list[CellAsked] = []  # cells whose teams others may borrow
         self._others = self._cpu = 0.0

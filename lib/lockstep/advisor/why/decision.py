@@ -52,6 +52,9 @@ FAULT_SECONDS = 1e-6
 more inside a virtual machine."""
 FAULT_SHARE = 0.1
 """Of the step. Some pages are touched for the first time in any step."""
+BUSY_SHARE = 0.1
+"""From here on times on the clock are others' as much as ours. Ratios are then those of CPU times; and a cause that CPU
+time does not show, such as an exchange within a host, is not named."""
 OTHERS_SHARE = 0.05
 """As in `lockstep.measure.contention`: 5 % of two cores can cost 10 % of a step."""
 
@@ -99,7 +102,7 @@ def _threads(seen: Observations) -> Cause | None:
 
 
 def _few_threads(seen: Observations) -> Cause | None:
-    if seen.fitting is None or seen.asked.threads >= seen.cores:
+    if seen.fitting is None or seen.asked.threads >= seen.cores or _busy(seen):
         return None
     gain = seen.asked.step_seconds - seen.fitting.step_seconds
     share = gain / seen.asked.step_seconds
@@ -124,12 +127,14 @@ def _exchange(seen: Observations) -> Cause | None:
     if hidden and seen.alone is None:
         return None
     spent = _growth(cell, seen.alone) if hidden and seen.alone else min(rank.exchange_seconds for rank in cell.ranks)
-    share = spent / cell.step_seconds
-    if share < EXCHANGE_SHARE:
-        return None
     sent = max(rank.bytes_sent for rank in cell.ranks) or 2 * (cell.workers - 1) / cell.workers * seen.gradient_bytes
-    least = _least_exchange_seconds(seen, sent)
-    found = f"The exchange takes {duration_text(spent)} of each {duration_text(cell.step_seconds)} step, {share:.0%} of it"
+    least, step = _least_exchange_seconds(seen, sent), cell.step_seconds
+    if _busy(seen):  # only what the link's rate explains by itself
+        spent = least if seen.link_bytes_per_second else 0.0
+        step = spent + max(rank.cpu_seconds for rank in cell.ranks)
+    if not step or (share := spent / step) < EXCHANGE_SHARE:
+        return None
+    found = f"The exchange takes {duration_text(spent)} of each {duration_text(step)} step, {share:.0%} of it"
     found += " (by how much a step grows beside other workers)" if hidden else ""
     found += f", for {amount_text(sent)} that a worker sends."
     if least:
@@ -154,6 +159,8 @@ def _crowding(seen: Observations) -> Cause | None:
     by_itself, gain = alone.ranks[0].compute_seconds, _growth(cell, alone)
     if by_itself <= 0 or (ratio := 1 + gain / by_itself) < CROWDING_RATIO:
         return None
+    if _busy(seen) and min(rank.cpu_seconds for rank in cell.ranks) < CROWDING_RATIO * alone.ranks[0].cpu_seconds:
+        return None
     return _cause(
         seen, CROWDING, gain, ratio, CROWDING_RATIO,
         f"The same passes take a worker {duration_text(by_itself)} by itself and {duration_text(by_itself + gain)} beside the others, "
@@ -167,7 +174,7 @@ def _crowding(seen: Observations) -> Cause | None:
 
 def _unequal(seen: Observations) -> Cause | None:
     cell = seen.fits
-    busy = [rank.compute_seconds for rank in cell.ranks]
+    busy = [rank.cpu_seconds if _busy(seen) else rank.compute_seconds for rank in cell.ranks]
     if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < UNEQUAL_RATIO:
         return None
     images = [rank.images for rank in cell.ranks]
@@ -188,7 +195,9 @@ def _batch(seen: Observations) -> Cause | None:
     if seen.alone is None or seen.larger is None:
         return None
     small, large = seen.alone.per_worker_batch_size, seen.larger.per_worker_batch_size
-    step, longer = seen.alone.step_seconds, seen.larger.step_seconds
+    step, longer = _alone_seconds(seen, seen.alone), _alone_seconds(seen, seen.larger)
+    if not step:
+        return None
     per_image = max(0.0, (longer - step) / (large - small))
     share = max(0.0, step - per_image * small) / step
     if share < FIXED_SHARE:
@@ -224,8 +233,8 @@ def _start(seen: Observations) -> Cause | None:
 def _denormals(seen: Observations) -> Cause | None:
     if seen.alone is None or seen.kept_denormals is None:
         return None
-    flushed, kept = seen.alone.step_seconds, seen.kept_denormals.step_seconds
-    if (ratio := kept / flushed) < DENORMAL_RATIO:
+    flushed, kept = _alone_seconds(seen, seen.alone), _alone_seconds(seen, seen.kept_denormals)
+    if not flushed or (ratio := kept / flushed) < DENORMAL_RATIO:
         return None
     return _cause(
         seen, DENORMALS, kept - flushed, ratio, DENORMAL_RATIO,
@@ -278,6 +287,16 @@ def _cause(
     """A cause. `of`: the seconds that the gain is a share of, without it the asked step's."""
     share = min(1.0, gain_seconds / (of or seen.asked.step_seconds))
     return Cause(kind, found, number, threshold, rule, share, gain, command, gain_seconds)
+
+
+def _busy(seen: Observations) -> bool:
+    """Do others use so much of the machine that times on the clock say little?"""
+    return seen.others_share >= BUSY_SHARE
+
+
+def _alone_seconds(seen: Observations, cell: CellSeen) -> float:
+    """A step of one worker by itself: on the clock, or of CPU time on a busy machine; 0 where that is not known."""
+    return cell.ranks[0].cpu_seconds if _busy(seen) else cell.step_seconds
 
 
 def _growth(cell: CellSeen, alone: CellSeen | None) -> float:

@@ -29,6 +29,7 @@ class WorkerStep:
     update_seconds: float
     images: float
     bytes_sent: float
+    cpu_seconds: float = 0.0  # of the thread that computes, the least of all steps; 0: not known
     page_faults: float = 0.0  # minor ones, of its process and step
 
 

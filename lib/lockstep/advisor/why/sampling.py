@@ -22,6 +22,8 @@ MOST_COST = 0.05
 """Of one core, that looking may take: with many threads the looks become rarer."""
 SETTLING_SECONDS = 2.0
 """After a framework's library was mapped, its import still goes on for about so long."""
+LEAST_PART = 0.4
+"""Of the time after the framework was loaded, that must be left to judge by."""
 FRAMEWORKS = ("libtorch_cpu", "libtensorflow", "xla_extension", "libjax")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WAITS = (  # the kernel function that a thread sleeps in -> what it waits for
@@ -139,9 +141,13 @@ class TreeSampler:
         ]
 
     def _settled(self) -> float:
-        """When training may have begun, in time.perf_counter()."""
-        loaded = self.began + self.start_seconds
-        return loaded + SETTLING_SECONDS if self.start_seconds and self.last - loaded > 3 * SETTLING_SECONDS else loaded
+        """When training may have begun, in time.perf_counter(): where that leaves enough looks to judge by."""
+        begun = loaded = self.began + self.start_seconds
+        if self.start_seconds:
+            begun += SETTLING_SECONDS
+        # Who loads images begins to when training begins.
+        begun = max([begun, *(each.looks[0].at for each in self._loads()[:1] if each.looks)])
+        return begun if self.last - begun > LEAST_PART * (self.last - loaded) else loaded
 
     def _loads(self) -> list[_Watched]:
         """Processes that load for another: PyTorch names them, and others are children of a process that computes."""
