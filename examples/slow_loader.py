@@ -1,4 +1,4 @@
-"""A small network whose images are decoded more slowly than it trains: `lockstep why -- python examples/slow_loader.py`.
+"""Images are decoded more slowly than a network trains: `lockstep why -- python examples/slow_loader.py` says so.
 
 One process decodes large JPEG photos for a network that needs a few milliseconds for a batch. `lockstep why` names the
 input; more processes (num_workers), smaller photos, or photos that are decoded once would help.

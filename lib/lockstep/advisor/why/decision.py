@@ -25,10 +25,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lockstep.advisor.why.observations import (
-    BATCH, CROWDING, DENORMALS, EXCHANGE, FEW_THREADS, INPUT, OTHERS, PAGE_FAULTS, START, THREADS, UNEQUAL, CellSeen,
-    Cause, Observations, ordered,
+    BATCH,
+    CROWDING,
+    DENORMALS,
+    EXCHANGE,
+    FEW_THREADS,
+    INPUT,
+    OTHERS,
+    PAGE_FAULTS,
+    START,
+    THREADS,
+    UNEQUAL,
+    Cause,
+    CellSeen,
+    Observations,
+    ordered,
 )  # fmt: skip
-from lockstep.advisor.why.wording import amount_text, duration_text
+from lockstep.advisor.why.wording import amount_text, took
 
 INPUT_SHARE = 0.1
 """Images are decoded while the step before computes, so a worker waits only if decoding is slower than computing. Less
@@ -55,6 +68,8 @@ FAULT_SHARE = 0.1
 BUSY_SHARE = 0.1
 """From here on times on the clock are others' as much as ours. Ratios are then those of CPU times; and a cause that CPU
 time does not show, such as an exchange within a host, is not named."""
+LEAST_GAIN = 0.02
+"""Of the step: with less to gain a cause is not named, unless it is a fact of what was asked (too many threads)."""
 OTHERS_SHARE = 0.05
 """As in `lockstep.measure.contention`: 5 % of two cores can cost 10 % of a step."""
 
@@ -63,7 +78,8 @@ Step = Callable[[Observations], Cause | None]
 
 def find_causes(seen: Observations) -> list[Cause]:
     """What slows this training down, the largest gain first; empty where nothing is above its threshold."""
-    return ordered([cause for step in _STEPS if (cause := step(seen)) is not None])
+    causes = [cause for step in _STEPS if (cause := step(seen)) is not None]
+    return ordered([cause for cause in causes if cause.gain_share >= LEAST_GAIN or cause.kind == THREADS])
 
 
 def _input(seen: Observations) -> Cause | None:
@@ -74,7 +90,7 @@ def _input(seen: Observations) -> Cause | None:
         return None
     return _cause(
         seen, INPUT, waits, share, INPUT_SHARE,
-        f"A worker waits {duration_text(waits)} of each {duration_text(cell.step_seconds)} step for its images, {share:.0%} of it.",
+        f"A worker waits {took(waits)} of each {took(cell.step_seconds)} step for its images, {share:.0%} of it.",
         "the share of a step that a worker waits for its input",
         "at most that wait: decode smaller images, decode once (input='memory'), or give decoding cores of its own",
         seen.command,
@@ -90,10 +106,13 @@ def _threads(seen: Observations) -> Cause | None:
     found += f"{seen.cores} core{'s' * (seen.cores > 1)}."
     if seen.fitting is not None:
         gain = max(0.0, asked.step_seconds - seen.fitting.step_seconds)
-        found += f" A step takes {duration_text(asked.step_seconds)}, and {duration_text(seen.fitting.step_seconds)} with "
+        found += f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
         found += f"{seen.fitting.threads_per_worker} per worker."
         how = f"measured: --threads-per-worker {seen.fitting.threads_per_worker}"
         shows = f"{seen.command} --threads-per-worker {seen.fitting.threads_per_worker}"
+    elif asked.threads_per_worker > (least := max(1, seen.cores // asked.workers)):
+        how = f"not measured within the time: --threads-per-worker {least}"
+        shows = f"{seen.command} --threads-per-worker {least}"
     else:
         how = f"with as many workers as cores, {seen.cores}, none waits for another's turn; not measured"
         shows = f"{seen.command} --workers {seen.cores}"
@@ -112,7 +131,7 @@ def _few_threads(seen: Observations) -> Cause | None:
     return _cause(
         seen, FEW_THREADS, gain, share, MORE_THREADS_GAIN,
         f"{seen.asked.workers} x {seen.asked.threads_per_worker} threads leave some of {seen.cores} cores idle: a step "
-        f"takes {duration_text(seen.asked.step_seconds)}, and {duration_text(seen.fitting.step_seconds)} with {threads} per worker.",
+        f"takes {took(seen.asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with {threads} per worker.",
         "the share of a step that more threads save",
         f"measured: --threads-per-worker {threads}",
         f"{seen.command} --threads-per-worker {threads}",
@@ -134,12 +153,12 @@ def _exchange(seen: Observations) -> Cause | None:
         step = spent + max(rank.cpu_seconds for rank in cell.ranks)
     if not step or (share := spent / step) < EXCHANGE_SHARE:
         return None
-    found = f"The exchange takes {duration_text(spent)} of each {duration_text(step)} step, {share:.0%} of it"
+    found = f"The exchange takes {took(spent)} of each {took(step)} step, {share:.0%} of it"
     found += " (by how much a step grows beside other workers)" if hidden else ""
     found += f", for {amount_text(sent)} that a worker sends."
     if least:
         what = "the link" if seen.link_bytes_per_second else "the memory"
-        found += f" At the rate of {what} it would take {duration_text(least)}."
+        found += f" At the rate of {what} it would take {took(least)}."
     bound = 0.0 if seen.link_bytes_per_second else least
     what_helps = "exchange less: a larger batch, --sync local_sgd, compression='topk'; or a quicker link"
     if not seen.link_bytes_per_second:
@@ -163,7 +182,7 @@ def _crowding(seen: Observations) -> Cause | None:
         return None
     return _cause(
         seen, CROWDING, gain, ratio, CROWDING_RATIO,
-        f"The same passes take a worker {duration_text(by_itself)} by itself and {duration_text(by_itself + gain)} beside the others, "
+        f"The same passes take a worker {took(by_itself)} by itself and {took(by_itself + gain)} beside the others, "
         f"{ratio:.2f} times as long, though each has cores of its own: they share memory bandwidth, or two 'cores' are "
         "the hardware threads of one.",
         "forward and backward pass, together over alone, of the worker that grows least",
@@ -179,7 +198,7 @@ def _unequal(seen: Observations) -> Cause | None:
         return None
     images = [rank.images for rank in cell.ranks]
     slowest = busy.index(max(busy))
-    found = f"Worker {slowest} computes {duration_text(max(busy))} a step and another {duration_text(min(busy))}, {ratio:.2f} times."
+    found = f"Worker {slowest} computes {took(max(busy))} a step and another {took(min(busy))}, {ratio:.2f} times."
     if min(images) and max(images) / min(images) >= UNEQUAL_RATIO:
         found += f" Their shares are unequal: {max(images):.0f} and {min(images):.0f} images."
     even = len(busy) / sum(1 / seconds for seconds in busy)
@@ -202,10 +221,11 @@ def _batch(seen: Observations) -> Cause | None:
     share = max(0.0, step - per_image * small) / step
     if share < FIXED_SHARE:
         return None
-    fixed = max(0.0, seen.fits.step_seconds - per_image * small)
+    together = max(rank.cpu_seconds for rank in seen.fits.ranks) if _busy(seen) else seen.fits.step_seconds
+    fixed = max(0.0, together - per_image * small)
     return _cause(
         seen, BATCH, fixed * (1 - small / large), share, FIXED_SHARE,
-        f"One worker's step takes {duration_text(step)} with {small} image{'s' * (small > 1)} and {duration_text(longer)} with {large}: "
+        f"One worker's step takes {took(step)} with {small} image{'s' * (small > 1)} and {took(longer)} with {large}: "
         f"{share:.0%} of it does not depend on the batch.",
         "the share of one worker's step that a batch of no images would still take",
         f"with {large} images per worker, for as many images; what that does to accuracy is notebook 07's question",
@@ -223,7 +243,7 @@ def _start(seen: Observations) -> Cause | None:
         return None
     return _cause(
         seen, START, seen.start_seconds / steps, share, START_PART,
-        f"Starting the workers takes {duration_text(seen.start_seconds)}, {share:.0%} of a run of {seen.images_timed} images.",
+        f"Starting the workers takes {took(seen.start_seconds)}, {share:.0%} of a run of {seen.images_timed} images.",
         "the share of the timed run in which nothing is trained yet",
         "of what was timed, not of training: begin the clock behind the first step, or train for longer",
         seen.command, of=asked.step_seconds + seen.start_seconds / steps,
@@ -238,8 +258,8 @@ def _denormals(seen: Observations) -> Cause | None:
         return None
     return _cause(
         seen, DENORMALS, kept - flushed, ratio, DENORMAL_RATIO,
-        f"Where denormal numbers are kept, as in any script, a step takes {duration_text(kept)}, and {duration_text(flushed)} where they "
-        f"are flushed to zero, as Lockstep's workers do: {ratio:.1f} times.",
+        f"Where denormal numbers are kept, as in any script, a step takes {took(kept)}, and {took(flushed)} where "
+        f"they are flushed to zero, as Lockstep's workers do: {ratio:.1f} times.",
         "one worker's step with denormals kept over flushed",
         "measured; in a script of your own: torch.set_flush_denormal(True) in each thread that trains",
         seen.command, of=kept,
@@ -254,8 +274,8 @@ def _page_faults(seen: Observations) -> Cause | None:
         return None
     return _cause(
         seen, PAGE_FAULTS, spent, share, FAULT_SHARE,
-        f"A worker takes {faults:.0f} page faults a step: some {duration_text(spent)} in which the kernel clears memory that the "
-        "allocator has just given back.",
+        f"A worker takes {faults:.0f} page faults a step: some {took(spent)} in which the kernel clears memory that "
+        "the allocator has just given back.",
         f"page faults x {FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
         "an estimate; --environment tuned keeps the memory",
         f"{seen.command} --environment tuned",

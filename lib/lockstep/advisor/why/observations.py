@@ -15,7 +15,8 @@ PATH = (
 
 @dataclass(frozen=True)
 class WorkerStep:
-    """A step of one worker. Each number is a lower quartile over its measured steps.
+    """A step of one worker. Each number is a lower quartile over its measured steps; input_seconds are that quartile
+    times the share of all steps' time that was waiting for input.
 
     Whatever disturbs a step only makes it longer, so the quickest quarter of the steps shows what the configuration
     itself costs, also on a machine that others use.
@@ -70,6 +71,7 @@ class Observations:
     start_seconds: float = 0.0  # until the workers trained their first step
     images_timed: int = 0  # of the run that the reader has timed; 0: not told
     others_share: float = 0.0  # of the cores' time, that other processes and the hypervisor took
+    unmeasured: tuple[str, ...] = ()  # cells for which there was no time
     command: str = "lockstep why --model MODULE:FACTORY --input SHAPE"  # that measures this again
 
     @property

@@ -16,6 +16,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.cells import CellAsked, CellMeter
@@ -23,6 +24,7 @@ from lockstep.advisor.measuring.inputs import RandomSamples
 from lockstep.advisor.measuring.worker_calls import machine_visit
 from lockstep.advisor.why.observations import CellSeen, Observations, WorkerStep
 from lockstep.advisor.why.visits import CPU_SECONDS, FAULTS, observed_visit
+from lockstep.api import images_of
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
@@ -35,7 +37,7 @@ VISIT_SECONDS = 0.5
 FEWEST_STEPS, MOST_STEPS = 3, 30
 LEAST_LARGER_BATCH = 16
 """A batch of one is compared with no smaller one: its operators are quicker per image from some images on."""
-_WITHIN = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "wait_seconds", "update_seconds",
+_WITHIN = ("step_seconds", "compute_seconds", "exchange_seconds", "wait_seconds", "update_seconds",
            "images", "bytes_sent", FAULTS)  # fmt: skip
 _COPY = "copy_bytes_per_second"
 
@@ -76,6 +78,10 @@ class _Visited:
     discarded: bool = True  # what is noted comes from the first visit alone, which also warms up
 
     @property
+    def label(self) -> str:
+        return f"{self.asked.label}{', denormals kept' if self.keep_denormals else ''}"
+
+    @property
     def step_seconds(self) -> float:
         """Of the last visit's slowest step, for planning."""
         return max((steps[-1]["step_seconds"] for steps in self.ranks if steps), default=math.inf)
@@ -93,15 +99,19 @@ class _Visited:
         """None for a cell that was not reached."""
         if not self.ranks or not all(self.ranks):
             return None
-        ranks = tuple(
-            WorkerStep(
-                **{name: lower_quartile([step[name] for step in steps]) for name in _WITHIN},
-                cpu_seconds=min(step[CPU_SECONDS] for step in steps),  # other work in the caches only adds to it
-            )
-            for steps in self.ranks
-        )
+        ranks = tuple(_step_of(steps) for steps in self.ranks)
         asked = self.asked
         return CellSeen(asked.sync, asked.workers, asked.threads_per_worker, asked.per_worker_batch_size, ranks)
+
+
+def _step_of(steps: list[dict[str, float]]) -> WorkerStep:
+    """What one worker's measured steps say of its step."""
+    found = {name: lower_quartile([step[name] for step in steps]) for name in _WITHIN}
+    # A step whose images were ready is followed by one that waits for two batches: what counts is all waiting.
+    waiting = sum(step["input_seconds"] for step in steps) / sum(step["step_seconds"] for step in steps)
+    # Other work in the caches only adds to the CPU time, and one step in the quarter may have had much of it.
+    cpu_seconds = min(step[CPU_SECONDS] for step in steps)
+    return WorkerStep(**found, input_seconds=waiting * found["step_seconds"], cpu_seconds=cpu_seconds)
 
 
 def lower_quartile(values: list[float]) -> float:
@@ -134,12 +144,30 @@ def observe_own(
         raise CalibrationError(
             f"{asked.cell().label}: no step was measured within {asked.seconds:g} s; {failure or 'give --seconds more'}"
         )
+    unmeasured = tuple(each.label for each in cells.values() if each.seen is None)
     hidden = own.workers > 1 and not any(rank.exchange_seconds for rank in own.ranks)
     return Observations(
         own, cores, **found, exchange_is_hidden=hidden, gradient_bytes=gradient_bytes, copy_bytes_per_second=copy,
         link_bytes_per_second=asked.link_bits_per_second / 8, start_seconds=start, images_timed=asked.images_timed,
-        others_share=meter.others_share, command=asked.command,
+        others_share=meter.others_share, unmeasured=unmeasured, command=asked.command,
     )  # fmt: skip
+
+
+def with_photos(case: UseCase, folder: Path) -> UseCase:
+    """`case` with the photos of a folder `train/<class>/*.jpg` in place of random samples.
+
+    Raises DataError for a folder that can't be read, CalibrationError for photos that do not fit the model.
+    """
+    photos = images_of(str(folder), "train", strict=False)[0]
+    taken = case.train
+    assert taken is not None
+    if photos.shape != taken.shape or len(photos.classes) > len(taken.classes):
+        raise CalibrationError(
+            f"--data {folder} gives images of {list(photos.shape)} in {len(photos.classes)} classes, and the model "
+            f"takes {list(taken.shape)} in {len(taken.classes)}; give --input {','.join(map(str, photos.shape))}, and "
+            "a model with an output for each class"
+        )
+    return replace(case, train=photos)
 
 
 def _cells(asked: RunAsked, cores: int) -> dict[str, _Visited]:
@@ -170,10 +198,11 @@ def _measure(
                 return "", start
             if meter.left <= 0 and number == 0:
                 return "the time was over", start
-            progress(f"{cell.asked.label}{', denormals kept' if cell.keep_denormals else ''}")
+            progress(cell.label)
             left = meter.left
             try:
-                traces = _visit(meter, asked, cell, len(cells), discarded=number == 0)
+                steps = _steps(cell.step_seconds, meter.left / len(cells)) if number else _first_steps(cells[0])
+                traces = _visit(meter, asked, cell, steps)
             except WorkerFailed as failure:
                 return ("the time was over" if meter.late else str(failure)), start
             cell.visit_seconds = left - meter.left
@@ -186,9 +215,8 @@ def _measure(
     return "", start
 
 
-def _visit(meter: CellMeter, asked: RunAsked, cell: _Visited, cells: int, discarded: bool) -> list[Trace]:
-    """Raises WorkerFailed."""
-    steps = 2 if discarded else _steps(cell.step_seconds, meter.left / cells)
+def _visit(meter: CellMeter, asked: RunAsked, cell: _Visited, steps: int) -> list[Trace]:
+    """So many measured steps, after one that warms up. Raises WorkerFailed."""
     job = cell.asked.job(
         steps=steps, warmup_steps=1, environment=asked.environment, precision=asked.precision, seed=asked.seed
     )
@@ -197,6 +225,11 @@ def _visit(meter: CellMeter, asked: RunAsked, cell: _Visited, cells: int, discar
         case = replace(case, train=data.lasting(job.global_batch_size * (steps + 1)))
     visit = functools.partial(observed_visit, keep_denormals=True) if cell.keep_denormals else observed_visit
     return meter.run(cell.asked, job, Site(use_case=case), visit)
+
+
+def _first_steps(own: _Visited) -> int:
+    """Of a cell's first visit: two, or one where the asked cell has shown that a step takes long."""
+    return 1 if VISIT_SECONDS < own.step_seconds < math.inf else 2
 
 
 def _steps(step_seconds: float, share_seconds: float) -> int:

@@ -2,8 +2,8 @@
 
     lockstep why ── supervisor ── the script ── its processes       the supervisor ends all of them when we have gone
 
-The script's output goes to our standard error, so that our own holds the findings alone. A process that was running before
-is only looked at.
+The script's output goes to our standard error, so that our own holds the findings alone. A process that was running
+before is only looked at.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _seen(
     processes, passed = sampler.processes(), max(sampler.seconds, 1e-9)
     if sampler.looks < LEAST_LOOKS or not processes:
         raise ScriptError(
-            f"{' '.join(command)!r} ended after {passed:.1f} s and {sampler.looks} looks: too soon to see anything; let it "
-            "train for some seconds"
+            f"{' '.join(command)!r} ended after {passed:.1f} s and {sampler.looks} looks: too soon to see anything; "
+            "let it train for some seconds"
         )
     cores, limit = len(sampler.cores()) or 1, cpu_limit()
     usable = max(1, min(cores, round(limit))) if limit else cores
@@ -98,7 +98,7 @@ def _failure(command: Sequence[str], code: int, seconds: float) -> str:
     elif code > 128:
         with contextlib.suppress(ValueError):
             how = f"by {signal.Signals(code - 128).name}"
-    return f"{' '.join(command)!r} ended {how} after {seconds:.1f} s; what it wrote stands above: run it by itself first"
+    return f"{' '.join(command)!r} ended {how} after {seconds:.1f} s; what it wrote is above: run it by itself first"
 
 
 def _end(supervisor: Supervisor) -> None:
@@ -115,7 +115,7 @@ def _end(supervisor: Supervisor) -> None:
 
 
 def _network_bytes(process: str) -> int:
-    """Received by all interfaces of that process's network namespace, by whichever program; 0 where it can't be read."""
+    """Received by all interfaces of that process's network namespace, by any program; 0 where it can't be read."""
     received = 0
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc", process, "net", "dev").read_text().splitlines()[2:]:

@@ -1,4 +1,4 @@
-"""Reads a tree of processes from /proc, again and again: who is awake, who sleeps in what, and what it costs. Linux only.
+"""Reads a tree of processes from /proc, again and again: who is awake, who sleeps in what, what it costs. Linux only.
 
 Nothing is attached to a process and nothing is written: these are files that the kernel keeps for `top`.
 """
@@ -208,8 +208,8 @@ def _look_at(pid: int) -> _Look:
                 main_awake, main_waits = is_awake, "" if is_awake else _waiting_for(f"{folder}/task/{thread}")
     cpu_seconds = (int(fields[11]) + int(fields[12])) / _TICKS
     return _Look(
-        time.perf_counter(), awake, threads, main_awake, main_waits, cpu_seconds, int(fields[7]), int(fields[9]), switched,
-        _read_bytes(f"{folder}/io"),
+        time.perf_counter(), awake, threads, main_awake, main_waits, cpu_seconds, int(fields[7]), int(fields[9]),
+        switched, _read_bytes(f"{folder}/io"),
     )  # fmt: skip
 
 

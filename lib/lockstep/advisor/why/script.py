@@ -11,8 +11,8 @@
       ├─ 7  how much CPU time are page faults? ──────────────────────────────────────── page faults
       └─ 8  do other programs use the cores? ────────────────────────────────────────── others
 
-What nobody can see from outside (CANNOT_SEE): steps, batches (5) and denormals (7). A process that is ready to run and waits
-for a core counts as awake, so that a busy machine does not look like a slow input.
+What nobody can see from outside (CANNOT_SEE): steps, batches (5) and denormals (7). A process that is ready to run and
+waits for a core counts as awake, so that a busy machine does not look like a slow input.
 """
 
 from __future__ import annotations
@@ -23,9 +23,18 @@ from dataclasses import dataclass
 
 from lockstep.advisor.why.decision import FAULT_SECONDS, FAULT_SHARE, OTHERS_SHARE, UNEQUAL_RATIO
 from lockstep.advisor.why.observations import (
-    EXCHANGE, FEW_THREADS, INPUT, OTHERS, PAGE_FAULTS, START, THREADS, UNEQUAL, Cause, ordered,
+    EXCHANGE,
+    FEW_THREADS,
+    INPUT,
+    OTHERS,
+    PAGE_FAULTS,
+    START,
+    THREADS,
+    UNEQUAL,
+    Cause,
+    ordered,
 )  # fmt: skip
-from lockstep.advisor.why.wording import amount_text, duration_text
+from lockstep.advisor.why.wording import amount_text, took
 
 TRAINS, LOADS, HELPS = "trains", "loads", "helps"
 SLEEP, FILES, PIPE, LOCK, CHILD, OTHER = "sleep", "files", "pipe", "lock", "child", "other"
@@ -44,8 +53,8 @@ ASLEEP = 0.3
 """Of the looks at a process that trains. One that is fed in time sleeps for some percent: while it starts threads, or
 waits for the slowest of its own."""
 RUNNABLE_PER_CORE = 1.5
-"""Threads that run or are ready to, per core. One for each core, and half as many again that load images now and then, is
-no trouble."""
+"""Threads that run or are ready to, per core. One for each core, and half as many again that load images now and then,
+is no trouble."""
 BUSY_PART = 0.6
 """Of the cores. With less, more threads could at least try to use what is idle."""
 IDLE = 0.5
@@ -128,8 +137,8 @@ def _input(seen: ScriptSeen) -> Cause | None:
         kinds = ", ".join(
             f"{_WORDS[kind]} {_mean([each.waits(kind) for each in trains]):.0%}" for kind in (SLEEP, FILES, PIPE, LOCK)
         )
-        found = f"{_those(trains)} sleeps at {share:.0%} of the looks while no thread of it computes ({kinds}): it waits "
-        found += "for its input, or for whatever else it sleeps in."
+        found = f"{_those(trains)} sleeps at {share:.0%} of the looks while no thread of it computes ({kinds}): it "
+        found += "waits for its input, or for whatever else it sleeps in."
         helps = "load in other processes (num_workers=2) while it computes"
     return _cause(
         INPUT, found, share, ASLEEP, "the share of looks at which what trains sleeps and waits for images", share,
@@ -209,13 +218,13 @@ def _unequal(seen: ScriptSeen) -> Cause | None:
     used = [each.cpu_cores for each in trains]
     if len(used) < 2 or min(used) <= 0 or (ratio := max(used) / min(used)) < UNEQUAL_RATIO:
         return None
-    least = trains[used.index(min(used))]
-    if 1 - least.main_awake < ASLEEP:  # it does not wait for the other
+    least, most = trains[used.index(min(used))], trains[used.index(max(used))]
+    if 1 - least.main_awake < ASLEEP or 1 - most.main_awake >= ASLEEP:  # neither waits, or both do
         return None
     return _cause(
         UNEQUAL,
-        f"Of {len(used)} processes that train one uses {max(used):.2f} cores and another {min(used):.2f}, which sleeps at "
-        f"{1 - least.main_awake:.0%} of the looks: it waits.",
+        f"Of {len(used)} processes that train one uses {max(used):.2f} cores and another {min(used):.2f}, which sleeps "
+        f"at {1 - least.main_awake:.0%} of the looks: it waits.",
         ratio, UNEQUAL_RATIO, "CPU time of the busiest over that of the idlest", 1 - _mean(used) / max(used),
         "at most what equal shares would save", again(seen),
     )  # fmt: skip
@@ -227,8 +236,8 @@ def _start(seen: ScriptSeen) -> Cause | None:
         return None
     return _cause(
         START,
-        f"The script ended after {duration_text(seen.seconds)}, and the last of its processes had loaded the framework "
-        f"after {duration_text(seen.start_seconds)}.",
+        f"The script ended after {took(seen.seconds)}, and the last of its processes had loaded the framework "
+        f"after {took(seen.start_seconds)}.",
         share, START_OF_SCRIPT, "the share of its time before what trains had loaded the framework", share,
         "of its whole time, not of training: begin the clock behind the first step", again(seen),
     )  # fmt: skip
@@ -241,8 +250,8 @@ def _page_faults(seen: ScriptSeen) -> Cause | None:
         return None
     return _cause(
         PAGE_FAULTS,
-        f"{faults:.0f} page faults a second, some {share:.0%} of the CPU time: the allocator gives memory back and takes "
-        "it again.",
+        f"{faults:.0f} page faults a second, some {share:.0%} of the CPU time: the allocator gives memory back and "
+        "takes it again.",
         share, FAULT_SHARE, f"page faults x {FAULT_SECONDS * 1e6:g} microsecond, as a share of the CPU time", share,
         "an estimate; MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=1099511627776 keeps the memory (glibc)",
         again(seen, ["env", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1099511627776"]),

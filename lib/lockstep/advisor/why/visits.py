@@ -19,8 +19,8 @@ from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.training.loop import Site, Trace
 
 CPU_SECONDS, FAULTS = "cpu_seconds", "page_faults"
-"""Columns that a visit adds to each step of its trace: CPU time of the thread that computes, and minor page faults of its
-process. Zero where they can't be told, such as beside a parameter server, whose workers have no optimizer."""
+"""Columns that a visit adds to each step of its trace: CPU time of the thread that computes, and minor page faults of
+its process. Zero where they can't be told, such as beside a parameter server, whose workers have no optimizer."""
 
 
 class UsageMeter:

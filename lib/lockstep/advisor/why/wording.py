@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def duration_text(seconds: float) -> str:
+def took(seconds: float) -> str:
     """'2.31 s', '41.0 ms', '12 µs'"""
     if seconds >= 1:
         return f"{seconds:.2f} s"
