@@ -97,7 +97,8 @@ REFUSALS = {
     "doctor 7": "7",
     "nope": "nope",
 }
-ALSO_LIGHT = ("--version", "--help", "strategies", "why --help", "mpi --workers 2 --dry-run", "mpi --help", "data --help")
+ALSO_LIGHT = ("--version", "--help", "strategies", "mpi --workers 2 --dry-run", "mpi --help", "data --help")
+ALSO_LIGHT += ("why --help",)
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner

@@ -65,9 +65,9 @@ def why_slow(
         if not LEAST_SECONDS <= seconds <= MOST_SECONDS:  # NaN too
             raise RunError(f"--seconds {seconds:g} is not possible; give {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
         if model:
-            hosts, bits = _checked_cell(sync, launcher, workers, hosts, link, environment, precision, data)
             if ":" not in model:
                 raise RunError(f"--model {model!r} must be module:name, such as torchvision.models:resnet18")
+            hosts, bits = _checked_cell(sync, launcher, workers, hosts, link, environment, precision, data)
         else:
             _check_script(command, pid)
     if not model:

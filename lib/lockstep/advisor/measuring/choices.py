@@ -99,8 +99,9 @@ def _found_loss(name: str, output: Any, labels: Tensor) -> Tensor:
 
 @functools.cache
 def _kept_loss(name: str) -> Loss:
-    found = referred(name, "--loss")
-    return found() if inspect.isclass(found) else found
+    found: Any = referred(name, "--loss")
+    made = functools.partial(found, reduction="none") if inspect.isclass(found) else None  # such as torch.nn:MSELoss
+    return found if made is None else made()
 
 
 def usual_loss(output: Any) -> str:

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lockstep.advisor.calibration import CalibrationError
-from lockstep.advisor.measuring.cells import CellAsked, CellMeter
+from lockstep.advisor.measuring.asked_cells import CellAsked
 from lockstep.advisor.measuring.inputs import RandomSamples
+from lockstep.advisor.measuring.meter import CellMeter
 from lockstep.advisor.measuring.worker_calls import machine_visit
 from lockstep.advisor.why.observations import CellSeen, Observations, WorkerStep
 from lockstep.advisor.why.visits import CPU_SECONDS, FAULTS, observed_visit
@@ -65,6 +66,14 @@ class RunAsked:
             self.sync, self.workers, self.batch, self.threads_per_worker, self.hosts, self.link_bits_per_second,
             self.launcher,
         )  # fmt: skip
+
+
+class _Meter(CellMeter):
+    """Warm teams in the environment that was asked for."""
+
+    def __init__(self, case: UseCase, asked: RunAsked) -> None:
+        super().__init__(case, asked.seconds, precision=asked.precision, seed=asked.seed)
+        self._common |= {"environment": asked.environment}
 
 
 @dataclass
@@ -132,9 +141,7 @@ def observe_own(
     cells = _cells(asked, cores)
     if lacking := missing(asked.cell().job(environment=asked.environment, precision=asked.precision)):
         raise CalibrationError(f"{asked.cell().label} can't be measured here: {lacking}")
-    with CellMeter(
-        case, asked.seconds, precision=asked.precision, seed=asked.seed, environment=asked.environment
-    ) as meter:
+    with _Meter(case, asked) as meter:
         meter.host([each.asked for each in cells.values()])
         failure, start = _measure(meter, asked, list(cells.values()), progress or (lambda text: None))
         copy = _copy_bandwidth(meter, asked, cells["alone"].asked) if asked.hosts == 1 and asked.workers > 1 else 0.0

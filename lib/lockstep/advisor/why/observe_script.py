@@ -35,7 +35,7 @@ class ScriptError(ValueError):
 
 
 def observe_script(command: Sequence[str], seconds: float = SECONDS) -> ScriptSeen:
-    """Start `command`, sample it for `seconds` or until it ends, and end it with all that it has started.
+    """Start `command`, sample it for `seconds` of training or until it ends, and end it with all that it has started.
 
     Raises ScriptError for a script that failed, or ended before much could be seen.
     """

@@ -22,6 +22,8 @@ MOST_COST = 0.05
 """Of one core, that looking may take: with many threads the looks become rarer."""
 SETTLING_SECONDS = 2.0
 """After a framework's library was mapped, its import still goes on for about so long."""
+START_SECONDS = 60.0
+"""That a script may take to begin, beyond the seconds that it is sampled for."""
 LEAST_PART = 0.4
 """Of the time after the framework was loaded, that must be left to judge by."""
 FRAMEWORKS = ("libtorch_cpu", "libtensorflow", "xla_extension", "libjax")
@@ -92,8 +94,11 @@ class TreeSampler:
         self.looks = 0
 
     def sample(self, seconds: float, until: Callable[[], bool]) -> None:
-        """Look until `seconds` have passed since this sampler was made, or `until()` is true."""
-        while (now := time.perf_counter()) - self.began < seconds and not until():
+        """Look until `seconds` have passed since training may have begun (at most START_SECONDS more since this sampler
+        was made), or `until()` is true."""
+        while (now := time.perf_counter()) - self._begun() < seconds and not until():
+            if now - self.began > seconds + START_SECONDS:
+                return
             self.look()
             cost = time.perf_counter() - now
             time.sleep(max(PERIOD_SECONDS - cost, cost / MOST_COST))
@@ -140,13 +145,15 @@ class TreeSampler:
             if (looks := each.since(since))
         ]
 
-    def _settled(self) -> float:
-        """When training may have begun, in time.perf_counter(): where that leaves enough looks to judge by."""
-        begun = loaded = self.began + self.start_seconds
-        if self.start_seconds:
-            begun += SETTLING_SECONDS
+    def _begun(self) -> float:
+        """When training may have begun, in time.perf_counter()."""
+        begun = self.began + self.start_seconds + (SETTLING_SECONDS if self.start_seconds else 0.0)
         # Who loads images begins to when training begins.
-        begun = max([begun, *(each.looks[0].at for each in self._loads()[:1] if each.looks)])
+        return max([begun, *(each.looks[0].at for each in self._loads()[:1] if each.looks)])
+
+    def _settled(self) -> float:
+        """From when on looks are judged by: from when training began, where that leaves enough of them."""
+        begun, loaded = self._begun(), self.began + self.start_seconds
         return begun if self.last - begun > LEAST_PART * (self.last - loaded) else loaded
 
     def _loads(self) -> list[_Watched]:

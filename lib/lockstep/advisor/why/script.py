@@ -21,7 +21,6 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lockstep.advisor.why.decision import FAULT_SECONDS, FAULT_SHARE, OTHERS_SHARE, UNEQUAL_RATIO
 from lockstep.advisor.why.observations import (
     EXCHANGE,
     FEW_THREADS,
@@ -34,6 +33,7 @@ from lockstep.advisor.why.observations import (
     Cause,
     ordered,
 )  # fmt: skip
+from lockstep.advisor.why.thresholds import FAULT_SECONDS, FAULT_SHARE, OTHERS_SHARE, UNEQUAL_RATIO
 from lockstep.advisor.why.wording import amount_text, took
 
 TRAINS, LOADS, HELPS = "trains", "loads", "helps"
