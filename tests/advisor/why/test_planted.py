@@ -13,7 +13,7 @@ from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.own_model import ModelAsked, look_at
 from lockstep.advisor.why.decision import find_causes
 from lockstep.advisor.why.observations import BATCH, DENORMALS, EXCHANGE, INPUT, OTHERS, THREADS, UNEQUAL, Cause
-from lockstep.advisor.why.observe_own import RunAsked, observe_own, with_photos
+from lockstep.advisor.why.observe_own import RunAsked, observe_own
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.launch.mpi import emulated
 from lockstep.engine.options import JobError

@@ -24,13 +24,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lockstep.advisor.why import thresholds
 from lockstep.advisor.why.observations import (
-    BATCH, CROWDING, DENORMALS, EXCHANGE, FEW_THREADS, INPUT, OTHERS, PAGE_FAULTS, START, THREADS, UNEQUAL, Cause,
-    CellSeen, Observations, ordered,
-)  # fmt: skip
-from lockstep.advisor.why.thresholds import (
-    BUSY_SHARE, CROWDING_RATIO, DENORMAL_RATIO, EXCHANGE_SHARE, FAULT_SECONDS, FAULT_SHARE, FIXED_SHARE,
-    INPUT_SHARE, LEAST_GAIN, MORE_THREADS_GAIN, OTHERS_SHARE, START_PART, UNEQUAL_RATIO,
+    BATCH,
+    CROWDING,
+    DENORMALS,
+    EXCHANGE,
+    FEW_THREADS,
+    INPUT,
+    OTHERS,
+    PAGE_FAULTS,
+    START,
+    THREADS,
+    UNEQUAL,
+    Cause,
+    CellSeen,
+    Observations,
+    ordered,
 )  # fmt: skip
 from lockstep.advisor.why.wording import amount_text, took
 
@@ -40,17 +50,17 @@ Step = Callable[[Observations], Cause | None]
 def find_causes(seen: Observations) -> list[Cause]:
     """What slows this training down, the largest gain first; empty where nothing is above its threshold."""
     causes = [cause for step in _STEPS if (cause := step(seen)) is not None]
-    return ordered([cause for cause in causes if cause.gain_share >= LEAST_GAIN or cause.kind == THREADS])
+    return ordered([cause for cause in causes if cause.gain_share >= thresholds.LEAST_GAIN or cause.kind == THREADS])
 
 
 def _input(seen: Observations) -> Cause | None:
     cell = seen.fits
     waits = max(rank.input_seconds for rank in cell.ranks)
     share = waits / cell.step_seconds
-    if share < INPUT_SHARE:
+    if share < thresholds.INPUT_SHARE:
         return None
     return _cause(
-        seen, INPUT, waits, share, INPUT_SHARE,
+        seen, INPUT, waits, share, thresholds.INPUT_SHARE,
         f"A worker waits {took(waits)} of each {took(cell.step_seconds)} step for its images, {share:.0%} of it.",
         "the share of a step that a worker waits for its input",
         "at most that wait: decode smaller images, decode once (input='memory'), or give decoding cores of its own",
@@ -86,11 +96,11 @@ def _few_threads(seen: Observations) -> Cause | None:
         return None
     gain = seen.asked.step_seconds - seen.fitting.step_seconds
     share = gain / seen.asked.step_seconds
-    if share < MORE_THREADS_GAIN:
+    if share < thresholds.MORE_THREADS_GAIN:
         return None
     threads = seen.fitting.threads_per_worker
     return _cause(
-        seen, FEW_THREADS, gain, share, MORE_THREADS_GAIN,
+        seen, FEW_THREADS, gain, share, thresholds.MORE_THREADS_GAIN,
         f"{seen.asked.workers} x {seen.asked.threads_per_worker} threads leave some of {seen.cores} cores idle: a step "
         f"takes {took(seen.asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with {threads} per worker.",
         "the share of a step that more threads save",
@@ -112,7 +122,7 @@ def _exchange(seen: Observations) -> Cause | None:
     if _busy(seen):  # only what the link's rate explains by itself
         spent = least if seen.link_bytes_per_second else 0.0
         step = spent + max(rank.cpu_seconds for rank in cell.ranks)
-    if not step or (share := spent / step) < EXCHANGE_SHARE:
+    if not step or (share := spent / step) < thresholds.EXCHANGE_SHARE:
         return None
     found = f"The exchange takes {took(spent)} of each {took(step)} step, {share:.0%} of it"
     found += " (by how much a step grows beside other workers)" if hidden else ""
@@ -125,7 +135,7 @@ def _exchange(seen: Observations) -> Cause | None:
     if not seen.link_bytes_per_second:
         what_helps = "on one host --sync shared_memory sends nothing; a larger batch exchanges less often"
     return _cause(
-        seen, EXCHANGE, max(0.0, spent - bound), share, EXCHANGE_SHARE, found,
+        seen, EXCHANGE, max(0.0, spent - bound), share, thresholds.EXCHANGE_SHARE, found,
         "the share of a step that is exchange, of the worker that waits least",
         f"at most what is not at that bound; {what_helps}", f"{seen.command} --sync shared_memory"
         if not seen.link_bytes_per_second else f"{seen.command} --batch {4 * cell.per_worker_batch_size}",
@@ -137,12 +147,12 @@ def _crowding(seen: Observations) -> Cause | None:
     if alone is None or cell.workers == 1 or cell.threads > seen.cores or seen.exchange_is_hidden:
         return None
     by_itself, gain = alone.ranks[0].compute_seconds, _growth(cell, alone)
-    if by_itself <= 0 or (ratio := 1 + gain / by_itself) < CROWDING_RATIO:
+    if by_itself <= 0 or (ratio := 1 + gain / by_itself) < thresholds.CROWDING_RATIO:
         return None
-    if _busy(seen) and min(rank.cpu_seconds for rank in cell.ranks) < CROWDING_RATIO * alone.ranks[0].cpu_seconds:
+    if _busy(seen) and min(rank.cpu_seconds for rank in cell.ranks) < thresholds.CROWDING_RATIO * alone.ranks[0].cpu_seconds:
         return None
     return _cause(
-        seen, CROWDING, gain, ratio, CROWDING_RATIO,
+        seen, CROWDING, gain, ratio, thresholds.CROWDING_RATIO,
         f"The same passes take a worker {took(by_itself)} by itself and {took(by_itself + gain)} beside the others, "
         f"{ratio:.2f} times as long, though each has cores of its own: they share memory bandwidth, or two 'cores' are "
         "the hardware threads of one.",
@@ -155,16 +165,16 @@ def _crowding(seen: Observations) -> Cause | None:
 def _unequal(seen: Observations) -> Cause | None:
     cell = seen.fits
     busy = [rank.cpu_seconds if _busy(seen) else rank.compute_seconds for rank in cell.ranks]
-    if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < UNEQUAL_RATIO:
+    if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < thresholds.UNEQUAL_RATIO:
         return None
     images = [rank.images for rank in cell.ranks]
     slowest = busy.index(max(busy))
     found = f"Worker {slowest} computes {took(max(busy))} a step and another {took(min(busy))}, {ratio:.2f} times."
-    if min(images) and max(images) / min(images) >= UNEQUAL_RATIO:
+    if min(images) and max(images) / min(images) >= thresholds.UNEQUAL_RATIO:
         found += f" Their shares are unequal: {max(images):.0f} and {min(images):.0f} images."
     even = len(busy) / sum(1 / seconds for seconds in busy)
     return _cause(
-        seen, UNEQUAL, max(busy) - even, ratio, UNEQUAL_RATIO, found,
+        seen, UNEQUAL, max(busy) - even, ratio, thresholds.UNEQUAL_RATIO, found,
         "seconds that the slowest worker computes over those of the quickest",
         "at most what shares in proportion to speed would save; or a policy that does not wait for the slowest",
         "lockstep simulate --delays bad_node:slow=2",
@@ -180,12 +190,12 @@ def _batch(seen: Observations) -> Cause | None:
         return None
     per_image = max(0.0, (longer - step) / (large - small))
     share = max(0.0, step - per_image * small) / step
-    if share < FIXED_SHARE:
+    if share < thresholds.FIXED_SHARE:
         return None
     together = max(rank.cpu_seconds for rank in seen.fits.ranks) if _busy(seen) else seen.fits.step_seconds
     fixed = max(0.0, together - per_image * small)
     return _cause(
-        seen, BATCH, fixed * (1 - small / large), share, FIXED_SHARE,
+        seen, BATCH, fixed * (1 - small / large), share, thresholds.FIXED_SHARE,
         f"One worker's step takes {took(step)} with {small} image{'s' * (small > 1)} and {took(longer)} with {large}: "
         f"{share:.0%} of it does not depend on the batch.",
         "the share of one worker's step that a batch of no images would still take",
@@ -200,10 +210,10 @@ def _start(seen: Observations) -> Cause | None:
     asked = seen.asked
     steps = max(1.0, seen.images_timed / (asked.workers * asked.per_worker_batch_size))
     share = seen.start_seconds / (seen.start_seconds + steps * asked.step_seconds)
-    if share < START_PART:
+    if share < thresholds.START_PART:
         return None
     return _cause(
-        seen, START, seen.start_seconds / steps, share, START_PART,
+        seen, START, seen.start_seconds / steps, share, thresholds.START_PART,
         f"Starting the workers takes {took(seen.start_seconds)}, {share:.0%} of a run of {seen.images_timed} images.",
         "the share of the timed run in which nothing is trained yet",
         "of what was timed, not of training: begin the clock behind the first step, or train for longer",
@@ -215,10 +225,10 @@ def _denormals(seen: Observations) -> Cause | None:
     if seen.alone is None or seen.kept_denormals is None:
         return None
     flushed, kept = _alone_seconds(seen, seen.alone), _alone_seconds(seen, seen.kept_denormals)
-    if not flushed or (ratio := kept / flushed) < DENORMAL_RATIO:
+    if not flushed or (ratio := kept / flushed) < thresholds.DENORMAL_RATIO:
         return None
     return _cause(
-        seen, DENORMALS, kept - flushed, ratio, DENORMAL_RATIO,
+        seen, DENORMALS, kept - flushed, ratio, thresholds.DENORMAL_RATIO,
         f"Where denormal numbers are kept, as in any script, a step takes {took(kept)}, and {took(flushed)} where "
         f"they are flushed to zero, as Lockstep's workers do: {ratio:.1f} times.",
         "one worker's step with denormals kept over flushed",
@@ -230,14 +240,14 @@ def _denormals(seen: Observations) -> Cause | None:
 def _page_faults(seen: Observations) -> Cause | None:
     cell = seen.asked
     faults = max(rank.page_faults for rank in cell.ranks)
-    spent = faults * FAULT_SECONDS
-    if (share := spent / cell.step_seconds) < FAULT_SHARE:
+    spent = faults * thresholds.FAULT_SECONDS
+    if (share := spent / cell.step_seconds) < thresholds.FAULT_SHARE:
         return None
     return _cause(
-        seen, PAGE_FAULTS, spent, share, FAULT_SHARE,
+        seen, PAGE_FAULTS, spent, share, thresholds.FAULT_SHARE,
         f"A worker takes {faults:.0f} page faults a step: some {took(spent)} in which the kernel clears memory that "
         "the allocator has just given back.",
-        f"page faults x {FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
+        f"page faults x {thresholds.FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
         "an estimate; --environment tuned keeps the memory",
         f"{seen.command} --environment tuned",
     )  # fmt: skip
@@ -245,10 +255,10 @@ def _page_faults(seen: Observations) -> Cause | None:
 
 def _others(seen: Observations) -> Cause | None:
     share = seen.others_share
-    if share < OTHERS_SHARE:
+    if share < thresholds.OTHERS_SHARE:
         return None
     return _cause(
-        seen, OTHERS, share * seen.asked.step_seconds, share, OTHERS_SHARE,
+        seen, OTHERS, share * seen.asked.step_seconds, share, thresholds.OTHERS_SHARE,
         f"Other programs, or other machines of this host, took {share:.0%} of the cores' time meanwhile.",
         "their share of the cores' time",
         "at most that share, and steadier numbers: end them, or measure at another time",
@@ -272,7 +282,7 @@ def _cause(
 
 def _busy(seen: Observations) -> bool:
     """Do others use so much of the machine that times on the clock say little?"""
-    return seen.others_share >= BUSY_SHARE
+    return seen.others_share >= thresholds.BUSY_SHARE
 
 
 def _alone_seconds(seen: Observations, cell: CellSeen) -> float:
