@@ -104,8 +104,7 @@ def _few_threads(seen: Observations) -> Cause | None:
         f"{seen.asked.workers} x {seen.asked.threads_per_worker} threads leave some of {seen.cores} cores idle: a step "
         f"takes {took(seen.asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with {threads} per worker.",
         "the share of a step that more threads save",
-        f"measured: --threads-per-worker {threads}",
-        f"{seen.command} --threads-per-worker {threads}",
+        f"measured: --threads-per-worker {threads}", f"{seen.command} --threads-per-worker {threads}",
     )  # fmt: skip
 
 
@@ -118,7 +117,7 @@ def _exchange(seen: Observations) -> Cause | None:
         return None
     spent = _growth(cell, seen.alone) if hidden and seen.alone else min(rank.exchange_seconds for rank in cell.ranks)
     sent = max(rank.bytes_sent for rank in cell.ranks) or 2 * (cell.workers - 1) / cell.workers * seen.gradient_bytes
-    least, step = _least_exchange_seconds(seen, sent), cell.step_seconds
+    least, step = seen.least_exchange_seconds(sent), cell.step_seconds
     if _busy(seen):  # only what the link's rate explains by itself
         spent = least if seen.link_bytes_per_second else 0.0
         step = spent + max(rank.cpu_seconds for rank in cell.ranks)
@@ -149,7 +148,8 @@ def _crowding(seen: Observations) -> Cause | None:
     by_itself, gain = alone.ranks[0].compute_seconds, _growth(cell, alone)
     if by_itself <= 0 or (ratio := 1 + gain / by_itself) < thresholds.CROWDING_RATIO:
         return None
-    if _busy(seen) and min(rank.cpu_seconds for rank in cell.ranks) < thresholds.CROWDING_RATIO * alone.ranks[0].cpu_seconds:
+    least = min(rank.cpu_seconds for rank in cell.ranks)
+    if _busy(seen) and least < thresholds.CROWDING_RATIO * alone.ranks[0].cpu_seconds:
         return None
     return _cause(
         seen, CROWDING, gain, ratio, thresholds.CROWDING_RATIO,
@@ -248,8 +248,7 @@ def _page_faults(seen: Observations) -> Cause | None:
         f"A worker takes {faults:.0f} page faults a step: some {took(spent)} in which the kernel clears memory that "
         "the allocator has just given back.",
         f"page faults x {thresholds.FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
-        "an estimate; --environment tuned keeps the memory",
-        f"{seen.command} --environment tuned",
+        "an estimate; --environment tuned keeps the memory", f"{seen.command} --environment tuned",
     )  # fmt: skip
 
 
@@ -295,13 +294,3 @@ def _growth(cell: CellSeen, alone: CellSeen | None) -> float:
     if alone is None:
         return 0.0
     return max(0.0, min(rank.compute_seconds for rank in cell.ranks) - alone.ranks[0].compute_seconds)
-
-
-def _least_exchange_seconds(seen: Observations, sent: float) -> float:
-    """What the bytes need at the full rate of the link, or of memory, which reads and writes each of them; 0: unknown.
-
-    A bound by bandwidth alone: what messages cost however short they are is not in it.
-    """
-    if seen.link_bytes_per_second:
-        return sent / seen.link_bytes_per_second
-    return 2 * sent / seen.copy_bytes_per_second if seen.copy_bytes_per_second else 0.0

@@ -79,6 +79,13 @@ class Observations:
         """The cell that the later steps of the path look at: with threads that fit the cores."""
         return self.fitting or self.asked
 
+    def least_exchange_seconds(self, sent_bytes: float) -> float:
+        """What so many bytes need at the full rate of the link, or of memory, which reads and writes each of them; 0:
+        unknown. A bound by bandwidth alone: what messages cost however short they are is not in it."""
+        if self.link_bytes_per_second:
+            return sent_bytes / self.link_bytes_per_second
+        return 2 * sent_bytes / self.copy_bytes_per_second if self.copy_bytes_per_second else 0.0
+
 
 @dataclass(frozen=True)
 class Cause:
