@@ -169,8 +169,8 @@ def _say_own(seen: Observations, as_json: bool) -> None:
     steps = math.ceil(seen.start_seconds / asked.step_seconds)
     typer.echo(f"start-up: {seen.start_seconds:.1f} s, as long as {steps} steps; give --images to judge a timed run")
     _say_causes(causes)
-    for label in seen.unmeasured:
-        typer.echo(f"\nthere was no time for {label}; give --seconds more")
+    if seen.unmeasured:
+        typer.echo(f"\nthere was no time for: {'; '.join(seen.unmeasured)}. Give --seconds more")
 
 
 def _say_script(seen: ScriptSeen, as_json: bool) -> None:
@@ -204,7 +204,8 @@ def _say_causes(causes: list[Cause]) -> None:
         typer.echo("\nnothing on the path is above its threshold: no cause is named (docs/why-slower.md)")
     for number, cause in enumerate(causes, 1):
         seconds = "" if cause.gain_seconds is None else f"{cause.gain_seconds * 1e3:.1f} ms of a step, "
-        typer.echo(f"\n{number}. {cause.kind}: {seconds}{cause.gain_share:.0%}")
+        gain = f": {seconds}{cause.gain_share:.0%}" if cause.gain_share else ""
+        typer.echo(f"\n{number}. {cause.kind}{gain}")
         typer.echo(f"   found:     {cause.found}")
         typer.echo(f"   compared:  {cause.rule}: {cause.number:.3g}, named from {cause.threshold:.3g} on")
         typer.echo(f"   would gain {cause.gain}")

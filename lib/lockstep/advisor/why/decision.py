@@ -42,7 +42,7 @@ from lockstep.advisor.why.observations import (
     Observations,
     ordered,
 )  # fmt: skip
-from lockstep.advisor.why.wording import amount_text, took
+from lockstep.advisor.why.wording import amount_text, took, with_option
 
 Step = Callable[[Observations], Cause | None]
 
@@ -80,13 +80,13 @@ def _threads(seen: Observations) -> Cause | None:
         found += f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
         found += f"{seen.fitting.threads_per_worker} per worker."
         how = f"measured: --threads-per-worker {seen.fitting.threads_per_worker}"
-        shows = f"{seen.command} --threads-per-worker {seen.fitting.threads_per_worker}"
+        shows = with_option(seen.command, "threads-per-worker", seen.fitting.threads_per_worker)
     elif asked.threads_per_worker > (least := max(1, seen.cores // asked.workers)):
         how = f"not measured within the time: --threads-per-worker {least}"
-        shows = f"{seen.command} --threads-per-worker {least}"
+        shows = with_option(seen.command, "threads-per-worker", least)
     else:
         how = f"with as many workers as cores, {seen.cores}, none waits for another's turn; not measured"
-        shows = f"{seen.command} --workers {seen.cores}"
+        shows = with_option(seen.command, "workers", seen.cores)
     return _cause(seen, THREADS, gain, ratio, 1.0, found, "threads of all workers for each core that they may use", how,
                   shows)  # fmt: skip
 
@@ -104,7 +104,7 @@ def _few_threads(seen: Observations) -> Cause | None:
         f"{seen.asked.workers} x {seen.asked.threads_per_worker} threads leave some of {seen.cores} cores idle: a step "
         f"takes {took(seen.asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with {threads} per worker.",
         "the share of a step that more threads save",
-        f"measured: --threads-per-worker {threads}", f"{seen.command} --threads-per-worker {threads}",
+        f"measured: --threads-per-worker {threads}", with_option(seen.command, "threads-per-worker", threads),
     )  # fmt: skip
 
 
@@ -136,8 +136,8 @@ def _exchange(seen: Observations) -> Cause | None:
     return _cause(
         seen, EXCHANGE, max(0.0, spent - bound), share, thresholds.EXCHANGE_SHARE, found,
         "the share of a step that is exchange, of the worker that waits least",
-        f"at most what is not at that bound; {what_helps}", f"{seen.command} --sync shared_memory"
-        if not seen.link_bytes_per_second else f"{seen.command} --batch {4 * cell.per_worker_batch_size}",
+        f"at most what is not at that bound; {what_helps}", with_option(seen.command, "sync", "shared_memory")
+        if not seen.link_bytes_per_second else with_option(seen.command, "batch", 4 * cell.per_worker_batch_size),
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _crowding(seen: Observations) -> Cause | None:
         "the hardware threads of one.",
         "forward and backward pass, together over alone, of the worker that grows least",
         "at most that growth; fewer workers with more threads each read the parameters less often",
-        f"{seen.command} --workers 1",
+        with_option(seen.command, "workers", "1"),
     )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def _batch(seen: Observations) -> Cause | None:
         f"{share:.0%} of it does not depend on the batch.",
         "the share of one worker's step that a batch of no images would still take",
         f"with {large} images per worker, for as many images; what that does to accuracy is notebook 07's question",
-        f"{seen.command} --batch {large}",
+        with_option(seen.command, "batch", large),
     )  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def _page_faults(seen: Observations) -> Cause | None:
         f"A worker takes {faults:.0f} page faults a step: some {took(spent)} in which the kernel clears memory that "
         "the allocator has just given back.",
         f"page faults x {thresholds.FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
-        "an estimate; --environment tuned keeps the memory", f"{seen.command} --environment tuned",
+        "an estimate; --environment tuned keeps the memory", with_option(seen.command, "environment", "tuned"),
     )  # fmt: skip
 
 

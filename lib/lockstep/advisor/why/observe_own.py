@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,8 @@ SECONDS = 25.0
 VISIT_SECONDS = 0.5
 """What a visit's measured steps should take together."""
 FEWEST_STEPS, MOST_STEPS = 3, 30
+ALWAYS, MORE_SECONDS = 2, 20.0
+"""Cells, the asked one and what it is first compared with, that are measured even if that takes so much more time."""
 LEAST_LARGER_BATCH = 16
 """A batch of one is compared with no smaller one: its operators are quicker per image from some images on."""
 _WITHIN = ("step_seconds", "compute_seconds", "exchange_seconds", "wait_seconds", "update_seconds",
@@ -200,10 +203,12 @@ def _measure(
     """Visit the cells in turns until the time is over. Returns why a cell failed, and the seconds of the start."""
     start, started = 0.0, set[int]()  # the asked cell comes first
     for number in range(1_000):
-        for cell in reversed(cells) if number % 2 == 0 and number else cells:
+        for place, cell in enumerate(reversed(cells) if number % 2 == 0 and number else cells):
             if number and meter.left < cell.visit_seconds:
                 return "", start
-            if meter.left <= 0 and number == 0:
+            if number == 0 and 0 < place < ALWAYS:  # as far as it fits into a little more time
+                meter.ends = max(meter.ends, time.monotonic() + min(4 * cells[0].step_seconds + 3, MORE_SECONDS))
+            if number == 0 and meter.left <= 0:
                 return "the time was over", start
             progress(cell.label)
             left = meter.left
@@ -235,8 +240,8 @@ def _visit(meter: CellMeter, asked: RunAsked, cell: _Visited, steps: int) -> lis
 
 
 def _first_steps(own: _Visited) -> int:
-    """Of a cell's first visit: two, or one where the asked cell has shown that a step takes long."""
-    return 1 if VISIT_SECONDS < own.step_seconds < math.inf else 2
+    """Of a cell's first visit: one for the asked cell, and where that has shown that a step takes long; else two."""
+    return 1 if own.step_seconds > VISIT_SECONDS else 2
 
 
 def _steps(step_seconds: float, share_seconds: float) -> int:

@@ -17,8 +17,9 @@ FIXED_SHARE = 0.5
 """From half of a step on, twice the batch takes less than one and a half times as long."""
 START_PART = 0.1
 """Of what the reader timed. Below, it is no more than what two runs differ by."""
-DENORMAL_RATIO = 1.5
-"""A few percent may be the moment's; denormal numbers cost a convolution's backward pass tens of times its time."""
+DENORMAL_RATIO = 2.0
+"""Less may be the moment's; where denormal numbers are many they cost a convolution's backward pass tens of times its
+time."""
 FAULT_SECONDS = 1e-6
 """What the kernel needs for the first touch of a 4 KiB page, clearing it included: between half a microsecond and two,
 more inside a virtual machine."""

@@ -1,6 +1,8 @@
-"""How the findings write a time, a size and a share."""
+"""How the findings write a time, a size and a command."""
 
 from __future__ import annotations
+
+import re
 
 
 def took(seconds: float) -> str:
@@ -8,6 +10,11 @@ def took(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
+
+
+def with_option(command: str, name: str, value: object) -> str:
+    """A command line with `--name value` in place of what it says there, or behind it."""
+    return f"{re.sub(rf' --{name} [^ ]+', '', command)} --{name} {value}"
 
 
 def amount_text(bytes_: float) -> str:
