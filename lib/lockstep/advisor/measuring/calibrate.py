@@ -34,6 +34,9 @@ from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
 ROUNDS = 3
+WAYS, GPU_WAYS = ("shared_memory", "allreduce", "ddp"), ("ddp", "allreduce")
+"""By which two workers agree; the first ones are measured first."""
+LATER_WAYS = ("parameter_server",)
 STEP_SECONDS = 0.6
 """The longest step that is measured: of a batch that takes longer, a part is."""
 _FIRST_STEP_SECONDS = 4.0  # of the asked batch, until it is halved for the measurement of memory
@@ -177,14 +180,15 @@ class _Measuring:
             self.missing.append("two workers (they do not fit into memory)")
         else:
             cells.append(CellAsked(NOTHING, self.together, large))
-        ways = ("shared_memory", "allreduce", "ddp") if self.asked.device == "cpu" else ("ddp", "allreduce")
+        ways = WAYS if self.asked.device == "cpu" else GPU_WAYS
         cells += [CellAsked(sync, 2, large) for sync in ways if self.together > 1]
         if self.cores > 1 and self.asked.device == "cpu":
             cells.append(CellAsked("local", 1, large, threads_per_worker=self.cores))
         return cells
 
     def _later_cells(self, large: int) -> list[CellAsked]:
-        return [CellAsked("parameter_server", 2, large)] if self.together > 1 and self.asked.device == "cpu" else []
+        several = self.together > 1 and self.asked.device == "cpu"
+        return [CellAsked(sync, 2, large) for sync in LATER_WAYS if several]
 
     def _after_round(self, number: int, cells: Sequence[object]) -> None:
         self.tell(f"round {number} of {ROUNDS}: {len(cells)} ways to train")

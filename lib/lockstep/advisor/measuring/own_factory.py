@@ -38,8 +38,11 @@ class OwnFactory:
             return model
         if len(self.inputs) > 1:
             return SeveralInputs(model, self.inputs)
-        layers = list(model.children()) if is_plain_row(model) else [model]
-        return nn.Sequential(OneInput(self.inputs[0]), *layers)
+        layers = model._modules if is_plain_row(model) else {"model": model}  # not children(): a layer may occur twice
+        row = nn.Sequential()
+        for name, layer in {"lockstep_input": OneInput(self.inputs[0]), **layers}.items():
+            row.add_module(name, layer)  # names stay as the reader knows them
+        return row
 
 
 class OneInput(nn.Module):
