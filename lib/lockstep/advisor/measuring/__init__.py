@@ -1,0 +1,9 @@
+"""Measures a calibration: the reader's own model, trained by real workers of this machine.
+
+    inputs          what the model takes, and random samples of it              no torch
+    references      module:name, with the nearest names where there is none     no torch
+    choices         losses and optimizers by name
+    own_model       the model: loaded, tried once, refused where it can't be trained
+    cells           workers that train, interleaved, for so many seconds
+    calibrate       all that a calibration holds, the most important first
+"""

@@ -1,0 +1,344 @@
+"""The reader's own model as a use case: loaded, tried on random data, and refused where it can't be trained.
+
+Everything is told in the caller, before any worker starts: what is missing, what comes near a name, what the model
+needs of memory (counted on torch's `meta` device, where nothing is allocated).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from lockstep.advisor.calibration import CalibratedModel, CalibrationError
+from lockstep.advisor.measuring.choices import (
+    classes_of,
+    loss_named,
+    optimiser_named,
+    state_bytes_per_parameter,
+    usual_loss,
+    what_it_is,
+)
+from lockstep.advisor.measuring.inputs import LARGEST_VOCABULARY, ModelInput, RandomSamples, inputs_text, parse_inputs
+from lockstep.advisor.measuring.needed_memory import NeededMemory, largest_layer_bytes, needed_memory
+from lockstep.advisor.measuring.references import checked_arguments, referred
+from lockstep.engine.data.loader import Batch
+from lockstep.engine.models.losses import Loss
+from lockstep.engine.replica.torch import TorchReplica
+from lockstep.engine.sync.plan import OptimiserFactory
+from lockstep.engine.training.randomness import keeping_generators
+from lockstep.engine.usecases import UseCase
+
+CLASS_NAMES = ("classes", "num_classes", "n_classes", "num_labels")
+VOCABULARY_NAMES = ("vocabulary", "vocab_size", "vocab", "num_embeddings", "num_tokens", "ntoken")
+"""A factory's parameters that get --classes and --vocab."""
+TRIED = 2  # samples of the first pass: batch normalization of one alone is impossible
+NAME = "own"
+"""Of the use case."""
+
+
+@dataclass(frozen=True)
+class ModelAsked:
+    """A reader's model and how it is to be trained, as the command line says it."""
+
+    model: str  # module:factory; a class or an instance of nn.Module will do, too
+    inputs: str = "3,224,224"  # see `inputs.parse_inputs`
+    model_args: str = "{}"  # of the factory, a JSON object
+    classes: int = 0  # labels; 0: as many as the model's output tells apart
+    vocabulary: int = 0  # of int64 inputs: whole numbers below it
+    loss: str = ""  # of `choices.LOSSES`, or module:function; empty: what fits the output's shape
+    optimiser: str = ""  # such as adam:lr=0.001; empty: the library's usual SGD
+    batch: int = 32  # samples per worker that the reader means to train with
+    precision: str = "float32"
+    seed: int = 0
+    data: str = ""  # folder of photos whose decoding is timed
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class OwnFactory:
+    """Makes the model anew in every process; picklable, whatever the reader's factory is.
+
+    A model that takes anything but one image gets what `RandomSamples` gives, taken apart.
+    """
+
+    model: str
+    arguments: str
+    inputs: tuple[ModelInput, ...]
+
+    def __call__(self) -> nn.Module:
+        """Raises CalibrationError for what is no torch model that can be trained."""
+        found = referred(self.model)
+        if isinstance(found, nn.Module):
+            found = copy.deepcopy(found)
+        elif callable(found):
+            found = found(**json.loads(self.arguments))
+        model = _torch_module(found, self.model)
+        if len(self.inputs) == 1 and self.inputs[0].is_image:
+            return model
+        if len(self.inputs) > 1:
+            return SeveralInputs(model, self.inputs)
+        layers = list(model) if _is_plain_row(model) else [model]
+        return nn.Sequential(OneInput(self.inputs[0]), *layers)
+
+
+class OneInput(nn.Module):
+    """Rows of numbers, float32 [samples, 1, 1, numbers], in the shape and the type that a model takes."""
+
+    def __init__(self, given: ModelInput) -> None:
+        super().__init__()
+        self.given = given
+
+    def forward(self, rows: Tensor) -> Tensor:
+        shaped = rows.reshape(len(rows), *self.given.shape)
+        return shaped.long() if self.given.dtype == "int64" else shaped
+
+
+class SeveralInputs(nn.Module):
+    """A model of several inputs, which stand one behind the other in a row of numbers."""
+
+    def __init__(self, model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
+        super().__init__()
+        self.model = model
+        self.takers = nn.ModuleList(OneInput(each) for each in inputs)
+        self.numbers = [each.numbers for each in inputs]
+
+    def forward(self, rows: Tensor) -> Any:
+        parts = rows.split(self.numbers, dim=-1)
+        return self.model(*(taker(part) for taker, part in zip(self.takers, parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """A model that was loaded and tried."""
+
+    case: UseCase
+    facts: CalibratedModel
+    needed: NeededMemory | None  # None: the model can't be made without memory
+    layers: int  # that it can be cut into for a pipeline; 0: it is no nn.Sequential
+
+
+def load_case(asked: ModelAsked) -> UseCase:
+    """The use case of the reader's model on random data, picklable; see `look_at`."""
+    return look_at(asked).case
+
+
+def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
+    """Load the model, count its memory, and train it on two random samples.
+
+    `free_bytes`: what a worker may use; None: what is free on this machine. Raises CalibrationError for whatever can't
+    be measured: see the issue's list in `tests/advisor/test_own_model.py`.
+    """
+    inputs = _checked_inputs(asked)
+    factory = OwnFactory(asked.model, _arguments(asked), inputs)
+    optimiser, own_loss = optimiser_named(asked.optimiser), loss_named(asked.loss) if asked.loss else None
+    samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
+    needed = needed_memory(factory, own_loss, state_bytes_per_parameter(optimiser), samples, asked.batch)
+    if needed is not None and asked.device == "cpu":
+        needed.check(free_bytes, asked.model, asked.batch)
+    with keeping_generators():
+        torch.manual_seed(asked.seed)
+        model = _made(factory, asked)
+        replica = _replica(model, asked)
+        output = _tried(replica, samples, asked, inputs)
+        name, loss = asked.loss or usual_loss(output), own_loss or loss_named(asked.loss or usual_loss(output))
+        samples = RandomSamples(inputs, _labels(output, asked), asked.vocabulary, seed=asked.seed)
+        _train_once(replica, samples, loss, asked, output)
+    case = UseCase(NAME, factory, optimiser, loss, train=samples)
+    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model))
+
+
+def _checked_inputs(asked: ModelAsked) -> tuple[ModelInput, ...]:
+    inputs = parse_inputs(asked.inputs)
+    for name, value in (("--classes", asked.classes), ("--vocab", asked.vocabulary), ("--batch", asked.batch - 1)):
+        if value < 0:
+            number = asked.batch if name == "--batch" else value
+            raise CalibrationError(f"{name} {number} is not possible; give a whole number of at least 1")
+    whole = [each for each in inputs if each.dtype == "int64"]
+    if whole and not asked.vocabulary:
+        raise CalibrationError(
+            f"--input {str(whole[0])!r} takes whole numbers below some size; give it with --vocab (such as 30522)"
+        )
+    if asked.vocabulary > LARGEST_VOCABULARY:
+        raise CalibrationError(f"--vocab {asked.vocabulary} is not possible; give at most {LARGEST_VOCABULARY}")
+    return inputs
+
+
+def _arguments(asked: ModelAsked) -> str:
+    """The arguments of the factory as canonical JSON. Raises CalibrationError."""
+    try:
+        given = json.loads(asked.model_args or "{}")
+    except json.JSONDecodeError as error:
+        raise CalibrationError(f"--model-args {asked.model_args!r} is no JSON ({error}); such as {_SUCH_AS}") from None
+    if not isinstance(given, dict):
+        raise CalibrationError(f"--model-args {asked.model_args!r} is no JSON object; such as {_SUCH_AS}")
+    found = referred(asked.model)
+    if isinstance(found, nn.Module) and not inspect.isclass(found):
+        if given:
+            raise CalibrationError(f"--model-args {asked.model_args!r}: {asked.model} is a model already, no factory")
+        return "{}"
+    if not callable(found):
+        raise CalibrationError(
+            f"--model {asked.model!r} is a {type(found).__name__}; name a function or class that makes an nn.Module"
+        )
+    numbers = {CLASS_NAMES: asked.classes, VOCABULARY_NAMES: asked.vocabulary}
+    return json.dumps(checked_arguments(found, given, numbers, asked.model), sort_keys=True)
+
+
+_SUCH_AS = '\'{"classes": 10}\''
+
+
+def _torch_module(found: Any, name: str) -> nn.Module:
+    """Raises CalibrationError for anything but a torch model with sizes that are known."""
+    if not isinstance(found, nn.Module):
+        if type(found).__module__.partition(".")[0] in ("keras", "tensorflow", "tf_keras"):
+            raise CalibrationError(
+                f"--model {name!r} makes a Keras model on TensorFlow, and only Lockstep's own networks are trained "
+                "there; start with KERAS_BACKEND=torch: then Keras models are torch modules, and their time on torch "
+                "is measured"
+            )
+        raise CalibrationError(f"--model {name!r} makes a {type(found).__name__}; let it return an nn.Module")
+    lazy = [path for path, parameter in found.named_parameters() if is_lazy(parameter)]
+    if lazy:
+        raise CalibrationError(
+            f"--model {name!r}: the size of {lazy[0]} is not known before a first pass; let the factory make that pass"
+        )
+    return found
+
+
+def _is_plain_row(model: nn.Module) -> bool:
+    return isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward
+
+
+def _made(factory: OwnFactory, asked: ModelAsked) -> nn.Module:
+    try:
+        model = factory()
+    except CalibrationError:
+        raise
+    except MemoryError as error:
+        raise CalibrationError(f"--model {asked.model!r} does not fit: {error}") from error
+    except Exception as error:
+        arguments = "" if factory.arguments == "{}" else f" with {factory.arguments}"
+        raise CalibrationError(
+            f"--model {asked.model!r}{arguments} fails with {type(error).__name__}: {error}"
+        ) from error
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise CalibrationError(f"--model {asked.model!r} has no parameter to train; let requires_grad be True")
+    return model
+
+
+def _replica(model: nn.Module, asked: ModelAsked) -> TorchReplica:
+    try:
+        return TorchReplica(model, device=asked.device, precision=asked.precision, seed=asked.seed)
+    except ValueError as error:
+        raise CalibrationError(f"--model {asked.model!r}: {error}") from error
+
+
+def _batch(samples: RandomSamples) -> Batch:
+    ids = torch.arange(TRIED).numpy()
+    return Batch(samples.load(ids, 0, 0), samples.labels[ids], ids, 0)
+
+
+def _tried(
+    replica: TorchReplica, samples: RandomSamples, asked: ModelAsked, inputs: tuple[ModelInput, ...]
+) -> Any:
+    """What the model returns for two samples in training. Raises CalibrationError with its own error."""
+    replica.loss = lambda output, labels: output  # the loss is chosen by the output
+    try:
+        with torch.no_grad():
+            return replica.losses(_batch(samples))[0]
+    except Exception as error:
+        shapes = " and ".join(f"{each.dtype} {[TRIED, *each.shape]}" for each in inputs)
+        hint = f" (whole numbers below {asked.vocabulary})" if asked.vocabulary else ""
+        raise CalibrationError(
+            f"--model {asked.model!r}: a forward pass on {shapes}{hint}, that is --input {asked.inputs!r} with "
+            f"{TRIED} samples, fails with {type(error).__name__}: {error}"
+        ) from error
+
+
+def _labels(output: Any, asked: ModelAsked) -> int:
+    """How many labels there are. Raises CalibrationError for more than the output tells apart."""
+    told = classes_of(output)
+    if asked.loss in ("", "cross_entropy") and asked.classes > told and usual_loss(output) == "cross_entropy":
+        raise CalibrationError(
+            f"--classes {asked.classes}: the model returns {what_it_is(output)}, which tells {told} classes apart"
+        )
+    return max(2, asked.classes or told)
+
+
+def _train_once(replica: TorchReplica, samples: RandomSamples, loss: Loss, asked: ModelAsked, output: Any) -> None:
+    """A forward and backward pass with the loss. Raises CalibrationError where it fails or gives no finite number."""
+    replica.loss, batch = loss, _batch(samples)
+    try:
+        found = replica.losses(batch)[1]
+    except Exception as error:
+        raise CalibrationError(
+            f"no loss for the output's shape: the model returns {what_it_is(output)}, with which "
+            f"{asked.loss or usual_loss(output)} fails ({type(error).__name__}: {error}); name another one with --loss"
+        ) from error
+    if not isinstance(found, Tensor) or found.shape != (TRIED,):
+        raise CalibrationError(
+            f"--loss {asked.loss!r} gives {what_it_is(found)} for {TRIED} samples, whose output is "
+            f"{what_it_is(output)}; let it give one value per sample (of torch's own losses, with reduction='none')"
+        )
+    try:
+        total = found.mean()
+        total.backward()
+    except Exception as error:
+        raise CalibrationError(f"a backward pass fails with {type(error).__name__}: {error}") from error
+    gradients = {name: p.grad for name, p in replica.model.named_parameters() if p.grad is not None}
+    wrong = [name for name, gradient in gradients.items() if not torch.isfinite(gradient).all()]
+    if not math.isfinite(float(total.detach())) or wrong:
+        what = f"the loss is {float(total.detach())}" if not wrong else f"the gradient of {wrong[0]} is not finite"
+        raise CalibrationError(
+            f"--model {asked.model!r}: {what} in the first pass on random numbers of mean 0 and deviation 1; times of "
+            "such a model mean nothing: look at its initialisation and its divisions"
+        )
+
+
+def _facts(
+    model: nn.Module, asked: ModelAsked, factory: OwnFactory, loss: str, optimiser: OptimiserFactory
+) -> CalibratedModel:
+    trained = [each for each in model.parameters() if each.requires_grad]
+    parameters = sum(each.numel() for each in trained)
+    return CalibratedModel(
+        name=asked.model,
+        arguments=factory.arguments,
+        framework="keras" if _is_keras(model) else "torch",
+        inputs=inputs_text(factory.inputs),
+        loss=loss,
+        optimiser=asked.optimiser or optimiser_text(optimiser),
+        parameters=parameters,
+        gradient_bytes=sum(each.numel() * each.element_size() for each in trained),
+        buffer_bytes=sum(each.numel() * each.element_size() for each in model.buffers()),
+        optimiser_bytes=round(state_bytes_per_parameter(optimiser) * parameters),
+        largest_layer_bytes=largest_layer_bytes(model),
+    )
+
+
+def optimiser_text(optimiser: OptimiserFactory) -> str:
+    """The optimizer with its settings, such as sgd:lr=0.001,momentum=0.9."""
+    assert isinstance(optimiser, functools.partial)
+    settings = ",".join(f"{name}={value}" for name, value in optimiser.keywords.items() if name != "fused")
+    return f"{optimiser.func.__name__.lower()}:{settings}"  # type: ignore[attr-defined]
+
+
+def _is_keras(model: nn.Module) -> bool:
+    return any(type(module).__module__.partition(".")[0] == "keras" for module in model.modules())
+
+
+def _layer_count(model: nn.Module) -> int:
+    from lockstep.engine.replica.pipeline.cut import CutError, flatten
+
+    try:
+        return len(flatten(model))
+    except CutError:
+        return 0
