@@ -22,7 +22,7 @@ class DrawnSamples:
     shape: tuple[int, int, int]
     kinds: int = 10
     vocabulary: int = 0
-    samples: int = 128
+    samples: int = 256
     source: str = "synthetic"
 
     @property

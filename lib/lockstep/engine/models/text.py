@@ -25,7 +25,7 @@ def _words(x: Tensor) -> Tensor:
 class LSTMOfWords(nn.Module):
     """Embedding, one LSTM, and a linear layer on its last state."""
 
-    def __init__(self, classes: int, width: int = 128, units: int = 256) -> None:
+    def __init__(self, classes: int, width: int = 128, units: int = 512) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, width)
         self.lstm = nn.LSTM(width, units, batch_first=True)
@@ -60,7 +60,7 @@ class EncoderOfWords(nn.Module):
 
 
 def text_lstm(classes: int) -> nn.Module:
-    """For texts [n, 1, 1, 64]; returns logits [n, classes]. 1,677,834 parameters for 10 classes.
+    """For texts [n, 1, 1, 64]; returns logits [n, classes]. 2,599,946 parameters for 10 classes.
 
     Raises ValueError for fewer than 2 classes.
     """

@@ -2,8 +2,9 @@
 
 calibration     one worker at two batches, and two by each way to exchange at one batch
 crowded         as many workers as there, each by itself: what busy neighbours cost without any exchange
-held_out        other batches, a parameter server, more workers than cores
+held_out        other batches, and more workers than cores
 held_out_hosts  two emulated hosts, with a worker or two on each
+memory          new processes, since a warm one holds what it used last: two batches of one worker, and two workers
 wire            a ping-pong between these hosts: all that the advisor is told of their link
 
 Some cells stand twice in a round, as variants a and b: what the same cell differs by from itself is the noise floor.
@@ -20,14 +21,13 @@ from lockstep.experiments.experiment import Parameters
 from lockstep.measure.planning import Comparison
 
 CALIBRATION, CROWDED, HELD_OUT, HOSTS, WIRE = "calibration", "crowded", "held_out", "held_out_hosts", "wire"
+MEMORY = "memory"
 WAYS = ("processes", "processes_allreduce", "ddp")
 """Ways to exchange that the advisor calibrates."""
-SERVERS = ("sharded_server", "parameter_server")
-"""Ways that it must predict from what it knows of the others."""
-SHARED, SUMMED = WAYS[:2]
+SHARED, SUMMED, DDP = WAYS
 OVER_LINKS = ("mpi_allreduce", "mpi_shared_memory")
-MOST_ROUNDS = 60
-"""Of each model: as many as the minutes allow."""
+MOST_ROUNDS, MEMORY_ROUNDS = 60, 1
+"""Of each model as many as the minutes allow; how much memory is held hardly differs from round to round."""
 
 
 def cells(chosen: Parameters) -> list[Job]:
@@ -35,7 +35,7 @@ def cells(chosen: Parameters) -> list[Job]:
     jobs = _wire(chosen)
     for use_case in chosen.use_cases:
         others = [*_other_cells(chosen, use_case), *_on_hosts(chosen, use_case)]
-        jobs += _alternating(_calibrating(chosen, use_case), others)
+        jobs += _alternating(_calibrating(chosen, use_case), others) + _holding(chosen, use_case)
     return list(dict.fromkeys(jobs))
 
 
@@ -48,9 +48,10 @@ def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
     wire = [place for place in possible if jobs[place].experiment == WIRE]
     found = []
     for use_case in chosen.use_cases:
-        own = [place for place in possible if jobs[place].use_case == use_case]
+        own = [place for place in possible if jobs[place].use_case == use_case and jobs[place].experiment != MEMORY]
         found.append(Comparison((*wire, *own), rounds=MOST_ROUNDS, once=True))
-    return [*found, *(Comparison((place,), rounds=1) for place in range(len(jobs)) if place not in possible)]
+    apart = [place for place, job in enumerate(jobs) if place not in possible or job.experiment == MEMORY]
+    return [*found, *(Comparison((place,), rounds=MEMORY_ROUNDS) for place in apart)]
 
 
 def _calibrating(chosen: Parameters, use_case: str) -> list[Job]:
@@ -68,13 +69,12 @@ def _other_cells(chosen: Parameters, use_case: str) -> list[Job]:
     if use_case in chosen.long_steps:
         return [again[1], *(_cell(chosen, HELD_OUT, way, use_case, size) for way, size in asked)]
     half = max(1, batch // 2)
-    asked += [("sequential", half), (SHARED, half), ("ddp", half), *((way, batch) for way in SERVERS)]
+    asked += [("sequential", half), (SHARED, half), (DDP, half)]
     jobs = [_cell(chosen, HELD_OUT, way, use_case, size) for way, size in asked]
-    for workers in chosen.turn_workers:
-        jobs.append(_cell(chosen, HELD_OUT, SHARED, use_case, batch, workers=workers))
-    most = {"workers": max(chosen.turn_workers)}
-    turns = [_cell(chosen, HELD_OUT, SUMMED, use_case, batch, variant=variant, **most) for variant in ("a", "b")]
-    return [jobs[0], turns[0], *jobs[1:4], again[0], *jobs[4:], *again[1:], turns[1]]
+    jobs += [_cell(chosen, HELD_OUT, SHARED, use_case, batch, workers=workers) for workers in chosen.turn_workers]
+    most = max(chosen.turn_workers)
+    one, other = (_cell(chosen, HELD_OUT, SUMMED, use_case, batch, workers=most, variant=each) for each in ("a", "b"))
+    return [jobs[0], one, *jobs[1:4], again[0], *jobs[4:], again[1], other]
 
 
 def _on_hosts(chosen: Parameters, use_case: str) -> list[Job]:
@@ -87,6 +87,12 @@ def _on_hosts(chosen: Parameters, use_case: str) -> list[Job]:
             where = {"hosts": 2, "link_bits_per_second": rate, "workers": workers}
             jobs.append(_cell(chosen, HOSTS, way, use_case, batch, **where))
     return jobs
+
+
+def _holding(chosen: Parameters, use_case: str) -> list[Job]:
+    batch = chosen.of("per_worker_batch_size", use_case)
+    asked = [("sequential", batch), ("sequential", 2 * batch), (SUMMED, batch), (SHARED, 2 * batch)]
+    return [_cell(chosen, MEMORY, way, use_case, size) for way, size in asked]
 
 
 def _wire(chosen: Parameters) -> list[Job]:

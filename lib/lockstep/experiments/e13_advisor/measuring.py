@@ -14,7 +14,7 @@ from lockstep.engine.replica import Replica
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase, use_case
-from lockstep.experiments.e13_advisor.grid import CROWDED
+from lockstep.experiments.e13_advisor.grid import CROWDED, MEMORY
 from lockstep.measure.probes.probe import Probe, Probes
 
 MODELS = "models"
@@ -82,4 +82,4 @@ def _own_bytes() -> int:
 
 
 def probes() -> Probes:
-    return {CROWDED: Probe(run_crowded, tables={MODELS: ()})}
+    return {CROWDED: Probe(run_crowded, tables={MODELS: ()}), MEMORY: Probe(run_job, restarts_team=True)}
