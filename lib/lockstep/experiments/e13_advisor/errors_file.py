@@ -19,7 +19,7 @@ from lockstep.advisor.errors import ANOTHER_BATCH, ERRORS_FILE, ERRORS_SCHEMA, K
 from lockstep.engine.files import write_atomically
 
 LEVEL = 0.90
-FEWEST_CELLS = 4
+FEWEST_CELLS = 3
 """Of a kind, for an error of its own."""
 _DIGITS = 4
 
