@@ -138,10 +138,12 @@ def _line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
 def _crowding(
     cells: Sequence[CalibrationCell], lines: Mapping[int, Costs], only_round: int | None
 ) -> float:
-    """How much longer an image takes for every further busy core, from workers that train each for itself."""
+    """How much longer an image takes for every further busy core, from workers that train each for itself; without
+    such cells from teams whose exchange is timed apart from computing."""
+    apart = [cell for cell in cells if cell.sync == NOTHING and cell.workers > 1]
     found = []
-    for cell in cells:
-        if cell.sync == NOTHING and cell.workers > 1 and cell.threads_per_worker in lines:
+    for cell in apart or [cell for cell in cells if _is_team(cell) and any(cell.exchange_seconds)]:
+        if cell.threads_per_worker in lines:
             own = lines[cell.threads_per_worker]
             turns, others = own.turns(cell.workers), own.busy_cores(cell.workers) - 1
             images = own.image_seconds * cell.per_worker_batch_size
@@ -170,8 +172,10 @@ def has_one_copy(sync: str) -> bool:
 
 
 def places(calibration: Calibration) -> int:
-    """Workers of one thread that a machine computes at the same time: its cores, or its one GPU."""
-    return calibration.machine.cores if calibration.machine.device == "cpu" else 1
+    """Workers of one thread that a machine computes at the same time: as many as it has cores, or GPUs, of which none
+    but those that were calibrated are known."""
+    machine = calibration.machine
+    return machine.cores if machine.device == "cpu" else max(cell.workers for cell in calibration.cells)
 
 
 def rounds_of(calibration: Calibration) -> int:

@@ -26,6 +26,7 @@ from lockstep.advisor.coefficients import (
     chain_name,
     coefficients,
     has_one_copy,
+    places,
     rounds_of,
 )
 from lockstep.advisor.errors import (
@@ -118,7 +119,7 @@ def kind_of_cell(
     if workers == 1:
         return ONE_WORKER + other
     here = workers if emulated else math.ceil(workers / hosts)
-    turns = here * threads > calibration.machine.cores
+    turns = here * threads > places(calibration)
     if hosts > 1:
         return SEVERAL_HOSTS + (f", {TURNS}" if turns else "") + other
     return (TURNS if turns else A_CORE_EACH) + other
@@ -156,8 +157,8 @@ def _exchange(known: Coefficients, sync: str, workers: int, hosts: int, threads:
     if hosts == 1 or not has_one_copy(sync):  # every rank sends, to those of its own host, too
         return team.byte_seconds * chain_of_sync(chain_name(sync), workers, size).bytes
     inside = team.byte_seconds * chain_of_sync(sync, of_host, size).bytes
-    sending = _sending_byte_seconds(known, threads) * _between_hosts(sync, workers, hosts, size).bytes
-    return inside + sending / min(of_host, costs.cores)  # each rank sends its slice
+    # Each rank sends its slice, and all of a host go through one stack of protocols.
+    return inside + _sending_byte_seconds(known, threads) * _between_hosts(sync, workers, hosts, size).bytes
 
 
 def _sending_byte_seconds(known: Coefficients, threads: int) -> float:

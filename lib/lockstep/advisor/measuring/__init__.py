@@ -4,6 +4,8 @@
     references      module:name, with the nearest names where there is none     no torch
     choices         losses and optimizers by name
     own_model       the model: loaded, tried once, refused where it can't be trained
-    cells           workers that train, interleaved, for so many seconds
+    asked_cells     workers to measure, and what was found
+    meter           warm teams that train them for so many seconds
+    cells           in turns
     calibrate       all that a calibration holds, the most important first
 """

@@ -1,4 +1,5 @@
-"""What training a model needs of memory, counted on torch's `meta` device before anything is allocated.
+"""What training a model needs of memory: counted on torch's `meta` device before anything is allocated, except for
+what autograd saves, which two samples tell.
 
     parameters + gradients + the optimizer's state + buffers + what autograd saves of one batch + an empty process
 """
@@ -13,9 +14,6 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from lockstep.advisor.calibration import CalibrationError
-from lockstep.advisor.measuring.choices import logits_of
-from lockstep.advisor.measuring.inputs import RandomSamples
-from lockstep.engine.models.losses import Loss
 from lockstep.measure.teams import free_memory
 
 EMPTY_PROCESS_BYTES = 200 << 20
@@ -30,7 +28,7 @@ class NeededMemory:
     gradient_bytes: int
     optimiser_bytes: int
     buffer_bytes: int
-    saved_bytes: int | None  # for the backward pass of one batch; None: the model does not run without data
+    saved_bytes: int | None = None  # by autograd, of one batch; None: not known yet
 
     @property
     def total(self) -> int:
@@ -51,11 +49,9 @@ class NeededMemory:
         )
 
 
-def needed_memory(
-    factory: Callable[[], nn.Module], loss: Loss | None, state_bytes: float, samples: RandomSamples, batch: int
-) -> NeededMemory | None:
-    """Counted without allocating it; `state_bytes` of the optimizer for each parameter. None for a model that can't be
-    made on the `meta` device."""
+def needed_memory(factory: Callable[[], nn.Module], state_bytes: float) -> NeededMemory | None:
+    """Counted without allocating it, `saved_bytes` not yet; `state_bytes` of the optimizer for each parameter. None
+    for a model that can't be made on the `meta` device."""
     try:
         with torch.device("meta"):
             model = factory()
@@ -69,32 +65,33 @@ def needed_memory(
         gradient_bytes=_bytes(trained),
         optimiser_bytes=round(state_bytes * sum(each.numel() for each in trained)),
         buffer_bytes=_bytes(model.buffers()),
-        saved_bytes=_saved_bytes(model, loss, samples, batch),
     )
 
 
-def _saved_bytes(model: nn.Module, loss: Loss | None, samples: RandomSamples, batch: int) -> int | None:
-    """What autograd keeps of a batch, every memory once, without parameters. None if the pass needs values."""
-    own = {id(each) for each in (*model.parameters(), *model.buffers())}
-    kept: dict[int, Tensor] = {}
+class SavedMemory(saved_tensors_hooks):
+    """`with SavedMemory(model) as saved: model(batch)`; then `saved.bytes` is what autograd keeps of it for the
+    backward pass: every memory once, parameters and buffers not counted."""
 
-    def note(tensor: Tensor) -> Tensor:
-        # Storages on the meta device have no address, but each is an object of its own.
-        base = tensor if tensor._base is None else tensor._base
-        if id(base) not in own:
-            kept[tensor.untyped_storage()._cdata] = tensor
-        return tensor
+    def __init__(self, model: nn.Module) -> None:
+        own = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers())}
+        kept: dict[int, int] = {}
 
-    try:
-        with torch.device("meta"), saved_tensors_hooks(note, lambda tensor: tensor):
-            output = model.train()(torch.empty(batch, *samples.shape, device="meta"))
-            found = logits_of(output)
-            if loss is not None:
-                loss(output, torch.zeros(batch, dtype=torch.int64, device="meta"))
-            del output, found
-    except Exception:
-        return None
-    return sum(each.untyped_storage().nbytes() for each in kept.values())
+        def note(tensor: Tensor) -> Tensor:
+            place = tensor.untyped_storage().data_ptr()
+            if place not in own:
+                kept[place] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        super().__init__(note, lambda tensor: tensor)
+        self._kept = kept
+
+    def __enter__(self) -> SavedMemory:
+        super().__enter__()
+        return self
+
+    @property
+    def bytes(self) -> int:
+        return sum(self._kept.values())
 
 
 def largest_layer_bytes(model: nn.Module) -> int:

@@ -11,7 +11,8 @@ import functools
 import inspect
 import json
 import math
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,11 +29,11 @@ from lockstep.advisor.measuring.choices import (
     what_it_is,
 )
 from lockstep.advisor.measuring.inputs import LARGEST_VOCABULARY, ModelInput, RandomSamples, inputs_text, parse_inputs
-from lockstep.advisor.measuring.needed_memory import NeededMemory, largest_layer_bytes, needed_memory
+from lockstep.advisor.measuring.needed_memory import NeededMemory, SavedMemory, largest_layer_bytes, needed_memory
 from lockstep.advisor.measuring.references import checked_arguments, referred
-from lockstep.engine.data.loader import Batch
 from lockstep.engine.models.losses import Loss
-from lockstep.engine.replica.torch import TorchReplica
+from lockstep.engine.replica.layout import TensorLayout
+from lockstep.engine.replica.pipeline.cut import CutError, flatten
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.training.randomness import keeping_generators
 from lockstep.engine.usecases import UseCase
@@ -124,6 +125,7 @@ class OwnModel:
     facts: CalibratedModel
     needed: NeededMemory | None  # None: the model can't be made without memory
     layers: int  # that it can be cut into for a pipeline; 0: it is no nn.Sequential
+    sample_seconds: float  # roughly, of a forward and backward pass of one thread
 
 
 def load_case(asked: ModelAsked) -> UseCase:
@@ -140,20 +142,29 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
     inputs = _checked_inputs(asked)
     factory = OwnFactory(asked.model, _arguments(asked), inputs)
     optimiser, own_loss = optimiser_named(asked.optimiser), loss_named(asked.loss) if asked.loss else None
-    samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
-    needed = needed_memory(factory, own_loss, state_bytes_per_parameter(optimiser), samples, asked.batch)
-    if needed is not None and asked.device == "cpu":
-        needed.check(free_bytes, asked.model, asked.batch)
+    needed = needed_memory(factory, state_bytes_per_parameter(optimiser))
+    _check_memory(needed, asked, free_bytes)
     with keeping_generators():
         torch.manual_seed(asked.seed)
         model = _made(factory, asked)
-        replica = _replica(model, asked)
-        output = _tried(replica, samples, asked, inputs)
-        name, loss = asked.loss or usual_loss(output), own_loss or loss_named(asked.loss or usual_loss(output))
-        samples = RandomSamples(inputs, _labels(output, asked), asked.vocabulary, seed=asked.seed)
-        _train_once(replica, samples, loss, asked, output)
+        samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
+        with SavedMemory(model) as saved:
+            output = _tried(model, samples, asked)
+        if needed is not None:
+            needed = replace(needed, saved_bytes=-(-saved.bytes * asked.batch // TRIED))
+            _check_memory(needed, asked, free_bytes)
+        name = asked.loss or usual_loss(output)
+        samples = replace(samples, labelled=_labels(output, name, asked))
+        loss = own_loss or loss_named(name)
+        _train_once(model, output, samples, loss, asked.model, name)
+        seconds = _sample_seconds(model, samples, asked)
     case = UseCase(NAME, factory, optimiser, loss, train=samples)
-    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model))
+    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model), seconds)
+
+
+def _check_memory(needed: NeededMemory | None, asked: ModelAsked, free_bytes: int | None) -> None:
+    if needed is not None and asked.device == "cpu":
+        needed.check(free_bytes, asked.model, asked.batch)
 
 
 def _checked_inputs(asked: ModelAsked) -> tuple[ModelInput, ...]:
@@ -232,31 +243,22 @@ def _made(factory: OwnFactory, asked: ModelAsked) -> nn.Module:
         ) from error
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise CalibrationError(f"--model {asked.model!r} has no parameter to train; let requires_grad be True")
+    try:
+        TensorLayout.of(model).check_trainable()
+    except ValueError as error:
+        raise CalibrationError(f"--model {asked.model!r}: {error}") from error
     return model
 
 
-def _replica(model: nn.Module, asked: ModelAsked) -> TorchReplica:
+def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> Any:
+    """What the model returns for some samples in training. Raises CalibrationError with its own error."""
+    device = torch.device(asked.device)
+    images = torch.from_numpy(samples.load(torch.arange(TRIED).numpy(), 0, 0)).to(device)
     try:
-        return TorchReplica(model, device=asked.device, precision=asked.precision, seed=asked.seed)
-    except ValueError as error:
-        raise CalibrationError(f"--model {asked.model!r}: {error}") from error
-
-
-def _batch(samples: RandomSamples) -> Batch:
-    ids = torch.arange(TRIED).numpy()
-    return Batch(samples.load(ids, 0, 0), samples.labels[ids], ids, 0)
-
-
-def _tried(
-    replica: TorchReplica, samples: RandomSamples, asked: ModelAsked, inputs: tuple[ModelInput, ...]
-) -> Any:
-    """What the model returns for two samples in training. Raises CalibrationError with its own error."""
-    replica.loss = lambda output, labels: output  # the loss is chosen by the output
-    try:
-        with torch.no_grad():
-            return replica.losses(_batch(samples))[0]
+        with torch.autocast(device.type, torch.bfloat16, enabled=asked.precision == "bfloat16"):
+            return model.to(device).train()(images)
     except Exception as error:
-        shapes = " and ".join(f"{each.dtype} {[TRIED, *each.shape]}" for each in inputs)
+        shapes = " and ".join(f"{each.dtype} {[TRIED, *each.shape]}" for each in samples.inputs)
         hint = f" (whole numbers below {asked.vocabulary})" if asked.vocabulary else ""
         raise CalibrationError(
             f"--model {asked.model!r}: a forward pass on {shapes}{hint}, that is --input {asked.inputs!r} with "
@@ -264,29 +266,37 @@ def _tried(
         ) from error
 
 
-def _labels(output: Any, asked: ModelAsked) -> int:
+def _sample_seconds(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> float:
+    """Three times a forward pass, once it has run before: a backward pass takes about twice as long."""
+    with torch.no_grad():
+        began = time.perf_counter()
+        _tried(model, samples, asked)
+        return 3 * (time.perf_counter() - began) * torch.get_num_threads() / TRIED
+
+
+def _labels(output: Any, loss: str, asked: ModelAsked) -> int:
     """How many labels there are. Raises CalibrationError for more than the output tells apart."""
     told = classes_of(output)
-    if asked.loss in ("", "cross_entropy") and asked.classes > told and usual_loss(output) == "cross_entropy":
+    if loss == "cross_entropy" and asked.classes > told:
         raise CalibrationError(
             f"--classes {asked.classes}: the model returns {what_it_is(output)}, which tells {told} classes apart"
         )
     return max(2, asked.classes or told)
 
 
-def _train_once(replica: TorchReplica, samples: RandomSamples, loss: Loss, asked: ModelAsked, output: Any) -> None:
-    """A forward and backward pass with the loss. Raises CalibrationError where it fails or gives no finite number."""
-    replica.loss, batch = loss, _batch(samples)
+def _train_once(model: nn.Module, output: Any, samples: RandomSamples, loss: Loss, name: str, loss_name: str) -> None:
+    """The loss of `output` and a backward pass. Raises CalibrationError where it fails or gives no finite number."""
+    labels = torch.from_numpy(samples.labels[:TRIED]).to(next(model.parameters()).device)
     try:
-        found = replica.losses(batch)[1]
+        found = loss(output, labels)
     except Exception as error:
         raise CalibrationError(
-            f"no loss for the output's shape: the model returns {what_it_is(output)}, with which "
-            f"{asked.loss or usual_loss(output)} fails ({type(error).__name__}: {error}); name another one with --loss"
+            f"no loss for the output's shape: the model returns {what_it_is(output)}, with which {loss_name} fails "
+            f"({type(error).__name__}: {error}); name another one with --loss"
         ) from error
     if not isinstance(found, Tensor) or found.shape != (TRIED,):
         raise CalibrationError(
-            f"--loss {asked.loss!r} gives {what_it_is(found)} for {TRIED} samples, whose output is "
+            f"--loss {loss_name!r} gives {what_it_is(found)} for {TRIED} samples, whose output is "
             f"{what_it_is(output)}; let it give one value per sample (of torch's own losses, with reduction='none')"
         )
     try:
@@ -294,13 +304,13 @@ def _train_once(replica: TorchReplica, samples: RandomSamples, loss: Loss, asked
         total.backward()
     except Exception as error:
         raise CalibrationError(f"a backward pass fails with {type(error).__name__}: {error}") from error
-    gradients = {name: p.grad for name, p in replica.model.named_parameters() if p.grad is not None}
-    wrong = [name for name, gradient in gradients.items() if not torch.isfinite(gradient).all()]
-    if not math.isfinite(float(total.detach())) or wrong:
-        what = f"the loss is {float(total.detach())}" if not wrong else f"the gradient of {wrong[0]} is not finite"
+    sums = {name: float(p.grad.sum()) for name, p in model.named_parameters() if p.grad is not None}
+    wrong = [f"the gradient of {place}" for place, each in sums.items() if not math.isfinite(each)]
+    wrong = wrong if math.isfinite(float(total.detach())) else [f"the loss, {float(total.detach())},"]
+    if wrong:
         raise CalibrationError(
-            f"--model {asked.model!r}: {what} in the first pass on random numbers of mean 0 and deviation 1; times of "
-            "such a model mean nothing: look at its initialisation and its divisions"
+            f"--model {name!r}: {wrong[0]} is no finite number in the first pass, on random numbers of mean 0 and "
+            "deviation 1; the time of such training means nothing: look at its initialisation and its divisions"
         )
 
 
@@ -336,8 +346,6 @@ def _is_keras(model: nn.Module) -> bool:
 
 
 def _layer_count(model: nn.Module) -> int:
-    from lockstep.engine.replica.pipeline.cut import CutError, flatten
-
     try:
         return len(flatten(model))
     except CutError:

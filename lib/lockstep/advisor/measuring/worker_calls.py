@@ -10,18 +10,20 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
+from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.base import SubGroup
 from lockstep.engine.job import Job
 from lockstep.engine.peers import run_function
-from lockstep.engine.training.loop import Site, Trace
+from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.measure.probes.bandwidth import copy_bandwidth
 
 PEAK = "peak_bytes"
@@ -97,15 +99,30 @@ def machine_visit(job: Job, group: Group, site: Site) -> Trace:
     return Trace(group.rank, scores=found | {"copy_bytes_per_second": copy_bandwidth(seconds_budget=_COPY_SECONDS)})
 
 
+def memory_visit(job: Job, group: Group, site: Site, batches: Sequence[int]) -> Trace:
+    """Each of the first ranks trains by itself with a batch of its own, `batches[rank]` (0: it sleeps): the memory of
+    processes that have trained nothing else."""
+    batch = batches[group.rank] if group.rank < len(batches) else 0
+    if not batch:
+        return Trace(group.rank)
+    alone = job.with_(workers=1, global_batch_size=batch, per_worker_batch_size=batch, sync="local")
+    forget_peak(job.device)
+    trace = run_job(alone, SubGroup(group, [group.rank], f"rank {group.rank}"), site)
+    trace.scores[PEAK] = float(peak_bytes(job.device))
+    return trace
+
+
 def decode_visit(job: Job, group: Group, site: Site) -> Trace:
-    """On the first rank: seconds of decoding one photo of the folder `site.data_root`, by one thread. The visit's
-    number is `job.round`, so that each takes other photos."""
+    """On the first rank: seconds of decoding one photo of the folder `site.data_root`, by one thread; `job.round` says
+    which are taken. `scores` is empty if none of them can be read."""
     if group.rank:
         return Trace(group.rank)
     photos = open_folder(str(site.data_root), "train", site.skipped)
     group.enter("input")
-    count = min(_DECODED, len(photos))
-    ids = (np.arange(count, dtype=np.int64) + max(job.round, 0) * count) % len(photos)
-    start = time.perf_counter()
-    photos.load(ids, 0, job.seed)
-    return Trace(group.rank, scores={"decode_seconds": (time.perf_counter() - start) / count})
+    chosen, seconds = np.random.default_rng(max(job.round, 0)).integers(len(photos), size=_DECODED), []
+    for sample_id in chosen:
+        start = time.perf_counter()
+        with contextlib.suppress(DataError):
+            photos.load(np.array([sample_id]), 0, job.seed)
+            seconds.append(time.perf_counter() - start)
+    return Trace(group.rank, scores={"decode_seconds": statistics.mean(seconds)} if seconds else {})
