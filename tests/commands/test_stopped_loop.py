@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,10 @@ from jupyter_core.utils import ensure_event_loop
 from nbclient.exceptions import DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 
-from lockstep.commands.runner.errors import Stopped
-from lockstep.commands.runner.execution import _Client
+from lockstep.commands.runner import kernel
+from lockstep.commands.runner.errors import RunFailed, Stopped
+from lockstep.commands.runner.execution import _Client, refresh
+from small_notebooks import small_repository
 
 
 async def notice_the_end() -> None:
@@ -57,3 +60,13 @@ def test_what_the_loop_has_left_is_silent(
         client.papermill_execute_cells()  # of the next notebook, which nobody stops
         run_the_rest()
         assert "never retrieved" in caplog.text and "DeadKernelError" in caplog.text
+
+
+def test_a_kernel_that_is_killed_before_it_first_answers_is_told_of_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: "RuntimeError: Kernel died before replying to kernel_info"."""
+    monkeypatch.setattr(kernel, "_LAUNCH", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    root = small_repository(tmp_path)
+    with pytest.raises(RunFailed, match="07_small failed: the kernel was ended while it started"):
+        refresh(root / "notebooks" / "07_small.ipynb", root)

@@ -9,7 +9,7 @@ import pytest
 from curve_pools import saturating
 from lockstep.engine.options import JobError
 from lockstep.tuning.choosing import choose_candidate, choose_then_report
-from lockstep.tuning.frontier import frontier, paired_difference
+from lockstep.tuning.frontier import frontier
 from lockstep.tuning.pool import CurvePool, effective_number, halves
 from lockstep.tuning.replay import replays
 
@@ -118,20 +118,11 @@ def test_the_frontier_holds_what_nothing_dominates() -> None:
     assert found.index[found["on_frontier"]].tolist() == ["none", "ours", "halving"]
     assert found["dominated_by"]["poor"] == "median, ours, halving"
     assert found["dominated_by"]["median"] == "ours"
-    assert found["surely_dominated_by"]["median"] == ""  # equal in what they keep
-    assert found["surely_dominated_by"]["poor"] == "median, ours, halving"
     ours = found.loc["ours"]
     assert ours["share_of_epochs"] == pytest.approx(0.4)
     assert 0.39 < ours["share_low"] < 0.4 < ours["share_high"] < 0.41
     assert found["kept_low"]["none"] < 1 == found["kept"]["none"]
     assert (found["studies"] == STUDIES).all()
-
-
-def test_a_difference_is_paired_by_order() -> None:
-    both = rows(ours=(0.4, 0.9), median=(0.5, 0.8))
-    found = paired_difference(both, "ours", "median", "share_of_epochs")
-    assert (found.value, found.low, found.high) == pytest.approx((-0.1, -0.1, -0.1))  # the orders' spread cancels
-    assert paired_difference(both, "ours", "median", "kept_best").value == pytest.approx(0.1)
 
 
 def test_replays_that_are_not_paired_are_refused() -> None:
@@ -140,5 +131,3 @@ def test_replays_that_are_not_paired_are_refused() -> None:
         frontier(both[:-1])
     with pytest.raises(JobError, match="several numbers of workers can't be compared: 1, 2"):
         frontier(pd.concat([both, both.assign(workers=2)]))
-    with pytest.raises(JobError, match="'lstm' was not replayed; there are: ours, median"):
-        paired_difference(both, "lstm", "median", "regret")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ import lockstep
 import studies
 import tiny
 from lockstep.commands.cli import app
+from lockstep.tuning.attempts import this_owner
 from lockstep.tuning.needed import StudyError
-from lockstep.tuning.results import OF_DECISION, OF_EPOCH, OF_TRIAL, Finished
+from lockstep.tuning.opening import close_study, open_study
+from lockstep.tuning.results import OF_DECISION, OF_EPOCH, OF_TRIAL, Finished, read_study
 from lockstep.tuning.status_lines import seconds_left, status_text, time_left_text
 from lockstep.tuning.study import run_study
 from studies import plan_of, site_of
@@ -60,6 +64,20 @@ def test_a_status_says_how_far_a_study_is() -> None:
     assert lines[4].startswith("time left: ") and lines[4].endswith(
         ", if 2 engines go on and trials last as those that have ended"
     )
+
+
+def test_a_trial_of_a_dead_controller_does_not_count_as_running(here: None, tmp_path: Path) -> None:
+    """Seen: after kill -9 of the controller its trial was "running" for ever."""
+    plan, file = plan_of(trials=3), tmp_path / "study.db"
+    study = open_study(plan, file, site_of())
+    for owner in ([socket.gethostname(), os.getpid(), "0", 0], [*this_owner(), 1]):
+        study.ask().set_user_attr("owner", owner)  # the first of a process of this number that has ended
+    close_study(study)
+    read = read_study(file)
+    assert read.trials["state"].tolist() == ["left", "running"]
+    lines = status_text(read).splitlines()
+    assert lines[0] == "study 'rates': 1 running, 0 finished, 0 pruned, 0 failed, 1 not begun, of 3 trials"
+    assert lines[2] == "  trial 0: 0 of 3 epochs; its controller has ended, and the same command goes on with it"
 
 
 def test_the_time_left_is_a_prediction_interval() -> None:

@@ -1,4 +1,4 @@
-"""An answer for the reader's own model and machines: calibrate once, predict every way to distribute it, find what slows it.
+"""An answer for the reader's own model and machines: calibrate, predict every way to distribute it, find what slows it.
 
     calibration   what was measured of one model on one machine, as one JSON file          no torch
     predict       calibration + question -> advice: a pure function                        no torch

@@ -33,6 +33,7 @@ from lockstep.measure.summary import summarise
 
 CANT_START = 3  # exit code
 _GRACE_SECONDS = 2.0  # a rank that fails because of another rank lets that one report first
+_FORWARD_SECONDS = 0.5  # mpiexec ends with the job, and drops what its proxies have not handed on by then
 
 
 def main() -> None:
@@ -56,6 +57,7 @@ def main() -> None:
             time.sleep(_GRACE_SECONDS)
         reason = f"rank {group.rank} raised {type(error).__name__}: {error} ({board.where(group.rank)})"
         print(f"lockstep: {reason}\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        time.sleep(_FORWARD_SECONDS)
         MPI.COMM_WORLD.Abort(1)
     detector.close()
     if group.rank == 0:

@@ -125,6 +125,16 @@ def recover(study: Any, mine: Collection[int], *, one_host: bool) -> None:
             _repeat(study, trial)
 
 
+def left_behind(study: Any, *, one_host: bool) -> set[int]:
+    """The attempts, by their number, that count as running though the controller that gave them out has ended. Those
+    of this process count as alive. Nothing is changed."""
+    states = the_optuna().trial.TrialState
+    running = [each for each in study.get_trials(deepcopy=False) if each.state == states.RUNNING]
+    stale = set(study._storage._get_stale_trial_ids(study._study_id)) if running and not one_host else set()
+    others = [each for each in running if each.user_attrs.get("owner", [])[:3] != this_owner()]
+    return {each.number for each in others if _is_dead(each, stale, one_host=one_host)}
+
+
 def _is_dead(trial: Any, stale: Collection[int], *, one_host: bool) -> bool:
     host, pid, start, _ = trial.user_attrs.get("owner", ("", 0, "", 0))
     here = this_owner()

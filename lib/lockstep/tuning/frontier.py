@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from lockstep.analysis.confidence import Estimate, estimate
+from lockstep.analysis.confidence import estimate
 from lockstep.analysis.seeds import wilson
 from lockstep.engine.options import JobError
 
@@ -22,12 +22,11 @@ def frontier(rows: pd.DataFrame, by: str = "compared") -> pd.DataFrame:
     """The comparison of pruners that were replayed on the same orders, one row each, in the order of `rows`.
 
     rows: of `lockstep.tuning.replay.replays`, with one number of workers and of trials; `by` names what is compared.
-    Columns: share_of_epochs and kept with low and high, studies, on_frontier, dominated_by and surely_dominated_by.
+    Columns: share_of_epochs and kept with low and high, studies, on_frontier and dominated_by.
 
     One pruner dominates another if it computes no more and keeps the best no less often, and is better in one of them,
-    by the means (`dominated_by`, names separated by commas). It does so surely where both differences, paired by order,
-    have anytime-valid 95 % intervals beyond 0. The interval of `share_of_epochs` is of that kind too, that of `kept` is
-    Wilson's. All speak of other orders of this pool; of other pools studies tell less, see
+    by the means (`dominated_by`, names separated by commas). The interval of `share_of_epochs` is anytime-valid, that
+    of `kept` is Wilson's. Both speak of other orders of this pool; of other pools studies tell less, see
     `lockstep.tuning.pool.effective_number`.
 
     Raises JobError for rows of several numbers of workers or trials, or orders that are not the same for all.
@@ -39,22 +38,10 @@ def frontier(rows: pd.DataFrame, by: str = "compared") -> pd.DataFrame:
         found = outcomes[name]
         share, kept = estimate(found["share_of_epochs"], logarithmic=False), int(found["kept_best"].sum())
         others = [other for other in names if other != name and _dominates(outcomes[other], found)]
-        surely = [other for other in others if _surely(outcomes[other], found)]
         numbers = (*share.columns, kept / len(found), *wilson(kept, len(found)), len(found))
-        table.append((name, *numbers, not others, ", ".join(others), ", ".join(surely)))
+        table.append((name, *numbers, not others, ", ".join(others)))
     columns = [by, "share_of_epochs", "share_low", "share_high", "kept", "kept_low", "kept_high", "studies"]
-    return pd.DataFrame(table, columns=[*columns, "on_frontier", "dominated_by", "surely_dominated_by"])
-
-
-def paired_difference(rows: pd.DataFrame, ours: str, base: str, quantity: str, by: str = "compared") -> Estimate:
-    """Ours minus base of one quantity of `replays` (`share_of_epochs`, `kept_best`, `regret` or `seconds`), paired by
-    order, with an anytime-valid 95 % interval over the orders. Raises JobError as `frontier` does, and for a name that
-    was not replayed."""
-    outcomes = _paired(rows, by)
-    for name in (ours, base):
-        if name not in outcomes:
-            raise JobError(f"{by}={name!r} was not replayed; there are: {', '.join(outcomes)}")
-    return estimate(outcomes[ours][quantity].astype(float) - outcomes[base][quantity].astype(float), logarithmic=False)
+    return pd.DataFrame(table, columns=[*columns, "on_frontier", "dominated_by"])
 
 
 def _paired(rows: pd.DataFrame, by: str) -> dict[str, pd.DataFrame]:
@@ -75,8 +62,3 @@ def _dominates(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     better = [sign * (other[name].mean() - one[name].mean()) for name, sign in _QUANTITIES.items()]
     return min(better) >= 0 and max(better) > 0
 
-
-def _surely(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether both differences are beyond 0 with their whole intervals."""
-    signed = (sign * (other[name].astype(float) - one[name].astype(float)) for name, sign in _QUANTITIES.items())
-    return all(estimate(values, logarithmic=False).low > 0 for values in signed)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from lockstep.tuning.attempts import EPOCH, latest
+from lockstep.tuning.attempts import EPOCH, latest, left_behind
 from lockstep.tuning.opening import close_study, found_study
 from lockstep.tuning.plan import StudyPlan
-from lockstep.tuning.storage import storage_errors, storage_url
+from lockstep.tuning.storage import sqlite_file, storage_errors, storage_url
 
 OF_TRIAL = ("number", "state", "value", "epochs", "seconds", "storage_seconds", "retries", "reason", "engine")
 OF_EPOCH = (
@@ -24,18 +24,20 @@ OF_DECISION = (
 )  # fmt: skip
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
 """Optuna's names, and ours."""
+LEFT = "left"
+"""Of a trial whose controller has ended: the next call goes on with it."""
 
 
 @dataclass(frozen=True)
 class Finished:
     """A study's trials, whether it has ended or not.
 
-    trials: a row per trial, whatever was tried again: OF_TRIAL, then a column per name of the space (None where it has
-    no value). `state` is complete | pruned | failed | running | waiting, `value` the score after the last epoch, and
-    `seconds` the wall time of those of its attempts that no engine's death ended, of which `storage_seconds` went to
-    the storage, the sampler and the pruner. curves: a row per finished epoch: OF_EPOCH; `seconds` is the time of the
-    epoch's training steps. decisions: a row per decision of a pruner that forecasts: OF_DECISION. stopped: why no
-    further trial was started, empty for a study that has ended.
+    trials: a row per trial, whatever was tried again: OF_TRIAL, then a column per name of the space (None where it
+    has no value). `state` is complete | pruned | failed | running | waiting | left (LEFT), `value` the score after
+    the last epoch, and `seconds` the wall time of those of its attempts that no engine's death ended, of which
+    `storage_seconds` went to the storage, the sampler and the pruner. curves: a row per finished epoch: OF_EPOCH;
+    `seconds` is the time of the epoch's training steps. decisions: a row per decision of a pruner that forecasts:
+    OF_DECISION. stopped: why no further trial was started, empty for a study that has ended.
     """
 
     plan: StudyPlan
@@ -45,9 +47,12 @@ class Finished:
     stopped: str = ""
 
     @classmethod
-    def of(cls, study: Any, plan: StudyPlan, stopped: str = "") -> Finished:
+    def of(cls, study: Any, plan: StudyPlan, stopped: str = "", left: Collection[int] = ()) -> Finished:
+        """`left`: attempts whose controller has ended."""
         attempts = latest(study.get_trials(deepcopy=False))
         rows = [_trial_row(number, each, plan.space.names) for number, each in attempts.items()]
+        for row, attempt in zip(rows, attempts.values(), strict=True):
+            row["state"] = LEFT if attempt.number in left else row["state"]
         trials = pd.DataFrame(rows, columns=[*OF_TRIAL, *plan.space.names])
         for name in plan.space.names:  # as they were set: a whole number is none beside a missing one in pandas
             trials[name] = pd.Series([row[name] for row in rows], dtype=object)
@@ -81,8 +86,9 @@ def read_study(storage: str | os.PathLike[str], name: str | None = None) -> Fini
     """A study as its storage holds it; `name` may be left out where there is one. Raises StudyError."""
     study, plan = found_study(storage, name)
     try:
-        with storage_errors(storage_url(storage)):
-            return Finished.of(study, plan)
+        url = storage_url(storage)
+        with storage_errors(url):
+            return Finished.of(study, plan, left=left_behind(study, one_host=sqlite_file(url) is not None))
     finally:
         close_study(study)
 

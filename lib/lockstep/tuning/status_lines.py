@@ -11,7 +11,7 @@ import pandas as pd
 
 from lockstep.tuning.attempts import EPOCH, latest
 from lockstep.tuning.plan import StudyPlan
-from lockstep.tuning.results import STATES, Finished, read_study
+from lockstep.tuning.results import LEFT, STATES, Finished, read_study
 
 _MISS = 0.1
 """The estimate of the time left is a 90 % interval."""
@@ -73,6 +73,9 @@ def status_text(found: Finished) -> str:
     lines = [f"study {plan.name!r}: {', '.join(told)}, {max(not_begun, 0)} not begun, of {plan.trials} trials"]
     for _, row in trials[trials["state"] == "running"].iterrows():
         lines.append(f"  trial {row['number']}: {row['epochs']} of {plan.epochs} epochs on engine {row['engine']}")
+    for _, row in trials[trials["state"] == LEFT].iterrows():
+        done = f"{row['epochs']} of {plan.epochs} epochs"
+        lines.append(f"  trial {row['number']}: {done}; its controller has ended, and the same command goes on with it")
     best = found.best
     if best is None:
         lines.append("best so far: none, for no trial has finished")
@@ -109,7 +112,7 @@ def seconds_left(found: Finished) -> tuple[float, float] | None:
     known = len(seconds)
     if known < 2:
         return None
-    share_done = (trials.loc[trials["state"] == "running", "epochs"] / plan.epochs).sum()
+    share_done = (trials.loc[trials["state"].isin(("running", LEFT)), "epochs"] / plan.epochs).sum()
     failed = int((trials["state"] == "failed").sum())
     rest = max(plan.trials - int(ended.sum()) - failed - float(share_done), 0.0)
     wide = float(student.ppf(1 - _MISS / 2, known - 1)) * float(seconds.std()) * math.sqrt(rest + rest**2 / known)

@@ -169,6 +169,10 @@ def _describe(error: BaseException, timeout_seconds: int | None) -> str:
         return "the kernel died (killed from outside, or the machine ran out of memory); rounds written so far are kept"
     if isinstance(error, Stopped):
         return f"stopped by {error}; {_GO_ON}"
+    if "replying to kernel_info" in str(error):
+        return f"the kernel was ended while it started (killed from outside, or no memory was left); {_GO_ON}"
+    if "Kernel didn't respond" in str(error):
+        return f"the kernel did not answer within {START_SECONDS} s; the machine is too busy: run it again later"
     return f"{type(error).__name__}: {error}"
 
 

@@ -118,7 +118,6 @@ def _compared(chosen: dict[str, Choice], reported: pd.DataFrame, effective: floa
     """Intervals are of as many independent studies as the orders amount to, not of the orders: `effective`."""
     for row in frontier(reported).to_dict("records"):
         name = row["compared"]
-        del row["surely_dominated_by"]  # by intervals over orders
         one = reported[reported["compared"] == name]
         told: Row = {"trials": int(one["trials"].iloc[0]), "workers": int(one["workers"].iloc[0])}
         told |= {"effective": effective, "regret": one["regret"].mean(), "seconds": one["seconds"].mean()}

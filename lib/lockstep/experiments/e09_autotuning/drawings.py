@@ -169,7 +169,7 @@ def ladder_points(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.invert_yaxis()
         axis.set_title(title)
         axis.set_xlabel("accuracy, %")
-        axis.legend(loc="best", fontsize="small")
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
 

@@ -98,10 +98,10 @@ def course(stored: Stored) -> str:
     told = []
     for name, own in table.groupby("compared", sort=False):
         near = own[own["regret"] <= 1 / pool.held_out]
-        share = f"{100 * near['spent'].min():.0f} %" if len(near) else "all, and is not there"
-        told.append(f"{named(str(name)) if name != 'none' else 'no pruner'} {share}")
-    within = f"to be on average within {1 / pool.held_out:.2g} of its best setting's score"
-    return sentence(f"{within}, a study needs of its epochs: {listed(told)}")
+        share = f"after {100 * near['spent'].min():.0f} %" if len(near) else "never"
+        told.append(f"{share} with {named(str(name)) if name != 'none' else 'no pruner'}")
+    within = f"within {1 / pool.held_out:.2g} of its best setting's score"
+    return sentence(f"of the epochs it would train without pruning, a study is on average {within} {listed(told)}")
 
 
 @finding
