@@ -46,6 +46,7 @@ EXPERIMENT = Experiment(
     answer=answer,
     findings=FINDINGS,
     targets=TARGETS,
+    drawn_only=("form",),
     probes=_probes,
     after=_after,
 )

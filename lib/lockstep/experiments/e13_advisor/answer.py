@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
 from lockstep.analysis.sentences import counted, finding, interval_text, measure_of, sentence, settle_each
 from lockstep.analysis.statistics import ratio_with_interval
@@ -46,6 +47,7 @@ def _errors(stored: Stored) -> str:
     errors = held_out_errors(stored)
     far = measure_of(quantile_of(errors, 0.5), "%")
     table, own = judged(stored), picks(stored)
+    table = table[table["kind"] != AS_CALIBRATED]
     ranges = f"{int(table['holds'].sum())} of {len(table)} steps lie in their 90 % range"
     decided = own[own["decided"]] if len(own) else own
     right = ""

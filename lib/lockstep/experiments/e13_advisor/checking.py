@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.advisor.calibration import Calibration, CalibrationError
+from lockstep.advisor.calibration import CalibratedMachine, Calibration, CalibrationError
 from lockstep.advisor.errors import AS_CALIBRATED, KindError
 from lockstep.advisor.from_records import calibration_of, described
 from lockstep.advisor.memory import worker_bytes
@@ -68,13 +68,13 @@ class Advisor:
         return kind_of_cell(self.calibration, *self.asked(cell)[:-1], emulated=int(cell["hosts"]) > 1)
 
 
-def stored_calibration(stored: Stored, use_case: str) -> Calibration:
+def stored_calibration(stored: Stored, use_case: str, machine: CalibratedMachine | None = None) -> Calibration:
     """What the advisor is told of a model: the rows of its calibration, and what it consists of."""
     rows = stored.records[stored.records["experiment"].isin([CALIBRATION, CROWDED, MEMORY])]
     models = stored.table(MODELS)
     sizes = models[models["use_case"] == use_case] if len(models) else models
     known = sizes.select_dtypes("number").min().to_dict() if len(sizes) else None
-    return calibration_of(rows[rows["use_case"] == use_case], known)
+    return calibration_of(rows[rows["use_case"] == use_case], known, machine)
 
 
 @once

@@ -21,6 +21,8 @@ from lockstep.engine.files import write_atomically
 LEVEL = 0.90
 FEWEST_CELLS = 3
 """Of a kind, for an error of its own."""
+FEWEST_ROUNDS = 3
+"""Of a cell whose error counts: one of fewer may have been measured in a bad minute."""
 _DIGITS = 4
 
 
@@ -51,10 +53,12 @@ def further_cell(logs: pd.Series, level: float = LEVEL) -> tuple[float, float]:
 
 
 def errors_text(predictions: pd.DataFrame) -> str:
-    """The file, as the predictions of all stored cells give it."""
+    """The file, as the predictions of all stored cells of FEWEST_ROUNDS and more give it."""
+    if predictions.empty:
+        predictions = pd.DataFrame(columns=["rounds", "kind"])
     kinds = {
         name: {key: round(value, _DIGITS) for key, value in vars(error).items()}
-        for name, error in known_errors(predictions).items()
+        for name, error in known_errors(predictions[predictions["rounds"] >= FEWEST_ROUNDS]).items()
     }
     return json.dumps({"schema": ERRORS_SCHEMA, "kinds": kinds}, indent=1) + "\n"
 
