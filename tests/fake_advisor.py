@@ -22,7 +22,7 @@ PARAMETERS = Parameters(
     long_steps=["ComplexSmall"], steps=dict.fromkeys(MODELS, 3), warmup_steps=2, workers=2, turn_workers=[3, 4],
     link_rate=1e9, message_bytes=[65536, 8388608],
 )  # fmt: skip
-FIXED, UPDATE, CROWDING, CORES = 0.02, 0.004, 0.05, 2
+FIXED, UPDATE, CROWDING, CORES, THREADS_GAIN = 0.02, 0.004, 0.05, 2, 1.7
 BYTE_SECONDS = {"shared_memory": 0.4e-9, "allreduce": 1.2e-9, "ddp": 1.5e-9}
 LINK = AlphaBeta(2e-4, 8.4e-9)
 PROCESS_BYTES, IMAGE_BYTES = 300e6, 4e6
@@ -42,6 +42,8 @@ def parts(job: Job) -> dict[str, float]:
     turns = math.ceil(job.workers / CORES)
     crowded = 1 + CROWDING * (job.workers / turns - 1)
     computing = turns * (FIXED + batch * image_seconds(job.use_case) * crowded)
+    if job.threads_per_worker > 1:
+        computing = (FIXED + batch * image_seconds(job.use_case)) / THREADS_GAIN
     if job.workers == 1 or job.experiment == CROWDED:
         return {"compute_seconds": computing, "exchange_seconds": 0.0, "update_seconds": turns * UPDATE}
     each, update = BYTE_SECONDS[job.sync], turns * UPDATE

@@ -1,4 +1,4 @@
-"""A form for questions to the advisor, in a notebook and under Voilà: fields above, the advice below, anew at each change.
+"""A form for questions to the advisor, in a notebook and under Voilà: fields above, and below the advice, always new.
 
 What it says is computed by `advice_text`, a pure function of what the fields hold. ipywidgets is needed for the form
 alone, and is looked for when it is asked for.
@@ -20,7 +20,7 @@ from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question, parse_batches, parse_counts
 from lockstep.advisor.showing import shown_lines
 
-WITHOUT_WIDGETS = "The form needs ipywidgets: pip install 'lockstep[lab]'. Here is the advice for the fields' own values."
+WITHOUT_WIDGETS = "The form needs ipywidgets: pip install ipywidgets. Here is the advice for its fields' own values."
 
 
 @dataclass(frozen=True)

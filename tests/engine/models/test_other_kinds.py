@@ -63,7 +63,7 @@ def test_it_trains_as_any_other_use_case() -> None:
 
 
 def test_a_name_that_does_not_exist_lists_all_that_do() -> None:
-    with pytest.raises(JobError, match="SimpleBig.*TextLSTM"):
+    with pytest.raises(JobError, match=r"SimpleBig.*TextLSTM"):
         use_case("GPT")
 
 
@@ -75,7 +75,7 @@ def test_drawn_samples_are_the_same_everywhere_and_travel_as_numbers() -> None:
     assert len(pickle.dumps(data)) < 500
     np.testing.assert_array_equal(travelled.load(np.array([6, 0]), epoch=3, seed=2), words)
     assert words.dtype == np.float32 and words.shape == (2, 1, 1, 5)
-    assert (words == words.astype(int)).all() and 0 <= words.min() and words.max() < VOCABULARY
+    assert (words == words.astype(int)).all() and words.min() >= 0 and words.max() < VOCABULARY
     assert data.classes == ("0", "1", "2") and data.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert abs(float(DrawnSamples((3, 8, 8)).load(np.arange(128), 0, 0).mean())) < 0.05
     with pytest.raises(DataError, match="sample id 7"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import counted, finding, interval_text, measure_of, sentence, settle_each
+from lockstep.analysis.sentences import counted, finding, interval_text, measure_of, sentence, settle_each, times
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
@@ -37,10 +37,13 @@ def _gains(stored: Stored) -> str:
     if not found:
         raise NotNow("", "no round holds two workers beside one")
     least, most = (pick(found, key=lambda each: each[0].value) for pick in (min, max))
-    ends = [f"{ratio.value:.3g} times as fast as one {interval_text(ratio)} ({model_name(of)})" for ratio, of in (least, most)]
-    count = counted(len(found), "model")
-    span = ends[0] if len(found) == 1 else f"{ends[0].replace(' as fast as one', '')} to {ends[1]}"
-    return sentence(f"two workers with a core each and one copy of the parameters train {count} {span}")
+    if len(found) == 1:
+        gain = times(least[0], "as fast as one")
+        model = model_name(least[1])
+        return sentence(f"two workers with a core each and one copy of the parameters train {model} {gain}")
+    ends = [f"{ratio.value:.3g} times {interval_text(ratio)} ({model_name(of)})" for ratio, of in (least, most)]
+    who = f"two workers with a core each and one copy of the parameters train {counted(len(found), 'model')}"
+    return sentence(f"{who} {ends[0]} to {ends[1]} as fast as one does")
 
 
 def _errors(stored: Stored) -> str:
@@ -53,6 +56,8 @@ def _errors(stored: Stored) -> str:
     right = ""
     if len(decided):
         good = f"{int(decided['good'].sum())} of {len(decided)}"
-        right = f", and the advised way is as fast as the fastest, up to {100 * allowed_loss(stored):.0f} %, in {good} choices"
+        limit = f"{100 * allowed_loss(stored):.0f} %"
+        right = f", and the advised way is as fast as the fastest, up to {limit}, in {good} choices"
     cells = counted(len(errors), "cell")
-    return sentence(f"steps of {cells} that nothing was calibrated with are predicted {far} off in the median; {ranges}{right}")
+    predicted = f"steps of {cells} that nothing was calibrated with are predicted {far} off in the median"
+    return sentence(f"{predicted}; {ranges}{right}")

@@ -133,7 +133,7 @@ def _predicted(
 
 def _identity(cell: Mapping[str, Any]) -> dict[str, Any]:
     names = ("use_case", "experiment", "strategy", "sync", "variant", "hosts", "workers", "global_batch_size")
-    return {name: cell[name] for name in names} | {"batch": share(cell)}
+    return {name: cell[name] for name in names} | {"threads": cell["threads_per_worker"], "batch": share(cell)}
 
 
 def _parts(rows: pd.DataFrame, terms: Mapping[str, float], step: float) -> dict[str, float]:
@@ -169,11 +169,10 @@ def ranges_at(stored: Stored, level: float) -> pd.DataFrame:
     for name, own in table.groupby("use_case", sort=False):
         advisor = advisors(stored)[str(name)]
         predictor = advisor.with_errors(known_errors(table[table["use_case"] != name], level))
+        asked = own[["sync", "workers", "hosts", "batch", "threads"]].itertuples(index=False, name=None)
         spans = [
-            predictor.step_seconds(
-                row["sync"], row["workers"], row["hosts"], row["batch"], 1, advisor.link, emulated=row["hosts"] > 1
-            )
-            for row in own.to_dict("records")
+            predictor.step_seconds(sync, workers, hosts, batch, threads, advisor.link, emulated=hosts > 1)
+            for sync, workers, hosts, batch, threads in asked
         ]
         own = own.assign(range_low=[span.low for span in spans], range_high=[span.high for span in spans])
         parts.append(own.assign(holds=own["step_seconds"].between(own["range_low"], own["range_high"])))

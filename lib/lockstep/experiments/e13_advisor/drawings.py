@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ from lockstep.experiments.e13_advisor.tables import model_name
 NOTHING_TO_DRAW = "no cell was both measured and predicted"
 FAMILIES = ("one worker", "a core each", "turns on a core", "several hosts")
 """Kinds of cells that share a colour, whatever their batch."""
-_COLOURS = dict(zip((AS_CALIBRATED, *FAMILIES), (GREY, *(PALETTE[place] for place in (0, 2, 1, 4))), strict=True))
+_PAINTS = (GREY, *(PALETTE[place] for place in (0, 2, 1, 4)))
+_COLOURS: dict[str, Any] = dict(zip((AS_CALIBRATED, *FAMILIES), _PAINTS, strict=True))
 _WORDS = {
     AS_CALIBRATED: "a calibrated cell, measured again",
     "several hosts, turns on a core": "several hosts,\nturns on a core",
@@ -63,7 +63,7 @@ def error_strips(table: pd.DataFrame, kinds: pd.DataFrame, title: str) -> Stored
         axis.set_ylim(len(kinds) - 0.4, -0.6)
         axis.set_xlabel("measured step, longer (+) or shorter (-) than predicted (%)")
         axis.grid(False, axis="y")
-        handles: list[Any] = _model_handles(markers)
+        handles: list[Any] = [*_model_handles(markers)]
         handles.append(Patch(facecolor=GREY, alpha=0.25, label="nine in ten further cells"))
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
@@ -141,7 +141,7 @@ def pick_points(table: pd.DataFrame, most: float, title: str) -> StoredFigure:
         axis.set_ylim(len(known) - 0.4, -0.6)
         axis.set_xlabel("how much faster the fastest way is than the advised one (%)")
         axis.grid(False, axis="y")
-        round_mark = {"linestyle": "none", "marker": "o", "markersize": 7, "color": PALETTE[0]}
+        round_mark: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 7, "color": PALETTE[0]}
         handles: list[Any] = [
             Line2D([], [], label="fastest way is decided", **round_mark),
             Line2D([], [], label="it is not", markerfacecolor="white", **round_mark),
@@ -214,7 +214,7 @@ def _markers(table: pd.DataFrame) -> dict[str, str]:
     return dict(zip(dict.fromkeys(table["use_case"].astype(str)), MARKERS, strict=False))
 
 
-def _model_handles(markers: dict[str, str]) -> Sequence[Line2D]:
+def _model_handles(markers: dict[str, str]) -> list[Line2D]:
     return [
         Line2D([], [], linestyle="none", marker=shape, color="0.3", label=model_name(name))
         for name, shape in markers.items()

@@ -32,7 +32,8 @@ def errors(stored: Stored) -> str:
     try:
         hosts = held_out_errors(stored, hosts=True)
         far = measure_of(quantile_of(hosts, 0.5), "%")
-        told.append(sentence(f"on two emulated hosts they are {far} off in the median of {counted(len(hosts), 'cell')}"))
+        cells = counted(len(hosts), "cell")
+        told.append(sentence(f"on two emulated hosts they are {far} off in the median of {cells}"))
     except AnalysisError:
         told.append("Of several hosts none was measured here.")
     return " ".join([*told, _floor(stored), *_lacking(stored)])
@@ -116,15 +117,14 @@ def chosen(stored: Stored) -> str:
     decided = table[table["decided"]]
     limit = f"{100 * allowed_loss(stored):.0f} %"
     if decided.empty:
-        return sentence(
-            f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others, so no pick is right "
-            "or wrong"
-        )
+        told_apart = f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others"
+        return sentence(f"{told_apart}, so no pick is right or wrong")
     good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
     told = [sentence(f"{good}, the advised way is as fast, up to {limit}")]
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
-        told.append(sentence(f"the worst advice of all {len(table)} is {100 * worst['loss']:.2g} % slower than the fastest way"))
+        by = f"{100 * worst['loss']:.2g} % slower than the fastest way"
+        told.append(sentence(f"the worst advice of all {len(table)} is {by}"))
     return " ".join(told)
 
 
@@ -160,7 +160,8 @@ def before(stored: Stored) -> str:
     pairs = same_cells()
     if len(pairs):
         apart = f"{100 * pairs['error'].median():.2g} % in the median of {counted(len(pairs), 'pair')}"
-        told.append(sentence(f"equal cells of two experiments differ by {apart}, and by at most {100 * pairs['error'].max():.2g} %"))
+        most = f"{100 * pairs['error'].max():.2g} %"
+        told.append(sentence(f"equal cells of two experiments differ by {apart}, and by at most {most}"))
     return " ".join(told)
 
 

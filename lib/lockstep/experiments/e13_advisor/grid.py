@@ -1,6 +1,6 @@
-"""Notebook 13's cells. All of a model stand in one round: what the advisor is calibrated with, and what it must predict.
+"""Notebook 13's cells. Those of a model stand in one round: what the advisor is calibrated with, and what it predicts.
 
-calibration     one worker at two batches, and two by each way to exchange at one batch
+calibration     one worker at two batches, one of several threads, and two by each way to exchange at one batch
 crowded         as many workers as there, each by itself: what busy neighbours cost without any exchange
 held_out        other batches, and more workers than cores
 held_out_hosts  two emulated hosts, with a worker or two on each
@@ -25,6 +25,7 @@ MEMORY = "memory"
 WAYS = ("processes", "processes_allreduce", "ddp")
 """Ways to exchange that the advisor calibrates."""
 SHARED, SUMMED, DDP = WAYS
+THREADS = "intra_op"
 OVER_LINKS = ("mpi_allreduce", "mpi_shared_memory")
 MOST_ROUNDS, MEMORY_ROUNDS = 60, 1
 """Of each model as many as the minutes allow; how much memory is held hardly differs from round to round."""
@@ -46,9 +47,10 @@ def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
 
     possible = [place for place, job in enumerate(jobs) if why_impossible(job) is None]
     wire = [place for place in possible if jobs[place].experiment == WIRE]
+    timed = [place for place in possible if jobs[place].experiment != MEMORY]
     found = []
     for use_case in chosen.use_cases:
-        own = [place for place in possible if jobs[place].use_case == use_case and jobs[place].experiment != MEMORY]
+        own = [place for place in timed if jobs[place].use_case == use_case]
         found.append(Comparison((*wire, *own), rounds=MOST_ROUNDS, once=True))
     apart = [place for place, job in enumerate(jobs) if place not in possible or job.experiment == MEMORY]
     return [*found, *(Comparison((place,), rounds=MEMORY_ROUNDS) for place in apart)]
@@ -58,7 +60,8 @@ def _calibrating(chosen: Parameters, use_case: str) -> list[Job]:
     batch = chosen.of("per_worker_batch_size", use_case)
     small, large = (_cell(chosen, CALIBRATION, "sequential", use_case, size) for size in (batch, 2 * batch))
     crowded = _cell(chosen, CROWDED, SHARED, use_case, batch)
-    return [small, crowded, large, *(_cell(chosen, CALIBRATION, way, use_case, batch) for way in WAYS)]
+    teams = [_cell(chosen, CALIBRATION, way, use_case, batch) for way in WAYS]
+    return [small, crowded, large, *_threads(chosen, CALIBRATION, use_case, batch), *teams]
 
 
 def _other_cells(chosen: Parameters, use_case: str) -> list[Job]:
@@ -71,10 +74,16 @@ def _other_cells(chosen: Parameters, use_case: str) -> list[Job]:
     half = max(1, batch // 2)
     asked += [("sequential", half), (SHARED, half), (DDP, half)]
     jobs = [_cell(chosen, HELD_OUT, way, use_case, size) for way, size in asked]
+    jobs += _threads(chosen, HELD_OUT, use_case, half)
     jobs += [_cell(chosen, HELD_OUT, SHARED, use_case, batch, workers=workers) for workers in chosen.turn_workers]
     most = max(chosen.turn_workers)
     one, other = (_cell(chosen, HELD_OUT, SUMMED, use_case, batch, workers=most, variant=each) for each in ("a", "b"))
     return [jobs[0], one, *jobs[1:4], again[0], *jobs[4:], again[1], other]
+
+
+def _threads(chosen: Parameters, experiment: str, use_case: str, batch: int) -> list[Job]:
+    """One worker whose operators use all cores, with the batch of as many workers."""
+    return [] if use_case in chosen.long_steps else [_cell(chosen, experiment, THREADS, use_case, batch)]
 
 
 def _on_hosts(chosen: Parameters, use_case: str) -> list[Job]:

@@ -1,4 +1,4 @@
-"""Would following the advice have been right? Each model and global batch is a choice among the ways that were measured.
+"""Would following the advice have been right? Each model and global batch is a choice among ways that were measured.
 
 The pick is the way with the shortest predicted step. It is judged where the fastest way is decided: beside every other
 one, by more than two runs of one and the same cell differ.
@@ -36,7 +36,9 @@ def picks(stored: Stored) -> pd.DataFrame:
     rows = described(stored.records)
     rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]
     table, noise, most = [], aa_noise(stored.records), allowed_loss(stored)
-    for (use_case, batch), own in rows.groupby(["use_case", "global_batch_size"], sort=False):
+    order = {name: place for place, name in enumerate(rows["use_case"].unique())}
+    groups = sorted(rows.groupby(["use_case", "global_batch_size"]), key=lambda each: (order[each[0][0]], each[0][1]))
+    for (use_case, batch), own in groups:
         advisor = advisors(stored).get(str(use_case))
         ways = [(cell, per_round(own, cell, _SPEED)) for cell, _ in cells(own)]
         if advisor is None or len(ways) < 2:

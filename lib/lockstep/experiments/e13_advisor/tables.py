@@ -12,7 +12,7 @@ import pandas as pd
 from lockstep.advisor.errors import ANOTHER_BATCH, AS_CALIBRATED
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
-from lockstep.analysis.noise import IMAGES_PER_SECOND, aa_pairs
+from lockstep.analysis.noise import IMAGES_PER_SECOND
 from lockstep.analysis.sentences import way_name
 from lockstep.analysis.statistics import paired_ratios
 from lockstep.analysis.stored import Stored, once
@@ -190,6 +190,7 @@ def _shown_earlier(stored: Stored) -> pd.DataFrame:
 def cell_words(row: Mapping[str, Any]) -> str:
     """A cell as a sentence names it: VGG16, shared memory, two workers, batch 2."""
     way = f"{way_name(str(row['strategy']))}, {row['workers']} workers" if row["workers"] > 1 else "one worker"
+    way += f" of {row['threads']} threads" if row["threads"] > 1 else ""
     hosts = f" on {row['hosts']} hosts" if row["hosts"] > 1 else ""
     return f"{model_name(str(row['use_case']))}, {way}{hosts}, batch {row['batch']} per worker"
 
