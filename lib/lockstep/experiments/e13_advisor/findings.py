@@ -52,7 +52,7 @@ def _floor(stored: Stored) -> str:
     if table.empty:
         return "No cell was measured twice in a round, so what noise allows is not known."
     apart = 100 * table["apart"]
-    least = f"by {apart.median():.2g} % in the median and by at most {apart.max():.2g} %"
+    least = f"by {apart.median():.3g} % in the median and by at most {apart.max():.3g} %"
     return sentence(f"{counted(len(table), 'cell')} that stood twice in each round differ from themselves {least}")
 
 
@@ -123,7 +123,7 @@ def chosen(stored: Stored) -> str:
     told = [sentence(f"{good}, the advised way is as fast, up to {limit}")]
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
-        by = f"{100 * worst['loss']:.2g} % slower than the fastest way"
+        by = f"{100 * worst['loss']:.3g} % slower than the fastest way"
         told.append(sentence(f"the worst advice of all {len(table)} is {by}"))
     return " ".join(told)
 
@@ -136,7 +136,7 @@ def held(stored: Stored) -> str:
         raise NotNow("", "no peak of memory was both measured and predicted")
     middle = measure_of(quantile_of(100 * (table["ratio"] - 1).abs(), 0.5), "%")
     low = table.loc[table["ratio"].idxmin()].to_dict()
-    least = f"the lowest prediction is {100 * abs(1 - low['ratio']):.2g} % {'below' if low['ratio'] < 1 else 'above'}"
+    least = f"the lowest prediction is {100 * abs(1 - low['ratio']):.3g} % {'below' if low['ratio'] < 1 else 'above'}"
     cells = counted(len(table), "cell")
     return " ".join([
         sentence(f"a worker's peak memory is predicted with an error of {middle} in the median of {cells}"),
@@ -159,8 +159,8 @@ def before(stored: Stored) -> str:
         told.append(sentence(f"{counted(lacking, 'more cell')} could not be predicted from the other notebooks alone"))
     pairs = same_cells()
     if len(pairs):
-        apart = f"{100 * pairs['error'].median():.2g} % in the median of {counted(len(pairs), 'pair')}"
-        most = f"{100 * pairs['error'].max():.2g} %"
+        apart = f"{100 * pairs['error'].median():.3g} % in the median of {counted(len(pairs), 'pair')}"
+        most = f"{100 * pairs['error'].max():.3g} %"
         told.append(sentence(f"equal cells of two experiments differ by {apart}, and by at most {most}"))
     return " ".join(told)
 
