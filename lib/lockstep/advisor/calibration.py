@@ -7,8 +7,10 @@ file that one of the cluster's nodes wrote.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from lockstep.predict.layout_model import LayerTime
+if TYPE_CHECKING:  # it brings pandas, which a worker that only knows CalibrationError need not load
+    from lockstep.predict.layout_model import LayerTime
 
 SCHEMA = 1
 NOTHING = "none"

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from lockstep import __version__
+from lockstep.commands.advise import advise_on_model
 from lockstep.commands.data import data_app
 from lockstep.commands.ending import checking_arguments, clear_ends
 from lockstep.commands.mpi import mpi
@@ -20,6 +21,7 @@ from lockstep.commands.runner.errors import RunError
 from lockstep.commands.simulate import simulate_policies
 from lockstep.commands.strategies import strategies
 from lockstep.commands.tune import tune_settings
+from lockstep.commands.why import why_slow
 from lockstep.records.places import repository_root
 
 app = typer.Typer(
@@ -203,10 +205,12 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+app.command("advise")(advise_on_model)
 app.command()(mpi)
 app.command()(strategies)
 app.command("simulate")(simulate_policies)
 app.command("tune")(tune_settings)
+app.command("why")(why_slow)
 app.add_typer(data_app, name="data", no_args_is_help=True)
 
 

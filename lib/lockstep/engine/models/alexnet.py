@@ -10,8 +10,8 @@ from torch import nn
 from lockstep.engine.models.check import check_classes
 
 
-def alexnet(classes: int) -> nn.Sequential:
-    """AlexNet for float images [n, 3, 224, 224]; returns logits [n, classes].
+def alexnet(classes: int = 3) -> nn.Sequential:
+    """AlexNet for float images [n, 3, 224, 224]; returns logits [n, classes]; 3 are the papers'.
 
     57,016,131 parameters for 3 classes, 61,100,840 for 1,000. At 224 x 224 the last pooling gives 6 x 6, so
     torchvision's adaptive pooling would do nothing and is left out. Initialised as torch's layers are, from torch's

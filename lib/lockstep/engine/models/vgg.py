@@ -13,8 +13,8 @@ from lockstep.engine.models.check import check_classes
 _CHANNELS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
 
-def vgg16(classes: int) -> nn.Sequential:
-    """VGG16 for float images [n, 3, 224, 224]; returns logits [n, classes].
+def vgg16(classes: int = 3) -> nn.Sequential:
+    """VGG16 for float images [n, 3, 224, 224]; returns logits [n, classes]; 3 are the papers'.
 
     134,272,835 parameters for 3 classes, 138,357,544 for 1,000. At 224 x 224 the last pooling gives 7 x 7, so
     torchvision's adaptive pooling would do nothing and is left out. Initialised from torch's generator
