@@ -14,6 +14,7 @@ from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.own_model import ModelAsked
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.errors import DataError
+from photo_sets import photo_set, truncate
 
 ASKED = ModelAsked("own_models:perceptron", "6", batch=8)
 
@@ -74,3 +75,21 @@ def test_layer_times_are_a_line_through_two_batches() -> None:
     assert times[0].fixed_seconds == pytest.approx(1.1) and times[0].image_seconds == pytest.approx(0.2)
     assert times[1].fixed_seconds == pytest.approx(1.9) and times[1].image_seconds == 0.0
     assert times[0].output_bytes == 100
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_one_core_has_no_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding is timed too where a folder of photos is named, without those that can't be read."""
+    monkeypatch.setattr(calibrating, "usable_cores", lambda: [0])
+    monkeypatch.setattr(calibrating, "ROUNDS", 1)
+    monkeypatch.setattr(calibrating, "FEWEST_ROUNDS", 1)
+    photos = photo_set(tmp_path / "photos", train=4, test=2)
+    truncate(photos / "train" / "a" / "00.jpg")
+    asked = ModelAsked("own_models:Both", '["3,8,8", "int64:5"]', vocabulary=11, batch=1, data=str(photos))
+    found = calibrate(asked, 300.0, force=True)
+    assert [(cell.sync, cell.workers, cell.per_worker_batch_size) for cell in found.cells] == [
+        ("local", 1, 2), ("local", 1, 1),
+    ]  # fmt: skip
+    assert found.cut_short == "without two workers (this machine has one core)" and found.layers == ()
+    assert [each.per_worker_batch_size for each in found.memory] == [1, 2]
+    assert len(found.decode_seconds_per_image) == 1 and found.decode_seconds_per_image[0] > 0

@@ -34,6 +34,8 @@ from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
+WORKERS_START = "workers start"
+"""What is told as soon as all that could be refused has been checked."""
 ROUNDS, FEWEST_ROUNDS = 3, 2
 WAYS, GPU_WAYS = ("shared_memory", "allreduce", "ddp"), ("ddp", "allreduce")
 """By which two workers agree; the first ones are measured first."""
@@ -106,7 +108,7 @@ class _Measuring:
         self.layers: tuple[LayerTime, ...] = ()
         self.missing: list[str] = []
 
-    @property
+    @functools.cached_property  # free memory changes while it is measured
     def together(self) -> int:
         """Workers that train at the same time, for crowding: one for each core, as far as they fit into memory."""
         if self.asked.device != "cpu" or self.own.needed is None:
@@ -120,7 +122,7 @@ class _Measuring:
 
     def measure(self) -> None:
         """Everything, as far as there is time. Raises CalibrationError if not even one worker can train."""
-        self.tell("workers start")
+        self.tell(WORKERS_START)
         self._start()
         large, small = self._measure_memory()
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
