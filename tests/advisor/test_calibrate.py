@@ -9,7 +9,8 @@ import pytest
 from lockstep.advisor.calibration import NOTHING, CalibrationError
 from lockstep.advisor.calibration_file import read_calibration, write_calibration
 from lockstep.advisor.measuring import calibrate as calibrating
-from lockstep.advisor.measuring.calibrate import calibrate, timed_batch
+from lockstep.advisor.measuring.batches import pair_of_batches, timed_batch
+from lockstep.advisor.measuring.calibrate import calibrate
 from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.own_model import ModelAsked
 from lockstep.engine.cores import usable_cores
@@ -59,6 +60,7 @@ def test_the_batch_that_is_timed() -> None:
     assert timed_batch(64, {16: 0.42, 64: 1.38}) == 16, "0.42 s; 32 samples would take 0.74 s"
     assert timed_batch(64, {16: 5.0, 64: 5.1}) == 64, "a smaller batch would take as long"
     assert timed_batch(32, {}) == 32
+    assert [pair_of_batches(size) for size in (1, 2, 3, 4, 32)] == [(2, 1), (2, 1), (3, 2), (4, 2), (32, 8)]
 
 
 def test_layer_times_are_a_line_through_two_batches() -> None:
