@@ -192,7 +192,7 @@ def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked, count: i
 
 def _sample_seconds(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> float:
     """Three times what each further sample adds to a forward pass: a backward pass takes about twice as long."""
-    seconds = {}
+    seconds: dict[int, float] = {}
     with torch.no_grad():
         for count in (TRIED, MORE):
             for _ in range(2):
