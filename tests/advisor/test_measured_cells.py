@@ -53,7 +53,7 @@ def test_the_end_of_the_time_ends_workers_that_still_compute(monkeypatch: pytest
     failures: dict[CellAsked, str] = {}
     sleepy = load_case(ModelAsked("own_models:sleepy", "6"))
     began = time.monotonic()
-    found = measure_cells(sleepy, [CellAsked("local", 1, 4), CellAsked("local", 1, 8)], 3, 1.0, failures=failures)
+    found = measure_cells(sleepy, [CellAsked("local", 1, 12), CellAsked("local", 1, 24)], 3, 1.0, failures=failures)
     assert time.monotonic() - began < 30, "each of its steps would take a minute"
     assert [each.step_seconds for each in found] == [(), ()]
     assert list(failures.values()) == ["the time was over"] * 2

@@ -41,6 +41,7 @@ VOCABULARY_NAMES = ("vocabulary", "vocab_size", "vocab", "num_embeddings", "num_
 """A factory's parameters that get --classes and --vocab."""
 TRIED = 2  # samples of the first pass: batch normalization of one alone is impossible
 MORE = 8  # of a pass that tells how long each of them takes
+_LONG_SECONDS = 0.5
 NAME = "own"
 """Of the use case."""
 
@@ -194,11 +195,12 @@ def _sample_seconds(model: nn.Module, samples: RandomSamples, asked: ModelAsked)
     """Three times what each further sample adds to a forward pass: a backward pass takes about twice as long."""
     seconds: dict[int, float] = {}
     with torch.no_grad():
-        for count in (TRIED, MORE):
-            for _ in range(2):
-                began = time.perf_counter()
-                _tried(model, samples, asked, count)
-                seconds[count] = min(seconds.get(count, math.inf), time.perf_counter() - began)
+        for count in (TRIED, MORE, TRIED, MORE):
+            began = time.perf_counter()
+            _tried(model, samples, asked, count)
+            seconds[count] = min(seconds.get(count, math.inf), time.perf_counter() - began)
+            if seconds[TRIED] > _LONG_SECONDS:  # what all samples share does not count beside that
+                return 3 * seconds[TRIED] / TRIED * torch.get_num_threads()
     each = (seconds[MORE] - seconds[TRIED]) / (MORE - TRIED)
     return 3 * max(each, 0.0) * torch.get_num_threads()
 
