@@ -103,6 +103,14 @@ def test_a_visit_is_told_by_its_slowest_worker() -> None:
     assert visits.exchange_seconds == [pytest.approx(0.1)] and visits.peak_bytes == [7]
 
 
+def test_where_not_every_step_exchanges_the_mean_counts() -> None:
+    visits = Visits(CellAsked("local_sgd", 2, 8))
+    traces = [Trace(rank, steps=[step(1.0, 0.9)] * 9 + [step(2.0, 0.9, 0.8, 0.2)]) for rank in range(2)]
+    visits.note(traces, discarded=False)
+    assert visits.asked.exchange_every == 10
+    assert visits.step_seconds == [pytest.approx(1.1)] and visits.exchange_seconds == [pytest.approx(0.1)]
+
+
 class FakeMeter(CellMeter):
     """Visits take three seconds; the batch's size is how long a step takes, in milliseconds."""
 

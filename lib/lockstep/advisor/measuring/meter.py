@@ -89,7 +89,9 @@ class CellMeter(AbstractContextManager["CellMeter"]):
             if id(team) not in self._warm and not self._train(visits, 1, discarded=True):
                 return False
             self._warm.add(id(team))
-            return self._train(visits, steps_of(self.typical_seconds(visits), visits.asked.steps))
+            steps = steps_of(self.typical_seconds(visits), visits.asked.steps)
+            every = max(1, visits.asked.exchange_every)  # as many exchanges as belong to so many steps
+            return self._train(visits, -(-steps // every) * every)
         except WorkerFailed as failure:
             visits.failure = "the time was over" if self.late else str(failure)
             return False
