@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.advisor.advice import Span
 from lockstep.advisor.calibration import NOTHING, CalibrationError
-from lockstep.advisor.coefficients import coefficients
+from lockstep.advisor.coefficients import HIDDEN, coefficients
 from lockstep.advisor.errors import KindError
 from lockstep.advisor.predict import predicted_step_seconds
 from lockstep.advisor.steps import INPUT, LINK, TAKING_TURNS, Predictor, kind_of_cell, mean_error, ranged
@@ -107,6 +107,21 @@ def test_an_exchange_inside_the_backward_pass_is_told_by_what_the_step_takes_lon
     assert known.team("ddp", 1).added_seconds == pytest.approx(0.0)
 
 
+def test_what_a_team_computes_longer_than_moving_gradients_can_take_grows_with_the_batch() -> None:
+    base = made_up()
+    apart = TRUTH.computing(64, 2)
+    slow = cell("gossip", 2, 64, (1.2 * apart + TRUTH.update, 0.01, TRUTH.update))
+    quick = cell("local_sgd", 2, 64, (0.9 * apart, 0.01, TRUTH.update))
+    hidden = cell("ddp", 2, 64, (apart + HIDDEN * SUMMED * SIZE + TRUTH.update + 0.1 * apart, 0.0, TRUTH.update))
+    known = coefficients(replace(base, cells=(*base.cells, slow, quick, hidden)))
+    found = {name: known.team(name, 1) for name in ("gossip", "local_sgd", "ddp", "allreduce")}
+    assert {name: team.factor for name, team in found.items()} == pytest.approx(
+        {"gossip": 1.2, "local_sgd": 0.9, "ddp": 1.1, "allreduce": 1.0}
+    )
+    assert found["gossip"].added_seconds == pytest.approx(TRUTH.update) and found["local_sgd"].added_seconds == 0
+    assert found["ddp"].byte_seconds == pytest.approx(HIDDEN * SUMMED)
+
+
 def test_crowding_is_told_from_teams_where_nobody_trained_for_itself() -> None:
     base = made_up(replace(TRUTH, added=0.0))
     kept = replace(base, cells=tuple(one for one in base.cells if one.sync != NOTHING))
@@ -114,7 +129,7 @@ def test_crowding_is_told_from_teams_where_nobody_trained_for_itself() -> None:
 
 
 def test_what_was_not_calibrated_is_named() -> None:
-    with pytest.raises(CalibrationError, match="sync='gossip' were not calibrated; calibrated: shared_memory, allred"):
+    with pytest.raises(CalibrationError, match="sync='gossip' were not calibrated; calibrated: allreduce, shared"):
         predicted_step_seconds(made_up(), "gossip", 2, 1, 8)
     nobody = replace(made_up(), cells=tuple(one for one in made_up().cells if one.workers > 1))
     with pytest.raises(CalibrationError, match="no step of one worker alone"):

@@ -134,11 +134,11 @@ def _terms(
     costs = known.costs(sync if workers > 1 else ALONE, threads)
     here = workers if emulated else math.ceil(workers / hosts)  # that share this machine's cores
     turns = costs.turns(here)
-    alone, added = costs.compute_seconds(batch), known.team(sync, threads).added_seconds if workers > 1 else 0.0
+    alone, team = costs.compute_seconds(batch), known.team(sync, threads) if workers > 1 else None
+    added, factor = (team.added_seconds, team.factor) if team else (0.0, 1.0)
     one_turn = {
-        COMPUTING: alone + max(0.0, added),
-        # A team that computes quicker than cores that train for themselves crowds less.
-        CROWDING: costs.compute_seconds(batch, here) / turns - alone + min(0.0, added),
+        COMPUTING: alone + added,
+        CROWDING: factor * costs.compute_seconds(batch, here) / turns - alone,
         EXCHANGE: _exchange(known, sync, workers, hosts, threads),
         OPTIMIZER: _update(known, sync, workers, math.ceil(workers / hosts), threads),
     }
