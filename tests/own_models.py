@@ -116,3 +116,13 @@ class Unused(nn.Linear):
 
 def sleepy() -> nn.Module:
     return Sleepy(6, 3)
+
+
+class FromTensorFlow:
+    """Stands for a Keras model whose backend is TensorFlow."""
+
+    __module__ = "keras.src.models"
+
+
+def keras_model() -> FromTensorFlow:
+    return FromTensorFlow()

@@ -83,6 +83,7 @@ def test_losses_by_name_and_of_ones_own() -> None:
         ("own_models", "must be module:name"),
         ("own_models:NUMBER", "is a int; name a function or class"),
         ("own_models:no_module", "makes a str; let it return an nn.Module"),
+        ("own_models:keras_model", "start with KERAS_BACKEND=torch"),
         ("own_models:failing", "fails with RuntimeError: the weights are nowhere"),
         ("own_models:lazy", "the size of 0.weight is not known"),
         ("own_models:halves", "'model.weight' is float16, and parameters are trained in float32"),

@@ -77,6 +77,22 @@ REFUSALS = {
     "report --fill README.md --json": "--json writes no Markdown",
     "strategies nope": "strategy 'nope' does not exist",
     "strategies alreduce": "did you mean allreduce?",
+    "why": "say what is slow",
+    "why --model a:b -- python train.py": "--model and -- COMMAND ask for different things",
+    "why --workers 2 -- python train.py": "--workers belongs to --model",
+    "why -- no-such-program": "'no-such-program' is no program",
+    "why --pid 999999999": "--pid 999999999 does not exist",
+    "why --model alexnet": "--model 'alexnet' must be module:name",
+    "why --model a:b --sync alreduce": "did you mean allreduce?",
+    "why --model a:b --launcher nope": "--launcher nope does not exist",
+    "why --model a:b --environment nope": "there are: plain, tuned",
+    "why --model a:b --hosts 3": "--hosts 3 with --workers 2",
+    "why --model a:b --hosts 2 --launcher threads": "only mpiexec emulates hosts",
+    "why --model a:b --link fast": "--link 'fast' is not a link",
+    "why --model a:b --data nowhere": "--data nowhere is not a folder",
+    "why --model a:b --seconds 0": "--seconds 0 is not possible",
+    "why --model a:b --seconds nan": "--seconds nan is not possible",
+    "why --model a:b --workers 0": "--workers",
     "mpi": "--workers",
     "mpi --workers 0": "workers=0 is not possible",
     "mpi --workers 2 --sync nope": "--sync nope can't train 2 workers together",
@@ -98,6 +114,7 @@ REFUSALS = {
     "nope": "nope",
 }
 ALSO_LIGHT = ("--version", "--help", "strategies", "mpi --workers 2 --dry-run", "mpi --help", "data --help")
+ALSO_LIGHT += ("why --help",)
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
