@@ -12,7 +12,17 @@ from lockstep.advisor.calibration import NOTHING, CalibrationError
 from lockstep.advisor.coefficients import HIDDEN, coefficients
 from lockstep.advisor.errors import KindError
 from lockstep.advisor.predict import predicted_step_seconds
-from lockstep.advisor.steps import INPUT, LINK, TAKING_TURNS, Predictor, kind_of_cell, mean_error, ranged
+from lockstep.advisor.steps import (
+    INPUT,
+    LINK,
+    SENDERS_AWAY,
+    TAKING_TURNS,
+    TIME_SLICE_SECONDS,
+    Predictor,
+    kind_of_cell,
+    mean_error,
+    ranged,
+)
 from lockstep.predict.link_model import AlphaBeta
 from made_up_calibration import MB, Truth, cell, made_up
 
@@ -58,7 +68,9 @@ def test_four_workers_take_two_turns_on_two_cores(predictor: Predictor) -> None:
     assert sum(terms.values()) == pytest.approx(2 * turn)
     assert terms[TAKING_TURNS] == pytest.approx(turn)
     quarter = turn - SUMMED * 1.5 * SIZE - TRUTH.update + SHARED * SIZE + TRUTH.update / 4
-    assert total(predictor, "shared_memory", 4, 1, 16) == pytest.approx(2 * quarter), "each updates a quarter"
+    assert total(predictor, "shared_memory", 4, 1, 16) == pytest.approx(2 * quarter + TIME_SLICE_SECONDS), (
+        "each updates a quarter, and waits for the others' turns at both barriers"
+    )
 
 
 def test_two_hosts_pay_for_the_link_and_for_sending(predictor: Predictor) -> None:
@@ -77,7 +89,9 @@ def test_emulated_hosts_take_turns_on_the_cores_of_one_machine(predictor: Predic
     apart = predictor.terms("allreduce", 4, 2, 16, link=LINK_10)
     shared = predictor.terms("allreduce", 4, 2, 16, link=LINK_10, emulated=True)
     assert apart[TAKING_TURNS] == 0
-    assert shared[TAKING_TURNS] == pytest.approx(sum(shared.values()) / 2 - shared[LINK] / 2)
+    away = SENDERS_AWAY / 2 * shared[LINK]
+    turn = (sum(shared.values()) - shared[LINK] - away) / 2
+    assert shared[TAKING_TURNS] == pytest.approx(turn + away)
     assert shared[LINK] == apart[LINK]
 
 

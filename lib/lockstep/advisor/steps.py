@@ -3,6 +3,10 @@
     terms            computing | crowding | exchange | optimizer | taking turns | input | link     the step is their sum
                      the first four of one turn, T - 1 times as much again for taking turns
 
+    taking turns     besides that, ranks that meet in one copy of the parameters wait for a time slice of the scheduler
+                     at two barriers of half a slice each, T - 1 times;  and a message moves only while its sender has
+                     the core, so that the link takes 1 + SENDERS_AWAY x (1 - 1/T) times as long
+
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:
                      the step is predicted from each round alone, and Student's t says how far their mean may be off
 
@@ -48,6 +52,10 @@ ONE_ROUND_SPREAD = 0.10
 """Of a calibration that was cut short after its first round, which shows no spread: assumed."""
 COMPUTING, CROWDING, EXCHANGE, OPTIMIZER = "computing", "crowding", "exchange", "optimizer"
 TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
+TIME_SLICE_SECONDS = 3e-3
+"""Of Linux's scheduler, by default, where two processes want a core."""
+SENDERS_AWAY = 0.7
+"""From exchanges between two emulated hosts of two ranks that shared two cores, of a small network and in notebook 05."""
 
 _SENDING = (LIKE_ALLREDUCE, "ddp")
 
@@ -143,9 +151,10 @@ def _terms(
         OPTIMIZER: _update(known, sync, workers, math.ceil(workers / hosts), threads),
     }
     waited = _link_seconds(known, sync, workers, hosts, threads, link)
+    met = TIME_SLICE_SECONDS if workers > 1 and has_one_copy(sync) else 0.0
     decoding = turns * known.decode_seconds * batch / threads
     return one_turn | {
-        TAKING_TURNS: (turns - 1) * sum(one_turn.values()),
+        TAKING_TURNS: (turns - 1) * (sum(one_turn.values()) + met) + SENDERS_AWAY * (1 - 1 / turns) * waited,
         INPUT: max(0.0, decoding - waited),
         LINK: waited,
     }
