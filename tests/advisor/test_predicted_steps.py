@@ -9,10 +9,20 @@ import pytest
 
 from lockstep.advisor.advice import Span
 from lockstep.advisor.calibration import NOTHING, CalibrationError
-from lockstep.advisor.coefficients import coefficients
+from lockstep.advisor.coefficients import HIDDEN, coefficients
 from lockstep.advisor.errors import KindError
 from lockstep.advisor.predict import predicted_step_seconds
-from lockstep.advisor.steps import INPUT, LINK, TAKING_TURNS, Predictor, kind_of_cell, mean_error, ranged
+from lockstep.advisor.steps import (
+    INPUT,
+    LINK,
+    SENDERS_AWAY,
+    TAKING_TURNS,
+    TIME_SLICE_SECONDS,
+    Predictor,
+    kind_of_cell,
+    mean_error,
+    ranged,
+)
 from lockstep.predict.link_model import AlphaBeta
 from made_up_calibration import MB, Truth, cell, made_up
 
@@ -58,7 +68,9 @@ def test_four_workers_take_two_turns_on_two_cores(predictor: Predictor) -> None:
     assert sum(terms.values()) == pytest.approx(2 * turn)
     assert terms[TAKING_TURNS] == pytest.approx(turn)
     quarter = turn - SUMMED * 1.5 * SIZE - TRUTH.update + SHARED * SIZE + TRUTH.update / 4
-    assert total(predictor, "shared_memory", 4, 1, 16) == pytest.approx(2 * quarter), "each updates a quarter"
+    assert total(predictor, "shared_memory", 4, 1, 16) == pytest.approx(2 * quarter + TIME_SLICE_SECONDS), (
+        "each updates a quarter, and waits for the others' turns at both barriers"
+    )
 
 
 def test_two_hosts_pay_for_the_link_and_for_sending(predictor: Predictor) -> None:
@@ -77,7 +89,9 @@ def test_emulated_hosts_take_turns_on_the_cores_of_one_machine(predictor: Predic
     apart = predictor.terms("allreduce", 4, 2, 16, link=LINK_10)
     shared = predictor.terms("allreduce", 4, 2, 16, link=LINK_10, emulated=True)
     assert apart[TAKING_TURNS] == 0
-    assert shared[TAKING_TURNS] == pytest.approx(sum(shared.values()) / 2 - shared[LINK] / 2)
+    away = SENDERS_AWAY / 2 * shared[LINK]
+    turn = (sum(shared.values()) - shared[LINK] - away) / 2
+    assert shared[TAKING_TURNS] == pytest.approx(turn + away)
     assert shared[LINK] == apart[LINK]
 
 
@@ -107,6 +121,21 @@ def test_an_exchange_inside_the_backward_pass_is_told_by_what_the_step_takes_lon
     assert known.team("ddp", 1).added_seconds == pytest.approx(0.0)
 
 
+def test_what_a_team_computes_longer_than_moving_gradients_can_take_grows_with_the_batch() -> None:
+    base = made_up()
+    apart = TRUTH.computing(64, 2)
+    slow = cell("gossip", 2, 64, (1.2 * apart + TRUTH.update, 0.01, TRUTH.update))
+    quick = cell("local_sgd", 2, 64, (0.9 * apart, 0.01, TRUTH.update))
+    hidden = cell("ddp", 2, 64, (apart + HIDDEN * SUMMED * SIZE + TRUTH.update + 0.1 * apart, 0.0, TRUTH.update))
+    known = coefficients(replace(base, cells=(*base.cells, slow, quick, hidden)))
+    found = {name: known.team(name, 1) for name in ("gossip", "local_sgd", "ddp", "allreduce")}
+    assert {name: team.factor for name, team in found.items()} == pytest.approx(
+        {"gossip": 1.2, "local_sgd": 0.9, "ddp": 1.1, "allreduce": 1.0}
+    )
+    assert found["gossip"].added_seconds == pytest.approx(TRUTH.update) and found["local_sgd"].added_seconds == 0
+    assert found["ddp"].byte_seconds == pytest.approx(HIDDEN * SUMMED)
+
+
 def test_crowding_is_told_from_teams_where_nobody_trained_for_itself() -> None:
     base = made_up(replace(TRUTH, added=0.0))
     kept = replace(base, cells=tuple(one for one in base.cells if one.sync != NOTHING))
@@ -114,7 +143,7 @@ def test_crowding_is_told_from_teams_where_nobody_trained_for_itself() -> None:
 
 
 def test_what_was_not_calibrated_is_named() -> None:
-    with pytest.raises(CalibrationError, match="sync='gossip' were not calibrated; calibrated: shared_memory, allred"):
+    with pytest.raises(CalibrationError, match="sync='gossip' were not calibrated; calibrated: allreduce, shared"):
         predicted_step_seconds(made_up(), "gossip", 2, 1, 8)
     nobody = replace(made_up(), cells=tuple(one for one in made_up().cells if one.workers > 1))
     with pytest.raises(CalibrationError, match="no step of one worker alone"):

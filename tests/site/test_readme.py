@@ -23,8 +23,8 @@ from lockstep.experiments.catalogue import catalogue
 from lockstep.records import COLUMNS, TABLES
 
 DOCUMENTS = (
-    "README.md", "CHANGELOG.md", "docs/architecture.md", "docs/claims.md", "docs/cluster.md", "docs/glossary.md",
-    "docs/measuring.md", "docs/train.md", "docs/tune.md", "docs/why-slower.md", "data/README.md",
+    "README.md", "CHANGELOG.md", "docs/advise.md", "docs/architecture.md", "docs/claims.md", "docs/cluster.md",
+    "docs/glossary.md", "docs/measuring.md", "docs/train.md", "docs/tune.md", "docs/why-slower.md", "data/README.md",
 )  # fmt: skip
 every_document = pytest.mark.parametrize("name", DOCUMENTS)
 
@@ -37,7 +37,7 @@ def readme(root: Path) -> str:
 @pytest.fixture(scope="module")
 def guide(root: Path, readme: str) -> str:
     """The README and the pages that it sends its readers to."""
-    pages = [root / "docs" / f"{name}.md" for name in ("measuring", "train", "tune", "cluster")]
+    pages = [root / "docs" / f"{name}.md" for name in ("measuring", "advise", "train", "tune", "cluster")]
     return "\n".join([readme, *(page.read_text(encoding="utf-8") for page in pages)])
 
 

@@ -1,18 +1,22 @@
 """What a calibration says of the seconds of a step, as parameters of the cost model (`lockstep.predict.cost_model`).
 
-    step = T x [ fixed + image x b x (1 + crowding x (busy - 1))     Costs.compute_seconds: one worker at two batches,
+    step = T x [ factor x (fixed + image x b x (1 + crowding x (busy - 1)))
+               |                                                     Costs.compute_seconds: one worker at two batches,
                |                                                     and all cores at once, each for itself (NOTHING)
-               + added                                               what a worker of a team computes more than that:
-               |                                                     gradients are moved where the others see them
+               + added                                               a team's worker moves its gradients to where the
+               |                                                     others see them
                + byte x bytes of the longest chain                   Costs.exchange_seconds
                + update (/ workers of the host, with one copy)       the optimizer
                + decode x b / cores of the worker ]                  on the cores that compute; waiting hides it
          + link                                                      between hosts: its messages and bytes
 
     T     workers that take turns on the fullest core
-    added, byte, update: of each sync, from the cells of its two workers, which are so reproduced exactly
+    factor, added, byte, update: of each sync, from the cells of its two workers, which are so reproduced exactly
 
-What an exchange inside the backward pass takes (DDP) can't be told from computing: all of it is `byte`.
+What two workers compute longer than cores for themselves is `added` as far as an optimizer step of one worker goes, for
+that passes over more memory than moving the gradients does; the rest grows with the batch: it is in the `factor`. What
+an exchange inside the backward pass takes (DDP) can't be told from computing: it is `byte`, up to HIDDEN times what an
+all-reduce that is timed apart takes for a byte.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from lockstep.predict.cost_model import Costs, chain_of_sync, priced
 ALONE = "local"
 LIKE_ALLREDUCE = "allreduce"
 """What a sync exchanges whose file declares no chain, such as DDP: the sum of all gradients."""
+HIDDEN = 1.25
+"""A byte inside the backward pass costs at most so many times one that is exchanged after it."""
 
 
 @functools.cache
@@ -41,7 +47,8 @@ def chain_name(sync: str) -> str:
 class TeamCosts:
     """What two workers that agree by one sync pay besides computing, each with a core (or its threads) of its own."""
 
-    added_seconds: float  # per step and turn; below 0 where a team's workers compute quicker than one alone
+    factor: float  # of computing, over that of cores that train for themselves
+    added_seconds: float  # per step and turn
     byte_seconds: float  # of the longest chain
     update_seconds: float  # of an optimizer step, by one of the two
 
@@ -95,17 +102,19 @@ def coefficients(calibration: Calibration, only_round: int | None = None) -> Coe
         updates[threads] = median(_at(cell.update_seconds, only_round) for cell in own)
     crowd = _crowding(cells, lines, only_round)
     alone = {threads: replace(costs, crowding=crowd * threads) for threads, costs in lines.items()}
-    teams = {}
-    for sync, threads in dict.fromkeys((c.sync, c.threads_per_worker) for c in cells if _is_team(c)):
+    teams: dict[tuple[str, int], TeamCosts] = {}
+    ways = dict.fromkeys((cell.sync, cell.threads_per_worker) for cell in cells if _is_team(cell))
+    for sync, threads in sorted(ways, key=lambda way: way[0] != LIKE_ALLREDUCE):
         own = [cell for cell in cells if _is_team(cell) and (cell.sync, cell.threads_per_worker) == (sync, threads)]
         if threads in alone:
-            found = [_team(cell, alone[threads], only_round) for cell in own]
+            most = HIDDEN * teams[LIKE_ALLREDUCE, threads].byte_seconds if (LIKE_ALLREDUCE, threads) in teams else None
+            found = [_team(cell, alone[threads], updates[threads], most, only_round) for cell in own]
             teams[sync, threads] = TeamCosts(*(median(getattr(one, name) for one in found) for name in _OF_TEAM))
     decode = _at(calibration.decode_seconds_per_image, only_round) if calibration.decode_seconds_per_image else 0.0
     return Coefficients(alone, updates, teams, decode)
 
 
-_OF_TEAM = ("added_seconds", "byte_seconds", "update_seconds")
+_OF_TEAM = ("factor", "added_seconds", "byte_seconds", "update_seconds")
 
 
 def _is_team(cell: CalibrationCell) -> bool:
@@ -154,16 +163,24 @@ def _crowding(
     return max(0.0, median(found)) if found else 0.0
 
 
-def _team(cell: CalibrationCell, alone: Costs, only_round: int | None) -> TeamCosts:
-    """What the cell of a team shows. Per turn of its workers, should they have to take turns."""
+def _team(
+    cell: CalibrationCell, alone: Costs, update_alone: float, most: float | None, only_round: int | None
+) -> TeamCosts:
+    """What the cell of a team shows. Per turn of its workers, should they have to take turns. `most`: seconds of a byte
+    that an exchange inside the backward pass may take."""
     turns = alone.turns(cell.workers)
     chain = chain_of_sync(chain_name(cell.sync), cell.workers, alone.gradient_bytes)
     exchange, update = _at(cell.exchange_seconds, only_round), _at(cell.update_seconds, only_round)
-    added = (_computing(cell, only_round) - alone.compute_seconds(cell.per_worker_batch_size, cell.workers)) / turns
+    apart = alone.compute_seconds(cell.per_worker_batch_size, cell.workers)
+    longer = _computing(cell, only_round) - apart
     if not exchange:  # it is hidden in the passes
-        exchange, added = max(0.0, added) * turns, min(0.0, added)
+        exchange = max(0.0, longer if most is None else min(longer, turns * most * chain.bytes))
+        longer -= exchange
+    added = min(max(0.0, longer), turns * update_alone)
+    factor = 1 + (longer - added) / apart if apart else 1.0
     each = exchange / turns / chain.bytes if chain.bytes else 0.0
-    return TeamCosts(added, each, update / turns * (cell.workers / 2 if has_one_copy(cell.sync) else 1.0))
+    of_two = cell.workers / 2 if has_one_copy(cell.sync) else 1.0
+    return TeamCosts(factor, added / turns, each, update / turns * of_two)
 
 
 def has_one_copy(sync: str) -> bool:

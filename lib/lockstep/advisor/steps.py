@@ -3,6 +3,10 @@
     terms            computing | crowding | exchange | optimizer | taking turns | input | link     the step is their sum
                      the first four of one turn, T - 1 times as much again for taking turns
 
+    taking turns     besides that, ranks that meet in one copy of the parameters wait for a time slice of the scheduler
+                     at two barriers of half a slice each, T - 1 times;  and a message moves only while its sender has
+                     the core, so that the link takes 1 + SENDERS_AWAY x (1 - 1/T) times as long
+
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:
                      the step is predicted from each round alone, and Student's t says how far their mean may be off
 
@@ -48,6 +52,10 @@ ONE_ROUND_SPREAD = 0.10
 """Of a calibration that was cut short after its first round, which shows no spread: assumed."""
 COMPUTING, CROWDING, EXCHANGE, OPTIMIZER = "computing", "crowding", "exchange", "optimizer"
 TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
+TIME_SLICE_SECONDS = 3e-3
+"""Of Linux's scheduler, by default, where two processes want a core."""
+SENDERS_AWAY = 0.7
+"""From exchanges between two emulated hosts of two ranks that shared two cores, of a small network and in notebook 05."""
 
 _SENDING = (LIKE_ALLREDUCE, "ddp")
 
@@ -134,18 +142,19 @@ def _terms(
     costs = known.costs(sync if workers > 1 else ALONE, threads)
     here = workers if emulated else math.ceil(workers / hosts)  # that share this machine's cores
     turns = costs.turns(here)
-    alone, added = costs.compute_seconds(batch), known.team(sync, threads).added_seconds if workers > 1 else 0.0
+    alone, team = costs.compute_seconds(batch), known.team(sync, threads) if workers > 1 else None
+    added, factor = (team.added_seconds, team.factor) if team else (0.0, 1.0)
     one_turn = {
-        COMPUTING: alone + max(0.0, added),
-        # A team that computes quicker than cores that train for themselves crowds less.
-        CROWDING: costs.compute_seconds(batch, here) / turns - alone + min(0.0, added),
+        COMPUTING: alone + added,
+        CROWDING: factor * costs.compute_seconds(batch, here) / turns - alone,
         EXCHANGE: _exchange(known, sync, workers, hosts, threads),
         OPTIMIZER: _update(known, sync, workers, math.ceil(workers / hosts), threads),
     }
     waited = _link_seconds(known, sync, workers, hosts, threads, link)
+    met = TIME_SLICE_SECONDS if workers > 1 and has_one_copy(sync) else 0.0
     decoding = turns * known.decode_seconds * batch / threads
     return one_turn | {
-        TAKING_TURNS: (turns - 1) * sum(one_turn.values()),
+        TAKING_TURNS: (turns - 1) * (sum(one_turn.values()) + met) + SENDERS_AWAY * (1 - 1 / turns) * waited,
         INPUT: max(0.0, decoding - waited),
         LINK: waited,
     }
