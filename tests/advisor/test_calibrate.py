@@ -22,9 +22,10 @@ ASKED = ModelAsked("own_models:perceptron", "6", batch=8)
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_calibration_of_a_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrating, "ROUNDS", 1)
+    monkeypatch.setattr(calibrating, "FEWEST_ROUNDS", 1)
     monkeypatch.setattr(calibrating, "LATER_WAYS", ())  # three more processes
     told: list[str] = []
-    found = calibrate(ASKED, 60.0, told.append, force=True)
+    found = calibrate(ASKED, 300.0, told.append, force=True)
     ways = {(cell.sync, cell.workers, cell.per_worker_batch_size, cell.threads_per_worker) for cell in found.cells}
     cores = len(usable_cores())
     assert ways == {
@@ -36,7 +37,7 @@ def test_a_calibration_of_a_small_model(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(found.optimiser_seconds) == len(found.copy_bytes_per_second) == 1
     assert found.start_seconds > 0 and found.machine.cores == cores and found.others_share >= 0
     assert [layer.parameters for layer in found.layers] == [56, 27]
-    assert "the model is tried once" in told and "round 1 of 1" in " ".join(told)
+    assert "the model is tried once" in told and "round 1: 7 ways" in " ".join(told)
     write_calibration(tmp_path / "here.json", found)
     assert read_calibration(tmp_path / "here.json") == found
 

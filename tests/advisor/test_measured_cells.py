@@ -36,7 +36,7 @@ def test_cells_are_measured_by_workers(case: UseCase) -> None:
     broken = CellAsked("ddp", 2, 4, threads_per_worker=1, hosts=2, link_bits_per_second=-1.0)
     with pytest.raises(JobError, match="link_bits_per_second"):
         measure_cells(case, [broken], 1, 5.0)
-    found = measure_cells(case, CELLS, 2, 60.0, on_round, failures=failures)
+    found = measure_cells(case, CELLS, 2, 300.0, on_round, failures=failures)
     assert [(each.sync, each.workers) for each in found] == [("local", 1), (NOTHING, 2), ("allreduce", 2)]
     assert seen == [(1, [1, 1, 1]), (2, [2, 2, 2])] and not failures
     for each in found:
@@ -65,7 +65,7 @@ def test_a_way_that_fails_leaves_the_others(case: UseCase) -> None:
     failures: dict[CellAsked, str] = {}
     unused = load_case(ModelAsked("own_models:Unused", "6"))
     cells = [CellAsked("ddp", 2, 4, steps=3), CellAsked("shared_memory", 2, 4, steps=2)]
-    found = measure_cells(unused, cells, 1, 60.0, failures=failures)
+    found = measure_cells(unused, cells, 1, 300.0, failures=failures)
     assert list(failures) == cells[:1] and "did not receive grad" in failures[cells[0]]
     assert [len(each.step_seconds) for each in found] == [0, 1]
 

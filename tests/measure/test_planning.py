@@ -27,6 +27,7 @@ def state(rounds: int = 0, noise: float = 0.02, seconds: float = 10.0, headline:
 def test_a_pair_is_measured_back_to_back_and_mirrored() -> None:
     assert Comparison((3, 7)).visits == (3, 7, 7, 3)
     assert Comparison((3,)).visits == (3,)
+    assert Comparison((3, 5, 8), once=True).visits == (3, 5, 8), "many cells, each once"
 
 
 def test_a_narrow_interval_is_settled_and_gets_no_more_time() -> None:

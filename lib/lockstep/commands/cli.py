@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from lockstep import __version__
+from lockstep.commands.advise import advise_on_model
 from lockstep.commands.data import data_app
 from lockstep.commands.ending import checking_arguments, clear_ends
 from lockstep.commands.mpi import mpi
@@ -204,6 +205,7 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+app.command("advise")(advise_on_model)
 app.command()(mpi)
 app.command()(strategies)
 app.command("simulate")(simulate_policies)

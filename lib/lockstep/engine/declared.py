@@ -78,6 +78,7 @@ class DeclaredSync(Declared):
     between_replicas: ClassVar[bool] = False  # it can agree several replicas of a pipeline
     sums_common_part: ClassVar[bool] = False  # it can agree replicas that hold different parts of a model
     hosts_of_threads: ClassVar[bool] = False  # it can agree workers that are threads of one process per host
+    one_copy_per_host: ClassVar[bool] = False  # parameters and optimizer state stand once on a host, for all its ranks
     meets: ClassVar[bool] = False  # all ranks meet at a barrier before the exchange, whose time is then `wait_seconds`
     variants: ClassVar[Mapping[str, Values]] = {}  # options that the conformance tests try, beside the usual ones
 

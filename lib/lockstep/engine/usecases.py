@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lockstep.engine.data.checking import check_photos
+from lockstep.engine.data.drawn import DrawnSamples
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import dataset_folder, find_dataset, open_photos
 from lockstep.engine.data.held_out import part_of_training
@@ -28,6 +29,9 @@ from lockstep.engine.models.alexnet import alexnet
 from lockstep.engine.models.convlstm import build_network
 from lockstep.engine.models.layers import Network
 from lockstep.engine.models.losses import Loss, binary_cross_entropy, cross_entropy
+from lockstep.engine.models.mixer import mlp_mixer
+from lockstep.engine.models.resnet import resnet10
+from lockstep.engine.models.text import VOCABULARY, WORDS, text_lstm, text_transformer
 from lockstep.engine.models.vgg import vgg16
 
 # Single-to-Multi, section 3.2. `fused` is the same arithmetic in one pass over memory.
@@ -166,12 +170,23 @@ USE_CASES: dict[str, UseCase] = {
     "BreastCancer": UseCase.of(Network(), "BreastCancer", dataset="breast-cancer", images=10_000),
 }
 
+_TEXTS = DrawnSamples((1, 1, WORDS), vocabulary=VOCABULARY)
+_ON_DRAWN_SAMPLES = (
+    UseCase("SmallResNet", functools.partial(resnet10, 10), train=DrawnSamples((3, 32, 32))),
+    UseCase("MLPMixer", functools.partial(mlp_mixer, 10), PAPER_ADAM, train=DrawnSamples((3, 64, 64))),
+    UseCase("TextLSTM", functools.partial(text_lstm, 10), train=_TEXTS),
+    UseCase("TextTransformer", functools.partial(text_transformer, 10), PAPER_ADAM, train=_TEXTS),
+)
+DRAWN_USE_CASES: dict[str, UseCase] = {case.name: case for case in _ON_DRAWN_SAMPLES}
+"""No paper's: other kinds of models, on samples without meaning, of which only the time of a step is asked."""
+
 
 def use_case(name: str) -> UseCase:
     """The use case of that name. Raises JobError, which lists the names that exist."""
-    if name not in USE_CASES:
-        raise JobError(f"use_case={name!r} does not exist; there are: {', '.join(USE_CASES)}")
-    return USE_CASES[name]
+    known = USE_CASES | DRAWN_USE_CASES
+    if name not in known:
+        raise JobError(f"use_case={name!r} does not exist; there are: {', '.join(known)}")
+    return known[name]
 
 
 @dataclass(frozen=True)
@@ -194,8 +209,10 @@ def find_images(case: UseCase, data_dir: str | None = None, images: int = 0, str
 
     Every photo of a real set is checked first (see `lockstep.engine.data.checking`). Unreadable ones are left out, with
     a warning. Raises DataError if the number of classes is not the network's, if more than 5 % of a split are
-    unreadable, or if any photo is and `strict` is set.
+    unreadable, or if any photo is and `strict` is set. A use case that brings its samples along needs no folder.
     """
+    if case.train is not None:
+        return Source("", case.train.source, len(case.train))
     total = images or case.images
     root = str(_root(case, data_dir or os.environ.get("LOCKSTEP_DATA") or None, total))
     case.check_classes(open_photos(root, case.dataset, "train"), root)  # before the long check of every photo

@@ -24,6 +24,7 @@ EXPERIMENTS: tuple[str, ...] = (
     "09_autotuning",
     "10_straggler_forecasts",
     "11_straggler_mitigation",
+    "13_advisor",
 )
 """The names of notebooks; each has a folder `e<name>` beside this file."""
 

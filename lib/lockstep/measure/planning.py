@@ -42,21 +42,23 @@ _USUAL_DEVIATION = 0.05  # of a round's log ratio, until two rounds have shown i
 
 @dataclass(frozen=True)
 class Comparison:
-    """Cells of a grid, by their places: two that are compared, or one that is measured alone.
+    """Cells of a grid, by their places: two that are compared, one that is measured alone, or more that stand together.
 
     `rounds`: so many and no more, whatever the interval; of a cell that trains until it has learnt each is another
-    seed. `trace`: its resources are sampled for a minute, from the start of loading.
+    seed. `trace`: its resources are sampled for a minute, from the start of loading. `once`: a round visits each cell
+    once, since there are many.
     """
 
     cells: tuple[int, ...]
     headline: bool = False
     rounds: int = 0
     trace: bool = False
+    once: bool = False
 
     @property
     def visits(self) -> tuple[int, ...]:
         """The cells of a round in the order of their measurements."""
-        return (*self.cells, *reversed(self.cells)) if len(self.cells) > 1 else self.cells
+        return self.cells if self.once or len(self.cells) == 1 else (*self.cells, *reversed(self.cells))
 
     @property
     def goal(self) -> float:

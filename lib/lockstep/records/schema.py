@@ -146,6 +146,7 @@ TABLES = (
     "trials",
     "curves",
     "studies",
+    "models",
 )
 """Traced tables that may stand beside `records.csv`."""
 COMPUTED = ("replays", "best_so_far", "curve_forecasts", "importances")

@@ -29,7 +29,7 @@ VISIT_SECONDS = 0.6
 """What a visit's measured steps should take together."""
 MOST_STEPS = 200
 _WARM_UP_SECONDS, _MOST_WARM_UPS = 0.1, 5
-_GRACE_SECONDS = 10.0
+_GRACE_SECONDS = 5.0
 """After the end of the time, until workers that still compute are ended."""
 _ON_NO_NETWORK = ("local", "shared_memory")
 

@@ -49,6 +49,7 @@ class SharedMemorySync(Sync):
     options = (SYNC_BATCH_NORM,)
     between_replicas = True
     hosts_of_threads = True
+    one_copy_per_host = True
     meets = True
 
     @classmethod

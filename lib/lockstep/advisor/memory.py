@@ -1,0 +1,76 @@
+"""What a worker holds at its peak, and what it would hold if its state were divided among workers.
+
+    peak(b) = base + activations x b                     a line through the peaks at two batches, one worker alone
+    base    = process + parameters P + gradients G + state of the optimizer O
+
+    of n workers of a host    DDP            base
+                              full copies    base + largest layer                     a gradient moves when it is whole
+                              one copy       base + largest layer - (n-1)/n (P + O)   P and O stand once per host
+
+That is a worker's part of what all of a host hold together: pages that several share count in parts (a PSS), so that a
+host needs n times as much. A worker's own process shows more where there is one copy (its RSS).
+
+The three ways to divide the state are arithmetic (Rajbhandari et al. 2020, section 5, there with mixed precision):
+
+    replication P + G + O      optimizer sharding P + G + O/n      full sharding (P + G + O)/n + largest layer, gathered
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockstep.advisor.advice import Sharded
+from lockstep.advisor.calibration import Calibration, CalibrationError
+from lockstep.advisor.coefficients import ALONE, has_one_copy
+from lockstep.engine import registry
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """The peak of one worker that trains alone: bytes whatever the batch, and of each image."""
+
+    base_bytes: float
+    image_bytes: float
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> MemoryLine:
+        """Raises CalibrationError for a calibration without any peak."""
+        peaks = sorted({peak.per_worker_batch_size: peak.peak_bytes for peak in calibration.memory}.items())
+        if not peaks:
+            raise CalibrationError("the calibration holds no peak of memory; measure it anew, and for longer")
+        held = calibration.empty_process_bytes + full_state_bytes(calibration)
+        (few, low), (many, high) = peaks[0], peaks[-1]
+        each = max(0.0, (high - low) / (many - few)) if many > few else max(0.0, (high - held) / many)
+        return cls(max(0.0, high - each * many), each)
+
+    def peak_bytes(self, images: int) -> float:
+        return self.base_bytes + self.image_bytes * images
+
+
+def full_state_bytes(calibration: Calibration) -> float:
+    """Bytes of parameters, gradients and optimizer state of one full copy."""
+    model = calibration.model
+    return parameter_bytes(calibration) + model.gradient_bytes + model.optimiser_bytes
+
+
+def parameter_bytes(calibration: Calibration) -> float:
+    return 4.0 * calibration.model.parameters + calibration.model.buffer_bytes
+
+
+def worker_bytes(calibration: Calibration, sync: str, workers_of_host: int, images: int) -> float:
+    """The part of a worker, of which a host has so many, in what they hold together at their peak."""
+    peak, model = MemoryLine.of(calibration).peak_bytes(images), calibration.model
+    if sync == ALONE or sync in registry.PEERS:
+        return peak
+    once = parameter_bytes(calibration) + model.optimiser_bytes if has_one_copy(sync) else 0.0
+    return max(0.0, peak + model.largest_layer_bytes - once * (1 - 1 / workers_of_host))
+
+
+def sharded(calibration: Calibration, workers: int, images: int) -> Sharded:
+    """Bytes per worker of replication, of optimizer sharding and of full sharding, with `images` in its batch."""
+    line, model = MemoryLine.of(calibration), calibration.model
+    replicated = line.peak_bytes(images)
+    rest = replicated - full_state_bytes(calibration)
+    optimiser = replicated - model.optimiser_bytes * (1 - 1 / workers)
+    full = rest + full_state_bytes(calibration) / workers + model.largest_layer_bytes
+    return Sharded(workers, replicated, optimiser, min(full, replicated))

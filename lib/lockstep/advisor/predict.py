@@ -1,0 +1,166 @@
+"""From a calibration and a question to an answer. Pure: nothing is measured and no framework is loaded.
+
+    every way that was asked about      steps.py, stages.py: seconds with a range;  memory.py: does it fit?
+      -> of those that fit, with today's batch: the fastest
+      -> recommended: the simplest whose range overlaps the fastest one's, for these two can't be told apart
+      -> what would change that         changes.py
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from lockstep.advisor.advice import Advised, Span, Way
+from lockstep.advisor.calibration import Calibration, CalibrationError
+from lockstep.advisor.changes import what_would_change
+from lockstep.advisor.coefficients import ALONE, chain_name, places
+from lockstep.advisor.errors import PIPELINE, KindError, error_of
+from lockstep.advisor.memory import sharded, worker_bytes
+from lockstep.advisor.question import Question, shown_counts
+from lockstep.advisor.scope import beyond, scope_lines
+from lockstep.advisor.sentences import first_line
+from lockstep.advisor.stages import best_pipeline, stage_bytes
+from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged, shows_sending
+from lockstep.predict.cost_model import chain_of_sync
+from lockstep.predict.link_model import AlphaBeta
+
+PIPELINED = "pipeline"
+_VERIFIED = 2  # of the best ways, beside the simplest
+_SHARDED_OVER = (2, 4, 8, 16)
+
+
+def predicted_step_seconds(
+    calibration: Calibration, sync: str, workers: int, hosts: int, per_worker_batch: int, threads: int = 1,
+    link: AlphaBeta | None = None, *, emulated: bool = False, errors: Mapping[str, KindError] | None = None,
+) -> Span:  # fmt: skip
+    """The seconds of a step of one cell, with the range that they lie in nine times out of ten.
+
+    `per_worker_batch`: images of the largest share. `emulated`: the hosts share the calibrated machine's cores.
+    Raises CalibrationError for what was not calibrated, and for several hosts without a link.
+    """
+    predictor = Predictor(calibration, errors)
+    return predictor.step_seconds(sync, workers, hosts, per_worker_batch, threads, link, emulated=emulated)
+
+
+def advise(calibration: Calibration, question: Question, errors: Mapping[str, KindError] | None = None) -> Advised:
+    """The answer to a question about the calibrated model on machines as the calibrated one.
+
+    `errors`: of each kind of cell, in place of those that notebook 13 has measured. Raises CalibrationError for a
+    calibration that lacks what the question needs, and for a question of which nothing is possible.
+    """
+    predictor = Predictor(calibration, errors)
+    ways = tuple(_ways(predictor, question))
+    if not ways:
+        raise CalibrationError(
+            f"--workers {shown_counts(question.workers)} with --hosts {shown_counts(question.hosts)} leaves nothing to "
+            "predict: workers must be a multiple of the hosts and no more than images of the batch, and several need "
+            "cells of two workers in the calibration"
+        )
+    today = [way for way in ways if way.global_batch_size == question.global_batch_sizes[0]]
+    possible = sorted((way for way in today if way.fits), key=lambda way: way.step_seconds.middle)
+    alone = next((way for way in today if way.workers == 1 and way.threads_per_worker == 1), None)
+    fastest = possible[0] if possible else None
+    recommended = simplest_of_the_best(possible)
+    gain = None
+    if recommended and alone:
+        gain = recommended.images_per_second.over(alone.images_per_second)
+    simplest = [way for way in (alone, recommended) if way and way.fits]
+    chosen = dict.fromkeys(id(way) for way in (*possible[:_VERIFIED], *simplest))
+    least = max((way.workers for way in ways), default=1)
+    return Advised(
+        sentence=first_line(calibration, question, recommended, fastest, alone, gain),
+        recommended=recommended,
+        fastest=fastest,
+        alone=alone,
+        gain=gain,
+        ways=ways,
+        verify=tuple(way for way in ways if id(way) in chosen),
+        changes=tuple(what_would_change(predictor, question, recommended, ways)),
+        scope=tuple(scope_lines(calibration, question, ways, predictor.errors)),
+        sharded=()
+        if all(way.fits for way in today)
+        else tuple(
+            sharded(calibration, workers, math.ceil(question.global_batch_sizes[0] / workers))
+            for workers in _SHARDED_OVER
+            if workers <= max(least, _SHARDED_OVER[-1])
+        ),
+    )
+
+
+def simplest_of_the_best(possible: list[Way]) -> Way | None:
+    """Of ways sorted by their middle, the simplest whose range of seconds overlaps the fastest one's; of equally simple
+    ones the fastest. None of none."""
+    near = [way for way in possible if way.step_seconds.overlaps(possible[0].step_seconds)]
+    return min(near, key=lambda way: way.simplicity) if near else None
+
+
+def _ways(predictor: Predictor, question: Question) -> Iterator[Way]:
+    known, calibration = predictor.middle, predictor.calibration
+    for batch in question.global_batch_sizes:
+        for workers in question.workers:
+            if workers > batch:
+                continue  # somebody would have no image
+            options = [(ALONE, threads) for threads in known.alone] if workers == 1 else list(known.teams)
+            for sync, threads in options:
+                for hosts in question.hosts_of(workers, places(calibration) // threads):
+                    if hosts > 1 and not shows_sending(known):
+                        continue
+                    yield _way(predictor, question, sync, workers, hosts, batch, threads)
+            for hosts in question.hosts_of(workers, places(calibration)):
+                if (pipelined := _pipelined(predictor, question, workers, hosts, batch)) is not None:
+                    yield pipelined
+
+
+def _way(
+    predictor: Predictor, question: Question, sync: str, workers: int, hosts: int, batch: int, threads: int
+) -> Way:
+    calibration, share = predictor.calibration, math.ceil(batch / workers)
+    step = predictor.step_seconds(sync, workers, hosts, share, threads, question.link)
+    of_host = math.ceil(workers / hosts)
+    memory = worker_bytes(calibration, sync, of_host, share)
+    size = calibration.model.gradient_bytes
+    sent = chain_of_sync(chain_name(sync), workers, size, hosts=hosts).bytes if workers > 1 else 0.0
+    return Way(
+        sync, workers, hosts, threads, batch, share,
+        kind_of_cell(calibration, sync, workers, hosts, share, threads),
+        step,
+        step.inverse(batch),
+        predictor.terms(sync, workers, hosts, share, threads, question.link),
+        memory,
+        sent,
+        memory * of_host <= _limit(calibration, question),
+        beyond(calibration, workers, share),
+        *_until(question, step, batch, hosts),
+    )  # fmt: skip
+
+
+def _pipelined(predictor: Predictor, question: Question, workers: int, hosts: int, batch: int) -> Way | None:
+    calibration, known = predictor.calibration, predictor.middle
+    found = best_pipeline(calibration, known, workers, hosts, batch, question.link)
+    if found is None:
+        return None
+    layout, cost = found
+    step = ranged(cost.step_seconds, [cost.step_seconds], error_of(PIPELINE, predictor.errors))
+    memory = stage_bytes(calibration, known, layout, batch)
+    exchanged = cost.transfer_seconds + cost.exchange_seconds
+    terms = {COMPUTING: cost.compute_seconds, EXCHANGE: exchanged, OPTIMIZER: cost.update_seconds}
+    share = math.ceil(batch / layout.replicas)
+    return Way(
+        PIPELINED, workers, hosts, 1, batch, share, PIPELINE, step, step.inverse(batch), terms, memory, 0.0,
+        memory * math.ceil(workers / hosts) <= _limit(calibration, question), beyond(calibration, workers, share),
+        *_until(question, step, batch, hosts), detail=str(layout),
+    )  # fmt: skip
+
+
+def _limit(calibration: Calibration, question: Question) -> float:
+    return calibration.machine.memory_bytes if question.memory_bytes is None else question.memory_bytes
+
+
+def _until(question: Question, step: Span, batch: int, hosts: int) -> tuple[Span | None, Span | None]:
+    """Seconds and price until so many images are trained."""
+    if not question.images:
+        return None, None
+    seconds = step.times(question.images / batch)
+    price = seconds.times(hosts * question.price_per_hour / 3600) if question.price_per_hour else None
+    return seconds, price

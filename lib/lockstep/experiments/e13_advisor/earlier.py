@@ -1,0 +1,170 @@
+"""The advisor on what notebooks 02 to 06 had stored before there was one: speedups over each one's own sequential cell.
+
+A notebook's cells are predicted from the others' alone. These were measured on other days, so all seconds are told in
+those of one core: the steps of an experiment are stretched until its sequential one is as long as the line through the
+sequential steps at all batches says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from lockstep.advisor.calibration import CalibrationError
+from lockstep.advisor.from_records import calibration_of, described
+from lockstep.advisor.steps import Predictor
+from lockstep.analysis.cells import CELL, SAME_RUN, cells
+from lockstep.analysis.statistics import BASELINE, AnalysisError, ratio_with_interval, select
+from lockstep.predict.cost_model import share
+from lockstep.predict.link_model import AlphaBeta, link_or_none
+from lockstep.records import RecordError, read_records
+from lockstep.records.places import REFERENCE, repository_root
+
+EARLIER = (
+    "02_threads_vs_processes", "03_pipelined_model_parallelism", "04_hybrid_parallelism", "05_mpi_distribution",
+    "06_spark_distribution",
+)  # fmt: skip
+WAYS = ("shared_memory", "allreduce", "ddp")
+PLAINEST = "processes"
+"""The launcher that the advisor calibrates with."""
+_SECONDS = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
+
+
+@cache
+def earlier_records() -> pd.DataFrame:
+    """What these notebooks stored that the advisor speaks of, with a column `notebook`; empty where nothing is."""
+    found = []
+    for name in EARLIER:
+        try:
+            rows = read_records(repository_root() / REFERENCE / name)
+        except RecordError:
+            continue
+        found.append(rows.assign(notebook=name))
+    if not found:
+        return pd.DataFrame(columns=["notebook"])
+    everything = pd.concat(found, ignore_index=True)
+    known = described(everything[everything["bucket"] == "whole"])
+    wire = everything[(everything["experiment"] == "wire") & (everything["notebook"] == EARLIER[3])]
+    return pd.concat([known[known["sync"].isin(("local", *WAYS))], wire[wire["sync"] == "ping_pong"]])
+
+
+@cache
+def earlier_speedups() -> pd.DataFrame:
+    """A row per cell of several workers: notebook, experiment, use_case, strategy, sync, launcher, hosts, workers,
+    batch, speedup, low, high, rounds, and predicted_speedup, NaN (with a reason) where it could not be predicted."""
+    table = []
+    for (notebook, experiment), own in earlier_records().groupby(["notebook", "experiment"], sort=False):
+        for cell, _ in cells(own[own["workers"] > 1]):
+            row = _measured(own, cell)
+            if row is not None and cell["input"] != "none":
+                table.append({"notebook": notebook, "experiment": experiment} | row | _predicted(str(notebook), cell))
+    frame = pd.DataFrame(table)
+    if len(frame):
+        frame["error"] = (frame["predicted_speedup"] / frame["speedup"] - 1).abs()
+    return frame
+
+
+def _measured(own: pd.DataFrame, cell: Mapping[str, Any]) -> dict[str, Any] | None:
+    """None for a cell that never stood beside one core."""
+    try:
+        speedup = ratio_with_interval(own, cell, _base(cell), "images_per_second")
+    except AnalysisError:
+        return None
+    names = ("use_case", "strategy", "sync", "launcher", "hosts", "workers")
+    value, low, high = speedup.columns
+    row = {name: cell[name] for name in names} | {"batch": share(cell)}
+    return row | {"speedup": value, "low": low, "high": high, "rounds": speedup.rounds}
+
+
+def _base(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{name: cell[name] for name in SAME_RUN}, **BASELINE}
+
+
+def _predicted(notebook: str, cell: Mapping[str, Any]) -> dict[str, Any]:
+    base = select(earlier_records(), _base(cell) | {"notebook": notebook})
+    try:
+        predictor = _predictor(str(cell["use_case"]), notebook)
+        where = (int(cell["workers"]), int(cell["hosts"]), share(cell), 1, _link(cell))
+        step = sum(predictor.terms(str(cell["sync"]), *where, emulated=cell["hosts"] > 1).values())
+        alone = sum(predictor.terms("local", 1, 1, int(base["global_batch_size"].iloc[0])).values())
+    except CalibrationError as error:
+        return {"predicted_speedup": float("nan"), "reason": str(error)}
+    per_second = cell["global_batch_size"] / step, base["global_batch_size"].iloc[0] / alone
+    return {"predicted_speedup": per_second[0] / per_second[1], "reason": ""}
+
+
+def _link(cell: Mapping[str, Any]) -> AlphaBeta | None:
+    """Between the emulated hosts of a cell: from the ping-pong at its rate, else with the latency of another rate."""
+    rate, records = cell["link_bits_per_second"], earlier_records()
+    if not rate:
+        return None
+    same = link_or_none(records[records["link_bits_per_second"] == rate])
+    other = link_or_none(records)
+    return same or (AlphaBeta(other.alpha_seconds, 8 / rate) if other else None)
+
+
+@cache
+def _predictor(use_case: str, without: str) -> Predictor:
+    """What the sequential cells of a use case and the other notebooks' two workers say. Raises CalibrationError."""
+    own = earlier_records()
+    own = own[(own["use_case"] == use_case) & (own["hosts"] == 1) & (own["threads_per_worker"] == 1)]
+    own = own[own["input"] != "none"]
+    single = own[own["strategy"] == BASELINE["strategy"]]
+    line = Predictor(calibration_of(single, {"gradient_bytes": 0}))
+    teams = own[(own["workers"] == 2) & (own["notebook"] != without)]
+    plain = teams[teams["launcher"] == PLAINEST]["sync"].unique()
+    teams = teams[(teams["launcher"] == PLAINEST) | ~teams["sync"].isin(plain)]
+    parts = [_stretched(single, line), _stretched_teams(teams, single, line)]
+    return Predictor(calibration_of(pd.concat(parts, ignore_index=True), _size(own)))
+
+
+def _size(own: pd.DataFrame) -> dict[str, float] | None:
+    """Of the gradient, from any all-reduce of this use case, whoever measured it."""
+    sent = own[(own["sync"] == "allreduce") & (own["workers"] > 1)]
+    return None if len(sent) else {"gradient_bytes": 0.0}
+
+
+def _stretched(single: pd.DataFrame, line: Predictor) -> pd.DataFrame:
+    """The sequential rows, each experiment's as long as the line through all of them."""
+    parts = []
+    for (_, _, batch), rows in single.groupby(["notebook", "experiment", "global_batch_size"], sort=False):
+        seconds = sum(line.terms("local", 1, 1, int(batch)).values())
+        parts.append(_times(rows, seconds / float(rows["step_seconds"].median())))
+    return pd.concat(parts)
+
+
+def _stretched_teams(teams: pd.DataFrame, single: pd.DataFrame, line: Predictor) -> pd.DataFrame:
+    """The rows of two workers, by what their own experiment's sequential cell was stretched by."""
+    parts = []
+    for (notebook, experiment), rows in teams.groupby(["notebook", "experiment"], sort=False):
+        base = single[(single["notebook"] == notebook) & (single["experiment"] == experiment)]
+        if len(base):
+            batch = int(base["global_batch_size"].iloc[0])
+            base = base[base["global_batch_size"] == batch]
+            seconds = sum(line.terms("local", 1, 1, batch).values())
+            parts.append(_times(rows, seconds / float(base["step_seconds"].median())))
+    return pd.concat(parts) if parts else teams.iloc[:0]
+
+
+def _times(rows: pd.DataFrame, factor: float) -> pd.DataFrame:
+    return rows.assign(**{name: rows[name].astype(float) * factor for name in _SECONDS})
+
+
+@cache
+def same_cells() -> pd.DataFrame:
+    """Cells that two experiments stored and that are equal in every column but the experiment: the two speedups, and
+    error, by how much the second is off as a prediction of the first."""
+    kept = [name for name in CELL if name not in ("experiment", "images", "data_source", "variant")]
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for _, own in earlier_records().groupby(["notebook", "experiment"], sort=False):
+        for cell, _ in cells(own[own["workers"] > 1]):
+            row = _measured(own, cell)
+            if row is not None:
+                base = select(own, _base(cell))["global_batch_size"].iloc[0]
+                found.setdefault((base, *(cell[name] for name in kept)), []).append(row["speedup"])
+    pairs = [(one, values[0]) for values in found.values() for one in values[1:]]
+    frame = pd.DataFrame(pairs, columns=["one", "other"])
+    return frame.assign(error=(frame["one"] / frame["other"] - 1).abs())

@@ -1,0 +1,175 @@
+"""What each figure of notebook 13 shows, in a sentence or two computed from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.sentences import Finding, counted, finding, measure_of, sentence
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e13_advisor.checking import held_out, judged, memories, of_one_host, predictions
+from lockstep.experiments.e13_advisor.earlier import earlier_speedups, same_cells
+from lockstep.experiments.e13_advisor.errors_file import LEVEL
+from lockstep.experiments.e13_advisor.picks import allowed_loss, picks
+from lockstep.experiments.e13_advisor.tables import (
+    cell_words,
+    farthest,
+    held_out_errors,
+    noise_floor,
+    quantile_of,
+    share_of,
+)
+
+
+@finding
+def errors(stored: Stored) -> str:
+    """The error on one host and on several, and how far a cell lies from itself."""
+    told = [sentence(f"{_one_host(stored)}")]
+    try:
+        hosts = held_out_errors(stored, hosts=True)
+        far = measure_of(quantile_of(hosts, 0.5), "%")
+        cells = counted(len(hosts), "cell")
+        told.append(sentence(f"on two emulated hosts they are {far} off in the median of {cells}"))
+    except AnalysisError:
+        told.append("Of several hosts none was measured here.")
+    return " ".join([*told, _floor(stored), *_lacking(stored)])
+
+
+def _one_host(stored: Stored) -> str:
+    own = held_out_errors(stored)
+    middle, far = (measure_of(quantile_of(own, part), "%") for part in (0.5, 0.9))
+    models = of_one_host(predictions(stored))["use_case"].nunique()
+    cells = f"{counted(len(own), 'cell')} of {counted(models, 'model')}"
+    return f"on one host predictions of {cells} are {middle} off in the median, and nine in ten less than {far}"
+
+
+def _floor(stored: Stored) -> str:
+    table = noise_floor(stored)
+    if table.empty:
+        return "No cell was measured twice in a round, so what noise allows is not known."
+    apart = 100 * table["apart"]
+    least = f"by {apart.median():.3g} % in the median and by at most {apart.max():.3g} %"
+    return sentence(f"{counted(len(table), 'cell')} that stood twice in each round differ from themselves {least}")
+
+
+def _lacking(stored: Stored) -> list[str]:
+    """How many held-out cells could not be predicted."""
+    rows = held_out(stored.records)
+    names = ["use_case", "experiment", "strategy", "variant", "hosts", "workers", "global_batch_size"]
+    missing = len(rows.drop_duplicates(names)) - len(predictions(stored))
+    return [sentence(f"{counted(missing, 'more cell')} could not be predicted")] if missing > 0 else []
+
+
+@finding
+def parity(stored: Stored) -> str:
+    """The predictions that are farthest off, a cell of each kind, and which part of the step is."""
+    table = farthest(stored)
+    if table.empty:
+        raise NotNow("", "no cell was both measured and predicted")
+    rows = table.to_dict("records")
+    told = [sentence(f"farthest off is {cell_words(rows[0])}: its step is {_away(rows[0])}")]
+    if len(rows) > 1:
+        told.append(sentence(f"of another kind, {cell_words(rows[1])} is {_away(rows[1])}"))
+    return " ".join([*told, *_bias(stored)])
+
+
+def _away(row: Mapping[str, Any]) -> str:
+    longer = "longer" if row["step_seconds"] > row["predicted_seconds"] else "shorter"
+    part = {"computing": "its computing", "exchange": "its exchange", "update": "its optimizer"}[row["part"]]
+    by = f"{abs(row['part_seconds']):.2g} s {'more' if row['part_seconds'] > 0 else 'less'} in {part}"
+    return f"{100 * row['error']:.0f} % {longer} than predicted, with {by}"
+
+
+def _bias(stored: Stored) -> list[str]:
+    own = of_one_host(predictions(stored))
+    longer = int((own["log_error"] > 0).sum()) if len(own) else 0
+    return [sentence(f"on one host {longer} of {len(own)} steps are longer than predicted")] if len(own) else []
+
+
+@finding
+def covered(stored: Stored) -> str:
+    """How many cells the ranges held."""
+    table = judged(stored)
+    own = pd.concat([of_one_host(table, hosts) for hosts in (False, True)]) if len(table) else table
+    if own.empty:
+        raise NotNow("", "no cell was both measured and predicted")
+    held = share_of(own["holds"])
+    word = "as many as they promise, as far as so many cells can tell"
+    if held.high < LEVEL or held.low > LEVEL:
+        word = "fewer than they promise" if held.high < LEVEL else "more than they promise, for they are too wide"
+    share = f"{measure_of(held.times(100), '%')} of {counted(len(own), 'cell')}"
+    return " ".join([
+        sentence(f"ranges that should hold {100 * LEVEL:.0f} % held the measured step of {share}: {word}"),
+        sentence("each model's ranges come from the errors that were made on the other models"),
+    ])  # fmt: skip
+
+
+@finding
+def chosen(stored: Stored) -> str:
+    """In how many choices the advice is right, and what the worst one costs."""
+    table = picks(stored)
+    if table.empty:
+        raise NotNow("", "no two ways to train one global batch were measured")
+    decided = table[table["decided"]]
+    limit = f"{100 * allowed_loss(stored):.0f} %"
+    if decided.empty:
+        told_apart = f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others"
+        return sentence(f"{told_apart}, so no pick is right or wrong")
+    good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
+    told = [sentence(f"{good}, the advised way is as fast, up to {limit}")]
+    worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
+    if worst is not None and worst["loss"] > 0:
+        by = f"{100 * worst['loss']:.3g} % slower than the fastest way"
+        told.append(sentence(f"the worst advice of all {len(table)} is {by}"))
+    return " ".join(told)
+
+
+@finding
+def held(stored: Stored) -> str:
+    """The error of a worker's peak memory, and how far it is too low."""
+    table = memories(stored)
+    if table.empty:
+        raise NotNow("", "no peak of memory was both measured and predicted")
+    middle = measure_of(quantile_of(100 * (table["ratio"] - 1).abs(), 0.5), "%")
+    low = table.loc[table["ratio"].idxmin()].to_dict()
+    least = f"the lowest prediction is {100 * abs(1 - low['ratio']):.3g} % {'below' if low['ratio'] < 1 else 'above'}"
+    cells = counted(len(table), "cell")
+    return " ".join([
+        sentence(f"a worker's peak memory is predicted with an error of {middle} in the median of {cells}"),
+        sentence(f"{least} what was measured: {cell_words(low)}"),
+    ])  # fmt: skip
+
+
+@finding
+def before(stored: Stored) -> str:
+    """The same on the speedups of notebooks 02 to 06, and what equal cells of theirs differ by."""
+    table = earlier_speedups()
+    known = table[table["error"].notna()] if len(table) else table
+    if known.empty:
+        raise NotNow("", "no earlier notebook has stored what could be predicted")
+    middle, far = (measure_of(quantile_of(100 * known["error"], part), "%") for part in (0.5, 0.9))
+    cells = f"{counted(len(known), 'speedup')} that other notebooks had stored"
+    told = [sentence(f"{cells} are predicted with an error of {middle} in the median; nine in ten are below {far}")]
+    lacking = len(table) - len(known)
+    if lacking:
+        told.append(sentence(f"{counted(lacking, 'more cell')} could not be predicted from the other notebooks alone"))
+    pairs = same_cells()
+    if len(pairs):
+        apart = f"{100 * pairs['error'].median():.3g} % in the median of {counted(len(pairs), 'pair')}"
+        most = f"{100 * pairs['error'].max():.3g} %"
+        told.append(sentence(f"equal cells of two experiments differ by {apart}, and by at most {most}"))
+    return " ".join(told)
+
+
+FINDINGS: Mapping[str, Finding] = {
+    "errors": errors,
+    "parity": parity,
+    "coverage": covered,
+    "picks": chosen,
+    "memory": held,
+    "earlier": before,
+}

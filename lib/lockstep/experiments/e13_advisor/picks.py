@@ -1,0 +1,75 @@
+"""Would following the advice have been right? Each model and global batch is a choice among ways that were measured.
+
+The pick is the way with the shortest predicted step. It is judged where the fastest way is decided: beside every other
+one, by more than two runs of one and the same cell differ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from lockstep.advisor.from_records import described
+from lockstep.analysis.cells import cells
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
+from lockstep.analysis.stored import Stored, once
+from lockstep.experiments.e13_advisor.checking import Advisor, advisors
+from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
+
+NEAR = 0.05
+"""A pick this much slower than the fastest is as good; where equal cells differ by more, that much."""
+_SPEED = "images_per_second"
+
+
+def allowed_loss(stored: Stored) -> float:
+    noise = aa_noise(stored.records)
+    return max(NEAR, math.expm1(noise)) if math.isfinite(noise) else NEAR
+
+
+@once
+def picks(stored: Stored) -> pd.DataFrame:
+    """A row per model and global batch with two ways or more: ways (number), best and pick (strategy and workers), loss
+    (how much slower the pick is than the fastest, with low and high), decided and good (bool)."""
+    rows = described(stored.records)
+    rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]
+    table, noise, most = [], aa_noise(stored.records), allowed_loss(stored)
+    order = {name: place for place, name in enumerate(rows["use_case"].unique())}
+    groups = sorted(rows.groupby(["use_case", "global_batch_size"]), key=lambda each: (order[each[0][0]], each[0][1]))
+    for (use_case, batch), own in groups:
+        advisor = advisors(stored).get(str(use_case))
+        ways = [(cell, per_round(own, cell, _SPEED)) for cell, _ in cells(own)]
+        if advisor is None or len(ways) < 2:
+            continue
+        row = {"use_case": use_case, "global_batch_size": int(batch), "ways": len(ways)}
+        table.append(row | _picked(advisor, ways, noise, most))
+    return pd.DataFrame(table)
+
+
+Ways = list[tuple[dict[str, Any], pd.Series]]
+"""Cells, and the images per second of each in every round."""
+
+
+def _picked(advisor: Advisor, ways: Ways, noise: float, most: float) -> dict[str, Any]:
+    best = max(range(len(ways)), key=lambda way: ways[way][1].median())
+    expected = [sum(advisor.predictor.terms(*advisor.asked(cell)).values()) for cell, _ in ways]
+    pick = min(range(len(ways)), key=expected.__getitem__)
+    over = [_ratio(ways[best][1], speeds) for _, speeds in ways]
+    others = [ratio for way, ratio in enumerate(over) if way != best]
+    decided = all(ratio is not None and is_difference(ratio, noise) for ratio in others)
+    found = over[pick]
+    value, low, high = (1.0, 1.0, 1.0) if pick == best else found.columns if found else (math.nan,) * 3
+    row = {"best": _named(ways[best][0]), "pick": _named(ways[pick][0]), "decided": decided}
+    return row | {"loss": value - 1, "low": low - 1, "high": high - 1, "good": bool(value - 1 <= most)}
+
+
+def _ratio(one: pd.Series, other: pd.Series) -> Estimate | None:
+    """Of two ways' speeds, paired by round; None where no round holds both."""
+    both = (one / other).dropna()
+    return interval_of(both) if len(both) else None
+
+
+def _named(cell: dict[str, Any]) -> str:
+    return f"{cell['strategy']} x {cell['workers']}" if cell["workers"] > 1 else str(cell["strategy"])

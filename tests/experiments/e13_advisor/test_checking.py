@@ -1,0 +1,151 @@
+"""What is predicted of made-up records whose costs are known, what ranges hold, and what stands in errors.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import fake_advisor
+from lockstep.advisor.errors import AS_CALIBRATED, ERRORS_FILE, read_errors
+from lockstep.analysis.stored import Stored, read_stored
+from lockstep.experiments.e13_advisor import checking
+from lockstep.experiments.e13_advisor.errors_file import (
+    FEWEST_ROUNDS,
+    errors_text,
+    further_cell,
+    known_errors,
+    write_errors,
+)
+from lockstep.experiments.e13_advisor.grid import HELD_OUT
+from lockstep.experiments.e13_advisor.picks import picks
+from lockstep.experiments.e13_advisor.tables import coverage, farthest, kinds, noise_floor, quantile_of, share_of
+
+
+@cache
+def exact() -> Stored:
+    """Of cells that follow the model of costs to the last digit."""
+    return fake_advisor.stored(rounds=5, off=0.0, noise=0.0)
+
+
+@cache
+def scattered() -> Stored:
+    return fake_advisor.stored(off=0.05)
+
+
+def longer(stored: Stored, times: float, **conditions: object) -> Stored:
+    """The same with longer steps in the held-out cells that fit."""
+    records = stored.records.copy()
+    rows = records["experiment"] == HELD_OUT
+    for name, value in conditions.items():
+        rows &= records[name] == value
+    assert rows.any()
+    records.loc[rows, ["step_seconds", "compute_seconds"]] *= times
+    records.loc[rows, "images_per_second"] /= times
+    return Stored(records, stored.tables)
+
+
+def test_cells_that_follow_the_model_are_predicted_exactly() -> None:
+    table = checking.predictions(exact())
+    same = table[~table["kind"].str.startswith("several hosts, turns")]
+    assert len(same) > 40 and same["error"].max() < 1e-9
+    assert set(table["kind"]) >= {AS_CALIBRATED, "one worker, another batch", "turns on a core", "several hosts"}
+    assert picks(exact())["good"].all() and (checking.memories(exact())["ratio"] - 1).abs().max() < 1e-6
+
+
+def test_a_cell_that_is_slower_than_the_model_is_off_by_as_much() -> None:
+    slow = longer(exact(), 1.25, use_case="MLPMixer", strategy="processes", workers=4)
+    table = checking.predictions(slow)
+    (row,) = table[table["error"] > 0.1].to_dict("records")
+    assert (row["use_case"], row["workers"]) == ("MLPMixer", 4)
+    assert row["error"] == pytest.approx(row["step_seconds"] / row["predicted_seconds"] - 1)
+    worst = farthest(slow).iloc[0]
+    assert worst["part"] == "computing" and worst["part_seconds"] > 0 and worst["use_case"] == "MLPMixer"
+
+
+def test_a_model_s_ranges_come_from_the_other_models() -> None:
+    """A model that alone is half as fast again lies outside its ranges; the others' ranges become wide by it."""
+    usual = checking.judged(exact())
+    odd = checking.judged(longer(exact(), 1.5, use_case="TextLSTM", strategy="sequential"))
+
+    def own(table: pd.DataFrame, name: str) -> pd.DataFrame:
+        return table[(table["use_case"] == name) & (table["strategy"] == "sequential") & (table["variant"] == "a")]
+
+    assert not own(odd, "TextLSTM")["holds"].any()
+    width = [(own(each, "MLPMixer")["range_high"] / own(each, "MLPMixer")["range_low"]).min() for each in (usual, odd)]
+    assert width[1] > 1.2 * width[0]
+
+
+def test_ranges_hold_about_as_many_as_they_should() -> None:
+    table = coverage(scattered())
+    assert list(table["level"]) == sorted(table["level"]) and table["held"].is_monotonic_increasing
+    assert ((table["low"] <= table["level"]) & (table["level"] <= table["high"])).all()
+
+
+def test_a_further_cell_stays_within_student_s_prediction_interval() -> None:
+    logs = pd.Series([-0.1, 0.1, 0.0, 0.0])
+    low, high = further_cell(logs, 0.90)
+    assert (low, high) == pytest.approx((-0.2149, 0.2149), abs=1e-3), "2.353 x 0.0816 x sqrt(1.25)"
+
+
+def test_errors_of_a_kind_need_cells_enough() -> None:
+    table = pd.DataFrame({
+        "kind": ["a core each"] + ["a core each, another batch"] * 3,
+        "log_error": [0.3, 0.0, 0.1, 0.2], "error": [0.35, 0.0, 0.105, 0.22], "rounds": 5,
+    })  # fmt: skip
+    found = known_errors(table)
+    assert found["a core each"].cells == 4, "too few of its own: those of another batch count too"
+    assert found["a core each, another batch"].cells == 3
+    assert known_errors(table.iloc[:2]) == {} == known_errors(pd.DataFrame())
+
+
+def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "errors.json"
+    write_errors(checking.predictions(scattered()), path)
+    known = read_errors(path)
+    assert known["turns on a core"].cells == 12 and known["turns on a core"].low < 0 < known["turns on a core"].high
+    few = checking.predictions(fake_advisor.stored(rounds=FEWEST_ROUNDS - 1))
+    assert json.loads(errors_text(few))["kinds"] == {}, "too few rounds"
+    assert json.loads(errors_text(pd.DataFrame()))["kinds"] == {}
+
+
+def test_the_advisor_s_errors_are_those_of_the_reference(root: Path) -> None:
+    """`lockstep run 13 --reference` writes the file; whoever changes how predictions are made runs it again."""
+    stored = read_stored(root / "results" / "reference" / "13_advisor")
+    assert ERRORS_FILE.read_text(encoding="utf-8") == errors_text(checking.predictions(stored.shown))
+
+
+def test_the_noise_floor_is_what_a_cell_differs_by_from_itself() -> None:
+    records = exact().records.copy()
+    twice = records["variant"] == "b"
+    records.loc[twice, "images_per_second"] *= 1.04
+    table = noise_floor(Stored(records, exact().tables))
+    assert len(table) == 13 and table["apart"].tolist() == pytest.approx([0.04] * 13)
+
+
+def test_a_wrong_pick_costs_what_it_is_slower_by() -> None:
+    """With shared memory half as fast again as it was calibrated, at four times the batch the advice is wrong."""
+    slow = longer(exact(), 1.5, use_case="SmallResNet", strategy="processes", workers=2, global_batch_size=32)
+    found = picks(slow)
+    (row,) = found[(found["use_case"] == "SmallResNet") & (found["global_batch_size"] == 32)].to_dict("records")
+    assert row["pick"] == "processes x 2" and row["best"] == "processes_allreduce x 2" and not row["good"]
+    assert 0.2 < row["loss"] < 0.5
+
+
+def test_quantiles_and_shares_have_intervals_over_cells() -> None:
+    found = quantile_of(pd.Series(range(101), dtype=float), 0.9)
+    assert found.value == 90 and 80 < found.low < 90 < found.high <= 100 and found.rounds == 101
+    assert quantile_of(pd.Series([1.0, 2.0]), 0.5).open
+    share = share_of(pd.Series([True] * 9 + [False]))
+    assert (share.value, share.low, share.high) == pytest.approx((0.9, 0.555, 0.9975), abs=1e-3)
+    assert share_of(pd.Series([True] * 4)).high == 1.0
+
+
+def test_kinds_stand_in_the_order_of_their_difficulty() -> None:
+    table = kinds(scattered())
+    assert table["kind"].iloc[0] == AS_CALIBRATED and table["kind"].iloc[-1].startswith("several hosts")
+    assert (table["median"] <= table["p90"]).all() and math.isfinite(table["bias"].sum())

@@ -1,0 +1,98 @@
+"""What notebook 13 says and draws, of records that answer it and of poor ones; its targets."""
+
+from __future__ import annotations
+
+import functools
+
+import pandas as pd
+import pytest
+from matplotlib import pyplot
+
+import fake_advisor
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e13_advisor import EXPERIMENT, earlier
+from lockstep.experiments.e13_advisor.targets import TARGETS
+from lockstep.experiments.report import targets_table
+
+
+@functools.cache
+def stored() -> Stored:
+    return fake_advisor.stored(off=0.05)
+
+
+def said(name: str, of: Stored) -> str:
+    return EXPERIMENT.findings[name](of)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.findings)
+def test_a_finding_is_a_sentence_with_a_number(name: str) -> None:
+    text = said(name, stored())
+    assert any(each.isdigit() for each in text) and text.endswith(".") and "do not answer" not in text
+    assert "nan" not in text and "inf" not in text.split()
+
+
+def test_the_answer_says_gains_errors_and_picks() -> None:
+    assert EXPERIMENT.answer is not None
+    text = EXPERIMENT.answer(stored())
+    assert "train five models" in text and "off in the median" in text and "choices" in text
+    none = no_records()
+    assert "Nothing is stored" in EXPERIMENT.answer(none)
+
+
+def test_a_finding_follows_its_numbers() -> None:
+    exact = fake_advisor.stored(rounds=5, off=0.0, noise=0.0)
+    assert "0 % [0, 0] in the median" in said("memory", exact)
+    assert "differ from themselves by 0 %" in said("errors", exact)
+    records = stored().records
+    alone = Stored(records[~records["experiment"].isin(["held_out_hosts", "wire"])], stored().tables)
+    assert "Of several hosts none was measured here" in said("errors", alone)
+    unpaired = Stored(records[records["variant"] == "a"], stored().tables)
+    assert "what noise allows is not known" in said("errors", unpaired)
+    assert "can the fastest way be told" in said("picks", unpaired), "without noise nothing is decided"
+    unlinked = Stored(records[records["experiment"] != "wire"], stored().tables)
+    assert "12 more cells could not be predicted" in said("errors", unlinked)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT.figures)
+def test_a_figure_names_its_units_and_is_empty_of_nothing(name: str) -> None:
+    figure = EXPERIMENT.figures[name](stored())
+    figure.draw_without_rendering()
+    label = figure.axes[0].get_xlabel()
+    assert any(unit in label for unit in ("%", "(s)", "speedup")), label
+    nothing = EXPERIMENT.figures[name](no_records())
+    assert not nothing.axes[0].lines and nothing.axes[0].texts
+    pyplot.close("all")
+
+
+def test_targets_are_read_of_the_records() -> None:
+    table = targets_table(TARGETS, stored()).set_index("what")
+    assert not (table["measured"] == "").any()
+    assert table.loc["how far it is predicted too low at most, %", "reached"].startswith("yes")
+    off = fake_advisor.stored(off=0.4)
+    median = next(name for name in table.index if name.endswith("median") and "one host" in name)
+    assert targets_table(TARGETS, off).set_index("what").loc[median, "reached"].startswith("no")
+
+
+def test_earlier_notebooks_are_predicted_without_their_own_teams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first notebook's two workers are twice as fast as one; the second one's claim to be five times as fast."""
+    first, second = rows_of("02_threads_vs_processes", 1.8), rows_of("05_mpi_distribution", 5.0)
+    monkeypatch.setattr(earlier, "earlier_records", lambda: pd.concat([first, second], ignore_index=True))
+    earlier._predictor.cache_clear()
+    table = earlier.earlier_speedups.__wrapped__()
+    earlier._predictor.cache_clear()
+    assert table["speedup"].round(3).tolist() == [1.8, 5.0]
+    assert table["predicted_speedup"].round(2).tolist() == [5.0, 1.8]
+
+
+def rows_of(notebook: str, gain: float) -> pd.DataFrame:
+    """A sequential cell, and two workers of twice the batch, so many times as fast."""
+    kept = fake_advisor.stored(rounds=5, off=0.0, noise=0.0).records
+    kept = kept[(kept["use_case"] == "MLPMixer") & (kept["experiment"] == "calibration") & (kept["variant"] == "a")]
+    alone = kept[(kept["strategy"] == "sequential") & (kept["global_batch_size"] == 8)]
+    team = kept[kept["strategy"] == "processes_allreduce"].copy()
+    times = 2 * alone["step_seconds"].iloc[0] / gain / team["step_seconds"]
+    for name in ("step_seconds", "compute_seconds", "exchange_seconds", "update_seconds"):
+        team[name] *= times
+    team["images_per_second"] /= times
+    sent = {"bytes_sent": fake_advisor.gradient_bytes("MLPMixer")}
+    return pd.concat([alone, team.assign(**sent)]).assign(notebook=notebook, experiment="speedup")
