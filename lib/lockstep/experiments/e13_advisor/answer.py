@@ -27,10 +27,10 @@ def _gains(stored: Stored) -> str:
     for use_case in stored.records.loc[stored.records["experiment"] == CALIBRATION, "use_case"].unique():
         cell = {"experiment": CALIBRATION, "use_case": use_case, "variant": "a"}
         own = stored.records[(stored.records["use_case"] == use_case) & (stored.records["experiment"] == CALIBRATION)]
-        batch = int(own["per_worker_batch_size"].min())
-        base = cell | {"strategy": "sequential", "global_batch_size": batch}
+        above = cell | {"strategy": SHARED}
+        batches = own.loc[own["strategy"] == SHARED, "per_worker_batch_size"].unique()
+        base = cell | {"strategy": "sequential", "global_batch_size": list(batches)}
         try:
-            above = cell | {"strategy": SHARED}
             found.append((ratio_with_interval(stored.records, above, base, "images_per_second"), str(use_case)))
         except AnalysisError:
             continue
