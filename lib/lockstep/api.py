@@ -6,37 +6,42 @@ import os
 import statistics
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
-from lockstep.engine import registry
 from lockstep.engine.cores import usable_cores
-from lockstep.engine.data.checking import check_photos
-from lockstep.engine.data.folders import SPLITS, open_folder
+from lockstep.engine.data.errors import DataError
+from lockstep.engine.data.folders import SPLITS
 from lockstep.engine.data.sources import Arrays, ImageData
 from lockstep.engine.files import scratch_folder
-from lockstep.engine.job import OF_PIPELINES, Job, JobError, at_least
+from lockstep.engine.job import Job, JobError
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
+from lockstep.engine.own.asked import GLOBAL_BATCH_SIZE, Asked, one_of
+from lockstep.engine.own.data import Data, check_alike, check_numbers, images_of
+from lockstep.engine.own.losses import read_loss
+from lockstep.engine.own.models import check_travels, made, read_model, spare
+from lockstep.engine.own.optimisers import read_optimiser
+from lockstep.engine.own.progress import StepsBar, watched
 from lockstep.engine.pipelines import partition
 from lockstep.engine.replica.pipeline.cut import CutError, flatten
 from lockstep.engine.replica.pipeline.profile import static_costs
 from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
-from lockstep.engine.training.finite import ON_NAN
 from lockstep.engine.training.first_pass import FirstPass, check_first_pass
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import PAPER_SGD, UseCase
 
-_OF_RATES = ("class_weights", "learning_rate_rule", "learning_rate_decay", "rate_warmup_epochs")
+__all__ = ["Data", "Trained", "images_of", "train"]
 
-Data = ImageData | tuple[Any, Any] | str | os.PathLike[str]
+Optimiser = Callable[[Iterable[Tensor]], Optimizer] | Optimizer
 
 
 @dataclass
@@ -52,35 +57,50 @@ class Trained:
 
 
 def train(
-    model_factory: Callable[[], nn.Module],
+    model: nn.Module | Callable[[], nn.Module],
     data: Data,
     *,
     test: Data | None = None,
-    sync: str = "shared_memory",
+    sync: str | None = None,
     launcher: str = "processes",
     workers: int = 2,
     threads_per_worker: int = 1,
     epochs: int = 1,
-    global_batch_size: int = 64,
-    optimiser: Callable[[Iterable[Tensor]], Optimizer] = PAPER_SGD,
-    loss: Loss = cross_entropy,
+    global_batch_size: int | None = None,
+    batch_size: int | None = None,
+    optimiser: Optimiser | None = None,
+    optimizer: Optimiser | None = None,
+    lr: float | None = None,
+    loss: Loss | nn.Module | str = cross_entropy,
+    device: str | torch.device = "cpu",
     precision: str = "float32",
     seed: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
     strict: bool = False,
     on_nan: str = "stop",
+    progress: bool | None = None,
     **options: Any,
 ) -> Trained:
-    """Train `model_factory()` on `data` with `workers` workers; the same parameters whatever the workers.
+    """Train `model` on `data` with `workers` workers; the same parameters whatever the workers.
 
-    `data` and `test`: (images [n, channels, height, width], labels [n]) as arrays or tensors, a folder of
-    `{train,test}/<class>/*.jpg` (its test half is used unless `test` is given), or an `ImageData`.
-    `optimiser(tensors)` must work element by element (SGD, Adam, ...); `loss(output, labels)` gives one value per
-    sample. `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
-    can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed. A loss
-    that is NaN or infinite ends the training; with on_nan="warn" it goes on, and a warning at its end names step and
-    rank. Before any worker starts, two images go through the model once; a warning names each module whose random
+    `model`: an nn.Module, which is copied with the weights that it has and stays as it is, or a function that makes
+    one. `data` and `test`: (inputs [n, ...], labels [n, ...]) as arrays or tensors; a dict of both; a map-style data
+    set of torch or a DataLoader, whose data set and batch size are taken; a folder of `{train,test}/<class>/*.jpg` (its
+    test half is used unless `test` is given); or an `ImageData`. Inputs are float32 (others are converted), uint8
+    (scaled to 0 … 1) or whole numbers (token ids, int64), of any shape; labels are classes (whole numbers [n]), numbers
+    to reach ([n] or [n, k]), or several labels of 0 and 1 per sample ([n, k]); docs/train.md has a table.
+    `global_batch_size` (or `batch_size`, 64): of all workers together. `optimiser` (or `optimizer`): a function
+    (tensors) or a class that makes one working element by element (SGD, Adam, ...), or one over the parameters of
+    `model`, whose class and settings are taken; `lr` is its learning rate. `loss`: "cross_entropy",
+    "binary_cross_entropy", "mse", "l1" or "huber", a loss of torch (a module or a function), or a function
+    (output, labels) that gives one value per sample. `device`: "cpu", or "cuda" where torch can use a GPU.
+    `sync` is "shared_memory" on the CPU.
+    `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
+    can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed. Arrays
+    with NaN are refused, and a loss that is NaN or infinite ends the training; with on_nan="warn" it goes on, and a
+    warning at its end names step and rank. `progress`: show a bar; None: on a terminal and in a notebook.
+    Before any worker starts, two samples go through the model once; a warning names each module whose random
     numbers can't be keyed by sample (any dropout but nn.Dropout), and batch normalisation where several workers share
     a batch: then the parameters depend on the workers.
     `options` are what the sync reads (`lockstep strategies` lists them all): bucket="layer", overlap=True,
@@ -97,86 +117,65 @@ def train(
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
     """
-    syncs = registry.syncs_and_peers()
-    for name, value, known in (("sync", sync, [*syncs]), ("launcher", launcher, [*LAUNCHERS])):
-        if value not in known:
-            raise JobError(f"{name}={value!r} does not exist; there are: {', '.join(known)}")
-    if syncs[sync].alone and workers != 1 and options.get("model_parallel") != "pipeline":
-        raise JobError(f"sync={sync!r} can't train {workers} workers together; give workers=1 or another sync")
-    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
-        raise JobError(f"checkpoint={str(checkpoint)!r}: its folder does not exist; make it first")
-    if resume and (checkpoint is None or not Path(checkpoint).is_file()):
-        raise JobError(f"resume=True needs the file of an earlier run, and checkpoint={checkpoint!r} is none")
-    if on_nan not in ON_NAN:
-        raise JobError(f"on_nan={on_nan!r} does not exist; there are: {', '.join(ON_NAN)}")
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise JobError(f"epochs={epochs!r} is not possible; give a whole number of at least 1")
-    declared = [name for name in Job.options() if name in registry.declared_options()]
-    known_options = [*declared, "model_parallel", *OF_PIPELINES, *_OF_RATES]
-    unknown = sorted(set(options) - set(known_options))
-    if unknown:
-        raise JobError(f"unknown option(s) {unknown}; there are: {', '.join(known_options)}")
-    options = {**syncs[sync].usual, **options}
-    if options.get("model_parallel") == "pipeline":
-        sync, options = _pipelined(sync, workers, options)
-    train_data, test_data = _halves(data, test, strict)
-    case = UseCase("own", model_factory, optimiser, loss, train=train_data, test=test_data)
-    per_epoch = -(-len(train_data) // max(global_batch_size, 1))
-    job = Job(
-        experiment="train", use_case="own", strategy="own", data_source=train_data.source, images=len(train_data),
-        launcher=launcher, sync=sync, workers=workers, threads_per_worker=threads_per_worker,
-        cores_per_worker=threads_per_worker, global_batch_size=global_batch_size,
-        per_worker_batch_size=max(1, -(-global_batch_size // max(workers, 1))), precision=precision,
-        steps=per_epoch * epochs, warmup_steps=0, seed=seed, **options,
+    usual_batch = data.batch_size if isinstance(data, DataLoader) else None
+    size = one_of({"global_batch_size": global_batch_size, "batch_size": batch_size}, usual_batch or GLOBAL_BATCH_SIZE)
+    asked = Asked(
+        sync, launcher, workers, threads_per_worker, epochs, size, precision, device, seed, checkpoint, resume, on_nan,
+        options,
     )  # fmt: skip
-    first = _check(case, job, str(checkpoint) if resume else None)
-    cautions = [*job.cautions(len(usable_cores())), *first.cautions]
+    chosen = one_of({"optimiser": optimiser, "optimizer": optimizer}, PAPER_SGD)
+    make = read_optimiser(chosen, model if isinstance(model, nn.Module) else None, lr)
+    case = UseCase("own", read_model(model), make, read_loss(loss))
+    train_data, test_data = _halves(data, test, strict)
+    case = replace(case, train=train_data, test=test_data)
+    broken = _broken(case, on_nan)
+    job = asked.job(train_data)
+    first = _check(case, job, asked)
+    cautions = [*job.cautions(len(usable_cores())), *first.cautions, *broken]
     for caution in cautions:
         warnings.warn(caution, stacklevel=2)
-    with scratch_folder("lockstep-train-") as scratch:
-        path = str(Path(checkpoint) if checkpoint else scratch / "checkpoint.pt")
-        site = Site(
-            use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=resume, evaluate=bool(test_data),
-            on_nan=on_nan, draws=first.draws,
-        )  # fmt: skip
-        with warnings.catch_warnings(action="ignore"):  # that workers share cores has just been said
-            ready = LAUNCHERS[launcher].of(job)
-        with ready as team:
-            traces = team.run(job, site)
-        final = checkpoints.read(path)
+    shown = watched() if progress is None else progress
+    traces, final = _run(case, job, asked, first, shown)
     late = dict.fromkeys(caution for trace in traces for caution in trace.cautions)
     for told in late:
         warnings.warn(told, stacklevel=2)
-    model = _initialised(case, seed)
-    load_flat(model, final["parameters"], final["buffers"], final["others"])
-    return _trained(model.eval(), traces, job.workers, [*cautions, *late])
+    trained = spare(made(case.model, seed))
+    load_flat(trained, final["parameters"], final["buffers"], final["others"])
+    return _trained(trained.eval(), traces, job.workers, [*cautions, *late])
 
 
-def _pipelined(sync: str, workers: int, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Sync and options with what a reader left out. Raises JobError for values that are no numbers."""
-    per_rank, schedule = options.get("stages_per_rank", 1), options.get("schedule", "1f1b")
-    at_least("stages_per_rank", per_rank, 1)
-    defaults = {"stages": workers * per_rank, "schedule": schedule, "partition": "balanced"}
-    chosen = defaults | {"micro_batches": 1 if schedule == "naive" else max(4, workers)} | options
-    at_least("stages", chosen["stages"], 1)
-    return ("local" if workers == chosen["stages"] // per_rank else sync), chosen
+def _halves(data: Data, test: Data | None, strict: bool) -> tuple[ImageData, ImageData | None]:
+    """Images to train on and, where there are any, to test on."""
+    if test is not None:
+        found = images_of(data, "train", strict=strict)[0], images_of(test, "test", strict=strict)[0]
+        check_alike(*found)
+        return found
+    if isinstance(data, str | os.PathLike):
+        train_data, test_data = images_of(data, *SPLITS, strict=strict)
+        return train_data, test_data
+    return images_of(data, "train", strict=strict)[0], None
 
 
-def _initialised(case: UseCase, seed: int) -> nn.Module:
-    """The model as workers begin with it, as far as torch's seed decides."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return case.model()
+def _broken(case: UseCase, on_nan: str) -> list[str]:
+    """Cautions about numbers in memory that are NaN. Raises DataError for them unless `on_nan` is "warn"."""
+    told = [check_numbers(each, name) for each, name in ((case.train, "training"), (case.test, "test")) if each]
+    found = [each for each in told if each]
+    if found and on_nan == "stop":
+        raise DataError(found[0])
+    return found
 
 
-def _check(case: UseCase, job: Job, resumed: str | None) -> FirstPass:
-    """What a first pass shows. `resumed`: a checkpoint. Raises JobError, CheckpointError for what can be told now."""
-    model = _initialised(case, job.seed)
+def _check(case: UseCase, job: Job, asked: Asked) -> FirstPass:
+    """What a first pass shows. Raises JobError, CheckpointError for what can be told now."""
+    model = spare(made(case.model, job.seed))
     if job.model_parallel == "pipeline":
         _check_stages(model, job.stages)
-    first = check_first_pass(model, case, job)
-    if resumed is not None:
-        checkpoints.check_resumable(resumed, job, first.layout, case.optimiser)
+    first = check_first_pass(model, case, job, backward=True, finite=asked.on_nan == "stop")
+    if asked.resume:
+        checkpoints.check_resumable(str(asked.checkpoint), job, first.layout, case.optimiser)
+    data = [("the data set", each) for each in (case.train, case.test) if not isinstance(each, Arrays)]
+    for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimiser", case.optimiser), *data):
+        check_travels(what, value)
     return first
 
 
@@ -186,6 +185,25 @@ def _check_stages(model: nn.Module, stages: int) -> None:
         partition.equal_layers(static_costs(flatten(model)), stages)
     except (CutError, partition.PartitionError) as error:
         raise JobError(str(error)) from error
+
+
+def _run(
+    case: UseCase, job: Job, asked: Asked, first: FirstPass, shown: bool
+) -> tuple[list[Trace], dict[str, Any]]:
+    """The traces of all ranks, and the content of the last checkpoint."""
+    assert case.train is not None
+    per_epoch = asked.steps_per_epoch(case.train)
+    with scratch_folder("lockstep-train-") as scratch:
+        path = str(Path(asked.checkpoint) if asked.checkpoint else scratch / "checkpoint.pt")
+        site = Site(
+            use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=asked.resume,
+            evaluate=bool(case.test), on_nan=asked.on_nan, draws=first.draws,
+        )  # fmt: skip
+        with warnings.catch_warnings(action="ignore"):  # that workers share cores has just been said
+            ready: AbstractContextManager[Any] = LAUNCHERS[asked.launcher].of(job)
+        with ready as team, StepsBar(team, job.steps, len(case.train) / per_epoch, shown):
+            traces: list[Trace] = team.run(job, site)
+        return traces, checkpoints.read(path)
 
 
 def _trained(model: nn.Module, traces: list[Trace], workers: int, cautions: list[str]) -> Trained:
@@ -201,27 +219,3 @@ def _trained(model: nn.Module, traces: list[Trace], workers: int, cautions: list
         traces=traces,
         cautions=cautions,
     )
-
-
-def _halves(data: Data, test: Data | None, strict: bool) -> tuple[ImageData, ImageData | None]:
-    """Images to train on and, where there are any, to test on."""
-    if test is not None:
-        return images_of(data, "train", strict=strict)[0], images_of(test, "test", strict=strict)[0]
-    if isinstance(data, str | os.PathLike):
-        train_data, test_data = images_of(data, *SPLITS, strict=strict)
-        return train_data, test_data
-    return images_of(data, "train", strict=strict)[0], None
-
-
-def images_of(data: Data, *splits: str, strict: bool, level: int = 4) -> list[ImageData]:
-    """`data` as images: of each of these splits, if it is a folder. `level`: how far up the line is that a warning
-    about photos names."""
-    if isinstance(data, str | os.PathLike):
-        checked = check_photos(data, splits, strict)
-        if checked.caution:
-            warnings.warn(checked.caution, stacklevel=level)  # at the line that calls `train`
-        return [open_folder(checked.folder, split, checked.skipped) for split in splits]
-    if isinstance(data, tuple):
-        images, labels = (part.numpy() if isinstance(part, Tensor) else np.asarray(part) for part in data)
-        return [Arrays(images, labels)]
-    return [data]

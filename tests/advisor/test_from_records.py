@@ -102,6 +102,7 @@ def test_rows_that_say_nothing_of_one_model_are_refused() -> None:
 
 def test_only_what_the_advisor_speaks_of_is_kept() -> None:
     found = everything()
-    assert predictable_rows(found.assign(compression="topk")).empty and predictable_rows(found.assign(status="failed")).empty
+    assert predictable_rows(found.assign(compression="topk")).empty
+    assert predictable_rows(found.assign(status="failed")).empty
     kept = predictable_rows(found)
     assert set(kept["variant"]) == {"a"} and "wire" not in set(kept["experiment"]) and len(kept) > 100

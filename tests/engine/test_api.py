@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,16 @@ from torch import Tensor, nn
 
 import lockstep
 import tiny
+from here import Here, Started, refuse_to_start
 from lockstep.api import Trained
 from lockstep.engine.cores import cores_of_rank, usable_cores
 from lockstep.engine.data.errors import DataError
-from lockstep.engine.groups.threads import ThreadGroup
-from lockstep.engine.job import Job, JobError
-from lockstep.engine.launch import LAUNCHERS, Launcher, Threads, WorkerFailed
+from lockstep.engine.job import JobError
+from lockstep.engine.launch import LAUNCHERS, Launcher, WorkerFailed
 from lockstep.engine.launch.environment import EnvironmentProfileError, worker_environment
 from lockstep.engine.models.losses import cross_entropy
 from lockstep.engine.training.checkpoint import CheckpointError
 from lockstep.engine.training.finite import NotFiniteError
-from lockstep.engine.training.loop import Site, Trace, run_job
 
 WHOLE, HELD_BACK = tiny.arrays(), tiny.arrays(11)
 DATA = (WHOLE.images, WHOLE.labels)
@@ -37,18 +35,10 @@ SETTINGS: dict[str, Any] = {"launcher": "threads", "global_batch_size": 8, "opti
 train = functools.partial(lockstep.train, tiny.net, DATA, **SETTINGS)
 
 
-class Started(Exception):
-    """Nothing was wrong: workers would start now."""
-
-
 @pytest.fixture
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused must be refused before anything starts."""
-
-    def start(self: object) -> None:
-        raise Started
-
-    monkeypatch.setattr("lockstep.engine.launch.team.Team.start", start)
+    monkeypatch.setattr("lockstep.engine.launch.team.Team.start", refuse_to_start)
 
 
 NINE_STAGES = {"model_parallel": "pipeline", "launcher": "processes", "workers": 9, "global_batch_size": 36}
@@ -95,7 +85,7 @@ def test_what_is_impossible_is_refused_before_anything_starts(wrong: dict[str, A
     ("data", "message"),
     [
         ((WHOLE.images, WHOLE.labels[:-1]), r"labels has shape \[36\] for 37 images"),
-        ((WHOLE.images[:, 0], WHOLE.labels), "images has shape"),
+        ((WHOLE.images.transpose(0, 2, 3, 1), WHOLE.labels), "looks like channels last"),
         ("no/such/folder", "no/such"),
     ],
 )
@@ -145,8 +135,20 @@ def pair(output: Tensor) -> tuple[Tensor, Tensor]:
     return output, output
 
 
+def scores(output: Tensor) -> dict[str, Tensor]:
+    return {"scores": output}
+
+
 def of_pair(output: Any, labels: Tensor) -> Tensor:
     return cross_entropy(output[0] if isinstance(output, tuple) else output, labels)
+
+
+def of_scores(output: Any, labels: Tensor) -> Tensor:
+    return cross_entropy(output["scores"], labels)
+
+
+def mean_loss(output: Tensor, labels: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(output, labels)
 
 
 def returning(*arguments: Any) -> Any:
@@ -171,12 +173,11 @@ FLOAT32 = "parameters are trained in float32; give the model as float32 (model.f
         (in_type(torch.float64), {}, f"parameter '0.weight' is float64, and {FLOAT32}"),
         (in_type(torch.bfloat16), {}, f"parameter '0.weight' is bfloat16, and {FLOAT32}"),
         (in_type(torch.float16), {"precision": "bfloat16"}, f"parameter '0.weight' is float16, and {FLOAT32}"),
-        (returning(pair), {}, "the model returns a tuple of 2, which the loss can't take (AttributeError: "),
-        (returning(lambda output: {"logits": output}), {}, "the model returns a dict of 1, which the loss can't take"),
-        (returning(pair), {"loss": of_pair, "test": TEST}, "in evaluation mode the model returns a tuple of 2 for 2"),
-        (tiny.net, {"loss": nn.functional.cross_entropy}, "the loss gives a tensor [] for 2 images, whose output is a"),
+        (returning(scores), {}, "a dict of 1, which the loss can't take (TypeError: no logits in a dict of scores)"),
+        (returning(scores), {"loss": of_scores, "test": TEST}, "in evaluation mode the model returns a dict of 1 for"),
+        (tiny.net, {"loss": mean_loss}, "the loss gives a tensor [] for 2 images, whose output is a"),
         (with_dropout2d, {}, "layer '0' is Dropout2d, whose masks can't be keyed by sample"),
-        (lambda: nn.Linear(3, 3), {}, "a first pass of 2 training images fails with RuntimeError: mat1 and mat2"),
+        (lambda: nn.Linear(3, 3), {}, "(float32 [2, 3, 7, 6]) fails with RuntimeError: mat1 and mat2"),
     ],
 )
 def test_a_model_that_can_not_be_trained_or_scored(model: Any, options: dict[str, Any], message: str) -> None:
@@ -204,18 +205,6 @@ def test_outputs_that_loss_and_scores_can_take_are_fine(model: Any, options: dic
 
 
 # --- what comes back ---
-
-
-class Here(Threads):
-    """The same ranks, as threads of this process: no start to wait for."""
-
-    def __enter__(self) -> Any:
-        return self
-
-    def run(self, job: Job, site: Site) -> list[Trace]:
-        with ThreadPoolExecutor(job.ranks) as pool:
-            calls = [pool.submit(run_job, job, group, site) for group in ThreadGroup.of(job.ranks)]
-            return [call.result(60) for call in calls]
 
 
 @pytest.fixture(scope="module")
@@ -362,22 +351,21 @@ def test_the_model_that_comes_back_has_all_its_buffers(here: str, options: dict[
     assert got.scores["test_accuracy"] == pytest.approx(float((guess == TEST[1]).float().mean()))
 
 
+# The parameters are no finite numbers after the first step.
+DIVERGES = {"optimiser": functools.partial(torch.optim.SGD, lr=1e38)}
+
+
 def test_a_loss_that_is_no_number_stops_training_or_is_warned_about(here: str) -> None:
-    images = WHOLE.images.copy()
-    images[5] = np.nan
-    spoilt = functools.partial(lockstep.train, tiny.net, (images, WHOLE.labels))
-    with pytest.raises(NotFiniteError, match=r"the loss is nan in step \d on rank 0: lower the learning rate, or look"):
-        spoilt(**(SETTINGS | {"launcher": here, "workers": 1}))
-    with pytest.warns(UserWarning, match=r"the loss is nan in step \d on rank 0, the first of \d such losses there"):
-        got = spoilt(**(SETTINGS | {"launcher": here, "workers": 1, "on_nan": "warn"}))
+    with pytest.raises(NotFiniteError, match=r"the loss is (nan|inf) in step \d on rank 0: lower the learning rate"):
+        train(**(DIVERGES | {"launcher": here, "workers": 1}))
+    with pytest.warns(UserWarning, match=r"the loss is (nan|inf) in step \d on rank 0, the first of \d such losses"):
+        got = train(**(DIVERGES | {"launcher": here, "workers": 1, "on_nan": "warn"}))
     assert len(got.losses) == 5 and np.isnan(got.losses[-1])
 
 
 def test_a_worker_whose_loss_is_no_number_is_named(tmp_path: Path) -> None:
-    images = WHOLE.images.copy()
-    images[:] = np.nan
-    with pytest.raises(WorkerFailed, match=r"rank [01] raised NotFiniteError: the loss is nan in step 0 on rank [01]"):
-        lockstep.train(tiny.net, (images, WHOLE.labels), checkpoint=tmp_path / "c.pt", **SETTINGS)
+    with pytest.raises(WorkerFailed, match=r"rank [01] raised NotFiniteError: the loss is \w+ in step \d on rank [01]"):
+        train(checkpoint=tmp_path / "c.pt", **DIVERGES)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -113,7 +113,7 @@ def test_everything_is_killed_and_the_same_call_goes_on(
     )  # fmt: skip
     assert ran.returncode == -9, ran.stderr
     before = read_study(path)
-    assert before.trials[["state", "epochs"]].values.tolist() == [["complete", 3], ["running", 1]]
+    assert before.trials[["state", "epochs"]].values.tolist() == [["complete", 3], ["left", 1]]
     trained: list[tuple[int, int]] = []
     tells = worker._Attempt.after_epoch
     monkeypatch.setattr(

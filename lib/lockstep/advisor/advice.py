@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,11 +28,9 @@ class Span:
         return self.low <= other.high and other.low <= self.high
 
     def over(self, other: Span) -> Span:
-        """The ratio to another one that errs independently of it: half-widths of logarithms add in quadrature."""
-        ratio = self.middle / other.middle
-        down = math.hypot(math.log(self.middle / self.low), math.log(other.high / other.middle))
-        up = math.hypot(math.log(self.high / self.middle), math.log(other.middle / other.low))
-        return Span(ratio * math.exp(-down), ratio, ratio * math.exp(up))
+        """The ratio to another one, from the worst to the best that both leave possible: it holds 1 where they
+        overlap."""
+        return Span(self.low / other.high, self.middle / other.middle, self.high / other.low)
 
 
 @dataclass(frozen=True)

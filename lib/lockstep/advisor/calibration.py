@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # pandas is behind it, and a refusal must not wait for that
+if TYPE_CHECKING:  # it brings pandas, which a worker that only knows CalibrationError need not load
     from lockstep.predict.layout_model import LayerTime
 
 SCHEMA = 1

@@ -102,8 +102,8 @@ def _read_tuple(inner: tuple[Any, ...], value: Any, place: str) -> tuple[Any, ..
 def _read_fields(kind: Any, value: Any, place: str) -> Any:
     if not isinstance(value, dict):
         raise _wrong(place, value, "an object")
-    # The layers' type is no name in the calibration's own module at run time: pandas is behind it.
-    hints, known = typing.get_type_hints(kind, None, {"LayerTime": LayerTime}), {each.name: each for each in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind, localns={"LayerTime": LayerTime})
+    known = {each.name: each for each in dataclasses.fields(kind)}
     unknown = [name for name in value if name not in known]
     if unknown:
         raise CalibrationError(f"{place}: field {unknown[0]!r} is unknown; {_MADE_BY}")

@@ -1,4 +1,4 @@
-"""What a calibration says of the seconds of a step, as parameters of the one cost model (`lockstep.predict.cost_model`).
+"""What a calibration says of the seconds of a step, as parameters of the cost model (`lockstep.predict.cost_model`).
 
     step = T x [ fixed + image x b x (1 + crowding x (busy - 1))     Costs.compute_seconds: one worker at two batches,
                |                                                     and all cores at once, each for itself (NOTHING)
@@ -80,7 +80,8 @@ def coefficients(calibration: Calibration, only_round: int | None = None) -> Coe
     single = [cell for cell in cells if cell.workers == 1]
     if not single:
         raise CalibrationError("the calibration holds no step of one worker alone; measure it anew")
-    lines, updates = {}, {}
+    lines: dict[int, Costs] = {}
+    updates: dict[int, float] = {}
     for threads in sorted({cell.threads_per_worker for cell in single}):
         own = [cell for cell in single if cell.threads_per_worker == threads]
         fixed, image = _line([(cell.per_worker_batch_size, _computing(cell, only_round)) for cell in own])

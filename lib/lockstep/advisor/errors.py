@@ -47,13 +47,13 @@ def _read(path: Path) -> Mapping[str, KindError]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["schema"] != ERRORS_SCHEMA:
-            raise CalibrationError(f"{path.name} has schema {stored['schema']!r}, not {ERRORS_SCHEMA}; measure it anew")
+            raise CalibrationError(f"{path.name} has schema {stored['schema']!r}, not {ERRORS_SCHEMA}; make it anew")
         found = {
             kind: KindError(int(one["cells"]), *(float(one[name]) for name in ("median_error", "low", "high")))
             for kind, one in stored["kinds"].items()
         }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise CalibrationError(f"{path.name} is not readable ({error!r}); `lockstep run 13` measures it anew") from error
+        raise CalibrationError(f"{path.name} is not readable ({error!r}); measure it anew, by notebook 13") from error
     wrong = [kind for kind, one in found.items() if not (math.isfinite(one.low) and one.low <= one.high < math.inf)]
     if wrong:
         raise CalibrationError(f"{path.name}: {wrong[0]!r} has no range from low to high; measure it anew")

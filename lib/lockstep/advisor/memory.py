@@ -3,8 +3,12 @@
     peak(b) = base + activations x b                     a line through the peaks at two batches, one worker alone
     base    = process + parameters P + gradients G + state of the optimizer O
 
-    of n workers of a host      full copies    base + largest layer               a gradient is moved when it is whole
-                                one copy       base + largest layer - (1 - 1/n) (P + O)     P and O stand once per host
+    of n workers of a host    DDP            base
+                              full copies    base + largest layer                     a gradient moves when it is whole
+                              one copy       base + largest layer - (n-1)/n (P + O)   P and O stand once per host
+
+That is a worker's part of what all of a host hold together: pages that several share count in parts (a PSS), so that a
+host needs n times as much. A worker's own process shows more where there is one copy (its RSS).
 
 The three ways to divide the state are arithmetic (Rajbhandari et al. 2020, section 5, there with mixed precision):
 
@@ -17,6 +21,7 @@ from dataclasses import dataclass
 
 from lockstep.advisor.advice import Sharded
 from lockstep.advisor.calibration import Calibration, CalibrationError
+from lockstep.advisor.coefficients import ALONE, has_one_copy
 from lockstep.engine import registry
 
 
@@ -53,14 +58,12 @@ def parameter_bytes(calibration: Calibration) -> float:
 
 
 def worker_bytes(calibration: Calibration, sync: str, workers_of_host: int, images: int) -> float:
-    """The peak of a worker, of which a host has so many; pages that several share count in parts, as in a PSS."""
-    line, model = MemoryLine.of(calibration), calibration.model
-    if workers_of_host == 1 and sync == "local":
-        return line.peak_bytes(images)
-    declared = registry.sync_of(sync)
-    once = declared is not None and declared.one_copy_per_host
-    shared = (parameter_bytes(calibration) + model.optimiser_bytes) * (1 - 1 / workers_of_host) if once else 0.0
-    return max(0.0, line.peak_bytes(images) + model.largest_layer_bytes - shared)
+    """The part of a worker, of which a host has so many, in what they hold together at their peak."""
+    peak, model = MemoryLine.of(calibration).peak_bytes(images), calibration.model
+    if sync == ALONE or sync in registry.PEERS:
+        return peak
+    once = parameter_bytes(calibration) + model.optimiser_bytes if has_one_copy(sync) else 0.0
+    return max(0.0, peak + model.largest_layer_bytes - once * (1 - 1 / workers_of_host))
 
 
 def sharded(calibration: Calibration, workers: int, images: int) -> Sharded:

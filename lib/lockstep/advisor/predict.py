@@ -17,11 +17,11 @@ from lockstep.advisor.changes import what_would_change
 from lockstep.advisor.coefficients import ALONE, chain_name, places
 from lockstep.advisor.errors import PIPELINE, KindError, error_of
 from lockstep.advisor.memory import sharded, worker_bytes
-from lockstep.advisor.question import Question
+from lockstep.advisor.question import Question, shown_counts
 from lockstep.advisor.scope import beyond, scope_lines
 from lockstep.advisor.sentences import first_line
 from lockstep.advisor.stages import best_pipeline, stage_bytes
-from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged
+from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged, shows_sending
 from lockstep.predict.cost_model import chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
 
@@ -53,8 +53,9 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
     ways = tuple(_ways(predictor, question))
     if not ways:
         raise CalibrationError(
-            f"--workers {question.workers} and --hosts {question.hosts} leave nothing to predict: workers must be a "
-            "multiple of the hosts, and several workers need a sync that was calibrated"
+            f"--workers {shown_counts(question.workers)} with --hosts {shown_counts(question.hosts)} leaves nothing to "
+            "predict: workers must be a multiple of the hosts and no more than images of the batch, and several need "
+            "cells of two workers in the calibration"
         )
     today = [way for way in ways if way.global_batch_size == question.global_batch_sizes[0]]
     possible = sorted((way for way in today if way.fits), key=lambda way: way.step_seconds.middle)
@@ -103,6 +104,8 @@ def _ways(predictor: Predictor, question: Question) -> Iterator[Way]:
             options = [(ALONE, threads) for threads in known.alone] if workers == 1 else list(known.teams)
             for sync, threads in options:
                 for hosts in question.hosts_of(workers, places(calibration) // threads):
+                    if hosts > 1 and not shows_sending(known):
+                        continue
                     yield _way(predictor, question, sync, workers, hosts, batch, threads)
             for hosts in question.hosts_of(workers, places(calibration)):
                 if (pipelined := _pipelined(predictor, question, workers, hosts, batch)) is not None:

@@ -34,18 +34,18 @@ class Question:
             ("--workers", self.workers, MOST_WORKERS), ("--batch", self.global_batch_sizes, MOST_BATCH),
         ):  # fmt: skip
             if not counts or not all(1 <= count <= most for count in counts):
-                raise CalibrationError(f"{name} {_shown(counts)} is not possible; give numbers from 1 to {most}")
+                raise CalibrationError(f"{name} {shown_counts(counts)} is not possible; give numbers from 1 to {most}")
         if not all(1 <= count <= MOST_WORKERS for count in self.hosts):
-            raise CalibrationError(f"--hosts {_shown(self.hosts)} is not possible; give 1 to {MOST_WORKERS}")
+            raise CalibrationError(f"--hosts {shown_counts(self.hosts)} is not possible; give 1 to {MOST_WORKERS}")
         if self.hosts and min(self.hosts) > max(self.workers):
             raise CalibrationError(
-                f"--hosts {_shown(self.hosts)} with at most {max(self.workers)} workers: each host needs one; give "
-                f"--workers up to {min(self.hosts)} or more"
+                f"--hosts {shown_counts(self.hosts)} with at most {max(self.workers)} workers: each host needs one; "
+                f"give --workers up to {min(self.hosts)} or more"
             )
         if any(count > 1 for count in self.hosts) and self.link is None:
             raise CalibrationError(
-                f"--hosts {_shown(self.hosts)} needs the link between them, which decides the answer; give --link "
-                "10gbit, --link 1gbit, or its latency and bytes per second: --link 25us,1.2e9"
+                f"--hosts {shown_counts(self.hosts)} needs the link between them, which decides the answer; give "
+                "--link 10gbit, --link 1gbit, or its latency and bytes per second: --link 25us,1.2e9"
             )
         for name, value in (("--images", self.images), ("--price", self.price_per_hour)):
             if not 0 <= value < math.inf:
@@ -90,5 +90,6 @@ def parse_batches(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(parse_counts(part, "--batch", MOST_BATCH)[0] for part in text.split(",")))
 
 
-def _shown(counts: tuple[int, ...]) -> str:
-    return ",".join(map(str, counts)) or "(none)"
+def shown_counts(counts: tuple[int, ...]) -> str:
+    """Numbers as the command line has them; `(any)` for none."""
+    return ",".join(map(str, counts)) or "(any)"

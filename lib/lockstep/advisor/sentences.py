@@ -13,7 +13,7 @@ def way_text(way: Way) -> str:
     """`4 workers on 2 machines by all-reduce`."""
     if way.workers == 1:
         return "one worker" if way.threads_per_worker == 1 else f"one worker of {way.threads_per_worker} threads"
-    where = "this machine" if way.hosts == 1 else f"{way.hosts} machines"
+    where = "one machine" if way.hosts == 1 else f"{way.hosts} machines"
     threads = f" of {way.threads_per_worker} threads" if way.threads_per_worker > 1 else ""
     how = f"by {name_of(way.sync)}" if way.sync != "pipeline" else f"as a pipeline ({way.detail})"
     return f"{way.workers} workers{threads} on {where} {how}"
@@ -31,15 +31,13 @@ def first_line(
     if recommended is None:
         return _does_not_fit(calibration, question, alone)
     rate = f"{span_text(recommended.images_per_second)} images/s"
-    if recommended.workers > 1 and gain is not None:
-        faster = f"{span_text(gain)} times the speed of one worker"
-    else:
-        faster = ""
+    told = recommended.workers > 1 and gain is not None
+    faster = f"{span_text(gain)} times the speed of one worker" if told and gain else ""
     if recommended.hosts > 1:
         return f"Train with {way_text(recommended)}: {'; '.join(filter(None, (faster, rate)))}."
     others = "" if fastest is None or fastest is recommended else _no_faster(recommended, fastest)
     if recommended.workers > 1:
-        start = "Stay on one machine, with" if any(hosts > 1 for hosts in _asked(question)) else "Train with"
+        start = "Stay on one machine: train with" if any(hosts > 1 for hosts in _asked(question)) else "Train with"
         return f"{start} {way_text(recommended)}: {'; '.join(filter(None, (faster, rate)))}{others}."
     if max(question.workers) == 1 and recommended.threads_per_worker == 1:
         return f"One worker trains {rate}{others}."
@@ -73,7 +71,7 @@ def span_text(span: Span) -> str:
 
 def number_text(number: float) -> str:
     """Three digits, without an exponent where a reader would not write one."""
-    if number >= 1000:
+    if number >= 999.5:
         return f"{float(f'{number:.3g}'):,.0f}"
     return f"{number:.3g}"
 

@@ -1,17 +1,20 @@
-"""An answer as text of at most WIDTH columns: what to do, a small table, what would change it, and how far it reaches."""
+"""An answer as text of at most WIDTH columns: what to do, a small table, what would change it, how far it reaches."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from lockstep.advisor.advice import Advised, Way
+from lockstep.advisor.advice import Advised, Span, Way
 from lockstep.advisor.question import Question
 from lockstep.advisor.sentences import bytes_text, duration_text, name_of, span_text
 
 WIDTH = 100
 MOST_ROWS = 10
-_MARKS = "> recommended   * extrapolated   ! does not fit"
+_MARKS = "> recommended   * extrapolated   ! does not fit   batch, memory: of a worker   mostly: of the step"
+_MISSED_FIRST = ("step, ms", "sent", "memory", "mostly")
+"""Columns that are left out, one after the other, of a table that is too wide."""
 
 
 def shown_lines(advised: Advised, question: Question) -> Iterator[str]:
@@ -64,12 +67,12 @@ def _columns(advised: Advised, question: Question) -> list[Column]:
     found: list[Column] = [
         ("", mark),
         ("workers", lambda way: str(way.workers) + (f"x{way.threads_per_worker}" * (way.threads_per_worker > 1))),
-        ("machines", lambda way: str(way.hosts)),
+        ("hosts", lambda way: str(way.hosts)),
         ("by", lambda way: "-" if way.workers == 1 else name_of(way.sync)),
-        ("batch each", lambda way: str(way.per_worker_batch_size)),
-        ("step, ms", lambda way: span_text(way.step_seconds.times(1e3))),
-        ("images/s", lambda way: span_text(way.images_per_second)),
-        ("memory each", lambda way: bytes_text(way.memory_bytes)),
+        ("batch", lambda way: str(way.per_worker_batch_size)),
+        ("step, ms", lambda way: _short(way.step_seconds.times(1e3))),
+        ("images/s", lambda way: _short(way.images_per_second)),
+        ("memory", lambda way: bytes_text(way.memory_bytes)),
     ]
     if not question.images:
         found.append(("sent", lambda way: bytes_text(way.sent_bytes) if way.sent_bytes else "-"))
@@ -88,15 +91,23 @@ _OF_SHARDS = [
 ]
 
 
+def _short(span: Span) -> str:
+    return span_text(span).replace(" to ", "-")
+
+
 def _total(way: Way) -> float:
     return sum(way.terms.values()) or 1.0
 
 
-def _table(rows: Sequence, columns: Sequence[tuple[str, Callable]]) -> Iterator[str]:
-    cells = [[title for title, _ in columns], *([text(row) for _, text in columns] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
-    for line in cells:
-        yield "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+def _table(rows: Sequence[Any], columns: Sequence[tuple[str, Callable[[Any], str]]]) -> Iterator[str]:
+    """Columns to the right; as long as they are too wide without those that can be missed."""
+    cells = [[title, *(text(row) for row in rows)] for title, text in columns]
+    for missed in _MISSED_FIRST:
+        if sum(max(map(len, column)) + 2 for column in cells) - 2 > WIDTH:
+            cells = [column for column in cells if column[0] != missed]
+    padded = [[text.rjust(max(map(len, column))) for text in column] for column in cells]
+    for line in zip(*padded, strict=True):
+        yield "  ".join(line).rstrip()
 
 
 def _wrapped(text: str, first: str = "", later: str = "") -> list[str]:

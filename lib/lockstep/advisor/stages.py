@@ -14,7 +14,7 @@ from lockstep.advisor.coefficients import ALONE, LIKE_ALLREDUCE, Coefficients, p
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS
 from lockstep.advisor.memory import MemoryLine, full_state_bytes
 from lockstep.engine.pipelines.partition import PartitionError, balanced, spans
-from lockstep.predict.layout_model import Cost, Hardware, Layout, LayerTime, layouts, step_cost
+from lockstep.predict.layout_model import Cost, Hardware, LayerTime, Layout, layouts, step_cost
 from lockstep.predict.link_model import AlphaBeta
 
 MOST_RANKS = 32

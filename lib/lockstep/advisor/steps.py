@@ -1,6 +1,6 @@
 """The seconds of a step by what takes them, and the range that they lie in.
 
-    terms            computing | crowding | exchange | optimizer | taking turns | input | link        their sum is the step
+    terms            computing | crowding | exchange | optimizer | taking turns | input | link     the step is their sum
                      the first four of one turn, T - 1 times as much again for taking turns
 
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:
@@ -48,6 +48,8 @@ ONE_ROUND_SPREAD = 0.10
 """Of a calibration that was cut short after its first round, which shows no spread: assumed."""
 COMPUTING, CROWDING, EXCHANGE, OPTIMIZER = "computing", "crowding", "exchange", "optimizer"
 TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
+
+_SENDING = (LIKE_ALLREDUCE, "ddp")
 
 
 class Predictor:
@@ -132,10 +134,11 @@ def _terms(
     costs = known.costs(sync if workers > 1 else ALONE, threads)
     here = workers if emulated else math.ceil(workers / hosts)  # that share this machine's cores
     turns = costs.turns(here)
-    alone = costs.compute_seconds(batch)
+    alone, added = costs.compute_seconds(batch), known.team(sync, threads).added_seconds if workers > 1 else 0.0
     one_turn = {
-        COMPUTING: alone + (known.team(sync, threads).added_seconds if workers > 1 else 0.0),
-        CROWDING: costs.compute_seconds(batch, here) / turns - alone,
+        COMPUTING: alone + max(0.0, added),
+        # A team that computes quicker than cores that train for themselves crowds less.
+        CROWDING: costs.compute_seconds(batch, here) / turns - alone + min(0.0, added),
         EXCHANGE: _exchange(known, sync, workers, hosts, threads),
         OPTIMIZER: _update(known, sync, workers, math.ceil(workers / hosts), threads),
     }
@@ -161,9 +164,14 @@ def _exchange(known: Coefficients, sync: str, workers: int, hosts: int, threads:
     return inside + _sending_byte_seconds(known, threads) * _between_hosts(sync, workers, hosts, size).bytes
 
 
+def shows_sending(known: Coefficients) -> bool:
+    """Whether the calibration shows what sending costs a core."""
+    return any(sync in _SENDING for sync, _ in known.teams)
+
+
 def _sending_byte_seconds(known: Coefficients, threads: int) -> float:
     """Of a core that sends and receives a byte of a sum. Raises CalibrationError without an all-reduce or DDP."""
-    for name in (LIKE_ALLREDUCE, "ddp"):
+    for name in _SENDING:
         if any(sync == name for sync, _ in known.teams):
             return known.team(name, threads).byte_seconds
     raise CalibrationError("no all-reduce of two processes was calibrated, which shows what sending costs a core")

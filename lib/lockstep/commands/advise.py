@@ -23,7 +23,9 @@ def advise_on_model(
     classes: Annotated[int, typer.Option(min=0, help="Labels; 0: those that the output tells apart.")] = _Usual.classes,
     vocab: Annotated[int, typer.Option(min=0, help="Of int64 inputs: whole numbers below it.")] = _Usual.vocab,
     loss: Annotated[str, typer.Option(help="As in lockstep.train, or module:function.")] = _Usual.loss,
-    optimiser: Annotated[str, typer.Option(help="Such as adam:lr=0.001; default: SGD with momentum.")] = _Usual.optimiser,
+    optimiser: Annotated[
+        str, typer.Option(help="Such as adam:lr=0.001; default: SGD with momentum.")
+    ] = _Usual.optimiser,
     workers: Annotated[str, typer.Option(help="1..32 | 1,2,4; default: up to this machine's cores.")] = _Usual.workers,
     hosts: Annotated[
         str, typer.Option(help="Machines: 1,2,4; default with --link: as many as the workers need cores.")
@@ -44,7 +46,7 @@ def advise_on_model(
     force: Annotated[bool, typer.Option("--force", help="Measure though the machine is busy.")] = _Usual.force,
     as_json: Annotated[bool, typer.Option("--json", help="The whole answer for programs.")] = _Usual.as_json,
 ) -> None:
-    """Is it worth it? Measures your model for a minute and says how to train it, with a range: or to stay as you are."""
+    """Is it worth it to distribute? Measures your model for a minute, and answers with a range and what it rests on."""
     options = AdviseOptions(**locals())
     with checking_arguments():
         question = checked_question(options)

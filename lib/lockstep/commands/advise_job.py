@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -74,10 +75,19 @@ def _other_model(options: AdviseOptions, calibration: Calibration) -> Iterator[s
 
 
 def _measured(options: AdviseOptions, question: Question) -> Calibration:
-    from lockstep.advisor.measuring.calibrate import calibrate
+    from lockstep.advisor.measuring.calibrate import WORKERS_START, calibrate
 
-    with checking_arguments():
-        calibration = calibrate(_asked(options, question), options.seconds, _tell, force=options.force)
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        typer.echo(f"calibrating: {text}", err=True)
+
+    try:
+        calibration = calibrate(_asked(options, question), options.seconds, tell, force=options.force)
+    except ValueError as error:  # ours, until workers start: a refusal
+        with checking_arguments() if WORKERS_START not in told else contextlib.nullcontext():
+            raise error
     if options.save is not None:
         write_calibration(options.save, calibration)
         typer.echo(f"calibration: {options.save}", err=True)
@@ -92,10 +102,6 @@ def _asked(options: AdviseOptions, question: Question) -> Any:
         vocabulary=options.vocab, loss=options.loss, optimiser=options.optimiser,
         batch=question.global_batch_sizes[0], data=str(options.data) if options.data else "",
     )  # fmt: skip
-
-
-def _tell(text: str) -> None:
-    typer.echo(f"calibrating: {text}", err=True)
 
 
 def _verified(options: AdviseOptions, advised: Advised) -> list[Verified]:

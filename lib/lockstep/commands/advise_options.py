@@ -12,6 +12,7 @@ from lockstep.advisor.question import Question, parse_batches, parse_counts
 from lockstep.commands.runner.errors import RunError
 from lockstep.engine.cores import usable_cores
 
+_ARGUMENTS = "give '{\"classes\": 10}'"
 _MOST_BY_ITSELF = 64  # workers that are asked about without --workers
 
 
@@ -72,9 +73,9 @@ def _check_source(options: AdviseOptions) -> None:
     try:
         given = json.loads(options.model_args)
     except json.JSONDecodeError as error:
-        raise RunError(f"--model-args {options.model_args!r} is no JSON ({error}); give '{{\"classes\": 10}}'") from error
+        raise RunError(f"--model-args {options.model_args!r} is no JSON ({error}); {_ARGUMENTS}") from error
     if not isinstance(given, dict):
-        raise RunError(f"--model-args {options.model_args!r} is no JSON object; give '{{\"classes\": 10}}'")
+        raise RunError(f"--model-args {options.model_args!r} is no JSON object; {_ARGUMENTS}")
     if not 0 < options.seconds < float("inf"):
         raise RunError(f"--seconds {options.seconds:g} is not possible; give a number above 0")
 

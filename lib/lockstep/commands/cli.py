@@ -21,6 +21,7 @@ from lockstep.commands.runner.errors import RunError
 from lockstep.commands.simulate import simulate_policies
 from lockstep.commands.strategies import strategies
 from lockstep.commands.tune import tune_settings
+from lockstep.commands.why import why_slow
 from lockstep.records.places import repository_root
 
 app = typer.Typer(
@@ -209,6 +210,7 @@ app.command()(mpi)
 app.command()(strategies)
 app.command("simulate")(simulate_policies)
 app.command("tune")(tune_settings)
+app.command("why")(why_slow)
 app.add_typer(data_app, name="data", no_args_is_help=True)
 
 

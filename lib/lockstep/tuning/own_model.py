@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lockstep.api import Data, images_of
+from lockstep.engine.data.errors import DataError
+from lockstep.engine.data.sources import are_classes
 from lockstep.engine.files import scratch_folder
 from lockstep.engine.job import Job, at_least
 from lockstep.engine.models.losses import Loss, cross_entropy
@@ -82,6 +84,11 @@ def tune(
     at_least("global_batch_size", global_batch_size, 1)
     found = Space.read(Path(space), None) if isinstance(space, str | os.PathLike) else Space.of(space, None)
     images = images_of(data, "train", strict=False, level=3)[0]
+    if not are_classes(images.labels):
+        raise DataError(
+            f"labels are {images.labels.dtype} {list(images.labels.shape)}, and settings are judged by how well "
+            "classes are told apart; give whole numbers from 0, [n]"
+        )
     case = UseCase(OWN, _unbuilt, optimiser, loss, train=images)
     base = Job(
         experiment="tuning", use_case=OWN, strategy="tuning", data_source=images.source, images=len(images),

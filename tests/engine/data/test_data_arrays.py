@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lockstep.engine.data.errors import DataError
-from lockstep.engine.data.sources import Arrays, ImageData
+from lockstep.engine.data.loader import Loader
+from lockstep.engine.data.sources import Arrays, ImageData, are_classes
 
 IMAGES = np.random.default_rng(0).normal(size=(5, 2, 6, 4)).astype(np.float32)
 LABELS = [0, 2, 1, 0, 2]
@@ -32,6 +33,31 @@ def test_bytes_are_scaled_to_one() -> None:
     np.testing.assert_allclose(loaded.ravel(), [0, 0.2, 1], rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2), (5, 1, 2, 3, 4)])
+def test_samples_have_any_shape(shape: tuple[int, ...]) -> None:
+    images = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    data = Arrays(images, LABELS)
+    assert data.shape == shape[1:] and data.dtype == np.float32
+    np.testing.assert_array_equal(data.load(np.array([4, 0]), 0, 0), images[[4, 0]])
+
+
+def test_whole_numbers_stay_whole_numbers() -> None:
+    data = Arrays(np.arange(15).reshape(5, 3), LABELS)
+    assert data.dtype == data.load(np.arange(2), 0, 0).dtype == np.int64
+    with Loader(data, 0) as loader:
+        np.testing.assert_array_equal(loader.take(0, [3]).images, [[9, 10, 11]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [(np.linspace(0, 1, 5), np.float32), (np.eye(5), np.float32), (np.eye(5, dtype=int), np.int64)],
+)
+def test_labels_may_be_no_classes(labels: np.ndarray, dtype: type) -> None:
+    data = Arrays(IMAGES, labels)
+    assert data.classes == () and data.labels.dtype == dtype and not are_classes(data.labels)
+    np.testing.assert_allclose(data.labels, labels)
+
+
 def test_arrays_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(Arrays(IMAGES, LABELS, ["a", "b", "c"])))
     assert copy.classes == ("a", "b", "c")
@@ -41,14 +67,14 @@ def test_arrays_survive_pickling() -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "classes", "message"),
     [
-        (IMAGES.tolist(), LABELS, None, r"images is a list; give a numpy array \[n, channels"),
-        (IMAGES[0], LABELS, None, r"images has shape \[2, 6, 4\]; give 4 dimensions"),
+        (IMAGES.tolist(), LABELS, None, r"images is a list; give a numpy array \[n, \.\.\.\]"),
+        (IMAGES[0], LABELS, None, r"labels has shape \[5\] for 2 images"),
         (IMAGES.astype(float), LABELS, None, r"images has type float64; give float32"),
         (IMAGES[:0], [], None, r"images has shape \[0, 2, 6, 4\].*at least one image"),
         (np.zeros((5, 8, 8, 3), np.uint8), LABELS, None, r"looks like channels last.*transpose\(0, 3, 1, 2\)"),
         (IMAGES, LABELS[:4], None, r"labels has shape \[4\] for 5 images; give one label per image"),
-        (IMAGES, [[0]] * 5, None, r"labels has shape \[5, 1\] for 5 images"),
-        (IMAGES, [0.0, 1.0, 0.0, 1.0, 0.0], None, r"labels has type float64; give whole numbers"),
+        (IMAGES, [[0]] * 5, None, r"labels has shape \[5, 1\] for 5 images; give \[5\] for classes"),
+        (IMAGES, ["a", "b", "a", "b", "a"], None, r"labels has type <U1; give whole numbers"),
         (IMAGES, [0, 1, -1, 0, 1], None, r"label -1 at place 2 is negative; number the classes from 0"),
         (IMAGES, LABELS, ["a", "b"], r"label 2 has no name among the 2 classes"),
         (IMAGES, [0] * 5, None, r"labels hold only 1 class; training needs at least 2"),

@@ -431,7 +431,8 @@ def where_is(sample: int, workers: int) -> tuple[int, int]:
 def test_a_loss_that_is_no_number_ends_the_run_and_says_where(tmp_path: Path, workers: int) -> None:
     step, rank = 2, workers - 1
     sample = next(sample for sample in range(tiny.SAMPLES) if where_is(sample, workers) == (step, rank))
-    with pytest.raises(NotFiniteError, match=rf"the loss is nan in step {step} on rank {rank}: lower the learning"):
+    where = rf"in step {step} on rank {rank} \(images: sample {sample} is nan"
+    with pytest.raises(NotFiniteError, match=rf"the loss is nan {where} at \[.+\]\): lower the learning"):
         alone_or_together(workers, tiny.case(train=poisoned(sample)), tmp_path / "c.pt")
     assert checkpoint.read(str(tmp_path / "c.pt"))["sync"]["step"] == step, "the last one before it"
 
@@ -446,7 +447,8 @@ def test_training_can_go_on_all_the_same(tmp_path: Path) -> None:
     step, rank = where_is(5, 2)
     traces = alone_or_together(2, tiny.case(train=poisoned()), tmp_path / "c.pt", on_nan="warn")
     assert len(traces[0].steps) == 6
-    assert any(f"the loss is nan in step {step} on rank {rank}, the first of" in told for told in traces[rank].cautions)
+    where = f"in step {step} on rank {rank} (images: sample 5 is nan"
+    assert any(f"the loss is nan {where}" in told and "the first of" in told for told in traces[rank].cautions)
 
 
 def test_parameters_that_are_no_numbers_do_not_replace_a_checkpoint(tmp_path: Path) -> None:

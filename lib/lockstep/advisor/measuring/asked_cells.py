@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ class CellAsked:
 
     def job(self, **others: Any) -> Job:
         """The job of this cell; `others` are more of its fields. Raises JobError for what can't be run."""
-        fields = {"launcher": self.launcher or ("mpiexec" if self.hosts > 1 else "processes")}
+        fields: dict[str, Any] = {"launcher": self.launcher or ("mpiexec" if self.hosts > 1 else "processes")}
         return Job(
             **fields, **_agreement(self.sync, self.workers), experiment="advise", use_case="own", strategy="own",
             data_source="own", workers=self.workers, hosts=self.hosts, threads_per_worker=self.threads_per_worker,

@@ -2,9 +2,11 @@
 
     the model is tried once        is it one, does it fit, is the machine quiet?
     two workers start              each trains alone with a batch of its own: memory, and how long a step takes
-    three rounds, in turned order  one worker with two batches, all cores without an exchange, two workers by each of
-                                   three ways to agree, one worker with a thread per core; the optimizer, copies, decoding
-    if there is time               a parameter server, the layers of a model that can be cut
+    rounds, in turned order        one worker with two batches; all cores without an exchange; two workers by each of
+                                   three ways to agree; one worker with a thread per core; then the optimizer, copies,
+                                   decoding
+    after the first round          the layers of a model that can be cut
+    if there is time               a parameter server, and a third round of all
 
 What there was no time for is missing, and `cut_short` says so.
 """
@@ -29,17 +31,23 @@ from lockstep.engine.data.folders import open_folder
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
-from lockstep.measure.probes.stages import run_layers
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
-ROUNDS = 3
+ROUNDS, FEWEST_ROUNDS = 3, 2
+WAYS, GPU_WAYS = ("shared_memory", "allreduce", "ddp"), ("ddp", "allreduce")
+"""By which two workers agree; the first ones are measured first."""
+LATER_WAYS = ("parameter_server",)
+WORKERS_START = "workers start"
+"""What is told as soon as all that could be refused has been checked."""
 STEP_SECONDS = 0.6
 """The longest step that is measured: of a batch that takes longer, a part is."""
 _FIRST_STEP_SECONDS = 4.0  # of the asked batch, until it is halved for the measurement of memory
 _CLEARLY = 0.25  # of a step's time
+_TIMES_OF_LAYERS = 12  # steps of the larger batch, roughly
 _SMALL = 4  # the larger batch is so many times the smaller one
 _MOST_WORKERS = 64
+_OF_ALL_ROUNDS = 3  # of the cells, the first so many need ROUNDS; FEWEST_ROUNDS will do for the others
 _QUIET_SECONDS = 1.0  # the least time in which it is told whether the machine is busy
 Progress = Callable[[str], None]
 
@@ -114,20 +122,27 @@ class _Measuring:
 
     def measure(self) -> None:
         """Everything, as far as there is time. Raises CalibrationError if not even one worker can train."""
-        self.tell("workers start")
+        self.tell(WORKERS_START)
         self._start()
         large, small = self._measure_memory()
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
-        measure_in_turns(self.meter, self.cells, ROUNDS, self._after_round)
+        self._rounds(self.cells, 1)
         if not self.cells[0].step_seconds:
-            raise CalibrationError(f"one worker with a batch of {large} could not be measured: {self._why(self.cells[0])}")
-        if not self.optimiser_seconds:
+            why = self._why(self.cells[0])
+            raise CalibrationError(f"one worker with a batch of {large} could not be measured: {why}")
+        if not self.optimiser_seconds and not self.meter.late:  # not even one round
             self._measure_machine(1)
+        self._measure_layers(large, small)
+        self._rounds(self.cells, FEWEST_ROUNDS)
+        self._rounds(self.cells[:_OF_ALL_ROUNDS], ROUNDS)
         later = [Visits(each) for each in self._later_cells(large)]
         self.cells += later
         if later and self.meter.left > self.start_seconds + 3 * self.cells[0].visit_seconds:
-            measure_in_turns(self.meter, later, ROUNDS)
-        self._measure_layers(large, small)
+            self._rounds(later, FEWEST_ROUNDS)
+        self._rounds(self.cells, ROUNDS)
+
+    def _rounds(self, cells: Sequence[Visits], count: int) -> None:
+        measure_in_turns(self.meter, cells, count, self._after_round)
 
     def _start(self) -> None:
         self.meter.host([self.host])
@@ -158,7 +173,7 @@ class _Measuring:
             try:
                 traces = self._run(functools.partial(memory_visit, batches=turn))
             except WorkerFailed as failure:
-                self.missing.append(f"memory ({_first_line(failure)})")
+                self.missing.append(f"memory with a batch of {turn[0]} ({self._reason(failure)})")
                 continue
             for batch, trace in zip(turn, traces, strict=False):
                 self.memory.append(PeakMemory(batch, int(trace.scores[PEAK])))
@@ -176,18 +191,20 @@ class _Measuring:
             self.missing.append("two workers (they do not fit into memory)")
         else:
             cells.append(CellAsked(NOTHING, self.together, large))
-        ways = ("shared_memory", "allreduce", "ddp") if self.asked.device == "cpu" else ("ddp", "allreduce")
+        ways = WAYS if self.asked.device == "cpu" else GPU_WAYS
         cells += [CellAsked(sync, 2, large) for sync in ways if self.together > 1]
         if self.cores > 1 and self.asked.device == "cpu":
             cells.append(CellAsked("local", 1, large, threads_per_worker=self.cores))
         return cells
 
     def _later_cells(self, large: int) -> list[CellAsked]:
-        return [CellAsked("parameter_server", 2, large)] if self.together > 1 and self.asked.device == "cpu" else []
+        several = self.together > 1 and self.asked.device == "cpu"
+        return [CellAsked(sync, 2, large) for sync in LATER_WAYS if several]
 
     def _after_round(self, number: int, cells: Sequence[object]) -> None:
-        self.tell(f"round {number} of {ROUNDS}: {len(cells)} ways to train")
-        self._measure_machine(number)
+        self.tell(f"round {number}: {len(cells)} ways to train")
+        if len(self.optimiser_seconds) < number:
+            self._measure_machine(number)
 
     def _measure_machine(self, number: int) -> None:
         """The optimizer alone, copies, decoding."""
@@ -200,27 +217,32 @@ class _Measuring:
                 decoded = self._run(decode_visit, number, site)[0].scores
                 self.decode_seconds += decoded.values()
         except WorkerFailed as failure:
-            self.missing.append(f"the optimizer alone ({_first_line(failure)})")
+            self.missing.append(f"the optimizer alone ({self._reason(failure)})")
 
     def _measure_layers(self, large: int, small: int) -> None:
-        if not self.own.layers:
+        if not self.own.sequential:
             return
-        if self.meter.left < 12 * self.cells[0].step_seconds[0]:
+        if self.meter.left < _TIMES_OF_LAYERS * self.cells[0].step_seconds[0]:
             self.missing.append("the layers by themselves (no time)")
             return
         self.tell("the layers by themselves")
+        from lockstep.measure.probes.stages import run_layers  # with torch's pipelining, which takes seconds to load
+
         alone = CellAsked("local", 1, 1)
         measured = []
         try:
             for batch in (small, large):
-                job = CellAsked("local", 1, batch).job(steps=3, warmup_steps=1, seed=self.asked.seed)
+                job = CellAsked("local", 1, batch).job(steps=2, warmup_steps=1, seed=self.asked.seed)
                 job = job.with_(precision=self.asked.precision, device=self.asked.device)
                 site = Site(use_case=self.own.case)
                 measured.append((batch, self.meter.run(alone, job, site, run_layers)[0].tables["layers"]))
         except WorkerFailed as failure:
-            self.missing.append(f"the layers by themselves ({_first_line(failure)})")
+            self.missing.append(f"the layers by themselves ({self._reason(failure)})")
             return
         self.layers = layer_times_of(measured)
+
+    def _reason(self, failure: WorkerFailed) -> str:
+        return "the time was over" if self.meter.late else str(failure).splitlines()[0]
 
     def _why(self, visits: Visits) -> str:
         return visits.failure.splitlines()[0] if visits.failure else "no time was left"
@@ -230,7 +252,7 @@ class _Measuring:
         unseen = [f"{each.asked.label} ({self._why(each)})" for each in self.cells if not each.step_seconds]
         parts = [f"without {', '.join([*unseen, *self.missing])}"] if unseen or self.missing else []
         fewest = min(len(each.step_seconds) for each in self.cells if each.step_seconds)
-        return "; ".join(parts + ([f"{fewest} of {ROUNDS} rounds"] if fewest < ROUNDS else []))
+        return "; ".join(parts + ([f"{fewest} of {FEWEST_ROUNDS} rounds"] if fewest < FEWEST_ROUNDS else []))
 
     def calibration(self, seconds: float) -> Calibration:
         """All of it, `seconds` after its beginning."""
@@ -270,10 +292,6 @@ def timed_batch(large: int, seconds: Mapping[int, float]) -> int:
 def _pair(large: int) -> tuple[int, int]:
     """Two different batches, of which `large` is the larger one where that is possible."""
     return (large, max(1, large // _SMALL)) if large > 1 else (2, 1)
-
-
-def _first_line(failure: WorkerFailed) -> str:
-    return str(failure).splitlines()[0]
 
 
 def _gpus() -> int:

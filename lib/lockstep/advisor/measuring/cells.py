@@ -55,13 +55,13 @@ def measure_in_turns(
     rounds: int,
     on_round: Callable[[int, Sequence[CalibrationCell]], None] | None = None,
 ) -> None:
-    """Visit all cells, round after round in turned order, as far as the next visit should end in time."""
+    """Visit all cells that have not had so many rounds, round after round in turned order, as far as the next visit
+    should end in time."""
     for number in range(1, rounds + 1):
-        for visits in found if number % 2 else reversed(found):
-            if visits.failure or len(visits.step_seconds) >= number:
-                continue
+        missing = [each for each in found if not each.failure and len(each.step_seconds) < number]
+        for visits in missing if number % 2 else reversed(missing):
             if meter.left <= meter.expected_seconds(visits):
                 return
             meter.visit(visits)
-        if on_round is not None:
+        if missing and on_round is not None:
             on_round(number, [each.cell for each in found])

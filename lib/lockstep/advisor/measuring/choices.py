@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +100,9 @@ def _found_loss(name: str, output: Any, labels: Tensor) -> Tensor:
 @functools.cache
 def _kept_loss(name: str) -> Loss:
     found = referred(name, "--loss")
-    return found() if inspect.isclass(found) else found
+    if inspect.isclass(found):  # such as torch.nn:MSELoss
+        found = cast("Callable[..., Loss]", found)(reduction="none")
+    return cast("Loss", found)
 
 
 def usual_loss(output: Any) -> str:

@@ -11,20 +11,27 @@ Rows = Sequence[Mapping[str, float | str]]
 
 def layer_times_of(measured: Sequence[tuple[int, Rows]]) -> tuple[LayerTime, ...]:
     """`measured`: two batches, the smaller one first, and the rows of table `layers` of each (see
-    `measure.probes.stages.run_layers`). Layers without parameters join the one before them."""
+    `measure.probes.stages.run_layers`). Layers without parameters join the one before
+    them, the first ones the one after them."""
     (small, few), (large, many) = measured
     found: list[LayerTime] = []
     for little, much in zip(few, many, strict=True):
         low, high = _seconds(little), _seconds(much)
         each = max(0.0, (high - low) / (large - small))
         fixed = max(0.0, high - each * large)
-        time = LayerTime(int(much["parameters"]), fixed, each, float(much["output_bytes"]) / large)
-        if found and not time.parameters:
-            last = found.pop()
-            fixed, each = last.fixed_seconds + fixed, last.image_seconds + each
-            time = LayerTime(last.parameters, fixed, each, time.output_bytes)
-        found.append(time)
+        own = LayerTime(int(much["parameters"]), fixed, each, float(much["output_bytes"]) / large)
+        joins = found and (not own.parameters or not found[-1].parameters)
+        found.append(_joined(found.pop(), own) if joins else own)
     return tuple(found)
+
+
+def _joined(first: LayerTime, second: LayerTime) -> LayerTime:
+    return LayerTime(
+        first.parameters + second.parameters,
+        first.fixed_seconds + second.fixed_seconds,
+        first.image_seconds + second.image_seconds,
+        second.output_bytes,
+    )
 
 
 def _seconds(row: Mapping[str, float | str]) -> float:

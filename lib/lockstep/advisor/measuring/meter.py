@@ -27,9 +27,9 @@ from lockstep.measure.teams import Teams
 
 VISIT_SECONDS = 0.6
 """What a visit's measured steps should take together."""
-MOST_STEPS = 50
+MOST_STEPS = 200
 _WARM_UP_SECONDS, _MOST_WARM_UPS = 0.1, 5
-_GRACE_SECONDS = 10.0
+_GRACE_SECONDS = 5.0
 """After the end of the time, until workers that still compute are ended."""
 _ON_NO_NETWORK = ("local", "shared_memory")
 
@@ -110,7 +110,8 @@ class CellMeter(AbstractContextManager["CellMeter"]):
         """Of a step of a cell: as measured, or as its samples took elsewhere; NaN before anything was measured."""
         if visits.typical_seconds > 0:
             return visits.typical_seconds
-        return visits.asked.per_worker_batch_size * self._sample_seconds if self._sample_seconds < math.inf else math.nan
+        seconds = visits.asked.per_worker_batch_size * self._sample_seconds
+        return seconds if math.isfinite(seconds) else math.nan
 
     def expected_seconds(self, visits: Visits) -> float:
         """Of the next visit: as the last one, or what its steps should take and a second for building the model."""

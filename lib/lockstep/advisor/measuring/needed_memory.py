@@ -85,7 +85,7 @@ class SavedMemory(saved_tensors_hooks):
         super().__init__(note, lambda tensor: tensor)
         self._kept = kept
 
-    def __enter__(self) -> SavedMemory:
+    def __enter__(self) -> SavedMemory:  # type: ignore[override]  # torch's returns nothing
         super().__enter__()
         return self
 

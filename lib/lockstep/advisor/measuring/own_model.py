@@ -6,7 +6,6 @@ needs of memory (counted on torch's `meta` device, where nothing is allocated).
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import json
@@ -17,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from lockstep.advisor.calibration import CalibratedModel, CalibrationError
 from lockstep.advisor.measuring.choices import (
@@ -30,10 +28,10 @@ from lockstep.advisor.measuring.choices import (
 )
 from lockstep.advisor.measuring.inputs import LARGEST_VOCABULARY, ModelInput, RandomSamples, inputs_text, parse_inputs
 from lockstep.advisor.measuring.needed_memory import NeededMemory, SavedMemory, largest_layer_bytes, needed_memory
+from lockstep.advisor.measuring.own_factory import OwnFactory, is_plain_row
 from lockstep.advisor.measuring.references import checked_arguments, referred
 from lockstep.engine.models.losses import Loss
 from lockstep.engine.replica.layout import TensorLayout
-from lockstep.engine.replica.pipeline.cut import CutError, flatten
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.training.randomness import keeping_generators
 from lockstep.engine.usecases import UseCase
@@ -65,66 +63,13 @@ class ModelAsked:
 
 
 @dataclass(frozen=True)
-class OwnFactory:
-    """Makes the model anew in every process; picklable, whatever the reader's factory is.
-
-    A model that takes anything but one image gets what `RandomSamples` gives, taken apart.
-    """
-
-    model: str
-    arguments: str
-    inputs: tuple[ModelInput, ...]
-
-    def __call__(self) -> nn.Module:
-        """Raises CalibrationError for what is no torch model that can be trained."""
-        found = referred(self.model)
-        if isinstance(found, nn.Module):
-            found = copy.deepcopy(found)
-        elif callable(found):
-            found = found(**json.loads(self.arguments))
-        model = _torch_module(found, self.model)
-        if len(self.inputs) == 1 and self.inputs[0].is_image:
-            return model
-        if len(self.inputs) > 1:
-            return SeveralInputs(model, self.inputs)
-        layers = list(model) if _is_plain_row(model) else [model]
-        return nn.Sequential(OneInput(self.inputs[0]), *layers)
-
-
-class OneInput(nn.Module):
-    """Rows of numbers, float32 [samples, 1, 1, numbers], in the shape and the type that a model takes."""
-
-    def __init__(self, given: ModelInput) -> None:
-        super().__init__()
-        self.given = given
-
-    def forward(self, rows: Tensor) -> Tensor:
-        shaped = rows.reshape(len(rows), *self.given.shape)
-        return shaped.long() if self.given.dtype == "int64" else shaped
-
-
-class SeveralInputs(nn.Module):
-    """A model of several inputs, which stand one behind the other in a row of numbers."""
-
-    def __init__(self, model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
-        super().__init__()
-        self.model = model
-        self.takers = nn.ModuleList(OneInput(each) for each in inputs)
-        self.numbers = [each.numbers for each in inputs]
-
-    def forward(self, rows: Tensor) -> Any:
-        parts = rows.split(self.numbers, dim=-1)
-        return self.model(*(taker(part) for taker, part in zip(self.takers, parts, strict=True)))
-
-
-@dataclass(frozen=True)
 class OwnModel:
     """A model that was loaded and tried."""
 
     case: UseCase
     facts: CalibratedModel
     needed: NeededMemory | None  # None: the model can't be made without memory
-    layers: int  # that it can be cut into for a pipeline; 0: it is no nn.Sequential
+    sequential: bool  # it is a plain nn.Sequential, which can be cut for a pipeline
     sample_seconds: float  # roughly, of a forward and backward pass of one thread
 
 
@@ -159,7 +104,7 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         _train_once(model, output, samples, loss, asked.model, name)
         seconds = _sample_seconds(model, samples, asked)
     case = UseCase(NAME, factory, optimiser, loss, train=samples)
-    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, _layer_count(model), seconds)
+    return OwnModel(case, _facts(model, asked, factory, name, optimiser), needed, is_plain_row(model), seconds)
 
 
 def _check_memory(needed: NeededMemory | None, asked: ModelAsked, free_bytes: int | None) -> None:
@@ -205,28 +150,6 @@ def _arguments(asked: ModelAsked) -> str:
 
 
 _SUCH_AS = '\'{"classes": 10}\''
-
-
-def _torch_module(found: Any, name: str) -> nn.Module:
-    """Raises CalibrationError for anything but a torch model with sizes that are known."""
-    if not isinstance(found, nn.Module):
-        if type(found).__module__.partition(".")[0] in ("keras", "tensorflow", "tf_keras"):
-            raise CalibrationError(
-                f"--model {name!r} makes a Keras model on TensorFlow, and only Lockstep's own networks are trained "
-                "there; start with KERAS_BACKEND=torch: then Keras models are torch modules, and their time on torch "
-                "is measured"
-            )
-        raise CalibrationError(f"--model {name!r} makes a {type(found).__name__}; let it return an nn.Module")
-    lazy = [path for path, parameter in found.named_parameters() if is_lazy(parameter)]
-    if lazy:
-        raise CalibrationError(
-            f"--model {name!r}: the size of {lazy[0]} is not known before a first pass; let the factory make that pass"
-        )
-    return found
-
-
-def _is_plain_row(model: nn.Module) -> bool:
-    return isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward
 
 
 def _made(factory: OwnFactory, asked: ModelAsked) -> nn.Module:
@@ -343,10 +266,3 @@ def optimiser_text(optimiser: OptimiserFactory) -> str:
 
 def _is_keras(model: nn.Module) -> bool:
     return any(type(module).__module__.partition(".")[0] == "keras" for module in model.modules())
-
-
-def _layer_count(model: nn.Module) -> int:
-    try:
-        return len(flatten(model))
-    except CutError:
-        return 0

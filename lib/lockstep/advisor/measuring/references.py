@@ -1,4 +1,4 @@
-"""`module:name` as the object of that name, from the reader's own folder too, with the nearest names if there is none."""
+"""`module:name` as the object of that name, from the reader's own folder too; the nearest names if there is none."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lockstep.engine.data.sources import Ids, ImageData, Images
+from lockstep.engine.data.sources import Ids, ImageData, Samples, sample_dtype
 from lockstep.engine.thread_names import name_training_thread
 
 # Samples per chunk: few enough that all threads finish a batch together, so many that the lock costs nothing.
@@ -22,8 +22,8 @@ class Task:
 
     epoch: int
     ids: Ids
-    memory: Images  # the whole buffer, at least as long as the batch
-    images: Images = field(init=False)
+    memory: Samples  # the whole buffer, at least as long as the batch
+    images: Samples = field(init=False)
     next: int = 0  # the first sample that no thread has started to decode
     running: int = 0  # chunks being decoded
     error: BaseException | None = None
@@ -48,7 +48,7 @@ class Decoder:
         self.seed = seed
         self.changed = threading.Condition()
         self.queue: deque[Task] = deque()  # batches with chunks that no thread has started
-        self.free: list[Images] = []  # buffers that nobody reads or writes
+        self.free: list[Samples] = []  # buffers that nobody reads or writes
         self.orphans: list[Task] = []  # no longer wanted, while a thread was still writing them
         self.seconds = 0.0  # CPU time of decoding
         self.closed = False
@@ -83,7 +83,7 @@ class Decoder:
             task.next = len(task.ids)
             self._recycle(task)
 
-    def hand_back(self, memory: Images) -> None:
+    def hand_back(self, memory: Samples) -> None:
         with self.changed:
             self.free.append(memory)
 
@@ -141,10 +141,10 @@ class Decoder:
             self.free.append(task.memory)
         return task.done
 
-    def _buffer(self, length: int) -> Images:
+    def _buffer(self, length: int) -> Samples:
         # A new array of 20 MB costs 5 000 page faults per batch; a reused one costs none.
         for place, memory in enumerate(self.free):
             if len(memory) >= length:
                 return self.free.pop(place)
         self.free.clear()  # all of them are too small, because batches have grown
-        return np.empty((length, *self.data.shape), dtype=np.float32)
+        return np.empty((length, *self.data.shape), dtype=sample_dtype(self.data))

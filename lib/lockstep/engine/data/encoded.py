@@ -9,11 +9,11 @@ import numpy as np
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.photos import decode_photo
 from lockstep.engine.data.small import SmallImages
-from lockstep.engine.data.sources import Arrays, Ids, ImageData, Images, Photos
+from lockstep.engine.data.sources import Arrays, Ids, ImageData, Images, Photos, Samples, sample_dtype
 
 
 def encoded(data: ImageData, sample_id: int) -> bytes:
-    """The bytes of one image: a photo's file, or the float32 values of an image of `Arrays` or `SmallImages`.
+    """The bytes of one image: a photo's file, or the values of an image of `Arrays` or `SmallImages`.
 
     Raises DataError for an unreadable file, and for data that are augmented anew in each epoch, which can't be done
     beforehand.
@@ -52,21 +52,22 @@ class ReceivedPhotos(Photos):
 
 
 class ReceivedArrays:
-    """Images received as float32 numbers, of a data set without augmentation."""
+    """Images received as numbers, of a data set without augmentation."""
 
     def __init__(self, data: ImageData) -> None:
         self.classes, self.labels, self.shape, self.source = data.classes, data.labels, data.shape, data.source
+        self.dtype = sample_dtype(data)
         self.contents: dict[int, bytes] = {}
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
+    def load(self, ids: Ids, epoch: int, seed: int, out: Samples | None = None) -> Samples:
         """As `ImageData.load`; `epoch` and `seed` change nothing."""
         if out is None:
-            out = np.empty((len(ids), *self.shape), np.float32)
+            out = np.empty((len(ids), *self.shape), self.dtype)
         for place, sample_id in enumerate(np.asarray(ids).tolist()):
-            out[place] = np.frombuffer(_content(self.contents, sample_id), np.float32).reshape(self.shape)
+            out[place] = np.frombuffer(_content(self.contents, sample_id), self.dtype).reshape(self.shape)
         return out
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.small import SmallImages
-from lockstep.engine.data.sources import Ids, ImageData, Images, Photos
+from lockstep.engine.data.sources import Ids, ImageData, Photos, Samples, sample_dtype
 
 PARTS = ("all", "kept", "held_out")
 SHARE = 5
@@ -47,11 +47,12 @@ class Selection:
     def __init__(self, data: ImageData, ids: Ids) -> None:
         self.data, self.ids = data, ids
         self.classes, self.shape, self.source, self.labels = data.classes, data.shape, data.source, data.labels[ids]
+        self.dtype = sample_dtype(data)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
+    def load(self, ids: Ids, epoch: int, seed: int, out: Samples | None = None) -> Samples:
         """As `ImageData.load`."""
         return self.data.load(self.ids[np.asarray(ids, np.int64)], epoch, seed, out)
 

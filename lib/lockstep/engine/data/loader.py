@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from lockstep.engine.data.decoding import Decoder, Task
-from lockstep.engine.data.sources import Ids, ImageData, Images
+from lockstep.engine.data.sources import Ids, ImageData, Labels, Samples
 
 AHEAD = 2  # batches prefetched at most
 _HELD = 2  # taken batches whose memory is not reused yet
@@ -21,13 +21,14 @@ _HELD = 2  # taken batches whose memory is not reused yet
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images float32 [n, channels, height, width], labels int64 [n] and sample ids int64 [n].
+    """Images float32 [n, channels, height, width], labels int64 [n] and sample ids int64 [n]; a reader's own images and
+    labels may have another shape and type (see `ImageData`).
 
     `images` is memory of the loader: valid until the second next `take` (or for as long as the loader, if preloaded).
     """
 
-    images: Images
-    labels: NDArray[np.int64]
+    images: Samples
+    labels: Labels
     sample_ids: Ids
     epoch: int
 
@@ -53,7 +54,7 @@ class Loader:
         self.input_seconds = 0.0
         self._decoder = Decoder(data, seed)
         self._ahead: deque[Task] = deque()
-        self._held: deque[Images] = deque()
+        self._held: deque[Samples] = deque()
         self._kept: dict[tuple[int, bytes], Batch] = {}
         # The threads refer to the decoder only, so that a loader that nobody closed can still be collected and they
         # end.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,33 +16,50 @@ from lockstep.engine.data.keyed import STREAM_FLIP, keyed_uniform
 from lockstep.engine.data.photos import SIZE, decode_photo
 
 Images = NDArray[np.float32]
+Samples = NDArray[Any]  # of any shape: float32, or int64 where they are token ids
+Labels = NDArray[Any]
 Ids = NDArray[np.int64]
 
 
 @runtime_checkable
 class ImageData(Protocol):
-    """Labelled images that can be loaded by sample id. Implementations are picklable and safe to load from threads."""
+    """Labelled samples that can be loaded by sample id: images, or rows and sequences of a reader's own.
+
+    Implementations are picklable and safe to load from threads. Where samples are not float32, they have a `dtype`.
+    """
 
     @property
-    def classes(self) -> tuple[str, ...]: ...
-    @property
-    def labels(self) -> NDArray[np.int64]:
-        """[n], the class of each sample as an index into `classes`."""
+    def classes(self) -> tuple[str, ...]:
+        """Their names; empty where labels are no classes."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width) of one image."""
+    def labels(self) -> Labels:
+        """int64 [n], the class of each sample as an index into `classes`; or targets of any other kind [n, ...]."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one sample; (channels, height, width) of an image."""
 
     @property
     def source(self) -> str:
         """real | synthetic | own"""
 
     def __len__(self) -> int: ...
-    def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
-        """Images float32 [len(ids), channels, height, width]; written into `out` (that shape) if given.
+    def load(self, ids: Ids, epoch: int, seed: int, out: Samples | None = None) -> Samples:
+        """Samples float32 (or `dtype`) [len(ids), *shape]; written into `out` (that shape) if given.
 
         Augmentation depends on (seed, epoch, sample id) alone. Raises DataError.
         """
+
+
+def sample_dtype(data: ImageData) -> np.dtype[Any]:
+    """The type of the samples of `data`: float32, unless it says otherwise."""
+    return np.dtype(getattr(data, "dtype", np.float32))
+
+
+def are_classes(labels: Labels) -> bool:
+    """Are these labels a class each (int64 [n]), and not numbers to reach, several labels per sample, or tokens?"""
+    return labels.ndim == 1 and labels.dtype == np.int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,57 +149,57 @@ class Photos:
 
 
 class Arrays:
-    """A reader's own images in memory.
+    """A reader's own images, rows or sequences in memory.
 
-    `images` [n, channels, height, width], float32 (used as they are) or uint8 (scaled to 0 … 1); `labels` [n], whole
-    numbers from 0. `classes` are their names; without them, "0", "1", …. Nothing is copied and nothing is augmented.
-    Raises DataError for arrays that don't fit together.
+    `images` [n, ...] of any shape: float32 and int64 (token ids) are used as they are, uint8 is scaled to 0 … 1.
+    `labels`: whole numbers from 0 [n], a class each, whose names are `classes` (without them, "0", "1", …); or targets,
+    float [n] and [n, k], and whole numbers [n, k], as several labels per sample are. Nothing is augmented, and nothing
+    is copied but labels of another type than float32 and int64. Raises DataError for arrays that don't fit together.
     """
 
     source = "own"
 
-    def __init__(
-        self, images: NDArray[np.float32] | NDArray[np.uint8], labels: ArrayLike, classes: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, images: Samples, labels: ArrayLike, classes: Sequence[str] | None = None) -> None:
         self.images = _check_images(images)
         self.labels = _check_labels(labels, len(self.images))
-        largest = int(self.labels.max())
-        self.classes = tuple(str(label) for label in range(largest + 1)) if classes is None else tuple(classes)
-        if largest >= len(self.classes):
-            raise DataError(
-                f"label {largest} has no name among the {len(self.classes)} classes {self.classes}; "
-                f"give at least {largest + 1} class names, or labels from 0 to {len(self.classes) - 1}"
-            )
-        if len(self.classes) < 2:
-            raise DataError(f"labels hold only {len(self.classes)} class; training needs at least 2")
+        self.classes: tuple[str, ...] = ()
+        if are_classes(self.labels):
+            self.classes = _named_classes(self.labels, classes)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        _, channels, height, width = self.images.shape
-        return (channels, height, width)
+    def shape(self) -> tuple[int, ...]:
+        return self.images.shape[1:]
 
-    def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what `load` gives."""
+        return np.dtype(np.int64 if self.images.dtype == np.int64 else np.float32)
+
+    def load(self, ids: Ids, epoch: int, seed: int, out: Samples | None = None) -> Samples:
         """As `ImageData.load`; `epoch` and `seed` change nothing."""
-        ids, out = prepare(ids, len(self), self.shape, out)
+        ids, out = prepare(ids, len(self), self.shape, out, self.dtype)
         np.copyto(out, self.images[ids])
         if self.images.dtype == np.uint8:
             np.multiply(out, np.float32(1 / 255), out=out)
         return out
 
 
-def prepare(ids: Ids, count: int, shape: tuple[int, int, int], out: Images | None) -> tuple[Ids, Images]:
+def prepare(
+    ids: Ids, count: int, shape: tuple[int, ...], out: Samples | None, dtype: Any = np.float32
+) -> tuple[Ids, Samples]:
+    """Ids that exist, and memory [len(ids), *shape] for their samples: `out`, if it is given. Raises DataError."""
     ids = np.asarray(ids, dtype=np.int64)
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < count:
         wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
         raise DataError(f"sample id {wrong} does not exist in a set of {count} images; give 0 to {count - 1}")
     wanted = (len(ids), *shape)
     if out is None:
-        out = np.empty(wanted, dtype=np.float32)
-    elif out.shape != wanted or out.dtype != np.float32:
-        raise DataError(f"out is {out.dtype} {list(out.shape)}; give float32 {list(wanted)}")
+        out = np.empty(wanted, dtype=dtype)
+    elif out.shape != wanted or out.dtype != dtype:
+        raise DataError(f"out is {out.dtype} {list(out.shape)}; give {np.dtype(dtype)} {list(wanted)}")
     return ids, out
 
 
@@ -197,16 +214,19 @@ def _proportional(sizes: NDArray[np.int64], count: int) -> list[int]:
     return [int(share) for share in shares]
 
 
-def _check_images(images: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np.float32] | NDArray[np.uint8]:
+def _check_images(images: Samples) -> Samples:
     if not isinstance(images, np.ndarray):
-        raise DataError(f"images is a {type(images).__name__}; give a numpy array [n, channels, height, width]")
-    if images.ndim != 4:
-        raise DataError(f"images has shape {list(images.shape)}; give 4 dimensions [n, channels, height, width]")
-    if images.dtype not in (np.float32, np.uint8):
-        raise DataError(f"images has type {images.dtype}; give float32, or uint8 (0 … 255): images.astype('float32')")
-    if 0 in images.shape:
+        raise DataError(
+            f"images is a {type(images).__name__}; give a numpy array [n, ...], of images [n, channels, height, width]"
+        )
+    if images.ndim < 1 or 0 in images.shape:
         raise DataError(f"images has shape {list(images.shape)}, so it holds nothing; give at least one image")
-    if images.shape[3] in (1, 3) and images.shape[1] > 4:
+    if images.dtype not in (np.float32, np.uint8, np.int64):
+        raise DataError(
+            f"images has type {images.dtype}; give float32, uint8 (0 … 255) or, for token ids, int64: "
+            "images.astype('float32')"
+        )
+    if images.ndim == 4 and images.shape[3] in (1, 3) and images.shape[1] > 4:
         raise DataError(
             f"images has shape {list(images.shape)}, which looks like channels last; "
             "give [n, channels, height, width]: images.transpose(0, 3, 1, 2)"
@@ -214,12 +234,35 @@ def _check_images(images: NDArray[np.float32] | NDArray[np.uint8]) -> NDArray[np
     return images
 
 
-def _check_labels(labels: ArrayLike, count: int) -> NDArray[np.int64]:
+def _check_labels(labels: ArrayLike, count: int) -> Labels:
     array = np.asarray(labels)
-    if array.shape != (count,):
+    if not array.ndim or len(array) != count or 0 in array.shape:
         raise DataError(f"labels has shape {list(array.shape)} for {count} images; give one label per image, [{count}]")
-    if not np.issubdtype(array.dtype, np.integer):
-        raise DataError(f"labels has type {array.dtype}; give whole numbers from 0: labels.astype('int64')")
-    if array.min() < 0:
+    if np.issubdtype(array.dtype, np.floating):
+        return array.astype(np.float32, copy=False)
+    if array.dtype.kind not in "iub":
+        raise DataError(
+            f"labels has type {array.dtype}; give whole numbers from 0 for classes (of names: "
+            "np.unique(labels, return_inverse=True)[1]), or floats"
+        )
+    if array.shape == (count, 1):
+        raise DataError(
+            f"labels has shape {list(array.shape)} for {count} images; give [{count}] for classes: labels.reshape(-1), "
+            "or floats for numbers to reach: labels.astype('float32')"
+        )
+    if array.ndim == 1 and array.min() < 0:
         raise DataError(f"label {array.min()} at place {int(array.argmin())} is negative; number the classes from 0")
-    return array.astype(np.int64)
+    return array.astype(np.int64, copy=False)
+
+
+def _named_classes(labels: Labels, classes: Sequence[str] | None) -> tuple[str, ...]:
+    largest = int(labels.max())
+    named = tuple(str(label) for label in range(largest + 1)) if classes is None else tuple(classes)
+    if largest >= len(named):
+        raise DataError(
+            f"label {largest} has no name among the {len(named)} classes {named}; "
+            f"give at least {largest + 1} class names, or labels from 0 to {len(named) - 1}"
+        )
+    if len(named) < 2:
+        raise DataError(f"labels hold only {len(named)} class; training needs at least 2")
+    return named

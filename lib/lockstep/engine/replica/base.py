@@ -71,7 +71,8 @@ class Replica(ABC):
 
     @abstractmethod
     def predict(self, batch: Batch) -> Tensor:
-        """float32 [samples, classes], in evaluation mode: for one logit x of two classes, 0 and x."""
+        """float32 [samples, classes], in evaluation mode: for one logit x of two classes, 0 and x. Where the labels of
+        `batch` are no classes, what the model returns."""
 
     def peers(self, group: Group) -> Group:
         """The ranks of `group` that hold the same part of the model as this one, with which its sync exchanges."""

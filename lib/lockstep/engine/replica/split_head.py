@@ -197,7 +197,7 @@ class SplitHeadReplica(TorchReplica):
         self.bytes_sent += self.rows.bytes_sent - sent
         return loss
 
-    def _forward(self, batch: Batch) -> Tensor:
+    def _forward(self, batch: Batch) -> Any:
         self.all_keys.epoch, self.all_keys.sample_ids = batch.epoch, self.rows.begin(batch.sample_ids)
         output = super()._forward(batch)
         self._forward_ended = self.rows.seconds

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.data.sources import are_classes
 from lockstep.engine.groups import Group
-from lockstep.engine.models.losses import Loss, cross_entropy, scores_of
+from lockstep.engine.models.losses import Loss, cross_entropy, logits_of, scores_of
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.batch_norm import SharedStatistics
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
@@ -143,14 +144,14 @@ class TorchReplica(Replica):
         output = self._forward(batch)
         return output, self.loss(output, torch.from_numpy(batch.labels).to(self.device))
 
-    def _forward(self, batch: Batch) -> Tensor:
+    def _forward(self, batch: Batch) -> Any:
         images = formatted(torch.from_numpy(batch.images).to(self.device), self.memory_format)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            output: Tensor = self.model(images)
-        return output
+            return self.model(images)
 
     def predict(self, batch: Batch) -> Tensor:
-        return scores_of(self.evaluated(batch))
+        output = logits_of(self.evaluated(batch))
+        return scores_of(output) if are_classes(batch.labels) else output.float()
 
     def evaluated(self, batch: Batch) -> Any:
         """What the model returns in evaluation mode; training goes on as if it had not been asked."""

@@ -7,16 +7,26 @@ from numpy.typing import NDArray
 
 from lockstep.engine.data.loader import Loader
 from lockstep.engine.data.sampling import share_of
-from lockstep.engine.data.sources import ImageData
+from lockstep.engine.data.sources import ImageData, are_classes
 from lockstep.engine.groups import Group, allgather_object
+from lockstep.engine.models.losses import Loss
 from lockstep.engine.replica import Replica
 from lockstep.engine.training.checkpoint import average_buffers
 from lockstep.engine.training.scores import accuracy, balanced_accuracy
+from lockstep.engine.training.target_scores import mean_loss, target_scores
 
 
-def evaluate(replica: Replica, group: Group, data: ImageData, batch_size: int) -> dict[str, float]:
-    """test_accuracy and test_balanced_accuracy (mean recall of the classes that occur), 0-1, over all of `data`."""
+def evaluate(
+    replica: Replica, group: Group, data: ImageData, batch_size: int, loss: Loss | None = None
+) -> dict[str, float]:
+    """test_accuracy and test_balanced_accuracy (mean recall of the classes that occur), 0-1, over all of `data`.
+
+    Where labels are no classes, test_loss, the mean of `loss`, and `target_scores`.
+    """
     outputs = predictions(replica, group, data, batch_size)
+    if not are_classes(data.labels):
+        found = {f"test_{name}": value for name, value in target_scores(outputs, data.labels).items()}
+        return found if loss is None else {"test_loss": mean_loss(loss, outputs, data.labels)} | found
     return {
         "test_accuracy": accuracy(outputs, data.labels),
         "test_balanced_accuracy": balanced_accuracy(outputs, data.labels),
@@ -24,7 +34,8 @@ def evaluate(replica: Replica, group: Group, data: ImageData, batch_size: int) -
 
 
 def predictions(replica: Replica, group: Group, data: ImageData, batch_size: int) -> NDArray[np.float32]:
-    """The network's outputs for all of `data`, float32 [samples, classes], on every rank."""
+    """The network's outputs for all of `data`, float32 [samples, classes] (or of any shape, for labels that are no
+    classes), on every rank."""
     group.enter("evaluate")
     average_buffers(replica, group)
     everything = np.arange(len(data), dtype=np.int64)

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+from lockstep.engine.data.loader import Batch
 
 ON_NAN = ("stop", "warn")
 _FIX = (
     "lower the learning rate, or look for images or labels that are broken (lockstep.train(on_nan='warn') goes on all "
     "the same)"
 )
+_AT_ONCE = 4_000_000  # numbers that are looked at together: a second array of all of them may not fit
 
 
 class NotFiniteError(ArithmeticError):
     """The loss, or a parameter, is NaN or infinite; the message names the step, the rank and the fix."""
+
+
+def not_finite_at(values: NDArray[Any]) -> tuple[int, ...] | None:
+    """The place of the first NaN or infinite number in `values` [n, ...]; None if all are finite, or whole numbers."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return None
+    rows = max(1, _AT_ONCE // max(1, math.prod(values.shape[1:])))
+    for start in range(0, len(values), rows):
+        finite = np.isfinite(values[start : start + rows])
+        if not finite.all():
+            row, *inner = (int(index) for index in np.argwhere(~finite)[0])
+            return (start + row, *inner)
+    return None
+
+
+def told_not_finite(values: NDArray[Any], what: str, ids: NDArray[np.int64] | None = None) -> str:
+    """What is wrong with the first number that is not finite ("images: sample 17 is nan at [0, 3, 4]"); empty if all
+    are. `ids`: of the samples, where they are not the first ones."""
+    found = not_finite_at(values)
+    if found is None:
+        return ""
+    sample = found[0] if ids is None else int(ids[found[0]])
+    where = f" at {list(found[1:])}" if found[1:] else ""
+    return f"{what}: sample {sample} is {values[found]}{where}"
 
 
 @dataclass
@@ -27,10 +57,12 @@ class FiniteWatch:
     first: str = ""
     steps: int = 0
 
-    def see_loss(self, loss: float, step: int, rank: int | None = None) -> None:
-        """`loss` of `step`; of `rank` if that is another one."""
+    def see_loss(self, loss: float, step: int, rank: int | None = None, batch: Batch | None = None) -> None:
+        """`loss` of `step`; of `rank` if that is another one. `batch`: what it was computed of, if it is at hand."""
         if not math.isfinite(loss):
             where = f"in step {step} on rank {self.rank if rank is None else rank}"
+            if batch is not None and (broken := told_not_finite(batch.images, "images", batch.sample_ids)):
+                where += f" ({broken})"
             if self.on_nan == "stop":
                 raise NotFiniteError(f"the loss is {loss} {where}: {_FIX}")
             self.first = self.first or f"the loss is {loss} {where}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,10 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from lockstep.engine.data.loader import Batch
+from lockstep.engine.data.sources import ImageData, are_classes
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
+from lockstep.engine.models.losses import Loss, logits_of
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
+from lockstep.engine.training.finite import told_not_finite
 from lockstep.engine.training.randomness import WatchedPass, keeping_generators
 from lockstep.engine.usecases import UseCase, use_case
 
@@ -34,33 +38,44 @@ class FirstPass:
     draws: bool = False  # in training, what is not keyed by sample
 
 
-def check_first_pass(model: nn.Module, case: UseCase, job: Job) -> FirstPass:
+def check_first_pass(
+    model: nn.Module, case: UseCase, job: Job, *, backward: bool = False, finite: bool = False
+) -> FirstPass:
     """What a pass of `model`, which is not to be used afterwards, in training and one in evaluation show.
 
-    The first training images of `case` go through it as a worker of `job` computes. Raises JobError, with the fix, for
-    a model in another precision than float32, for an output that its loss can't take, and, if there are test images,
-    for one that can't be scored.
+    The first training images of `case` go through it as a worker of `job` computes, `backward` too where asked; the
+    first test images are scored. Raises JobError, with the fix, for a model in another precision than float32, for an
+    output that its loss can't take, if there are test images for one that can't be scored, and, where `finite` is
+    asked for, for a loss that is NaN at once.
     """
     assert case.train is not None
-    ids = np.arange(min(SAMPLES, len(case.train)), dtype=np.int64)
-    batch = Batch(case.train.load(ids, 0, job.seed), case.train.labels[ids], ids, 0)
     try:
         replica = TorchReplica(model, case.loss, precision=job.precision, seed=job.seed)
         if job.values["sync_batch_norm"]:
             replica.normalize_together(ThreadGroup.of(1)[0])
     except ValueError as error:
         raise JobError(str(error)) from error
-    if not len(ids):
+    if not len(case.train):
         return FirstPass(replica.layout)
     with keeping_generators():
-        if case.test is not None:
-            _check_scores(replica, batch)
+        batch = _first(case.train, job)
+        if case.test is not None and len(case.test):
+            _check_scores(replica, _first(case.test, job), case.loss)
         with WatchedPass(replica.model) as seen:
-            _check_losses(replica, batch)
+            losses = _check_losses(replica, batch, len(case.train.classes))
+        if finite:
+            _check_finite(losses, batch)
+        if backward:
+            _check_backward(losses)
         if job.values["sync_batch_norm"] and job.replicas > 1:
             _check_empty(replica, batch)
     shared = job.replicas > 1 or job.micro_batches > 1
     return FirstPass(replica.layout, list(seen.cautions(shared)), seen.random)
+
+
+def _first(data: ImageData, job: Job) -> Batch:
+    ids = np.arange(min(SAMPLES, len(data)), dtype=np.int64)
+    return Batch(data.load(ids, 0, job.seed), data.labels[ids], ids, 0)
 
 
 def first_pass_of(job: Job, data_root: str, skipped: Collection[str] = ()) -> FirstPass:
@@ -75,16 +90,59 @@ def first_pass_of(job: Job, data_root: str, skipped: Collection[str] = ()) -> Fi
     return check_first_pass(model, case, job)
 
 
-def _check_losses(replica: TorchReplica, batch: Batch) -> None:
+def _check_losses(replica: TorchReplica, batch: Batch, classes: int) -> Tensor:
     try:
         output, losses = replica.losses(batch)
     except Exception as error:
-        raise _failed(replica, batch, error) from error
+        raise _failed(replica, batch, classes, error) from error
     if not isinstance(losses, Tensor) or losses.shape != (len(batch),):
         raise JobError(
             f"the loss gives {_kind(losses)} for {len(batch)} images, whose output is {_kind(output)}; let it give one "
             "value per image (of torch's own losses, with reduction='none')"
         )
+    if told := _too_few(replica.loss, output, classes):
+        raise JobError(told)
+    return losses
+
+
+def _too_few(loss: Loss, output: Any, classes: int) -> str:
+    """What is wrong if the model tells fewer classes apart than there are, as far as `loss` is known to need one output
+    for each. The first images alone need not show it."""
+    if not classes or getattr(loss, "outputs_per_class", None) is None:
+        return ""
+    try:
+        logits = logits_of(output)
+    except TypeError:
+        return ""
+    if logits.dim() not in (1, 2):
+        return ""
+    outputs = logits.shape[1] if logits.dim() == 2 else 1
+    least = classes if loss.outputs_per_class else (1 if classes == 2 else math.inf)  # type: ignore[attr-defined]
+    if outputs >= least:
+        return ""
+    if least == math.inf:
+        return f"this loss tells 2 classes apart, and the labels name {classes}; give loss='cross_entropy'"
+    return f"the model has {outputs} outputs for {classes} classes; give its last layer {classes} outputs"
+
+
+def _check_finite(losses: Tensor, batch: Batch) -> None:
+    if bool(losses.isfinite().all()):
+        return
+    broken = told_not_finite(batch.images, "images") or f"the images are finite, and the losses are {losses.tolist()}"
+    raise JobError(
+        f"the loss of a first pass is not finite: {broken}; look for the number that is broken, in the data or in what "
+        "the model and the loss compute of them (lockstep.train(on_nan='warn') goes on all the same)"
+    )
+
+
+def _check_backward(losses: Tensor) -> None:
+    try:
+        losses.sum().backward()
+    except Exception as error:
+        raise JobError(
+            f"a first backward pass fails with {type(error).__name__}: {error}; let the loss be computed from the "
+            "model's output by operations that have a gradient"
+        ) from error
 
 
 def _check_empty(replica: TorchReplica, batch: Batch) -> None:
@@ -96,32 +154,59 @@ def _check_empty(replica: TorchReplica, batch: Batch) -> None:
         raise JobError(_EMPTY.format(f"{type(error).__name__}: {error}")) from error
 
 
-def _failed(replica: TorchReplica, batch: Batch, error: Exception) -> JobError:
+def _failed(replica: TorchReplica, batch: Batch, classes: int, error: Exception) -> JobError:
     """What to say of an error in training: of the loss, if the model has an output that is no tensor."""
     reason = f"{type(error).__name__}: {error}"
     try:
         output = replica.evaluated(batch)
     except Exception:
         output = None
+    if told := _too_few(replica.loss, output, classes):
+        return JobError(told)
     if output is None or isinstance(output, Tensor):
-        return JobError(f"a first pass of {len(batch)} training images fails with {reason}")
+        tried = _typed(batch.images)
+        tried += "" if output is None else f"; output {_kind(output)}; labels {_typed(batch.labels)}"
+        hint = "; whole numbers are taken for token ids: for numbers give float32"
+        hint = hint if output is None and batch.images.dtype == np.int64 else ""
+        return JobError(f"a first pass of {len(batch)} training images ({tried}) fails with {reason}{hint}")
     return JobError(
         f"the model returns {_kind(output)}, which the loss can't take ({reason}); let it return one tensor "
         "[images, classes], or give a loss that takes this"
     )
 
 
-def _check_scores(replica: TorchReplica, batch: Batch) -> None:
+def _check_scores(replica: TorchReplica, batch: Batch, loss: Loss) -> None:
     try:
         output = replica.evaluated(batch)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise JobError(f"a first pass of {len(batch)} images in evaluation mode fails with {reason}") from error
-    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != len(batch):
+    classes = are_classes(batch.labels)
+    try:
+        scored = logits_of(output)
+    except TypeError:
+        scored = None
+    # One logit per image may come without a dimension of its own.
+    if scored is None or scored.shape[:1] != (len(batch),) or (classes and scored.dim() not in (1, 2)):
+        wanted = "[images, classes]" if classes else "[images, ...]"
         raise JobError(
             f"in evaluation mode the model returns {_kind(output)} for {len(batch)} images, and scores need one tensor "
-            "[images, classes]; let it return that where self.training is False, or give no test images"
+            f"{wanted}, alone, first in a tuple or as 'logits' of a dict; let it return that where self.training is "
+            "False, or give no test images"
         )
+    if classes:
+        return
+    try:
+        loss(scored, torch.from_numpy(batch.labels))
+    except Exception as error:
+        raise JobError(
+            f"the loss can't take the model's output in evaluation mode, {_kind(scored)} ({type(error).__name__}: "
+            f"{error}); let it take that tensor, or give no test images"
+        ) from error
+
+
+def _typed(values: Any) -> str:
+    return f"{values.dtype} {list(values.shape)}"
 
 
 def _kind(value: Any) -> str:

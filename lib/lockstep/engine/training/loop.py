@@ -134,7 +134,7 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
             if site.evaluate and job.scored_on == "none":
                 replica.parameters.copy_(sync.model())
                 test = case.open("test", site.data_root, skipped=site.skipped)
-                trace.scores |= evaluate(replica, group, test, job.per_worker_batch_size)
+                trace.scores |= evaluate(replica, group, test, job.per_worker_batch_size, case.loss)
         finally:
             sync.close()
     if job.model_parallel == "pipeline":
@@ -170,7 +170,7 @@ def _compute(
     start = time.perf_counter()
     before = {name: getattr(replica, name) for name in (*_PASSES, *_WITHIN)}
     loss = replica.backward(batch, share.weights, sync.layer_ready if share.last else None) / share.scale
-    watch.see_loss(loss, share.step)
+    watch.see_loss(loss, share.step, batch=batch)
     sync.observe(loss, float(share.weights.sum()) / share.scale)
     times["train_loss"] += loss
     times["images"] += len(share.sample_ids) if replica.reads_images else 0  # each image counts once

@@ -116,7 +116,7 @@ def run_stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
     return Trace(group.rank, tables=tables)
 
 
-def _opened(job: Job, site: Site) -> tuple[UseCase, tuple[int, int, int]]:
+def _opened(job: Job, site: Site) -> tuple[UseCase, tuple[int, ...]]:
     """The use case of `job`, and the shape of one of its images."""
     case = (site.use_case or use_case(job.use_case)).for_job(job)
     data = case.open("train", site.data_root, job.images, site.skipped)

@@ -1,0 +1,76 @@
+"""A calibration holds what there was time for, the most important first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.advisor.calibration import NOTHING, CalibrationError
+from lockstep.advisor.calibration_file import read_calibration, write_calibration
+from lockstep.advisor.measuring import calibrate as calibrating
+from lockstep.advisor.measuring.calibrate import calibrate, timed_batch
+from lockstep.advisor.measuring.layer_times import layer_times_of
+from lockstep.advisor.measuring.own_model import ModelAsked
+from lockstep.engine.cores import usable_cores
+from lockstep.engine.data.errors import DataError
+
+ASKED = ModelAsked("own_models:perceptron", "6", batch=8)
+
+
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="one core: there are no two workers")
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_calibration_of_a_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrating, "ROUNDS", 1)
+    monkeypatch.setattr(calibrating, "FEWEST_ROUNDS", 1)
+    monkeypatch.setattr(calibrating, "LATER_WAYS", ())  # three more processes
+    told: list[str] = []
+    found = calibrate(ASKED, 300.0, told.append, force=True)
+    ways = {(cell.sync, cell.workers, cell.per_worker_batch_size, cell.threads_per_worker) for cell in found.cells}
+    cores = len(usable_cores())
+    assert ways == {
+        ("local", 1, 8, 1), ("local", 1, 2, 1), (NOTHING, cores, 8, 1), ("shared_memory", 2, 8, 1),
+        ("allreduce", 2, 8, 1), ("ddp", 2, 8, 1), ("local", 1, 8, cores),
+    }  # fmt: skip
+    assert found.cut_short == "" and [each.per_worker_batch_size for each in found.memory] == [2, 8]
+    assert min(each.peak_bytes for each in found.memory) >= found.empty_process_bytes > 50 << 20
+    assert len(found.optimiser_seconds) == len(found.copy_bytes_per_second) == 1
+    assert found.start_seconds > 0 and found.machine.cores == cores and found.others_share >= 0
+    assert [layer.parameters for layer in found.layers] == [56, 27]
+    assert "the model is tried once" in told and "round 1: 7 ways" in " ".join(told)
+    write_calibration(tmp_path / "here.json", found)
+    assert read_calibration(tmp_path / "here.json") == found
+
+
+def test_what_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CalibrationError, match="0 seconds are not possible"):
+        calibrate(ASKED, 0)
+    with pytest.raises(DataError, match="can't be listed"):
+        calibrate(ModelAsked("own_models:perceptron", "6", data=str(tmp_path / "nowhere")))
+    monkeypatch.setattr(calibrating, "CONTENTION_THRESHOLD", -1.0)
+    with pytest.raises(CalibrationError, match=r"other programs take \d+% of the \d+ cores' time.*--force"):
+        calibrate(ASKED)
+
+
+def test_the_batch_that_is_timed() -> None:
+    """Steps of 0.1 s + 20 ms a sample."""
+    assert timed_batch(16, {4: 0.18, 16: 0.42}) == 16
+    assert timed_batch(64, {16: 0.42, 64: 1.38}) == 16, "0.42 s; 32 samples would take 0.74 s"
+    assert timed_batch(64, {16: 5.0, 64: 5.1}) == 64, "a smaller batch would take as long"
+    assert timed_batch(32, {}) == 32
+
+
+def test_layer_times_are_a_line_through_two_batches() -> None:
+    def row(parameters: int, seconds: float, batch: int) -> dict[str, float | str]:
+        return {
+            "parameters": parameters, "forward_seconds": seconds / 4, "backward_seconds": seconds * 3 / 4,
+            "output_bytes": 100 * batch,
+        }  # fmt: skip
+
+    few = [row(0, 0.1, 2), row(50, 1.2, 2), row(0, 0.2, 2), row(30, 2.0, 2)]
+    many = [row(0, 0.1, 8), row(50, 1.8, 8), row(0, 0.8, 8), row(30, 1.9, 8)]
+    times = layer_times_of([(2, few), (8, many)])
+    assert [each.parameters for each in times] == [50, 30], "a layer without parameters joins one that has some"
+    assert times[0].fixed_seconds == pytest.approx(1.1) and times[0].image_seconds == pytest.approx(0.2)
+    assert times[1].fixed_seconds == pytest.approx(1.9) and times[1].image_seconds == 0.0
+    assert times[0].output_bytes == 100

@@ -1,0 +1,85 @@
+"""What is planted in real training is named first, and nothing is named where nothing was planted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planted
+from lockstep.advisor.calibration import CalibrationError
+from lockstep.advisor.measuring.own_model import ModelAsked, look_at
+from lockstep.advisor.why.decision import find_causes
+from lockstep.advisor.why.observations import BATCH, DENORMALS, EXCHANGE, INPUT, OTHERS, THREADS, UNEQUAL, Cause
+from lockstep.advisor.why.observe_own import RunAsked, observe_own
+from lockstep.engine.cores import usable_cores
+from lockstep.engine.launch.mpi import emulated
+from lockstep.engine.options import JobError
+
+CORES = len(usable_cores())
+SECONDS = 2.0
+pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.serial]
+needs_two_cores = pytest.mark.skipif(CORES < 2, reason="two workers share a core here, which is a cause by itself")
+
+
+def found(model: str = "healthy", data: Any = None, batch: int = 16, **asked: Any) -> list[Cause]:
+    """What is named of two workers, but for other programs on this machine, which a test can't help."""
+    own = look_at(ModelAsked(model=f"planted:{model}", inputs=planted.INPUT, batch=batch))
+    case = own.case if data is None else replace(own.case, train=data)
+    given = {"threads_per_worker": max(1, CORES // 2), "seconds": SECONDS} | asked
+    seen = observe_own(RunAsked(batch=batch, **given), case, own.facts.gradient_bytes)
+    return [cause for cause in find_causes(seen) if cause.kind != OTHERS]
+
+
+def first(*arguments: Any, **others: Any) -> str:
+    return found(*arguments, **others)[0].kind
+
+
+@needs_two_cores
+def test_nothing_is_named_on_a_healthy_run() -> None:
+    assert [cause.found for cause in found()] == []
+
+
+def test_oversubscribed_threads() -> None:
+    assert first(threads_per_worker=2 * CORES) == THREADS
+
+
+@needs_two_cores
+def test_slow_decoding() -> None:
+    images = np.random.default_rng(0).normal(size=(64, 3, 64, 64)).astype(np.float32)
+    assert first(data=planted.SlowPhotos(images, np.arange(64) % 4)) == INPUT
+
+
+@needs_two_cores
+def test_one_worker_at_half_speed() -> None:
+    assert first("HalfSpeed") == UNEQUAL
+
+
+@needs_two_cores
+def test_a_batch_of_one() -> None:
+    assert first(batch=1) == BATCH
+
+
+@needs_two_cores
+def test_denormal_numbers() -> None:
+    assert first("Denormal") == DENORMALS
+
+
+@needs_two_cores
+@pytest.mark.slow
+@pytest.mark.linux
+def test_a_link_of_100_megabits() -> None:
+    if reason := emulated.why_not():
+        pytest.skip(reason)
+    (cause, *_) = found("wide", hosts=2, link_bits_per_second=1e8)
+    assert cause.kind == EXCHANGE and "the link" in cause.found
+
+
+def test_what_can_not_be_measured_is_refused_before_anything_starts() -> None:
+    case = look_at(ModelAsked(model="planted:healthy", inputs=planted.INPUT, batch=16)).case
+    with pytest.raises(CalibrationError, match="sync 'nope' does not exist"):
+        observe_own(RunAsked(sync="nope"), case)
+    with pytest.raises(JobError, match="stays on this machine"):
+        observe_own(RunAsked(hosts=2, launcher="processes"), case)

@@ -1,0 +1,66 @@
+"""Models and data with something planted in them that slows training down."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import torch
+from torch import Tensor, nn
+
+from lockstep.engine.data.sources import Arrays, Ids, Images
+
+INPUT = "3,64,64"
+
+
+def healthy() -> nn.Module:
+    """A step of 16 images takes some ten milliseconds, and what does not depend on the batch far less than that."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 16, 5, 2), nn.ReLU(), nn.Conv2d(16, 32, 5, 2), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 4)),
+    )
+
+
+class HalfSpeed(nn.Module):
+    """Rank 1 computes everything twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = healthy()
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.inner(x)
+        if threading.current_thread().name.endswith("-rank-1"):
+            output = (output + self.inner(x)) / 2
+        return output
+
+
+class Denormal(nn.Module):
+    """Most of its products are numbers below 1e-38."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = healthy()
+        self.register_buffer("small", torch.full((64, 256), 1e-39))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tiny_numbers = self.small
+        for _ in range(200):
+            tiny_numbers = tiny_numbers * 0.999
+        output: Tensor = self.inner(x)
+        return output + tiny_numbers.sum()
+
+
+def wide() -> nn.Module:
+    """Few products for many parameters, all of which are exchanged."""
+    return nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(192, 1500), nn.ReLU(), nn.Linear(1500, 4))
+
+
+class SlowPhotos(Arrays):
+    """Each image takes so long to decode, in whichever thread."""
+
+    SECONDS = 0.005
+
+    def load(self, ids: Ids, epoch: int, seed: int, out: Images | None = None) -> Images:
+        time.sleep(self.SECONDS * len(ids))
+        return super().load(ids, epoch, seed, out)
