@@ -17,7 +17,7 @@ from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name,
 @finding
 def answer(stored: Stored) -> str:
     """Gains of two workers over one, the error of predictions, and how often the advice was right."""
-    parts = {"what workers gain": _gains, "how far off": _errors}
+    parts = {"What workers gain": _gains, "How far off the advice is": _errors}
     return " ".join(settle_each(lambda name: parts[name](stored), parts))
 
 
