@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+import lockstep
+from here import Here
+from lockstep.api import Trained
+from lockstep.engine.launch import LAUNCHERS
 
 DICE = np.random.default_rng(5)
 ROWS = DICE.normal(size=(24, 4)).astype(np.float32)
@@ -73,3 +80,11 @@ class Ragged(Pairs):
 
 def tensors() -> TensorDataset:
     return TensorDataset(torch.from_numpy(ROWS), torch.from_numpy(CLASSES))
+
+
+def train_here(model: Any, data: Any = PAIR, **options: Any) -> Trained:
+    """`lockstep.train` by one worker in this process, unless `options` say otherwise; warnings are in its cautions."""
+    settings: dict[str, Any] = {"launcher": "here", "workers": 1, "epochs": 2, "batch_size": 10}
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings(action="ignore"):
+        patched.setitem(LAUNCHERS, "here", Here)
+        return lockstep.train(model, data, **(settings | options))

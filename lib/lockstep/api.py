@@ -25,8 +25,8 @@ from lockstep.engine.job import Job, JobError
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.own.asked import GLOBAL_BATCH_SIZE, TrainingAsked, one_of
-from lockstep.engine.own.data import Data, check_alike, check_numbers, images_of
-from lockstep.engine.own.losses import read_loss
+from lockstep.engine.own.data import Data, check_alike, check_numbers, few_of, images_of
+from lockstep.engine.own.losses import PerSample, read_loss, takes_numbers
 from lockstep.engine.own.models import check_travels, made, read_model, spare
 from lockstep.engine.own.optimisers import read_optimiser
 from lockstep.engine.own.progress import StepsBar, watched
@@ -41,6 +41,10 @@ from lockstep.engine.usecases import PAPER_SGD, UseCase
 
 __all__ = ["Data", "Trained", "images_of", "train"]
 
+_RESTING = (
+    "the model is in evaluation mode, and all of it is trained in training mode; to keep some layers in evaluation mode "
+    "(frozen batch normalisation), call model.train() first, and then layer.eval()"
+)
 Optimiser = Callable[[Iterable[Tensor]], Optimizer] | Optimizer
 
 
@@ -92,7 +96,8 @@ def train(
     to reach ([n] or [n, k]), or several labels of 0 and 1 per sample ([n, k]); docs/train.md has a table.
     `global_batch_size` (or `batch_size`, 64): of all workers together. `optimiser` (or `optimizer`): a function
     (tensors) or a class that makes one working element by element (SGD, Adam, ...), or one over the parameters of
-    `model`, whose class and settings are taken; `lr` is its learning rate. `loss`: "cross_entropy",
+    `model`, whose class and settings are taken; without it SGD with lr 0.001 and momentum 0.9. `lr` is its learning
+    rate. `loss`: "cross_entropy",
     "binary_cross_entropy", "mse", "l1" or "huber", a loss of torch (a module or a function), or a function
     (output, labels) that gives one value per sample. `device`: "cpu", or "cuda" where torch can use a GPU.
     `sync` is "shared_memory" on the CPU.
@@ -126,7 +131,8 @@ def train(
     chosen = one_of({"optimiser": optimiser, "optimizer": optimizer}, PAPER_SGD)
     make = read_optimiser(chosen, model if isinstance(model, nn.Module) else None, lr)
     case = UseCase("own", read_model(model), make, read_loss(loss))
-    train_data, test_data = _halves(data, test, strict)
+    _try_few(case, data, asked)
+    train_data, test_data = _halves(data, test, strict, takes_numbers(case.loss))
     case = replace(case, train=train_data, test=test_data)
     broken = _broken(case, on_nan)
     job = asked.job(train_data)
@@ -144,35 +150,55 @@ def train(
     return _trained(trained.eval(), traces, job.workers, [*cautions, *late])
 
 
-def _halves(data: Data, test: Data | None, strict: bool) -> tuple[ImageData, ImageData | None]:
-    """Images to train on and, where there are any, to test on."""
+def _try_few(case: UseCase, data: Data, asked: TrainingAsked) -> None:
+    """Raises JobError, DataError for what two samples show, where it would take long to read all labels before."""
+    few = few_of(data)
+    if few is not None:
+        check_first_pass(spare(made(case.model, asked.seed)), replace(case, train=few), asked.job(few))
+
+
+def _halves(data: Data, test: Data | None, strict: bool, numbers: bool) -> tuple[ImageData, ImageData | None]:
+    """Images to train on and, where there are any, to test on. `numbers`: labels are no classes."""
     if test is not None:
-        found = images_of(data, "train", strict=strict)[0], images_of(test, "test", strict=strict)[0]
-        check_alike(*found)
-        return found
+        train_data = images_of(data, "train", strict=strict, numbers=numbers)[0]
+        known = train_data.classes or None
+        try:
+            test_data = images_of(test, "test", strict=strict, numbers=numbers, classes=known)[0]
+        except DataError as error:
+            raise DataError(f"the test data: {error}") from error
+        check_alike(train_data, test_data)
+        return train_data, test_data
     if isinstance(data, str | os.PathLike):
         train_data, test_data = images_of(data, *SPLITS, strict=strict)
         return train_data, test_data
-    return images_of(data, "train", strict=strict)[0], None
+    return images_of(data, "train", strict=strict, numbers=numbers)[0], None
 
 
 def _broken(case: UseCase, on_nan: str) -> list[str]:
-    """Cautions about numbers in memory that are NaN. Raises DataError for them unless `on_nan` is "warn"."""
-    told = [check_numbers(each, name) for each, name in ((case.train, "training"), (case.test, "test")) if each]
-    found = [each for each in told if each]
+    """Cautions about numbers in memory that are NaN, and about labels. Raises DataError for NaN unless `on_nan` is
+    "warn", and for labels that the loss would misread."""
+    named = [(each, name) for each, name in ((case.train, "training"), (case.test, "test")) if each]
+    found = [told for each, name in named if (told := check_numbers(each, name))]
     if found and on_nan == "stop":
         raise DataError(found[0])
+    if isinstance(case.loss, PerSample):
+        found += [told for each, name in named if (told := case.loss.check_labels(each.labels, name))]
     return found
 
 
 def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
     """What a first pass shows. Raises JobError, CheckpointError for what can be told now."""
     model = spare(made(case.model, job.seed))
+    resting = [] if model.training else [_RESTING]
     if job.model_parallel == "pipeline":
         _check_stages(model, job.stages)
     first = check_first_pass(model, case, job, backward=True, finite=asked.on_nan == "stop")
+    first = replace(first, cautions=[*resting, *first.cautions])
     if asked.resume:
         checkpoints.check_resumable(str(asked.checkpoint), job, first.layout, case.optimiser)
+        if (done := int(checkpoints.read(str(asked.checkpoint))["sync"].get("step", 0))) > job.steps:
+            told = f"checkpoint={str(asked.checkpoint)!r} has made {done} steps"
+            raise JobError(f"{told}, and epochs={asked.epochs} are {job.steps}; give more epochs")
     data = [("the data set", each) for each in (case.train, case.test) if not isinstance(each, Arrays)]
     for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimiser", case.optimiser), *data):
         check_travels(what, value)

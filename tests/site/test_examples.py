@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import warnings
 from pathlib import Path
@@ -13,7 +14,7 @@ from lockstep.engine.launch import LAUNCHERS
 
 SAYS = {
     "checkpoints": ("32 steps after the checkpoint; the parameters differ by", "'test_r2': 0."),
-    "data_loader": ("loss 0.", "'test_accuracy': "),
+    "data_loader": ("loss ", "'test_accuracy': "),
     "own_network": ("workers=2: ", "images/s, {'test_accuracy': ", "the parameters differ by", "classes of five test"),
     "photo_folder": ("images/s, {'test_accuracy': ",),
 }
@@ -35,4 +36,7 @@ def test_the_script_does_what_it_says(
         runpy.run_path(str(root / "examples" / f"{name}.py"), run_name="__main__")
     said = capsys.readouterr().out
     assert all(text in said for text in SAYS[name]), said
+    if name == "data_loader":
+        first, last = (float(each) for each in re.search(r"loss ([\d.]+) -> ([\d.]+)", said).groups())  # type: ignore[union-attr]
+        assert last < first / 2 and last < 0.3, said
     assert not list(tmp_path.iterdir())

@@ -38,7 +38,7 @@ INDICES = torch.tensor([2, 0])
         ("cross_entropy", OUTPUT, INDICES, functional.cross_entropy),
         (nn.CrossEntropyLoss(label_smoothing=0.1), OUTPUT, INDICES,
          functools.partial(functional.cross_entropy, label_smoothing=0.1)),
-        (nn.NLLLoss(reduction="sum"), OUTPUT, INDICES, functional.nll_loss),
+        (nn.NLLLoss(reduction="none"), OUTPUT, INDICES, functional.nll_loss),
         (nn.MultiMarginLoss(), OUTPUT, INDICES, functional.multi_margin_loss),
         ("mse", OUTPUT, OUTPUT - 1.5, functional.mse_loss),
         (nn.HuberLoss(delta=0.5), OUTPUT, OUTPUT - 1.5, functools.partial(functional.huber_loss, delta=0.5)),

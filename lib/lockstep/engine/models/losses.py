@@ -40,8 +40,12 @@ def logits_in(output: Any) -> Tensor:
     return found
 
 
-def scores_of(output: Tensor) -> Tensor:
-    """A score for every class, float32 [samples, classes]. One logit is that of the second class; the first gets 0."""
+def scores_of(output: Tensor, of_probability: bool = False) -> Tensor:
+    """A score for every class, float32 [samples, classes]. One logit is that of the second class; the first gets 0.
+    `of_probability`: one output is the probability of the second class instead."""
     output = output.float()
     output = output.unsqueeze(1) if output.dim() == 1 else output
-    return torch.cat([torch.zeros_like(output), output], dim=1) if output.shape[1:] == (1,) else output
+    if output.shape[1:] != (1,):
+        return output
+    output = torch.logit(output, eps=1e-7) if of_probability else output
+    return torch.cat([torch.zeros_like(output), output], dim=1)

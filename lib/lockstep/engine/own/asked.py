@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from lockstep.engine import registry
@@ -45,6 +46,9 @@ class TrainingAsked:
             object.__setattr__(self, "sync", self._usual_sync())
         self._check_names()
         self._check_checkpoint()
+        for name in ("epochs", "workers", "threads_per_worker", "global_batch_size", "seed"):
+            if isinstance(value := getattr(self, name), np.integer):
+                object.__setattr__(self, name, int(value))
         if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
             raise JobError(f"epochs={self.epochs!r} is not possible; give a whole number of at least 1")
         at_least("workers", self.workers, 1)

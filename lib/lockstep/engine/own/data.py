@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lockstep.engine.data.checking import check_photos
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.data.sources import Arrays, ImageData, are_classes, sample_dtype
-from lockstep.engine.own.datasets import arrays_of, dataset_of, of_names, open_dataset
+from lockstep.engine.own.datasets import MapStyle, arrays_of, first_two, open_dataset
+from lockstep.engine.own.loaders import dataset_of
+from lockstep.engine.own.samples import of_names
 from lockstep.engine.training.finite import told_not_finite
 
 Data = ImageData | tuple[Any, Any] | Mapping[str, Any] | Dataset[Any] | DataLoader[Any] | str | os.PathLike[str]
@@ -30,40 +32,67 @@ MOST_CHECKED_BYTES = 2 * 2**30
 """Larger arrays are not looked through for NaN beforehand: that would take seconds."""
 
 
-def images_of(data: Any, *splits: str, strict: bool, level: int = 4) -> list[ImageData]:
+def images_of(
+    data: Any, *splits: str, strict: bool, level: int = 4, numbers: bool = False, classes: Sequence[str] | None = None
+) -> list[ImageData]:
     """`data` as images: of each of these splits, if it is a folder. `level`: how far up the line is that a warning
-    names. Raises DataError for what is no data, with the form that it should have."""
+    names. `numbers`: labels are no classes, even if they are whole numbers. `classes`: the names of the classes, if
+    they are known. Raises DataError for what is no data, with the form that it should have."""
     if isinstance(data, str | os.PathLike):
         checked = check_photos(data, splits, strict)
         if checked.caution:
             warnings.warn(checked.caution, stacklevel=level)  # at the line that calls `train`
         return [open_folder(checked.folder, split, checked.skipped) for split in splits]
-    found, told = _opened(data, trains="train" in splits)
+    found, told = _opened(data, "train" in splits, numbers, classes)
     for caution in told:
         warnings.warn(caution, stacklevel=level)
     return [found]
 
 
-def _opened(data: Any, trains: bool) -> tuple[ImageData, list[str]]:
+def _opened(
+    data: Any, trains: bool, numbers: bool, classes: Sequence[str] | None
+) -> tuple[ImageData, list[str]]:
     """The data, and what a reader should know of them."""
     told: list[str] = []
     if isinstance(data, DataLoader):
         data, told = dataset_of(data, trains)
     if isinstance(data, Mapping):
         data = of_names(data, "data")
+    if type(data) is TensorDataset and len(data.tensors) == 2:
+        data = data.tensors
     if _is_pair(data):
-        wide = getattr(data[0], "dtype", None)
-        if str(wide).endswith("float64"):
+        if _is_wide(data[0]):
             told.append("the images are float64, and are trained as float32; images.astype('float32') saves a copy")
-        return arrays_of(*data), told
+        return arrays_of(*data, numbers, classes), told
     if isinstance(data, ImageData):
+        if numbers and isinstance(data, Arrays):
+            return arrays_of(data.images, data.labels, numbers), told
         return data, told
     if isinstance(data, np.ndarray | Tensor) or hasattr(data, "iloc"):
         kind = f"one {type(data).__name__} of shape {list(data.shape)}"
         raise DataError(f"data is {kind}, without labels; give both: (images, labels)")
     if data is None or callable(data):
         raise DataError(f"data is {data!r}; give (images, labels), a data set of torch, or a folder of photos")
-    return open_dataset(data), told
+    found = open_dataset(data, numbers, classes)
+    if trains and not found.seeded:
+        told.append(
+            "the data set draws from a generator of its own, or reads otherwise each time: its samples depend on the "
+            "workers, and no seed of Lockstep repeats them; draw from torch's, numpy's or Python's own generator"
+        )
+    return found, told
+
+
+def few_of(data: Any) -> MapStyle | None:
+    """Two samples of a data set of torch whose labels are known only once all of it is read; None of other data."""
+    if isinstance(data, DataLoader):
+        data = dataset_of(data, trains=False)[0]
+    slow = isinstance(data, Dataset) and not isinstance(data, TensorDataset | ImageData)
+    return first_two(data) if slow else None
+
+
+def _is_wide(images: Any) -> bool:
+    kinds = [images.dtype] if hasattr(images, "dtype") else list(getattr(images, "dtypes", ()))
+    return any(str(kind).endswith("float64") for kind in kinds)
 
 
 def _is_pair(data: Any) -> bool:
@@ -94,3 +123,8 @@ def check_alike(train: ImageData, test: ImageData) -> None:
     ]
     if kinds[0] != kinds[1]:
         raise DataError(f"the training data are {kinds[0]}, the test data {kinds[1]}; give both alike")
+    if are_classes(train.labels) and len(test.labels) and int(test.labels.max()) >= len(train.classes):
+        raise DataError(
+            f"label {int(test.labels.max())} of the test data is no class of the training data, which has "
+            f"{len(train.classes)}: {', '.join(train.classes[:10])}; give test data of these classes"
+        )

@@ -21,6 +21,7 @@ class Present:
 
     def __init__(self, model: nn.Module) -> None:
         """Raises JobError for a model that can't be copied."""
+        check_hooks(model)
         try:
             self.model = copy.deepcopy(model).cpu()
         except Exception as error:
@@ -32,6 +33,16 @@ class Present:
 
     def __call__(self) -> nn.Module:
         return copy.deepcopy(self.model)
+
+
+def check_hooks(model: nn.Module) -> None:
+    """Raises JobError for hooks of parameters, which a copy of the model would not have."""
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise JobError(
+                f"parameter {name!r} has a hook, which copies of the model lack; give a function that makes the model "
+                "and registers it (to freeze a parameter: requires_grad_(False))"
+            )
 
 
 def read_model(model: Any) -> Factory:
@@ -59,13 +70,22 @@ def made(factory: Factory, seed: int) -> nn.Module:
             ) from error
     if not isinstance(model, nn.Module):
         raise JobError(f"model() gives a {type(model).__name__}; let it return an nn.Module")
+    lazy = [name for name, each in model.named_parameters() if isinstance(each, nn.UninitializedParameter)]
+    if lazy:
+        raise JobError(
+            f"parameter {lazy[0]!r} has no shape before a first batch, as of nn.LazyLinear; run model(batch) once, and "
+            "give that model"
+        )
     return model
 
 
 def spare(model: nn.Module) -> nn.Module:
     """`model` to be changed at will: a copy of it if somebody else holds it, as a `lambda: model` does."""
     alone = 2  # this argument, and that of the counting
-    return copy.deepcopy(model) if sys.getrefcount(model) > alone else model
+    if sys.getrefcount(model) <= alone:
+        return model
+    check_hooks(model)
+    return copy.deepcopy(model)
 
 
 class _Nowhere:

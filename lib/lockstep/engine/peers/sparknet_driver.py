@@ -120,7 +120,7 @@ def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
         checkpoint.save(site.checkpoint, job, group, replica, sync)
     if site.evaluate:
         test = case.open("test", site.data_root, skipped=site.skipped)
-        trace.scores = evaluate(replica, group, test, job.per_worker_batch_size)
+        trace.scores = evaluate(replica, group, test, job.per_worker_batch_size, case.loss)
     group.enter("idle")
     return trace
 

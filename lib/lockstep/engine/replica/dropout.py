@@ -68,5 +68,5 @@ def key_dropout(model: nn.Module, keys: SampleKeys) -> nn.Module:
             )
     for number, (parent, name, child) in enumerate(found):
         assert isinstance(child, nn.Dropout)
-        setattr(parent, name, KeyedDropout(child.p, keys, STREAM_DROPOUT + number))
+        setattr(parent, name, KeyedDropout(child.p, keys, STREAM_DROPOUT + number).train(child.training))
     return model

@@ -58,7 +58,10 @@ class TorchReplica(Replica):
         self.layout = TensorLayout.of(model) if layout is None else layout
         self.layout.check_trainable()
         self.keys = SampleKeys(seed)
-        self.model = key_dropout(model, self.keys).to(device).train()
+        self.model = key_dropout(model, self.keys).to(device)
+        # A layer that a reader has frozen in evaluation mode stays there, unless the whole model is.
+        self._resting = [each for each in self.model.modules() if not each.training] if self.model.training else []
+        self._train()
         self.loss, self.device, self.precision = loss, torch.device(device), precision
         self.memory_format = MEMORY_FORMATS[memory_format]
         self._layers = trained_layers(self.model)
@@ -151,7 +154,8 @@ class TorchReplica(Replica):
 
     def predict(self, batch: Batch) -> Tensor:
         output = logits_in(self.evaluated(batch))
-        return scores_of(output) if are_classes(batch.labels) else output.float()
+        of_probability = getattr(self.loss, "of_probability", False)
+        return scores_of(output, of_probability) if are_classes(batch.labels) else output.float()
 
     def evaluated(self, batch: Batch) -> Any:
         """What the model returns in evaluation mode; training goes on as if it had not been asked."""
@@ -160,7 +164,12 @@ class TorchReplica(Replica):
             with torch.no_grad():
                 return self._forward(batch)
         finally:
-            self.model.train()
+            self._train()
+
+    def _train(self) -> None:
+        self.model.train()
+        for module in self._resting:
+            module.training = False
 
     def _install_hooks(self) -> None:
         # A hook that refers to the replica would keep it alive forever: the tensor owns the hook in C++, where

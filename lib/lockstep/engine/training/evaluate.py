@@ -25,7 +25,8 @@ def evaluate(
     """
     outputs = predictions(replica, group, data, batch_size)
     if not are_classes(data.labels):
-        found = {f"test_{name}": value for name, value in target_scores(outputs, data.labels).items()}
+        scores = target_scores(outputs, data.labels, getattr(loss, "scored", ""))
+        found = {f"test_{name}": value for name, value in scores.items()}
         return found if loss is None else {"test_loss": mean_loss(loss, outputs, data.labels)} | found
     return {
         "test_accuracy": accuracy(outputs, data.labels),

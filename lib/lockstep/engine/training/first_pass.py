@@ -18,10 +18,20 @@ from lockstep.engine.job import Job, JobError
 from lockstep.engine.models.losses import Loss, logits_in
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
+from lockstep.engine.sync.plan import Plan
 from lockstep.engine.training.finite import told_not_finite
 from lockstep.engine.training.randomness import WatchedPass, keeping_generators
 from lockstep.engine.usecases import UseCase, use_case
 
+_ALONE = (
+    "a share of a batch of one sample, which a worker has in step {step}, fails in training with {error} (batch "
+    "normalisation needs more); {samples} samples in batches of {batch} among {workers} workers: give another "
+    "batch_size{fix}"
+)
+_UNUSED = (
+    "parameter {name!r}{several} gets no gradient from the loss: its gradient counts as zero, by which weight decay and "
+    "momentum still move it, where torch would leave it; requires_grad_(False) freezes it"
+)
 _EMPTY = (
     "a pass without images, which a worker has when a last step has fewer images than workers, fails with {}; use "
     "nn.Flatten in place of a view, or give sync_batch_norm=False"
@@ -43,10 +53,10 @@ def check_first_pass(
 ) -> FirstPass:
     """What a pass of `model`, which is not to be used afterwards, in training and one in evaluation show.
 
-    The first training images of `case` go through it as a worker of `job` computes, `backward` too where asked; the
-    first test images are scored. Raises JobError, with the fix, for a model in another precision than float32, for an
-    output that its loss can't take, if there are test images for one that can't be scored, and, where `finite` is
-    asked for, for a loss that is NaN at once.
+    The first training images of `case` go through it as a worker of `job` computes, `backward` too where asked, and one
+    alone if that is some worker's share; the first test images are scored. Raises JobError, with the fix, for a model
+    in another precision than float32, for an output that its loss can't take, if there are test images for one that
+    can't be scored, and, where `finite` is asked for, for a loss that is NaN at once.
     """
     assert case.train is not None
     try:
@@ -62,15 +72,16 @@ def check_first_pass(
         if case.test is not None and len(case.test):
             _check_scores(replica, _first(case.test, job), case.loss)
         with WatchedPass(replica.model) as seen:
-            losses = _check_losses(replica, batch, len(case.train.classes))
+            losses = _check_losses(replica, batch, case.train)
         if finite:
             _check_finite(losses, batch)
+        unused = _check_backward(replica, losses, job) if backward else []
         if backward:
-            _check_backward(losses)
+            _check_alone(replica, batch, job, len(case.train))
         if job.values["sync_batch_norm"] and job.replicas > 1:
             _check_empty(replica, batch)
     shared = job.replicas > 1 or job.micro_batches > 1
-    return FirstPass(replica.layout, list(seen.cautions(shared)), seen.random)
+    return FirstPass(replica.layout, [*seen.cautions(shared), *unused], seen.random)
 
 
 def _first(data: ImageData, job: Job) -> Batch:
@@ -90,24 +101,25 @@ def first_pass_of(job: Job, data_root: str, skipped: Collection[str] = ()) -> Fi
     return check_first_pass(model, case, job)
 
 
-def _check_losses(replica: TorchReplica, batch: Batch, classes: int) -> Tensor:
+def _check_losses(replica: TorchReplica, batch: Batch, data: ImageData) -> Tensor:
     try:
         output, losses = replica.losses(batch)
     except Exception as error:
-        raise _failed(replica, batch, classes, error) from error
+        raise _failed(replica, batch, data, error) from error
     if not isinstance(losses, Tensor) or losses.shape != (len(batch),):
         raise JobError(
             f"the loss gives {_kind(losses)} for {len(batch)} images, whose output is {_kind(output)}; let it give one "
             "value per image (of torch's own losses, with reduction='none')"
         )
-    if told := _too_few(replica.loss, output, classes):
+    if told := _too_few(replica.loss, output, data):
         raise JobError(told)
     return losses
 
 
-def _too_few(loss: Loss, output: Any, classes: int) -> str:
-    """What is wrong if the model tells fewer classes apart than there are, as far as `loss` is known to need one output
-    for each. The first images alone need not show it."""
+def _too_few(loss: Loss, output: Any, data: ImageData) -> str:
+    """What is wrong if the model tells fewer classes apart than `data` have, as far as `loss` is known to need one
+    output for each. The first images alone need not show it."""
+    classes = len(data.classes)
     if not classes or getattr(loss, "outputs_per_class", None) is None:
         return ""
     try:
@@ -122,7 +134,10 @@ def _too_few(loss: Loss, output: Any, classes: int) -> str:
         return ""
     if least == math.inf:
         return f"this loss tells 2 classes apart, and the labels name {classes}; give loss='cross_entropy'"
-    return f"the model has {outputs} outputs for {classes} classes; give its last layer {classes} outputs"
+    told = f"the model has {outputs} outputs for {classes} classes; give its last layer {classes} outputs"
+    if (outputs, classes) == (1, 2):
+        return f"{told}, or loss='binary_cross_entropy' for one logit"
+    return f"{told} (no label is 0: labels - 1 would number them from 0)" if data.labels.min() > 0 else told
 
 
 def _check_finite(losses: Tensor, batch: Batch) -> None:
@@ -135,7 +150,8 @@ def _check_finite(losses: Tensor, batch: Batch) -> None:
     )
 
 
-def _check_backward(losses: Tensor) -> None:
+def _check_backward(replica: TorchReplica, losses: Tensor, job: Job) -> list[str]:
+    """What a reader should know of parameters without a gradient; JobError for them under DDP, which waits for each."""
     try:
         losses.sum().backward()
     except Exception as error:
@@ -143,6 +159,36 @@ def _check_backward(losses: Tensor) -> None:
             f"a first backward pass fails with {type(error).__name__}: {error}; let the loss be computed from the "
             "model's output by operations that have a gradient"
         ) from error
+    unused = [name for name, each in replica.model.named_parameters() if each.requires_grad and each.grad is None]
+    if not unused:
+        return []
+    told = _UNUSED.format(name=unused[0], several=f" (and {len(unused) - 1} more)" if unused[1:] else "")
+    if job.sync == "ddp" and job.workers > 1:
+        raise JobError(f"{told}; sync='ddp' would wait for it: freeze it, or give sync='allreduce'")
+    return [told]
+
+
+def _check_alone(replica: TorchReplica, batch: Batch, job: Job, samples: int) -> None:
+    """Raises JobError if a worker's share of a full or of the last batch is one sample, and the model can't train on
+    it. Where batches are normalised together, only a batch of one sample is."""
+    whole, together = job.global_batch_size, bool(job.values["sync_batch_norm"])
+    workers = 1 if together else job.replicas
+    plan = Plan(samples, whole, job.steps, job.seed, job.values["micro_batch"])
+    steps = [
+        step
+        for step in {0, plan.steps_per_epoch - 1}
+        if any(len(share.sample_ids) == 1 for rank in range(workers) for share in plan.shares(step, rank, workers))
+    ]
+    if not steps or job.model_parallel != "none":
+        return
+    try:
+        with torch.no_grad():
+            replica.losses(Batch(batch.images[:1], batch.labels[:1], batch.sample_ids[:1], batch.epoch))
+    except Exception as error:
+        fix = ", fewer workers or sync_batch_norm=True" if workers > 1 else ""
+        told = f"{type(error).__name__}: {error}"
+        sizes = {"samples": samples, "batch": whole, "workers": job.replicas}
+        raise JobError(_ALONE.format(step=steps[0], error=told, fix=fix, **sizes)) from error
 
 
 def _check_empty(replica: TorchReplica, batch: Batch) -> None:
@@ -154,14 +200,14 @@ def _check_empty(replica: TorchReplica, batch: Batch) -> None:
         raise JobError(_EMPTY.format(f"{type(error).__name__}: {error}")) from error
 
 
-def _failed(replica: TorchReplica, batch: Batch, classes: int, error: Exception) -> JobError:
+def _failed(replica: TorchReplica, batch: Batch, data: ImageData, error: Exception) -> JobError:
     """What to say of an error in training: of the loss, if the model has an output that is no tensor."""
     reason = f"{type(error).__name__}: {error}"
     try:
         output = replica.evaluated(batch)
     except Exception:
         output = None
-    if told := _too_few(replica.loss, output, classes):
+    if told := _too_few(replica.loss, output, data):
         return JobError(told)
     if output is None or isinstance(output, Tensor):
         tried = _typed(batch.images)

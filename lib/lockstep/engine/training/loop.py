@@ -150,11 +150,16 @@ def _preload(plan: Plan, group: Group, loader: Loader) -> None:
             loader.preload(share.epoch, share.sample_ids)
 
 
-def _input(share: Share, group: Group, replica: Replica, sync: Sync, loader: Loader, always: bool) -> Batch:
+def _input(
+    share: Share, group: Group, replica: Replica, sync: Sync, loader: Loader, always: bool, draws: bool = False
+) -> Batch:
     """A micro-batch, while the next one starts to be decoded. `always`: also after the last step, so that all steps
-    cost the same."""
+    cost the same. Where both the model (`draws`) and the data draw from torch's one generator, nothing is decoded
+    while the model computes: in which order the two draw would differ from run to run."""
     take = loader.take if replica.reads_images else loader.labels
     batch = take(share.epoch, share.sample_ids)
+    if draws and getattr(loader.data, "draws", False):
+        return batch
     upcoming = sync.preview()
     if upcoming is None and always:
         upcoming = sync.plan.shares(share.step + 1, group.rank, group.size)[0]
@@ -219,7 +224,7 @@ def _train(
         group.at_step(share.step)
         group.enter("input")
         start = time.perf_counter()
-        batch = _input(share, group, replica, sync, loader, measuring)
+        batch = _input(share, group, replica, sync, loader, measuring, site.draws)
         group.enter("compute")
         times["input_seconds"] += time.perf_counter() - start
         if site.draws:

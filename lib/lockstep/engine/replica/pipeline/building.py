@@ -99,6 +99,7 @@ def _layers(case: UseCase, job: Job) -> tuple[list[nn.Module], SampleKeys, Tenso
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.seed)
         model = key_dropout(case.model(), keys)
+        model = model if model.training else model.train()
     return flatten(model), keys, TensorLayout.of(model)
 
 

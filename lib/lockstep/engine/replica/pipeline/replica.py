@@ -176,7 +176,7 @@ class PipelineReplica(TorchReplica):
             with torch.no_grad():
                 return self._predict(batch)
         finally:
-            self.model.train()
+            self._train()
 
     def _predict(self, batch: Batch) -> Tensor:
         """Runs the whole batch through one stage after the other, with the group's own messages."""
@@ -193,7 +193,8 @@ class PipelineReplica(TorchReplica):
             if goal != source and pipeline.rank == goal:
                 output = pipeline.receive(source, f"predict {index}")[1].to(self.device)
         scores = allgather_object(pipeline, output.float().cpu().numpy() if count - 1 in own else None)
-        return scores_of(torch.from_numpy(next(each for each in scores if each is not None)))
+        output = torch.from_numpy(next(each for each in scores if each is not None))
+        return scores_of(output, getattr(self.loss, "of_probability", False))
 
     def whole(self, flat: Tensor) -> Tensor:
         return self._gather(flat, self.built.parameter_counts)
