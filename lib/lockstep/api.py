@@ -42,8 +42,8 @@ from lockstep.engine.usecases import PAPER_SGD, UseCase
 __all__ = ["Data", "Trained", "images_of", "train"]
 
 _RESTING = (
-    "the model is in evaluation mode, and all of it is trained in training mode; to keep some layers in evaluation mode "
-    "(frozen batch normalisation), call model.train() first, and then layer.eval()"
+    "the model is in evaluation mode, and all of it is trained in training mode; to keep some layers in evaluation "
+    "mode (frozen batch normalisation), call model.train() first, and then layer.eval()"
 )
 Optimiser = Callable[[Iterable[Tensor]], Optimizer] | Optimizer
 

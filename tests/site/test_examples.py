@@ -37,6 +37,8 @@ def test_the_script_does_what_it_says(
     said = capsys.readouterr().out
     assert all(text in said for text in SAYS[name]), said
     if name == "data_loader":
-        first, last = (float(each) for each in re.search(r"loss ([\d.]+) -> ([\d.]+)", said).groups())  # type: ignore[union-attr]
+        found = re.search(r"loss ([\d.]+) -> ([\d.]+)", said)
+        assert found is not None, said
+        first, last = (float(each) for each in found.groups())
         assert last < first / 2 and last < 0.3, said
     assert not list(tmp_path.iterdir())

@@ -18,7 +18,8 @@ from lockstep.engine.data.sampling import epoch_order
 from lockstep.engine.job import JobError
 from lockstep.engine.own.datasets import open_dataset
 from lockstep.engine.own.losses import read_loss
-from own_forms import CLASSES, PAIR, REACHED, ROWS, SEVERAL, Pairs, linear, tensors, train_here as train
+from own_forms import CLASSES, PAIR, REACHED, ROWS, SEVERAL, Pairs, linear, tensors
+from own_forms import train_here as train
 
 functional = nn.functional
 
@@ -179,8 +180,8 @@ def test_samples_that_are_drawn_late_or_elsewhere_are_noticed() -> None:
 
     dice = np.random.default_rng(0)
     late, own = open_dataset(Late()), open_dataset(Pairs(lambda: torch.from_numpy(dice.normal(size=4)).float()))
-    assert late.draws and late.seeded and own.draws and not own.seeded  # type: ignore[union-attr]
-    assert not open_dataset(Pairs()).draws  # type: ignore[union-attr]
+    assert late.draws and late.seeded and own.draws and not own.seeded
+    assert not open_dataset(Pairs()).draws
 
 
 def test_a_sample_that_fails_is_named() -> None:

@@ -1,5 +1,5 @@
-"""What a reviewer of `lockstep.train` saw come out wrong without a word: optimizers and models. Each test is named after
-what was seen."""
+"""What a reviewer of `lockstep.train` saw come out wrong without a word: optimizers and models. Each test is named
+after what was seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from torch.optim import SGD
 
 from lockstep.engine.job import JobError
 from lockstep.engine.own.optimisers import check_elementwise, read_optimiser
-from own_forms import CLASSES, PAIR, ROWS, Pairs, linear, train_here as train
+from own_forms import CLASSES, PAIR, ROWS, Pairs, linear
+from own_forms import train_here as train
 
 functional = nn.functional
 
@@ -42,7 +43,7 @@ def test_settings_that_a_class_hands_on_were_lost() -> None:
     model = nn.Linear(4, 2)
     made = read_optimiser(Passing(model.parameters(), lr=0.5, momentum=0.25), model, None)([torch.zeros(1)])
     assert made.param_groups[0]["lr"] == 0.5 and made.param_groups[0]["momentum"] == 0.25
-    with pytest.raises(JobError, match="has longest=7.0, and one made anew from its settings has 5.0"):
+    with pytest.raises(JobError, match="has longest=7"):
         read_optimiser(Cutting(model.parameters(), longest=7.0), model, None)
     hooked = SGD(model.parameters(), lr=0.1)
     hooked.register_step_pre_hook(lambda *given: None)

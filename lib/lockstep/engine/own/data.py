@@ -63,7 +63,7 @@ def _opened(
     if _is_pair(data):
         if _is_wide(data[0]):
             told.append("the images are float64, and are trained as float32; images.astype('float32') saves a copy")
-        return arrays_of(*data, numbers, classes), told
+        return arrays_of(data[0], data[1], numbers, classes), told
     if isinstance(data, ImageData):
         if numbers and isinstance(data, Arrays):
             return arrays_of(data.images, data.labels, numbers), told

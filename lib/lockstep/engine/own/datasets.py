@@ -16,7 +16,13 @@ from torch.utils.data import IterableDataset
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.sources import Arrays, Ids, Labels, Samples, prepare
 from lockstep.engine.own.samples import (
-    as_numbers, check_shape, labels_of, listed_labels, places_over, same_label, sample_of,
+    as_numbers,
+    check_shape,
+    labels_of,
+    listed_labels,
+    places_over,
+    same_label,
+    sample_of,
 )  # fmt: skip
 from lockstep.engine.training.randomness import keeping_generators
 
@@ -35,7 +41,9 @@ class MapStyle:
 
     source = "own"
 
-    def __init__(self, dataset: Any, labels: Labels, classes: tuple[str, ...], draws: bool, seeded: bool = True) -> None:
+    def __init__(
+        self, dataset: Any, labels: Labels, classes: tuple[str, ...], draws: bool, seeded: bool = True
+    ) -> None:  # fmt: skip
         self.dataset, self.labels, self.classes, self.draws, self.seeded = dataset, labels, classes, draws, seeded
         first = sample_of(dataset, 0)[0]
         self.shape, self._scaled = first.shape, first.dtype == np.uint8
@@ -68,7 +76,7 @@ class MapStyle:
         if (found.dtype == np.uint8) != self._scaled or not np.can_cast(found.dtype, self.dtype, "same_kind"):
             wanted = "uint8" if self._scaled else str(self.dtype)
             raise DataError(
-                f"sample {sample_id} of the data set is {found.dtype}, and sample 0 {wanted}; let it make all of one type"
+                f"sample {sample_id} of the data set is {found.dtype}, and sample 0 {wanted}; let all be of one type"
             )
         known = self.labels[sample_id]
         if not same_label(label.astype(self.labels.dtype), np.asarray(known)):

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import (
-    BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate,
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
 )  # fmt: skip
 
 from lockstep.engine.data.errors import DataError

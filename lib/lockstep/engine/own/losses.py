@@ -67,8 +67,8 @@ _OWN: dict[Any, Any] = {
     binary_cross_entropy: nn.functional.binary_cross_entropy_with_logits,
 }
 _IGNORED = (
-    "ignore_index={} occurs in the {} labels: each sample's loss is the mean over its own places that count, and a batch's "
-    "the mean over its samples; torch divides by the places of the whole batch"
+    "ignore_index={} occurs in the {} labels: each sample's loss is the mean over its own places that count, and a "
+    "batch's the mean over its samples; torch divides by the places of the whole batch"
 )
 _OF_A_SAMPLE = "let it return one value per sample: of torch's own losses, with reduction='none'"
 
@@ -183,7 +183,8 @@ def _of_module(loss: nn.Module) -> Loss:
         raise JobError(f"loss={name}() has parameters to train; make them part of the model")
     if not hasattr(loss, "reduction"):
         return loss
-    of_torch = [kind for kind in kinds if kind.__module__ == nn.MSELoss.__module__ and not kind.__name__.startswith("_")]
+    ours = nn.MSELoss.__module__
+    of_torch = [kind for kind in kinds if kind.__module__ == ours and not kind.__name__.startswith("_")]
     if loss.reduction not in ("none", "mean", *(("batchmean",) if of_torch else ())):
         raise JobError(f"loss={name}(reduction={loss.reduction!r}) gives one value per batch; {_OF_A_SAMPLE}")
     alone: Any = copy.deepcopy(loss)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import numbers
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -33,7 +33,7 @@ def read_optimiser(optimiser: Any, model: nn.Module | None, lr: float | None) ->
     if not callable(make):
         raise JobError(f"optimiser={optimiser!r} can't be called; {_FIX}")
     if lr is not None:
-        if isinstance(lr, bool) or not isinstance(lr, numbers.Real) or not math.isfinite(lr) or lr < 0:
+        if isinstance(lr, bool) or not isinstance(lr, int | float | np.number) or not 0 <= lr < math.inf:
             raise JobError(f"lr={lr!r} is not possible; give a finite number of at least 0")
         make = functools.partial(make, lr=float(lr))
     check_elementwise(make, lr)
@@ -67,7 +67,7 @@ def _of_instance(optimiser: Optimizer, model: nn.Module | None) -> Make:
         warnings.warn(f"optimiser={name}(...) has made steps: its settings are taken, its state is not", stacklevel=4)
     hooks = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
     if any(getattr(optimiser, each, None) for each in hooks):
-        raise JobError(f"optimiser={name}(...) has hooks, which workers' optimisers would lack; override step() instead")
+        raise JobError(f"optimiser={name}(...) has hooks, which those of workers would lack; override step() instead")
     known = _settings_of(type(optimiser))
     make = functools.partial(type(optimiser), **{key: each for key, each in groups[0].items() if key in known})
     _check_same(optimiser, make)

@@ -29,8 +29,8 @@ _ALONE = (
     "batch_size{fix}"
 )
 _UNUSED = (
-    "parameter {name!r}{several} gets no gradient from the loss: its gradient counts as zero, by which weight decay and "
-    "momentum still move it, where torch would leave it; requires_grad_(False) freezes it"
+    "parameter {name!r}{several} gets no gradient from the loss: its gradient counts as zero, by which weight decay "
+    "and momentum still move it, where torch would leave it; requires_grad_(False) freezes it"
 )
 _EMPTY = (
     "a pass without images, which a worker has when a last step has fewer images than workers, fails with {}; use "
@@ -176,7 +176,7 @@ def _check_alone(replica: TorchReplica, batch: Batch, job: Job, samples: int) ->
     plan = Plan(samples, whole, job.steps, job.seed, job.values["micro_batch"])
     steps = [
         step
-        for step in {0, plan.steps_per_epoch - 1}
+        for step in sorted({0, plan.steps_per_epoch - 1})
         if any(len(share.sample_ids) == 1 for rank in range(workers) for share in plan.shares(step, rank, workers))
     ]
     if not steps or job.model_parallel != "none":
