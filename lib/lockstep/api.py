@@ -17,22 +17,18 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from lockstep.engine.cores import usable_cores
-from lockstep.engine.data.errors import DataError
-from lockstep.engine.data.folders import SPLITS
-from lockstep.engine.data.sources import Arrays, ImageData
+from lockstep.engine.data.sources import Arrays
 from lockstep.engine.files import scratch_folder
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.own.asked import GLOBAL_BATCH_SIZE, TrainingAsked, one_of
-from lockstep.engine.own.data import Data, check_alike, check_numbers, few_of, images_of
-from lockstep.engine.own.losses import PerSample, read_loss, takes_numbers
+from lockstep.engine.own.data import Data, check_halves, halves_of, images_of
+from lockstep.engine.own.losses import read_loss, takes_numbers
 from lockstep.engine.own.models import check_travels, made, read_model, spare
 from lockstep.engine.own.optimisers import read_optimiser
 from lockstep.engine.own.progress import StepsBar, watched
-from lockstep.engine.pipelines import partition
-from lockstep.engine.replica.pipeline.cut import CutError, flatten
-from lockstep.engine.replica.pipeline.profile import static_costs
+from lockstep.engine.own.trials import check_smallest_share, check_stages, try_few
 from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
 from lockstep.engine.training.first_pass import FirstPass, check_first_pass
@@ -131,10 +127,10 @@ def train(
     chosen = one_of({"optimiser": optimiser, "optimizer": optimizer}, PAPER_SGD)
     make = read_optimiser(chosen, model if isinstance(model, nn.Module) else None, lr)
     case = UseCase("own", read_model(model), make, read_loss(loss))
-    _try_few(case, data, asked)
-    train_data, test_data = _halves(data, test, strict, takes_numbers(case.loss))
+    try_few(case, data, asked)
+    train_data, test_data = halves_of(data, test, strict, takes_numbers(case.loss))
     case = replace(case, train=train_data, test=test_data)
-    broken = _broken(case, on_nan)
+    broken = check_halves(train_data, test_data, case.loss, on_nan)
     job = asked.job(train_data)
     first = _check(case, job, asked)
     cautions = [*job.cautions(len(usable_cores())), *first.cautions, *broken]
@@ -150,50 +146,15 @@ def train(
     return _trained(trained.eval(), traces, job.workers, [*cautions, *late])
 
 
-def _try_few(case: UseCase, data: Data, asked: TrainingAsked) -> None:
-    """Raises JobError, DataError for what two samples show, where it would take long to read all labels before."""
-    few = few_of(data)
-    if few is not None:
-        check_first_pass(spare(made(case.model, asked.seed)), replace(case, train=few), asked.job(few))
-
-
-def _halves(data: Data, test: Data | None, strict: bool, numbers: bool) -> tuple[ImageData, ImageData | None]:
-    """Images to train on and, where there are any, to test on. `numbers`: labels are no classes."""
-    if test is not None:
-        train_data = images_of(data, "train", strict=strict, numbers=numbers)[0]
-        known = train_data.classes or None
-        try:
-            test_data = images_of(test, "test", strict=strict, numbers=numbers, classes=known)[0]
-        except DataError as error:
-            raise DataError(f"the test data: {error}") from error
-        check_alike(train_data, test_data)
-        return train_data, test_data
-    if isinstance(data, str | os.PathLike):
-        train_data, test_data = images_of(data, *SPLITS, strict=strict)
-        return train_data, test_data
-    return images_of(data, "train", strict=strict, numbers=numbers)[0], None
-
-
-def _broken(case: UseCase, on_nan: str) -> list[str]:
-    """Cautions about numbers in memory that are NaN, and about labels. Raises DataError for NaN unless `on_nan` is
-    "warn", and for labels that the loss would misread."""
-    named = [(each, name) for each, name in ((case.train, "training"), (case.test, "test")) if each]
-    found = [told for each, name in named if (told := check_numbers(each, name))]
-    if found and on_nan == "stop":
-        raise DataError(found[0])
-    if isinstance(case.loss, PerSample):
-        found += [told for each, name in named if (told := case.loss.check_labels(each.labels, name))]
-    return found
-
-
 def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
     """What a first pass shows. Raises JobError, CheckpointError for what can be told now."""
     model = spare(made(case.model, job.seed))
     resting = [] if model.training else [_RESTING]
     if job.model_parallel == "pipeline":
-        _check_stages(model, job.stages)
+        check_stages(model, job.stages)
     first = check_first_pass(model, case, job, backward=True, finite=asked.on_nan == "stop")
     first = replace(first, cautions=[*resting, *first.cautions])
+    check_smallest_share(case, job)
     if asked.resume:
         checkpoints.check_resumable(str(asked.checkpoint), job, first.layout, case.optimiser)
         if (done := int(checkpoints.read(str(asked.checkpoint))["sync"].get("step", 0))) > job.steps:
@@ -203,14 +164,6 @@ def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
     for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimiser", case.optimiser), *data):
         check_travels(what, value)
     return first
-
-
-def _check_stages(model: nn.Module, stages: int) -> None:
-    """Raises JobError for a model that can't be cut into so many."""
-    try:
-        partition.equal_layers(static_costs(flatten(model)), stages)
-    except (CutError, partition.PartitionError) as error:
-        raise JobError(str(error)) from error
 
 
 def _run(

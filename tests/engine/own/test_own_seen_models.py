@@ -81,7 +81,7 @@ def test_a_layer_left_in_evaluation_mode_was_trained() -> None:
 
 @pytest.mark.parametrize(
     ("samples", "workers", "message"),
-    [(21, 1, "in step 2, .*21 samples in batches of 10 among 1 workers: give another batch_size$"),
+    [(21, 1, "in step 2, .*21 samples in batches of 10 among 1 worker.s.: give another batch_size$"),
      (24, 8, "in step 0, .*give another batch_size, fewer workers or sync_batch_norm=True")],
 )  # fmt: skip
 def test_a_share_of_one_sample_can_not_be_normalised(samples: int, workers: int, message: str) -> None:

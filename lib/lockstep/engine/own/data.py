@@ -19,10 +19,12 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from lockstep.engine.data.checking import check_photos
 from lockstep.engine.data.errors import DataError
-from lockstep.engine.data.folders import open_folder
+from lockstep.engine.data.folders import SPLITS, open_folder
 from lockstep.engine.data.sources import Arrays, ImageData, are_classes, sample_dtype
+from lockstep.engine.models.losses import Loss
 from lockstep.engine.own.datasets import MapStyle, arrays_of, first_two, open_dataset
 from lockstep.engine.own.loaders import dataset_of
+from lockstep.engine.own.losses import PerSample
 from lockstep.engine.own.samples import of_names
 from lockstep.engine.training.finite import told_not_finite
 
@@ -104,7 +106,38 @@ def _is_pair(data: Any) -> bool:
     )
 
 
-def check_numbers(data: ImageData, name: str) -> str:
+def halves_of(
+    data: Data, test: Data | None, strict: bool, numbers: bool = False
+) -> tuple[ImageData, ImageData | None]:
+    """Images to train on and, where there are any, to test on. `numbers`: as in `images_of`. Raises DataError."""
+    if test is not None:
+        train_data = images_of(data, "train", strict=strict, numbers=numbers)[0]
+        known = train_data.classes or None
+        try:
+            test_data = images_of(test, "test", strict=strict, numbers=numbers, classes=known)[0]
+        except DataError as error:
+            raise DataError(f"the test data: {error}") from error
+        _check_alike(train_data, test_data)
+        return train_data, test_data
+    if isinstance(data, str | os.PathLike):
+        train_data, test_data = images_of(data, *SPLITS, strict=strict)
+        return train_data, test_data
+    return images_of(data, "train", strict=strict, numbers=numbers)[0], None
+
+
+def check_halves(train: ImageData, test: ImageData | None, loss: Loss, on_nan: str) -> list[str]:
+    """Cautions about numbers in memory that are NaN, and about labels. Raises DataError for NaN unless `on_nan` is
+    "warn", and for labels that `loss` would misread."""
+    named = [(each, name) for each, name in ((train, "training"), (test, "test")) if each]
+    found = [told for each, name in named if (told := _check_numbers(each, name))]
+    if found and on_nan == "stop":
+        raise DataError(found[0])
+    if isinstance(loss, PerSample):
+        found += [told for each, name in named if (told := loss.check_labels(each.labels, name))]
+    return found
+
+
+def _check_numbers(data: ImageData, name: str) -> str:
     """What is wrong with the first NaN or infinite number of arrays in memory; empty if there is none."""
     if isinstance(data, Arrays) and data.images.nbytes <= MOST_CHECKED_BYTES:
         broken = told_not_finite(data.images, f"{name} images")
@@ -114,7 +147,7 @@ def check_numbers(data: ImageData, name: str) -> str:
     return f"{broken}; remove that sample, or give on_nan='warn'" if broken else ""
 
 
-def check_alike(train: ImageData, test: ImageData) -> None:
+def _check_alike(train: ImageData, test: ImageData) -> None:
     """Raises DataError unless both have labels and samples of one kind."""
     kinds = [
         f"{sample_dtype(each)} inputs with {'classes' if are_classes(each.labels) else 'targets'} as labels "

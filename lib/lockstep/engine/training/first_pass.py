@@ -18,16 +18,10 @@ from lockstep.engine.job import Job, JobError
 from lockstep.engine.models.losses import Loss, logits_in
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
-from lockstep.engine.sync.plan import Plan
 from lockstep.engine.training.finite import told_not_finite
 from lockstep.engine.training.randomness import WatchedPass, keeping_generators
 from lockstep.engine.usecases import UseCase, use_case
 
-_ALONE = (
-    "a share of a batch of one sample, which a worker has in step {step}, fails in training with {error} (batch "
-    "normalisation needs more); {samples} samples in batches of {batch} among {workers} workers: give another "
-    "batch_size{fix}"
-)
 _UNUSED = (
     "parameter {name!r}{several} gets no gradient from the loss: its gradient counts as zero, by which weight decay "
     "and momentum still move it, where torch would leave it; requires_grad_(False) freezes it"
@@ -53,10 +47,10 @@ def check_first_pass(
 ) -> FirstPass:
     """What a pass of `model`, which is not to be used afterwards, in training and one in evaluation show.
 
-    The first training images of `case` go through it as a worker of `job` computes, `backward` too where asked, and one
-    alone if that is some worker's share; the first test images are scored. Raises JobError, with the fix, for a model
-    in another precision than float32, for an output that its loss can't take, if there are test images for one that
-    can't be scored, and, where `finite` is asked for, for a loss that is NaN at once.
+    The first training images of `case` go through it as a worker of `job` computes, `backward` too where asked; the
+    first test images are scored. Raises JobError, with the fix, for a model in another precision than float32, for an
+    output that its loss can't take, if there are test images for one that can't be scored, and, where `finite` is
+    asked for, for a loss that is NaN at once.
     """
     assert case.train is not None
     try:
@@ -76,8 +70,6 @@ def check_first_pass(
         if finite:
             _check_finite(losses, batch)
         unused = _check_backward(replica, losses, job) if backward else []
-        if backward:
-            _check_alone(replica, batch, job, len(case.train))
         if job.values["sync_batch_norm"] and job.replicas > 1:
             _check_empty(replica, batch)
     shared = job.replicas > 1 or job.micro_batches > 1
@@ -166,29 +158,6 @@ def _check_backward(replica: TorchReplica, losses: Tensor, job: Job) -> list[str
     if job.sync == "ddp" and job.workers > 1:
         raise JobError(f"{told}; sync='ddp' would wait for it: freeze it, or give sync='allreduce'")
     return [told]
-
-
-def _check_alone(replica: TorchReplica, batch: Batch, job: Job, samples: int) -> None:
-    """Raises JobError if a worker's share of a full or of the last batch is one sample, and the model can't train on
-    it. Where batches are normalised together, only a batch of one sample is."""
-    whole, together = job.global_batch_size, bool(job.values["sync_batch_norm"])
-    workers = 1 if together else job.replicas
-    plan = Plan(samples, whole, job.steps, job.seed, job.values["micro_batch"])
-    steps = [
-        step
-        for step in sorted({0, plan.steps_per_epoch - 1})
-        if any(len(share.sample_ids) == 1 for rank in range(workers) for share in plan.shares(step, rank, workers))
-    ]
-    if not steps or job.model_parallel != "none":
-        return
-    try:
-        with torch.no_grad():
-            replica.losses(Batch(batch.images[:1], batch.labels[:1], batch.sample_ids[:1], batch.epoch))
-    except Exception as error:
-        fix = ", fewer workers or sync_batch_norm=True" if workers > 1 else ""
-        told = f"{type(error).__name__}: {error}"
-        sizes = {"samples": samples, "batch": whole, "workers": job.replicas}
-        raise JobError(_ALONE.format(step=steps[0], error=told, fix=fix, **sizes)) from error
 
 
 def _check_empty(replica: TorchReplica, batch: Batch) -> None:
