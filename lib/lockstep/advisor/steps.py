@@ -55,7 +55,7 @@ TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
 TIME_SLICE_SECONDS = 3e-3
 """Of Linux's scheduler, by default, where two processes want a core."""
 SENDERS_AWAY = 0.7
-"""From exchanges between two emulated hosts of two ranks that shared two cores, of a small network and in notebook 05."""
+"""From exchanges between two emulated hosts of two ranks, which shared two cores: those of notebook 05 among them."""
 
 _SENDING = (LIKE_ALLREDUCE, "ddp")
 
