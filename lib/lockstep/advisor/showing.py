@@ -34,8 +34,10 @@ def shown_lines(advised: Advised, question: Question) -> Iterator[str]:
 
 
 def shown_ways(advised: Advised, question: Question) -> list[Way]:
-    """The quickest way of each number of workers and hosts (and of threads of one worker), today's batch first; thinned to powers of two where they
-    are many, and always those that the answer speaks of."""
+    """The quickest way of each number of workers and hosts (and of threads of one worker), today's batch first.
+
+    Thinned to powers of two where they are many; always with those that the answer speaks of.
+    """
     kept = [way for way in (advised.alone, advised.recommended, advised.fastest) if way is not None]
     rows: list[Way] = []
     for batch in question.global_batch_sizes:
