@@ -18,7 +18,7 @@ from lockstep.records import COLUMNS, MEASUREMENTS
 
 MODELS = ("SmallResNet", "MLPMixer", "TextLSTM", "TextTransformer", "ComplexSmall")
 PARAMETERS = Parameters(
-    use_cases=list(MODELS), per_worker_batch_size=dict.fromkeys(MODELS, 8) | {"ComplexSmall": 1},
+    use_cases=list(MODELS), per_worker_batch_size=dict.fromkeys(MODELS, 8) | {"ComplexSmall": 2},
     long_steps=["ComplexSmall"], steps=dict.fromkeys(MODELS, 3), warmup_steps=2, workers=2, turn_workers=[3, 4],
     link_rate=1e9, message_bytes=[65536, 8388608],
 )  # fmt: skip

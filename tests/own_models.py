@@ -98,10 +98,10 @@ def squares(output: Tensor, labels: Tensor) -> Tensor:
 
 
 class Sleepy(nn.Linear):
-    """Takes a minute for a batch of 4 or more, as a worker's are."""
+    """Takes a minute for a batch of more than 8, as a worker's are."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if len(x) > 2:
+        if len(x) > 8:
             time.sleep(60)
         return super().forward(x)
 

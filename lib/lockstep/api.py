@@ -24,7 +24,7 @@ from lockstep.engine.files import scratch_folder
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
-from lockstep.engine.own.asked import GLOBAL_BATCH_SIZE, Asked, one_of
+from lockstep.engine.own.asked import GLOBAL_BATCH_SIZE, TrainingAsked, one_of
 from lockstep.engine.own.data import Data, check_alike, check_numbers, images_of
 from lockstep.engine.own.losses import read_loss
 from lockstep.engine.own.models import check_travels, made, read_model, spare
@@ -119,7 +119,7 @@ def train(
     """
     usual_batch = data.batch_size if isinstance(data, DataLoader) else None
     size = one_of({"global_batch_size": global_batch_size, "batch_size": batch_size}, usual_batch or GLOBAL_BATCH_SIZE)
-    asked = Asked(
+    asked = TrainingAsked(
         sync, launcher, workers, threads_per_worker, epochs, size, precision, device, seed, checkpoint, resume, on_nan,
         options,
     )  # fmt: skip
@@ -165,7 +165,7 @@ def _broken(case: UseCase, on_nan: str) -> list[str]:
     return found
 
 
-def _check(case: UseCase, job: Job, asked: Asked) -> FirstPass:
+def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
     """What a first pass shows. Raises JobError, CheckpointError for what can be told now."""
     model = spare(made(case.model, job.seed))
     if job.model_parallel == "pipeline":
@@ -188,7 +188,7 @@ def _check_stages(model: nn.Module, stages: int) -> None:
 
 
 def _run(
-    case: UseCase, job: Job, asked: Asked, first: FirstPass, shown: bool
+    case: UseCase, job: Job, asked: TrainingAsked, first: FirstPass, shown: bool
 ) -> tuple[list[Trace], dict[str, Any]]:
     """The traces of all ranks, and the content of the last checkpoint."""
     assert case.train is not None

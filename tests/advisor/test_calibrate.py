@@ -9,11 +9,13 @@ import pytest
 from lockstep.advisor.calibration import NOTHING, CalibrationError
 from lockstep.advisor.calibration_file import read_calibration, write_calibration
 from lockstep.advisor.measuring import calibrate as calibrating
-from lockstep.advisor.measuring.calibrate import calibrate, timed_batch
+from lockstep.advisor.measuring.batches import pair_of_batches, timed_batch
+from lockstep.advisor.measuring.calibrate import calibrate
 from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.own_model import ModelAsked
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.errors import DataError
+from photo_sets import photo_set, truncate
 
 ASKED = ModelAsked("own_models:perceptron", "6", batch=8)
 
@@ -58,6 +60,7 @@ def test_the_batch_that_is_timed() -> None:
     assert timed_batch(64, {16: 0.42, 64: 1.38}) == 16, "0.42 s; 32 samples would take 0.74 s"
     assert timed_batch(64, {16: 5.0, 64: 5.1}) == 64, "a smaller batch would take as long"
     assert timed_batch(32, {}) == 32
+    assert [pair_of_batches(size) for size in (1, 2, 3, 4, 32)] == [(2, 1), (2, 1), (3, 2), (4, 2), (32, 8)]
 
 
 def test_layer_times_are_a_line_through_two_batches() -> None:
@@ -74,3 +77,21 @@ def test_layer_times_are_a_line_through_two_batches() -> None:
     assert times[0].fixed_seconds == pytest.approx(1.1) and times[0].image_seconds == pytest.approx(0.2)
     assert times[1].fixed_seconds == pytest.approx(1.9) and times[1].image_seconds == 0.0
     assert times[0].output_bytes == 100
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_one_core_has_no_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding is timed too where a folder of photos is named, without those that can't be read."""
+    monkeypatch.setattr(calibrating, "usable_cores", lambda: [0])
+    monkeypatch.setattr(calibrating, "ROUNDS", 1)
+    monkeypatch.setattr(calibrating, "FEWEST_ROUNDS", 1)
+    photos = photo_set(tmp_path / "photos", train=4, test=2)
+    truncate(photos / "train" / "a" / "00.jpg")
+    asked = ModelAsked("own_models:Both", '["3,8,8", "int64:5"]', vocabulary=11, batch=1, data=str(photos))
+    found = calibrate(asked, 300.0, force=True)
+    assert [(cell.sync, cell.workers, cell.per_worker_batch_size) for cell in found.cells] == [
+        ("local", 1, 2), ("local", 1, 1),
+    ]  # fmt: skip
+    assert found.cut_short == "without two workers (this machine has one core)" and found.layers == ()
+    assert [each.per_worker_batch_size for each in found.memory] == [1, 2]
+    assert len(found.decode_seconds_per_image) == 1 and found.decode_seconds_per_image[0] > 0

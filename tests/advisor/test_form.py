@@ -14,7 +14,7 @@ import pytest
 import fake_advisor
 from lockstep.advisor.calibration import CalibratedMachine, Calibration
 from lockstep.advisor.calibration_file import write_calibration
-from lockstep.advisor.form import AdviceForm, Asked, advice_form, advice_text, question_of
+from lockstep.advisor.form import AdviceForm, FormFields, advice_form, advice_text, question_of
 from lockstep.advisor.from_records import calibration_of
 
 
@@ -52,38 +52,38 @@ def widgets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fields_become_a_question() -> None:
-    asked = question_of(Asked(workers="1,2,4", hosts="2", link="10gbit", batch="64,128"))
+    asked = question_of(FormFields(workers="1,2,4", hosts="2", link="10gbit", batch="64,128"))
     assert (asked.workers, asked.hosts, asked.global_batch_sizes) == ((1, 2, 4), (2,), (64, 128))
-    assert asked.link is not None and question_of(Asked()).link is None
+    assert asked.link is not None and question_of(FormFields()).link is None
 
 
 def test_advice_is_for_the_chosen_model_or_the_reader_s_own_file(tmp_path: Path) -> None:
-    one, other = (advice_text(calibrations(), name, Asked()) for name in ("MLPMixer", "TextLSTM"))
+    one, other = (advice_text(calibrations(), name, FormFields()) for name in ("MLPMixer", "TextLSTM"))
     assert one != other and "images/s" in one and "workers" in one
     write_calibration(tmp_path / "own.json", calibrations()["TextLSTM"])
-    assert advice_text(calibrations(), "MLPMixer", Asked(file=str(tmp_path / "own.json"))) == other
+    assert advice_text(calibrations(), "MLPMixer", FormFields(file=str(tmp_path / "own.json"))) == other
 
 
 @pytest.mark.parametrize(
     ("asked", "names"),
     [
-        (Asked(workers="64..1"), "64..1"), (Asked(link="fast"), "fast"), (Asked(batch=""), "--batch"),
-        (Asked(hosts="2", workers="4"), "--link"), (Asked(file="nowhere.json"), "nowhere.json"),
+        (FormFields(workers="64..1"), "64..1"), (FormFields(link="fast"), "fast"), (FormFields(batch=""), "--batch"),
+        (FormFields(hosts="2", workers="4"), "--link"), (FormFields(file="nowhere.json"), "nowhere.json"),
     ],
 )  # fmt: skip
-def test_a_field_that_can_t_be_read_is_named_in_place_of_advice(asked: Asked, names: str) -> None:
+def test_a_field_that_can_t_be_read_is_named_in_place_of_advice(asked: FormFields, names: str) -> None:
     text = advice_text(calibrations(), "MLPMixer", asked)
     assert text.startswith("No advice: ") and names in text
 
 
 def test_a_model_that_is_not_there_lists_those_that_are() -> None:
-    assert "MLPMixer, TextLSTM" in advice_text(calibrations(), "GPT", Asked())
-    assert "there are: none" in advice_text({}, "", Asked())
+    assert "MLPMixer, TextLSTM" in advice_text(calibrations(), "GPT", FormFields())
+    assert "there are: none" in advice_text({}, "", FormFields())
 
 
 @pytest.mark.usefixtures("widgets")
 def test_every_change_of_a_field_changes_the_advice() -> None:
-    form = AdviceForm(calibrations(), Asked(workers="1,2"))
+    form = AdviceForm(calibrations(), FormFields(workers="1,2"))
     first = form.advice.value
     assert first.startswith("<pre>") and form.text in first.replace("&gt;", ">").replace("&#x27;", "'")
     form.model.type("TextLSTM")
@@ -95,10 +95,10 @@ def test_every_change_of_a_field_changes_the_advice() -> None:
 
 
 def test_without_widgets_the_advice_stands_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = advice_form(calibrations(), False, Asked())
-    assert str(plain) == repr(plain) == advice_text(calibrations(), "MLPMixer", Asked())
+    plain = advice_form(calibrations(), False, FormFields())
+    assert str(plain) == repr(plain) == advice_text(calibrations(), "MLPMixer", FormFields())
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    noted = advice_form(calibrations(), True, Asked())
+    noted = advice_form(calibrations(), True, FormFields())
     assert "needs ipywidgets" in noted and str(plain) in noted
 
 
@@ -112,7 +112,7 @@ def test_voila_shows_the_form_and_tests_never_do(monkeypatch: pytest.MonkeyPatch
 
 def test_it_is_made_of_real_widgets_where_there_are_any() -> None:
     pytest.importorskip("ipywidgets")
-    form = AdviceForm(calibrations(), Asked(workers="1,2"))
+    form = AdviceForm(calibrations(), FormFields(workers="1,2"))
     before = form.advice.value
     form.fields["batch"].value = "128"
     assert form.advice.value != before

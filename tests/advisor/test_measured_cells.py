@@ -53,7 +53,7 @@ def test_the_end_of_the_time_ends_workers_that_still_compute(monkeypatch: pytest
     failures: dict[CellAsked, str] = {}
     sleepy = load_case(ModelAsked("own_models:sleepy", "6"))
     began = time.monotonic()
-    found = measure_cells(sleepy, [CellAsked("local", 1, 4), CellAsked("local", 1, 8)], 3, 1.0, failures=failures)
+    found = measure_cells(sleepy, [CellAsked("local", 1, 12), CellAsked("local", 1, 24)], 3, 1.0, failures=failures)
     assert time.monotonic() - began < 30, "each of its steps would take a minute"
     assert [each.step_seconds for each in found] == [(), ()]
     assert list(failures.values()) == ["the time was over"] * 2
@@ -101,6 +101,14 @@ def test_a_visit_is_told_by_its_slowest_worker() -> None:
     visits.note([quick, slow, server], discarded=False)
     assert visits.step_seconds == [1.2] and visits.compute_seconds == [0.9]
     assert visits.exchange_seconds == [pytest.approx(0.1)] and visits.peak_bytes == [7]
+
+
+def test_where_not_every_step_exchanges_the_mean_counts() -> None:
+    visits = Visits(CellAsked("local_sgd", 2, 8))
+    traces = [Trace(rank, steps=[step(1.0, 0.9)] * 9 + [step(2.0, 0.9, 0.8, 0.2)]) for rank in range(2)]
+    visits.note(traces, discarded=False)
+    assert visits.asked.exchange_every == 10
+    assert visits.step_seconds == [pytest.approx(1.1)] and visits.exchange_seconds == [pytest.approx(0.1)]
 
 
 class FakeMeter(CellMeter):

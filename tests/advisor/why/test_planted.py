@@ -19,7 +19,7 @@ from lockstep.engine.launch.mpi import emulated
 from lockstep.engine.options import JobError
 
 CORES = len(usable_cores())
-SECONDS = 2.0
+SECONDS = 1.0
 pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.serial]
 needs_two_cores = pytest.mark.skipif(CORES < 2, reason="two workers share a core here, which is a cause by itself")
 

@@ -172,6 +172,7 @@ def test_augmentation_at_random_belongs_to_the_sample(plain: Trained) -> None:
         ((SPOILT, CLASSES), {"on_nan": "warn"}, r"the loss is nan in step \d on rank 0 .*sample 17 is nan at \[3\]"),
     ],
 )
+@pytest.mark.filterwarnings("ignore")  # what else is said
 def test_what_is_said_and_goes_on(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.warns(UserWarning, match=message):
         lockstep.train(MODEL, data, launcher="here", workers=1, **options)

@@ -48,7 +48,7 @@ def test_a_round_of_a_model_mixes_calibration_and_held_out_cells(jobs: list[Job]
         own = [jobs[place] for place in comparison.cells]
         assert comparison.visits == comparison.cells and comparison.rounds == MOST_ROUNDS
         kinds = [job.experiment in (CALIBRATION, CROWDED) for job in own if job.experiment != WIRE]
-        assert kinds[0] and sum(one != other for one, other in itertools.pairwise(kinds)) >= 6
+        assert kinds[0] and sum(one != other for one, other in itertools.pairwise(kinds)) >= 4
         assert len({job.use_case for job in own} - {"none"}) == 1
 
 
@@ -57,7 +57,7 @@ def test_each_model_has_what_the_advisor_is_told_and_some_cells_twice(jobs: list
         own = [job for job in jobs if job.use_case == name and job.experiment in (CALIBRATION, CROWDED)]
         again = [job for job in jobs if job.use_case == name and job.variant == "b"]
         batches = {job.per_worker_batch_size for job in own if job.strategy == "sequential"}
-        assert len(batches) == 2 and max(batches) == 2 * min(batches)
+        assert batches == ({1, 2} if name == "ComplexSmall" else {2, 8})
         assert {job.sync for job in own if job.workers == 2} == {"shared_memory", "allreduce", "ddp"}
         assert again and all(job.with_(variant="a") in jobs for job in again)
 

@@ -8,5 +8,6 @@
     asked_cells     workers to measure, and what was found
     meter           warm teams that train them for so many seconds
     cells           in turns
+    batches         which batches are worth measuring
     calibrate       all that a calibration holds, the most important first
 """

@@ -45,6 +45,11 @@ class CellAsked:
         )  # fmt: skip
 
     @property
+    def exchange_every(self) -> int:
+        """Steps from one exchange to the next; 0: one exchange per visit."""
+        return int(_agreement(self.sync, self.workers).get("exchange_every", 1))
+
+    @property
     def label(self) -> str:
         """For progress and messages."""
         how = "" if self.workers == 1 else f", {self.sync}" if self.sync != NOTHING else ", without an exchange"
@@ -71,7 +76,7 @@ def _agreement(sync: str, workers: int) -> dict[str, Any]:
 
 @dataclass
 class Visits:
-    """What one cell's visits found; of each visit the median step of its slowest worker."""
+    """What one cell's visits found; of each visit a typical step of its slowest worker."""
 
     asked: CellAsked
     step_seconds: list[float] = field(default_factory=list)
@@ -86,19 +91,22 @@ class Visits:
     def note(self, traces: Sequence[Trace], discarded: bool) -> None:
         """Add a visit, or only keep how long a step takes."""
         workers = [trace.steps for trace in traces[: self.asked.workers] if trace.steps]
-        slowest = max(workers, key=lambda steps: _median(steps, "compute_seconds"))
+        slowest = max(workers, key=lambda steps: self._middle(steps, "compute_seconds"))
         count = min(len(steps) for steps in workers)
-        step = statistics.median(max(steps[i]["step_seconds"] for steps in workers) for i in range(count))
-        self.typical_seconds = step
+        whole = [{"step_seconds": max(steps[place]["step_seconds"] for steps in workers)} for place in range(count)]
+        step = self.typical_seconds = self._middle(whole, "step_seconds")
         if discarded:
             return
         self.step_seconds.append(step)
-        self.compute_seconds.append(_median(slowest, "compute_seconds"))
-        self.exchange_seconds.append(
-            statistics.median(each["exchange_seconds"] + each["wait_seconds"] for each in slowest)
-        )
-        self.update_seconds.append(_median(slowest, "update_seconds"))
+        self.compute_seconds.append(self._middle(slowest, "compute_seconds"))
+        self.exchange_seconds.append(self._middle(slowest, "exchange_seconds", "wait_seconds"))
+        self.update_seconds.append(self._middle(slowest, "update_seconds"))
         self.peak_bytes.append(int(traces[0].scores.get(PEAK, 0)))
+
+    def _middle(self, steps: Sequence[dict[str, float]], *columns: str) -> float:
+        """The median over the steps; where not every step exchanges, the mean: the others' median would hide it."""
+        values = [sum(step[column] for column in columns) for step in steps]
+        return statistics.median(values) if self.asked.exchange_every == 1 else statistics.fmean(values)
 
     @property
     def cell(self) -> CalibrationCell:
@@ -108,7 +116,3 @@ class Visits:
             asked.threads_per_worker, tuple(self.step_seconds), tuple(self.compute_seconds),
             tuple(self.exchange_seconds), tuple(self.update_seconds),
         )  # fmt: skip
-
-
-def _median(steps: Sequence[dict[str, float]], column: str) -> float:
-    return statistics.median(step[column] for step in steps)

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from lockstep import __version__
 from lockstep.advisor.calibration import NOTHING, SCHEMA, Calibration, CalibrationError, PeakMemory
 from lockstep.advisor.measuring.asked_cells import CellAsked, Visits
+from lockstep.advisor.measuring.batches import pair_of_batches, timed_batch
 from lockstep.advisor.measuring.cells import measure_in_turns
 from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.machine_here import this_machine
@@ -34,18 +35,16 @@ from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
+WORKERS_START = "workers start"
+"""What is told as soon as all that could be refused has been checked."""
 ROUNDS, FEWEST_ROUNDS = 3, 2
 WAYS, GPU_WAYS = ("shared_memory", "allreduce", "ddp"), ("ddp", "allreduce")
 """By which two workers agree; the first ones are measured first."""
 LATER_WAYS = ("parameter_server",)
 WORKERS_START = "workers start"
 """What is told as soon as all that could be refused has been checked."""
-STEP_SECONDS = 0.6
-"""The longest step that is measured: of a batch that takes longer, a part is."""
 _FIRST_STEP_SECONDS = 4.0  # of the asked batch, until it is halved for the measurement of memory
-_CLEARLY = 0.25  # of a step's time
 _TIMES_OF_LAYERS = 12  # steps of the larger batch, roughly
-_SMALL = 4  # the larger batch is so many times the smaller one
 _MOST_WORKERS = 64
 _OF_ALL_ROUNDS = 3  # of the cells, the first so many need ROUNDS; FEWEST_ROUNDS will do for the others
 _QUIET_SECONDS = 1.0  # the least time in which it is told whether the machine is busy
@@ -61,9 +60,9 @@ def calibrate(
     that others use (`force=True` goes on all the same), and if not even one worker could be measured; DataError for a
     folder of photos that can't be opened.
     """
+    tell, began = progress or (lambda text: None), time.monotonic()
     if not seconds > 0:
         raise CalibrationError(f"{seconds:g} seconds are not possible; give more than 0")
-    tell, began = progress or (lambda text: None), time.monotonic()
     if asked.data:
         open_folder(asked.data, "train")
     tell("the model is tried once")
@@ -108,7 +107,7 @@ class _Measuring:
         self.layers: tuple[LayerTime, ...] = ()
         self.missing: list[str] = []
 
-    @property
+    @functools.cached_property  # free memory changes while it is measured
     def together(self) -> int:
         """Workers that train at the same time, for crowding: one for each core, as far as they fit into memory."""
         if self.asked.device != "cpu" or self.own.needed is None:
@@ -165,7 +164,7 @@ class _Measuring:
         large = self.asked.batch
         while large > 1 and large * self.own.sample_seconds > _FIRST_STEP_SECONDS:
             large //= 2
-        batches = _pair(large)
+        batches = pair_of_batches(large)
         self.tell(f"memory with batches of {batches[0]} and {batches[1]}")
         at_once = self.host.workers > 1 and self.asked.device == "cpu"
         seconds: dict[int, float] = {}
@@ -181,7 +180,7 @@ class _Measuring:
             if not at_once and self.asked.device == "cpu":
                 self.meter.team(self.host).close()  # the other batch, too, is measured in a new process
         self.memory.sort(key=lambda each: each.per_worker_batch_size)
-        return _pair(timed_batch(batches[0], seconds))
+        return pair_of_batches(timed_batch(batches[0], seconds))
 
     def _first_cells(self, large: int, small: int) -> list[CellAsked]:
         cells = [CellAsked("local", 1, large), CellAsked("local", 1, small)]
@@ -273,25 +272,6 @@ class _Measuring:
             cut_short=self._cut_short(),
             versions={"lockstep": __version__},
         )
-
-
-def timed_batch(large: int, seconds: Mapping[int, float]) -> int:
-    """The batch to time: `large`, or half of it as long as its step takes more than STEP_SECONDS and half the batch
-    takes clearly less. `seconds`: of a step, by batch; a line through them tells all others."""
-    if len(seconds) < 2:
-        return large
-    (few, little), (many, much) = sorted(seconds.items())
-    each = max(0.0, (much - little) / (many - few))
-    step = much
-    while large > 1 and step > STEP_SECONDS and each * large / 2 > _CLEARLY * step:
-        step -= each * (large - large // 2)
-        large //= 2
-    return large
-
-
-def _pair(large: int) -> tuple[int, int]:
-    """Two different batches, of which `large` is the larger one where that is possible."""
-    return (large, max(1, large // _SMALL)) if large > 1 else (2, 1)
 
 
 def _gpus() -> int:

@@ -95,7 +95,7 @@ class RandomSamples:
     inputs: tuple[ModelInput, ...]
     labelled: int  # labels are 0 to labelled - 1
     vocabulary: int = 0
-    count: int = 1024
+    count: int = 1 << 16
     seed: int = 0
     source: str = "own"
 

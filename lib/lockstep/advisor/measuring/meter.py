@@ -17,6 +17,7 @@ from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.asked_cells import CellAsked, Visits
 from lockstep.advisor.measuring.inputs import RandomSamples
 from lockstep.advisor.measuring.worker_calls import train_visit
+from lockstep.engine.groups.memory import release_memory
 from lockstep.engine.job import Job
 from lockstep.engine.launch import Team, WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
@@ -45,6 +46,7 @@ class CellMeter(AbstractContextManager["CellMeter"]):
     ) -> None:
         if not seconds > 0:
             raise CalibrationError(f"{seconds:g} seconds hold nothing; give more than 0")
+        release_memory()  # of a model that this process has tried
         self.case, self.ends = case, time.monotonic() + seconds
         self._common = {"precision": precision, "device": device, "seed": seed}
         self._teams = Teams()
@@ -87,7 +89,9 @@ class CellMeter(AbstractContextManager["CellMeter"]):
             if id(team) not in self._warm and not self._train(visits, 1, discarded=True):
                 return False
             self._warm.add(id(team))
-            return self._train(visits, steps_of(self.typical_seconds(visits), visits.asked.steps))
+            steps = steps_of(self.typical_seconds(visits), visits.asked.steps)
+            every = max(1, visits.asked.exchange_every)  # as many exchanges as belong to so many steps
+            return self._train(visits, -(-steps // every) * every)
         except WorkerFailed as failure:
             visits.failure = "the time was over" if self.late else str(failure)
             return False

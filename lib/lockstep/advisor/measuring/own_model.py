@@ -40,6 +40,8 @@ CLASS_NAMES = ("classes", "num_classes", "n_classes", "num_labels")
 VOCABULARY_NAMES = ("vocabulary", "vocab_size", "vocab", "num_embeddings", "num_tokens", "ntoken")
 """A factory's parameters that get --classes and --vocab."""
 TRIED = 2  # samples of the first pass: batch normalization of one alone is impossible
+MORE = 8  # of a pass that tells how long each of them takes
+_LONG_SECONDS = 0.5
 NAME = "own"
 """Of the use case."""
 
@@ -70,7 +72,7 @@ class OwnModel:
     facts: CalibratedModel
     needed: NeededMemory | None  # None: the model can't be made without memory
     sequential: bool  # it is a plain nn.Sequential, which can be cut for a pipeline
-    sample_seconds: float  # roughly, of a forward and backward pass of one thread
+    sample_seconds: float  # roughly, that each sample adds to a step of one thread
 
 
 def load_case(asked: ModelAsked) -> UseCase:
@@ -94,7 +96,7 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
         model = _made(factory, asked)
         samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
         with SavedMemory(model) as saved:
-            output = _tried(model, samples, asked)
+            output = _tried(model, samples, asked, TRIED)
         if needed is not None:
             needed = replace(needed, saved_bytes=-(-saved.bytes * asked.batch // TRIED))
             _check_memory(needed, asked, free_bytes)
@@ -173,28 +175,34 @@ def _made(factory: OwnFactory, asked: ModelAsked) -> nn.Module:
     return model
 
 
-def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> Any:
-    """What the model returns for some samples in training. Raises CalibrationError with its own error."""
+def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked, count: int) -> Any:
+    """What the model returns for so many samples in training. Raises CalibrationError with its own error."""
     device = torch.device(asked.device)
-    images = torch.from_numpy(samples.load(torch.arange(TRIED).numpy(), 0, 0)).to(device)
+    images = torch.from_numpy(samples.load(torch.arange(count).numpy(), 0, 0)).to(device)
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=asked.precision == "bfloat16"):
             return model.to(device).train()(images)
     except Exception as error:
-        shapes = " and ".join(f"{each.dtype} {[TRIED, *each.shape]}" for each in samples.inputs)
+        shapes = " and ".join(f"{each.dtype} {[count, *each.shape]}" for each in samples.inputs)
         hint = f" (whole numbers below {asked.vocabulary})" if asked.vocabulary else ""
         raise CalibrationError(
             f"--model {asked.model!r}: a forward pass on {shapes}{hint}, that is --input {asked.inputs!r} with "
-            f"{TRIED} samples, fails with {type(error).__name__}: {error}"
+            f"{count} samples, fails with {type(error).__name__}: {error}"
         ) from error
 
 
 def _sample_seconds(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> float:
-    """Three times a forward pass, once it has run before: a backward pass takes about twice as long."""
+    """Three times what each further sample adds to a forward pass: a backward pass takes about twice as long."""
+    seconds: dict[int, float] = {}
     with torch.no_grad():
-        began = time.perf_counter()
-        _tried(model, samples, asked)
-        return 3 * (time.perf_counter() - began) * torch.get_num_threads() / TRIED
+        for count in (TRIED, MORE, TRIED, MORE):
+            began = time.perf_counter()
+            _tried(model, samples, asked, count)
+            seconds[count] = min(seconds.get(count, math.inf), time.perf_counter() - began)
+            if seconds[TRIED] > _LONG_SECONDS:  # what all samples share does not count beside that
+                return 3 * seconds[TRIED] / TRIED * torch.get_num_threads()
+    each = (seconds[MORE] - seconds[TRIED]) / (MORE - TRIED)
+    return 3 * max(each, 0.0) * torch.get_num_threads()
 
 
 def _labels(output: Any, loss: str, asked: ModelAsked) -> int:

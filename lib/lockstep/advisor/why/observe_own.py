@@ -26,7 +26,6 @@ from lockstep.advisor.measuring.meter import CellMeter
 from lockstep.advisor.measuring.worker_calls import machine_visit
 from lockstep.advisor.why.observations import CellSeen, Observations, WorkerStep
 from lockstep.advisor.why.visits import CPU_SECONDS, FAULTS, observed_visit
-from lockstep.api import images_of
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
@@ -168,6 +167,8 @@ def with_photos(case: UseCase, folder: Path) -> UseCase:
 
     Raises DataError for a folder that can't be read, CalibrationError for photos that do not fit the model.
     """
+    from lockstep.api import images_of  # pandas is behind it
+
     photos = images_of(str(folder), "train", strict=False)[0]
     taken = case.train
     assert taken is not None
@@ -207,7 +208,7 @@ def _measure(
             if number and meter.left < cell.visit_seconds:
                 return "", start
             if number == 0 and 0 < place < ALWAYS:  # as far as it fits into a little more time
-                meter.ends = max(meter.ends, time.monotonic() + min(4 * cells[0].step_seconds + 3, MORE_SECONDS))
+                meter.ends = max(meter.ends, time.monotonic() + min(2 * cells[0].visit_seconds, MORE_SECONDS))
             if number == 0 and meter.left <= 0:
                 return "the time was over", start
             progress(cell.label)

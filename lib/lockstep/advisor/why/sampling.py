@@ -18,6 +18,7 @@ from lockstep.measure.contention import allowed_cores
 from lockstep.measure.resources import ProcessTree
 
 PERIOD_SECONDS = 0.1
+LEAST_SLEEP_SECONDS = 0.01
 MOST_COST = 0.05
 """Of one core, that looking may take: with many threads the looks become rarer."""
 SETTLING_SECONDS = 2.0
@@ -72,6 +73,12 @@ class _Watched:
     def since(self, at: float) -> list[_Look]:
         return [look for look in self.looks if look.at >= at]
 
+    @property
+    def only_waits(self) -> bool:
+        """Does it mostly wait for processes that it has started to end, or was it hardly seen?"""
+        waits = sum(look.main_waits == CHILD for look in self.looks)
+        return len(self.looks) < 2 or waits > len(self.looks) / 2
+
     def cpu_since(self, at: float) -> float:
         """Cores' worth of CPU time after `at`."""
         looks = self.since(at)
@@ -99,9 +106,10 @@ class TreeSampler:
         while (now := time.perf_counter()) - self._begun() < seconds and not until():
             if now - self.began > seconds + START_SECONDS:
                 return
+            cost = time.thread_time()  # on a busy machine a look takes long that costs little
             self.look()
-            cost = time.perf_counter() - now
-            time.sleep(max(PERIOD_SECONDS - cost, cost / MOST_COST))
+            cost = time.thread_time() - cost
+            time.sleep(max(PERIOD_SECONDS - (time.perf_counter() - now), cost / MOST_COST, LEAST_SLEEP_SECONDS))
 
     def look(self) -> None:
         """One look at every process of the tree."""
@@ -172,7 +180,7 @@ class TreeSampler:
     def _trains(self) -> list[_Watched]:
         """Those that have loaded a framework; without any, those that use most of the CPU time."""
         loads = {id(each) for each in self._loads()}
-        rest = [each for each in self._watched.values() if id(each) not in loads and len(each.looks) > 1]
+        rest = [each for each in self._watched.values() if id(each) not in loads and not each.only_waits]
         loaded = [each for each in rest if each.loaded]
         parents = {each.parent for each in loaded}
         # A program that starts ranks may load the framework too, and then only waits for them.

@@ -24,7 +24,7 @@ def binary_cross_entropy(output: Tensor, labels: Tensor) -> Tensor:
     return nn.functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
 
 
-def logits_of(output: Any) -> Tensor:
+def logits_in(output: Any) -> Tensor:
     """The logits in what a model returns: a tensor, the `logits` of a dict or an object (as HuggingFace's models
     return), or the first of a tuple. Raises TypeError for anything else."""
     found = output

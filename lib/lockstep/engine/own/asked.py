@@ -21,7 +21,7 @@ _ON_CPU = "shared_memory"
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingAsked:
     """What `lockstep.train` was asked for, besides a model and data. Raises JobError for names that do not exist, and
     for values that are impossible, whatever the data."""
 

@@ -5,7 +5,7 @@
     torch.nn.functional.mse_loss        the function, with reduction="none"
     a function of one's own             as it is: it gives one value per sample, of what the model returns
 
-All but the last take the logits out of what the model returns (`lockstep.engine.models.losses.logits_of`). Where a
+All but the last take the logits out of what the model returns (`lockstep.engine.models.losses.logits_in`). Where a
 sample has several values, its loss is their mean.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lockstep.engine.job import JobError
-from lockstep.engine.models.losses import Loss, binary_cross_entropy, cross_entropy, logits_of
+from lockstep.engine.models.losses import Loss, binary_cross_entropy, cross_entropy, logits_in
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "cross_entropy": nn.functional.cross_entropy,
@@ -69,7 +69,7 @@ class PerSample:
             self.outputs_per_class = self.of_indices
 
     def __call__(self, output: Any, labels: Tensor) -> Tensor:
-        logits = logits_of(output).float()
+        logits = logits_in(output).float()
         if self.of_indices and labels.dim() == 1 and labels.is_floating_point():
             raise ValueError(
                 "the labels are floats; for classes give whole numbers (labels.astype('int64')), for numbers to reach "

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lockstep.engine.data.loader import Batch
 from lockstep.engine.data.sources import are_classes
 from lockstep.engine.groups import Group
-from lockstep.engine.models.losses import Loss, cross_entropy, logits_of, scores_of
+from lockstep.engine.models.losses import Loss, cross_entropy, logits_in, scores_of
 from lockstep.engine.replica.base import Ready, Replica, flat_views
 from lockstep.engine.replica.batch_norm import SharedStatistics
 from lockstep.engine.replica.dropout import SampleKeys, key_dropout
@@ -150,7 +150,7 @@ class TorchReplica(Replica):
             return self.model(images)
 
     def predict(self, batch: Batch) -> Tensor:
-        output = logits_of(self.evaluated(batch))
+        output = logits_in(self.evaluated(batch))
         return scores_of(output) if are_classes(batch.labels) else output.float()
 
     def evaluated(self, batch: Batch) -> Any:

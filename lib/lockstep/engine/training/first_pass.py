@@ -15,7 +15,7 @@ from lockstep.engine.data.loader import Batch
 from lockstep.engine.data.sources import ImageData, are_classes
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job, JobError
-from lockstep.engine.models.losses import Loss, logits_of
+from lockstep.engine.models.losses import Loss, logits_in
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.replica.torch import TorchReplica
 from lockstep.engine.training.finite import told_not_finite
@@ -111,7 +111,7 @@ def _too_few(loss: Loss, output: Any, classes: int) -> str:
     if not classes or getattr(loss, "outputs_per_class", None) is None:
         return ""
     try:
-        logits = logits_of(output)
+        logits = logits_in(output)
     except TypeError:
         return ""
     if logits.dim() not in (1, 2):
@@ -183,7 +183,7 @@ def _check_scores(replica: TorchReplica, batch: Batch, loss: Loss) -> None:
         raise JobError(f"a first pass of {len(batch)} images in evaluation mode fails with {reason}") from error
     classes = are_classes(batch.labels)
     try:
-        scored = logits_of(output)
+        scored = logits_in(output)
     except TypeError:
         scored = None
     # One logit per image may come without a dimension of its own.

@@ -17,7 +17,7 @@ from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name,
 @finding
 def answer(stored: Stored) -> str:
     """Gains of two workers over one, the error of predictions, and how often the advice was right."""
-    parts = {"what workers gain": _gains, "how far off": _errors}
+    parts = {"What workers gain": _gains, "How far off the advice is": _errors}
     return " ".join(settle_each(lambda name: parts[name](stored), parts))
 
 
@@ -27,10 +27,10 @@ def _gains(stored: Stored) -> str:
     for use_case in stored.records.loc[stored.records["experiment"] == CALIBRATION, "use_case"].unique():
         cell = {"experiment": CALIBRATION, "use_case": use_case, "variant": "a"}
         own = stored.records[(stored.records["use_case"] == use_case) & (stored.records["experiment"] == CALIBRATION)]
-        batch = int(own["per_worker_batch_size"].min())
-        base = cell | {"strategy": "sequential", "global_batch_size": batch}
+        above = cell | {"strategy": SHARED}
+        batches = own.loc[own["strategy"] == SHARED, "per_worker_batch_size"].unique()
+        base = cell | {"strategy": "sequential", "global_batch_size": list(batches)}
         try:
-            above = cell | {"strategy": SHARED}
             found.append((ratio_with_interval(stored.records, above, base, "images_per_second"), str(use_case)))
         except AnalysisError:
             continue

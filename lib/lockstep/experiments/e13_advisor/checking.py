@@ -14,7 +14,7 @@ import pandas as pd
 
 from lockstep.advisor.calibration import CalibratedMachine, Calibration, CalibrationError
 from lockstep.advisor.errors import AS_CALIBRATED, KindError
-from lockstep.advisor.from_records import calibration_of, described
+from lockstep.advisor.from_records import calibration_of, predictable_rows
 from lockstep.advisor.memory import worker_bytes
 from lockstep.advisor.steps import (
     COMPUTING,
@@ -125,6 +125,8 @@ def _predicted(
     measured = interval_of(per_round(records, cell, "step_seconds"))
     value, low, high = measured.columns
     predicted = sum(terms.values())
+    if not predicted > 0:  # of a calibration that a bad minute has spoilt
+        return None
     row = _identity(cell) | {"kind": advisor.kind(cell), "step_seconds": value, "low": low, "high": high}
     row |= {"rounds": measured.rounds, "predicted_seconds": predicted, "log_error": math.log(value / predicted)}
     row |= {"error": abs(value / predicted - 1)}
@@ -190,7 +192,7 @@ def of_one_host(table: pd.DataFrame, hosts: bool = False) -> pd.DataFrame:
 def memories(stored: Stored) -> pd.DataFrame:
     """A row per cell of several workers in new processes: peak_bytes of a worker (the team's PSS over its workers, the
     largest over rounds), predicted_bytes, ratio (predicted / measured)."""
-    rows, table = described(stored.of(MEMORY)), []
+    rows, table = predictable_rows(stored.of(MEMORY)), []
     rows = rows[rows["workers"] > 1]
     for cell, own in cells(rows):
         advisor, peak = advisors(stored).get(str(cell["use_case"])), float(own["peak_pss_bytes"].astype(float).max())

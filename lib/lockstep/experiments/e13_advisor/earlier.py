@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.advisor.calibration import CalibrationError
-from lockstep.advisor.from_records import calibration_of, described
+from lockstep.advisor.from_records import calibration_of, predictable_rows
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import CELL, SAME_RUN, cells
 from lockstep.analysis.statistics import BASELINE, AnalysisError, ratio_with_interval, select
@@ -46,7 +46,7 @@ def earlier_records() -> pd.DataFrame:
     if not found:
         return pd.DataFrame(columns=["notebook"])
     everything = pd.concat(found, ignore_index=True)
-    known = described(everything[everything["bucket"] == "whole"])
+    known = predictable_rows(everything[everything["bucket"] == "whole"])
     wire = everything[(everything["experiment"] == "wire") & (everything["notebook"] == EARLIER[3])]
     return pd.concat([known[known["sync"].isin(("local", *WAYS))], wire[wire["sync"] == "ping_pong"]])
 

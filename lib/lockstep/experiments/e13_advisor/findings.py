@@ -153,7 +153,7 @@ def before(stored: Stored) -> str:
         raise NotNow("", "no earlier notebook has stored what could be predicted")
     middle, far = (measure_of(quantile_of(100 * known["error"], part), "%") for part in (0.5, 0.9))
     cells = f"{counted(len(known), 'speedup')} that other notebooks had stored"
-    told = [sentence(f"{cells} are predicted with an error of {middle} in the median; nine in ten are below {far}")]
+    told = [sentence(f"predictions of {cells} are {middle} off in the median, and nine in ten less than {far}")]
     lacking = len(table) - len(known)
     if lacking:
         told.append(sentence(f"{counted(lacking, 'more cell')} could not be predicted from the other notebooks alone"))

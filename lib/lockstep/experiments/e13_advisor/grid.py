@@ -27,6 +27,8 @@ WAYS = ("processes", "processes_allreduce", "ddp")
 SHARED, SUMMED, DDP = WAYS
 THREADS = "intra_op"
 OVER_LINKS = ("mpi_allreduce", "mpi_shared_memory")
+TIMES_THE_SMALL_BATCH = 4
+"""One worker is calibrated at a batch and at one that is so many times smaller, as `lockstep advise` does."""
 MOST_ROUNDS, MEMORY_ROUNDS = 60, 1
 """Of each model as many as the minutes allow; how much memory is held hardly differs from round to round."""
 
@@ -57,39 +59,45 @@ def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
 
 
 def _calibrating(chosen: Parameters, use_case: str) -> list[Job]:
-    batch = chosen.of("per_worker_batch_size", use_case)
-    small, large = (_cell(chosen, CALIBRATION, "sequential", use_case, size) for size in (batch, 2 * batch))
+    """What `lockstep advise` measures of a model."""
+    small, batch = _batches(chosen, use_case)
+    alone = [_cell(chosen, CALIBRATION, "sequential", use_case, size) for size in (small, batch)]
     crowded = _cell(chosen, CROWDED, SHARED, use_case, batch)
     teams = [_cell(chosen, CALIBRATION, way, use_case, batch) for way in WAYS]
-    return [small, crowded, large, *_threads(chosen, CALIBRATION, use_case, batch), *teams]
+    return [alone[1], crowded, alone[0], *_threads(chosen, CALIBRATION, use_case, batch // 2), *teams]
+
+
+def _batches(chosen: Parameters, use_case: str) -> tuple[int, int]:
+    """The two batches of one worker."""
+    batch = int(chosen.of("per_worker_batch_size", use_case))
+    return max(1, batch // TIMES_THE_SMALL_BATCH), batch
 
 
 def _other_cells(chosen: Parameters, use_case: str) -> list[Job]:
     """Held-out cells of one host and the second halves of the A/A pairs; fewer of a model whose steps are long."""
-    batch = chosen.of("per_worker_batch_size", use_case)
-    asked = [(SHARED, 2 * batch), ("sequential", 3 * batch), (SUMMED, 2 * batch)]
-    again = [_cell(chosen, CALIBRATION, way, use_case, batch, variant="b") for way in ("sequential", SHARED)]
+    batch = _batches(chosen, use_case)[1]
+    half, again = max(1, batch // 2), [_cell(chosen, CALIBRATION, SHARED, use_case, batch, variant="b")]
     if use_case in chosen.long_steps:
-        return [again[1], *(_cell(chosen, HELD_OUT, way, use_case, size) for way, size in asked)]
-    half = max(1, batch // 2)
-    asked += [("sequential", half), (SHARED, half), (DDP, half)]
-    jobs = [_cell(chosen, HELD_OUT, way, use_case, size) for way, size in asked]
-    jobs += _threads(chosen, HELD_OUT, use_case, half)
+        return [*again, *(_cell(chosen, HELD_OUT, way, use_case, half) for way in (SHARED, SUMMED))]
+    asked = [(SHARED, 2 * batch), ("sequential", 2 * batch), (SUMMED, 2 * batch), ("sequential", half), (SHARED, half)]
+    jobs = [_cell(chosen, HELD_OUT, way, use_case, size) for way, size in [*asked, (DDP, half)]]
+    jobs += _threads(chosen, HELD_OUT, use_case, batch)
     jobs += [_cell(chosen, HELD_OUT, SHARED, use_case, batch, workers=workers) for workers in chosen.turn_workers]
+    again.insert(0, _cell(chosen, CALIBRATION, "sequential", use_case, batch, variant="b"))
     most = max(chosen.turn_workers)
     one, other = (_cell(chosen, HELD_OUT, SUMMED, use_case, batch, workers=most, variant=each) for each in ("a", "b"))
-    return [jobs[0], one, *jobs[1:4], again[0], *jobs[4:], again[1], other]
+    return [jobs[0], again[1], one, *jobs[1:4], again[0], *jobs[4:], other]
 
 
 def _threads(chosen: Parameters, experiment: str, use_case: str, batch: int) -> list[Job]:
-    """One worker whose operators use all cores, with the batch of as many workers."""
+    """One worker whose operators use all cores, with the batches of as many workers together."""
     return [] if use_case in chosen.long_steps else [_cell(chosen, experiment, THREADS, use_case, batch)]
 
 
 def _on_hosts(chosen: Parameters, use_case: str) -> list[Job]:
     if use_case in chosen.long_steps:
         return []
-    batch, rate = chosen.of("per_worker_batch_size", use_case), chosen.link_rate
+    batch, rate = _batches(chosen, use_case)[1], chosen.link_rate
     jobs = []
     for workers in (2, 2 * chosen.workers):
         for way in OVER_LINKS if workers > 2 else OVER_LINKS[:1]:
@@ -99,8 +107,9 @@ def _on_hosts(chosen: Parameters, use_case: str) -> list[Job]:
 
 
 def _holding(chosen: Parameters, use_case: str) -> list[Job]:
-    batch = chosen.of("per_worker_batch_size", use_case)
-    asked = [("sequential", batch), ("sequential", 2 * batch), (SUMMED, batch), (SHARED, 2 * batch)]
+    small, batch = _batches(chosen, use_case)
+    larger = batch if use_case in chosen.long_steps else 2 * batch
+    asked = [("sequential", small), ("sequential", batch), (SUMMED, batch), (SHARED, larger)]
     return [_cell(chosen, MEMORY, way, use_case, size) for way, size in asked]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.advisor.from_records import described
+from lockstep.advisor.from_records import predictable_rows
 from lockstep.analysis.cells import cells
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
@@ -33,7 +33,7 @@ def allowed_loss(stored: Stored) -> float:
 def picks(stored: Stored) -> pd.DataFrame:
     """A row per model and global batch with two ways or more: ways (number), best and pick (strategy and workers), loss
     (how much slower the pick is than the fastest, with low and high), decided and good (bool)."""
-    rows = described(stored.records)
+    rows = predictable_rows(stored.records)
     rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]
     table, noise, most = [], aa_noise(stored.records), allowed_loss(stored)
     order = {name: place for place, name in enumerate(rows["use_case"].unique())}

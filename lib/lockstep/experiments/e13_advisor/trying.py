@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lockstep.advisor.calibration import CalibratedMachine, Calibration, CalibrationError
-from lockstep.advisor.form import Asked, advice_form
+from lockstep.advisor.form import FormFields, advice_form
 from lockstep.experiments.e13_advisor.checking import held_out, stored_calibration
 from lockstep.experiments.e13_advisor.tables import model_name
 from lockstep.records import read_run
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lockstep.analysis.stored import Stored
     from lockstep.experiments.opening import Run
 
-FIRST = Asked(workers="1..8", link="1gbit", batch="64")
+FIRST = FormFields(workers="1..8", link="1gbit", batch="64")
 
 
 def try_it(run: Run, form: bool) -> Any:
