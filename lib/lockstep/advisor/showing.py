@@ -20,9 +20,10 @@ _MISSED_FIRST = ("step, ms", "sent", "memory", "mostly")
 def shown_lines(advised: Advised, question: Question) -> Iterator[str]:
     """The whole answer, line by line."""
     yield from _wrapped(advised.sentence)
-    yield ""
-    yield from _table(shown_ways(advised, question), _columns(advised, question))
-    yield _MARKS
+    if advised.ways:
+        yield ""
+        yield from _table(shown_ways(advised, question), _columns(advised, question))
+        yield _MARKS
     for title, lines in (("What would change this", advised.changes), ("How far this reaches", advised.scope)):
         if lines:
             yield from ("", f"{title}:")
