@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.advisor.steps import TIME_SLICE_SECONDS
 from lockstep.analysis.stored import Stored
 from lockstep.engine.job import Job
 from lockstep.experiments.e13_advisor.grid import CROWDED, MEMORY, WIRE, cells
@@ -50,6 +51,7 @@ def parts(job: Job) -> dict[str, float]:
     exchange = turns * each * chain_of_sync("allreduce" if job.sync == "ddp" else job.sync, job.workers, size).bytes
     if job.sync == "shared_memory":
         update *= 1 / job.workers
+        exchange += (turns - 1) * TIME_SLICE_SECONDS  # at both barriers they wait for who shares their core
     if job.hosts > 1:
         exchange += LINK.seconds_of(chain_of_sync(job.sync, job.workers, size, hosts=job.hosts))
     if job.sync == "ddp":

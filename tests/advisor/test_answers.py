@@ -18,7 +18,7 @@ from lockstep.advisor.memory import MemoryLine, sharded, worker_bytes
 from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
 from lockstep.advisor.sentences import bytes_text, duration_text, number_text
-from lockstep.advisor.showing import WIDTH, shown_lines
+from lockstep.advisor.showing import WIDTH, shown_lines, shown_ways
 from lockstep.advisor.verified import Verified, verified_lines
 from lockstep.predict.layout_model import LayerTime
 from lockstep.predict.link_model import AlphaBeta
@@ -63,6 +63,8 @@ def test_threads_of_one_worker_are_simpler_than_two_workers() -> None:
     assert found.recommended is not None
     assert (found.recommended.workers, found.recommended.threads_per_worker) == (1, 2)
     assert "one worker of 2 threads" in found.sentence
+    shown = [(way.workers, way.threads_per_worker) for way in shown_ways(found, Question(workers=(1, 2)))]
+    assert shown == [(1, 1), (1, 2), (2, 1)]
 
 
 def test_stay_on_one_machine_is_an_answer() -> None:

@@ -39,7 +39,7 @@ REALLY = {
         "message_bytes=65536",
     ],
 }
-STORED = ("01", "03", "04", "05", "07", "08", "09", "10", "11")
+STORED = ("01", "03", "04", "05", "07", "08", "09", "10", "11", "13")
 
 
 def plan_of(number: str, assignments: list[str], root: Path, folder: Path) -> RunPlan:

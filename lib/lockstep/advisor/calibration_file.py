@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import re
+import sys
 import typing
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,8 @@ def parse_calibration(text: str, name: str = "the text") -> Calibration:
     """The calibration of a file's text; `name` begins every message. Raises CalibrationError."""
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CalibrationError(f"calibration {name!r} is no JSON ({error}); {_MADE_BY}") from None
+    except (ValueError, RecursionError) as error:  # no JSON, a number of thousands of digits, lists in lists in lists
+        raise CalibrationError(f"calibration {name!r} is no JSON ({str(error)[:100]}); {_MADE_BY}") from None
     if not isinstance(values, dict) or "schema" not in values:
         raise CalibrationError(f"calibration {name!r} has no field 'schema', so it is none; {_MADE_BY}")
     if values["schema"] != SCHEMA:
@@ -122,13 +123,16 @@ def _read_fields(kind: Any, value: Any, place: str) -> Any:
 def _read_number(kind: Any, value: Any, place: str) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float) or (kind is int and not isinstance(value, int)):
         raise _wrong(place, value, "a whole number" if kind is int else "a number")
-    if not math.isfinite(value) or value < 0:
+    if not 0 <= value <= sys.float_info.max:  # NaN, infinity, and whole numbers that no float holds
         raise _wrong(place, value, "a finite number of at least 0")
     return kind(value)
 
 
 def _wrong(place: str, value: Any, wanted: str) -> CalibrationError:
-    shown = json.dumps(value)
+    try:
+        shown = json.dumps(value)
+    except RecursionError:
+        shown = "nested too deeply"
     return CalibrationError(f"{place} is {shown[:60]}{'...' if len(shown) > 60 else ''}, and must be {wanted}")
 
 
@@ -146,6 +150,15 @@ def _check_together(calibration: Calibration, place: str) -> None:
 
 def _is_baseline(cell: CalibrationCell) -> bool:
     return cell.workers == 1 and cell.threads_per_worker == 1
+
+
+def without_paths(text: str) -> str:
+    """`text` with only the last part of what looks like a path, so that a file can be handed on."""
+    return re.sub(r"(?<![\w.])(?:[A-Za-z]:|~|\.{1,2})?(?:[\\/]+[^\s\\/'\",;:()]+)+[\\/]*", _last_part, text)
+
+
+def _last_part(path: re.Match[str]) -> str:
+    return re.split(r"[\\/]", path[0].rstrip("\\/"))[-1]
 
 
 def differences(

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from lockstep.advisor.advice import Way
-from lockstep.advisor.coefficients import ALONE, Coefficients, chain_name, places
+from lockstep.advisor.coefficients import ALONE, places
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS
 from lockstep.advisor.question import MOST_BATCH, Question
 from lockstep.advisor.steps import COMPUTING, CROWDING, Predictor
@@ -28,8 +28,8 @@ def what_would_change(
     if recommended is None or not predictor.middle.teams:
         return
     batch = recommended.global_batch_size
-    if recommended.workers == 1:
-        yield from _second_worker(predictor, batch, [way for way in ways if way.workers > 1 and way.hosts == 1])
+    if recommended.workers == 1 and recommended.hosts == 1:
+        yield from _second_worker(predictor, recommended, [w for w in ways if w.workers > 1 and w.hosts == 1])
     if batch < 2:
         return
     try:
@@ -38,28 +38,45 @@ def what_would_change(
         return
 
 
-def _second_worker(predictor: Predictor, batch: int, teams: Sequence[Way]) -> Iterator[str]:
-    """From which seconds per step two workers pay on this machine: halves of the computing, crowded, and the rest."""
+def _second_worker(predictor: Predictor, recommended: Way, teams: Sequence[Way]) -> Iterator[str]:
+    """From which seconds per step two workers pay on this machine, beside the recommended one worker."""
+    batch, threads = recommended.global_batch_size, recommended.threads_per_worker
     if not teams or places(predictor.calibration) < 2 or batch < 2:
         return
-    alone = sum(predictor.terms(ALONE, 1, 1, batch).values())
+    one = predictor.terms(ALONE, 1, 1, batch, threads)
+    now, computing = sum(one.values()), one[COMPUTING] + one[CROWDING]
     found = []
-    for sync, threads in predictor.middle.teams:
-        if threads == 1:
-            terms = predictor.terms(sync, 2, 1, math.ceil(batch / 2))
-            rest = sum(terms.values()) - terms[COMPUTING] - terms[CROWDING]
-            # Computing grows in proportion; what does not shrink with half the batch stays as it is now.
-            saved = alone - terms[COMPUTING] - terms[CROWDING]
-            if saved > 0:
-                found.append((alone * rest / saved, sync))
+    for sync in dict.fromkeys(sync for sync, of in predictor.middle.teams if of == 1):
+        two = predictor.terms(sync, 2, 1, math.ceil(batch / 2))
+        added = predictor.middle.team(sync, 1).added_seconds  # moving gradients takes no longer in a longer step
+        theirs = two[COMPUTING] + two[CROWDING] - added
+        found.append((_paying_seconds(now, computing, sum(two.values()), theirs), sync))
+    needed, sync = min(found, default=(math.inf, ""))
     if not found:
-        yield f"Two workers on this machine pay for no length of step at batch {batch}: computing alone is not quicker."
         return
-    needed, sync = min(found)
-    yield (
-        f"Two workers on this machine ({sync}) pay from {_seconds(needed)} of a step of one worker on; "
-        f"this one takes {_seconds(alone)}."
-    )
+    beside = "one worker" if threads == 1 else f"one worker of {threads} threads"
+    if math.isinf(needed):
+        yield f"Two workers on this machine pay for no length of step at batch {batch}: their computing is not quicker."
+        return
+    why = "" if now <= needed else f", {_why_not_taken(sync, teams)}"
+    length = "for any length of step" if needed <= 0 else f"from {_seconds(needed)} of a step of {beside} on"
+    yield f"Two workers on this machine ({sync}) pay {length}; this one takes {_seconds(now)}{why}."
+
+
+def _paying_seconds(one: float, one_computes: float, two: float, two_compute: float) -> float:
+    """The step of one worker from which on two are quicker, if only the computing of both grows, in proportion:
+    f one_computes + rest of one = f two_compute + rest of two. 0: any step; infinite: none."""
+    more, saved = (two - two_compute) - (one - one_computes), one_computes - two_compute
+    if saved <= 0:
+        return math.inf
+    return one_computes * more / saved + one - one_computes if more > 0 else 0.0
+
+
+def _why_not_taken(sync: str, teams: Sequence[Way]) -> str:
+    two = [way for way in teams if way.workers == 2 and way.sync == sync]
+    if two and not any(way.fits for way in two):
+        return "but two do not fit into its memory"
+    return "but the ranges of both overlap, so the prediction can't tell them apart"
 
 
 def _another_machine(predictor: Predictor, question: Question, recommended: Way) -> Iterator[str]:
@@ -71,18 +88,15 @@ def _another_machine(predictor: Predictor, question: Question, recommended: Way)
     latency = question.link.alpha_seconds if question.link else ASSUMED_LATENCY_SECONDS
     asked = f"one more machine ({hosts} with {of_host} worker{'s' if of_host > 1 else ''} each, the same global batch)"
 
+    threads = recommended.threads_per_worker
+
     def gains(link: AlphaBeta, images: int) -> bool:
-        now = _best(predictor, recommended.workers, recommended.hosts, images, link, recommended.threads_per_worker)
-        return _best(predictor, workers, hosts, images, link, recommended.threads_per_worker) < now
+        now = _best(predictor, recommended.workers, recommended.hosts, images, link, threads)
+        return _best(predictor, workers, hosts, images, link, threads) < now
 
-    def pays_at(rate: float) -> bool:
-        return gains(AlphaBeta(latency, 1 / rate), batch)
-
-    rate = smallest(pays_at, SLOWEST_LINK, FASTEST_LINK)
-    if rate is None:
-        yield f"At batch {batch} {asked} pays over no link: each worker would have too few images."
-    else:
-        yield f"At batch {batch} {asked} pays from a link of {_rate(rate)} on."
+    rate = smallest(lambda speed: gains(AlphaBeta(latency, 1 / speed), batch), SLOWEST_LINK, FASTEST_LINK)
+    over = "over no link" if rate is None else f"from a link of {_rate(rate)} on"
+    yield f"At batch {batch} {asked} pays {over}."
     if question.link is None:
         return
     link = question.link
@@ -91,20 +105,39 @@ def _another_machine(predictor: Predictor, question: Question, recommended: Way)
         yield f"Over your link {asked.replace(', the same global batch', '')} pays from a global batch of about " + (
             f"{_round_up(images)} on, {_round_up(images / workers)} images per worker."
         )
-    yield from _busy(predictor.middle, hosts, link)
+    yield from _busy(predictor, workers, hosts, threads, link)
 
 
-def _busy(known: Coefficients, hosts: int, link: AlphaBeta) -> Iterator[str]:
-    sync = chain_name(next(iter(known.teams))[0])
-    images = known.alone[min(known.alone)].busy_share(hosts, sync, link)
-    yield f"With {images} images per worker and step, {BUSY:.0%} of a step on {hosts} machines computes."
+def _busy(predictor: Predictor, workers: int, hosts: int, threads: int, link: AlphaBeta) -> Iterator[str]:
+    """The images per worker from which on BUSY of a step computes, over all turns on a core."""
+    turns = predictor.middle.costs(ALONE, threads).turns(math.ceil(workers / hosts))
+
+    def computes(images: float) -> bool:
+        terms = _best_terms(predictor, workers, hosts, math.ceil(images), link, threads)
+        return turns * (terms[COMPUTING] + terms[CROWDING]) >= BUSY * sum(terms.values())
+
+    images = smallest(computes, 1, MOST_BATCH)
+    if images is not None:
+        each = f"{hosts} machines with {workers // hosts} worker{'s' if workers > hosts else ''} each"
+        yield f"With {_round_up(images)} images per worker and step, {BUSY:.0%} of a step on {each} computes."
 
 
 def _best(predictor: Predictor, workers: int, hosts: int, batch: int, link: AlphaBeta, threads: int) -> float:
-    share, syncs = math.ceil(batch / workers), [sync for sync, of in predictor.middle.teams if of == threads]
-    if workers == 1 or not syncs:
-        return sum(predictor.terms(ALONE, 1, 1, share, threads).values()) if workers == 1 else math.inf
-    return min(sum(predictor.terms(sync, workers, hosts, share, threads, link).values()) for sync in syncs)
+    """Seconds of a step by the quickest sync."""
+    share = math.ceil(batch / workers)
+    return sum(_best_terms(predictor, workers, hosts, share, link, threads).values())
+
+
+def _best_terms(
+    predictor: Predictor, workers: int, hosts: int, share: int, link: AlphaBeta, threads: int
+) -> dict[str, float]:
+    """A step by the quickest sync: of those with as many threads per worker, or else of all that were calibrated."""
+    if workers == 1:
+        return predictor.terms(ALONE, 1, 1, share, threads)
+    teams = predictor.middle.teams
+    syncs = [sync for sync, of in teams if of == threads] or list(dict.fromkeys(sync for sync, _ in teams))
+    each = [predictor.terms(sync, workers, hosts, share, threads, link) for sync in syncs]
+    return min(each, key=lambda terms: sum(terms.values()))
 
 
 def smallest(holds: Callable[[float], bool], low: float, high: float) -> float | None:

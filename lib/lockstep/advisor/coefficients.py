@@ -137,10 +137,13 @@ def _computing(cell: CalibrationCell, only_round: int | None) -> float:
 
 
 def _line(points: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """(fixed, per image), both at least 0, through the smallest and the largest batch; exact at the largest."""
-    (few, less), (many, more) = min(points), max(points)
+    """(fixed, per image), both at least 0, through the smallest and the largest batch; exact at the largest. Of several
+    cells with one batch their median counts."""
+    of_batch = {batch: median(seconds for own, seconds in points if own == batch) for batch, _ in points}
+    few, many = min(of_batch), max(of_batch)
+    less, more = of_batch[few], of_batch[many]
     if many == few:
-        return 0.0, median(seconds for _, seconds in points) / many
+        return 0.0, more / many
     image = min(max(0.0, (more - less) / (many - few)), more / many)
     return more - image * many, image
 

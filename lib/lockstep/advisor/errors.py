@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.advisor.calibration import CalibrationError
@@ -20,6 +20,10 @@ ERRORS_SCHEMA = 1
 AS_CALIBRATED, ONE_WORKER, A_CORE_EACH = "as calibrated", "one worker", "a core each"
 TURNS, SEVERAL_HOSTS, PIPELINE = "turns on a core", "several hosts", "a pipeline"
 ANOTHER_BATCH = ", another batch"
+THREADED = ", threads"
+"""Workers of several threads on a host each, of which no two were calibrated."""
+WIDER = 1.5
+"""The range of another batch over that of its kind, where it has no error of its own: assumed."""
 _ASSUMED = {AS_CALIBRATED: 0.05, ONE_WORKER: 0.10, A_CORE_EACH: 0.15, TURNS: 0.25, SEVERAL_HOSTS: 0.35, PIPELINE: 0.40}
 
 
@@ -60,12 +64,22 @@ def _read(path: Path) -> Mapping[str, KindError]:
     return found
 
 
+def source_of(kind: str, errors: Mapping[str, KindError]) -> str:
+    """The kind whose measured error stands for this one: itself, or without regard to the batch; "" where none was
+    measured."""
+    known = [name for name in (kind, kind.removesuffix(ANOTHER_BATCH)) if name in errors and errors[name].cells]
+    return known[0] if known else ""
+
+
 def error_of(kind: str, errors: Mapping[str, KindError]) -> KindError:
-    """The error of a kind; where it was not measured that of the same kind without regard to the batch, else an
+    """The error of a kind; of another batch, where it was not measured, WIDER times the range of its kind; else an
     assumed one."""
-    plain = kind.removesuffix(ANOTHER_BATCH)
-    for name in (kind, plain):
-        if name in errors and errors[name].cells:
-            return errors[name]
-    width = _ASSUMED[plain.partition(",")[0]] * (1.5 if kind != plain else 1.0)
+    plain, source = kind.removesuffix(ANOTHER_BATCH), source_of(kind, errors)
+    if source == kind:
+        return errors[kind]
+    if source:
+        found = errors[source]
+        middle, half = (found.low + found.high) / 2, WIDER * (found.high - found.low) / 2
+        return replace(found, low=middle - half, high=middle + half)
+    width = _ASSUMED[plain.partition(",")[0]] * (WIDER if kind != plain else 1.0)
     return KindError(0, math.nan, -math.log1p(width), math.log1p(width))

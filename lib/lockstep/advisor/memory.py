@@ -17,12 +17,19 @@ The three ways to divide the state are arithmetic (Rajbhandari et al. 2020, sect
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from lockstep.advisor.advice import Sharded
+from lockstep.advisor.advice import Advised, Sharded
 from lockstep.advisor.calibration import Calibration, CalibrationError
 from lockstep.advisor.coefficients import ALONE, has_one_copy
+from lockstep.advisor.scope import SHARDING
+from lockstep.advisor.sentences import bytes_text
 from lockstep.engine import registry
+
+SHARDED_OVER = (2, 4, 8, 16)
+"""Workers among whom state is divided, for comparison."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,30 @@ def worker_bytes(calibration: Calibration, sync: str, workers_of_host: int, imag
 def sharded(calibration: Calibration, workers: int, images: int) -> Sharded:
     """Bytes per worker of replication, of optimizer sharding and of full sharding, with `images` in its batch."""
     line, model = MemoryLine.of(calibration), calibration.model
-    replicated = line.peak_bytes(images)
-    rest = replicated - full_state_bytes(calibration)
-    optimiser = replicated - model.optimiser_bytes * (1 - 1 / workers)
-    full = rest + full_state_bytes(calibration) / workers + model.largest_layer_bytes
-    return Sharded(workers, replicated, optimiser, min(full, replicated))
+    peak, state = line.peak_bytes(images), full_state_bytes(calibration)
+    return divided(workers, state, model.optimiser_bytes, peak - state, model.largest_layer_bytes)
+
+
+def divided(workers: int, state: float, optimiser: float, rest: float, largest_layer: float) -> Sharded:
+    """Bytes of a worker if `state` (parameters, gradients, optimizer state) is divided; `rest` is held by each."""
+    full = min(rest + state / workers + largest_layer, rest + state)
+    return Sharded(workers, rest + state, rest + state - optimiser * (1 - 1 / workers), full)
+
+
+def without_room(
+    name: str, batch: int, limit: float, state: float, optimiser: float, rest_bytes: Callable[[int], float],
+    largest_layer: float,
+) -> Advised:  # fmt: skip
+    """The answer for a model of which not even one worker fits: what dividing it would need, by arithmetic alone.
+
+    `rest_bytes(images)`: what a worker holds besides the state, with so many images.
+    """
+    images = {workers: math.ceil(batch / workers) for workers in SHARDED_OVER if workers <= batch} or {2: batch}
+    return Advised(
+        f"It does not fit: one worker of {name} with batch {batch} needs about {bytes_text(state + rest_bytes(batch))}, "
+        f"and the machine has {bytes_text(limit)} free.",
+        None, None, None, None, (), (), (),
+        ("Nothing was trained: parameters are counted without allocating them, of activations only those that are "
+         "known from two samples.", SHARDING),
+        tuple(divided(n, state, optimiser, rest_bytes(share), largest_layer) for n, share in images.items()),
+    )  # fmt: skip

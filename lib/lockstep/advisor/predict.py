@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from lockstep.advisor.advice import Advised, Span, Way
 from lockstep.advisor.calibration import Calibration, CalibrationError
 from lockstep.advisor.changes import what_would_change
-from lockstep.advisor.coefficients import ALONE, chain_name, places
+from lockstep.advisor.coefficients import ALONE, Coefficients, chain_name, places
 from lockstep.advisor.errors import PIPELINE, KindError, error_of
-from lockstep.advisor.memory import sharded, worker_bytes
+from lockstep.advisor.memory import SHARDED_OVER, sharded, worker_bytes
 from lockstep.advisor.question import Question, shown_counts
 from lockstep.advisor.scope import beyond, scope_lines
 from lockstep.advisor.sentences import first_line
@@ -27,7 +27,6 @@ from lockstep.predict.link_model import AlphaBeta
 
 PIPELINED = "pipeline"
 _VERIFIED = 2  # of the best ways, beside the simplest
-_SHARDED_OVER = (2, 4, 8, 16)
 
 
 def predicted_step_seconds(
@@ -67,9 +66,8 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
         gain = recommended.images_per_second.over(alone.images_per_second)
     simplest = [way for way in (alone, recommended) if way and way.fits]
     chosen = dict.fromkeys(id(way) for way in (*possible[:_VERIFIED], *simplest))
-    least = max((way.workers for way in ways), default=1)
     return Advised(
-        sentence=first_line(calibration, question, recommended, fastest, alone, gain),
+        sentence=first_line(calibration, question, recommended, fastest, alone, gain, ways),
         recommended=recommended,
         fastest=fastest,
         alone=alone,
@@ -82,8 +80,7 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
         if all(way.fits for way in today)
         else tuple(
             sharded(calibration, workers, math.ceil(question.global_batch_sizes[0] / workers))
-            for workers in _SHARDED_OVER
-            if workers <= max(least, _SHARDED_OVER[-1])
+            for workers in SHARDED_OVER
         ),
     )
 
@@ -101,15 +98,24 @@ def _ways(predictor: Predictor, question: Question) -> Iterator[Way]:
         for workers in question.workers:
             if workers > batch:
                 continue  # somebody would have no image
-            options = [(ALONE, threads) for threads in known.alone] if workers == 1 else list(known.teams)
-            for sync, threads in options:
+            for sync, threads in _options(known, workers):
                 for hosts in question.hosts_of(workers, places(calibration) // threads):
                     if hosts > 1 and not shows_sending(known):
                         continue
+                    if hosts < workers and workers > 1 and (sync, threads) not in known.teams:
+                        continue  # two of so many threads on one machine were not calibrated
                     yield _way(predictor, question, sync, workers, hosts, batch, threads)
             for hosts in question.hosts_of(workers, places(calibration)):
                 if (pipelined := _pipelined(predictor, question, workers, hosts, batch)) is not None:
                     yield pipelined
+
+
+def _options(known: Coefficients, workers: int) -> list[tuple[str, int]]:
+    """Sync and threads of a worker: as calibrated, and on a machine each as many threads as one worker had, too."""
+    if workers == 1:
+        return [(ALONE, threads) for threads in known.alone]
+    syncs = dict.fromkeys(sync for sync, _ in known.teams)
+    return list(dict.fromkeys([*known.teams, *((sync, threads) for threads in known.alone for sync in syncs)]))
 
 
 def _way(
@@ -131,7 +137,7 @@ def _way(
         sent,
         memory * of_host <= _limit(calibration, question),
         beyond(calibration, workers, share),
-        *_until(question, step, batch, hosts),
+        *_until(calibration, question, step, batch, workers, hosts),
     )  # fmt: skip
 
 
@@ -149,7 +155,7 @@ def _pipelined(predictor: Predictor, question: Question, workers: int, hosts: in
     return Way(
         PIPELINED, workers, hosts, 1, batch, share, PIPELINE, step, step.inverse(batch), terms, memory, 0.0,
         memory * math.ceil(workers / hosts) <= _limit(calibration, question), beyond(calibration, workers, share),
-        *_until(question, step, batch, hosts), detail=str(layout),
+        *_until(calibration, question, step, batch, workers, hosts), detail=str(layout),
     )  # fmt: skip
 
 
@@ -157,10 +163,14 @@ def _limit(calibration: Calibration, question: Question) -> float:
     return calibration.machine.memory_bytes if question.memory_bytes is None else question.memory_bytes
 
 
-def _until(question: Question, step: Span, batch: int, hosts: int) -> tuple[Span | None, Span | None]:
-    """Seconds and price until so many images are trained."""
+def _until(
+    calibration: Calibration, question: Question, step: Span, batch: int, workers: int, hosts: int
+) -> tuple[Span | None, Span | None]:
+    """Seconds and price until so many images are trained, from the start of several workers on."""
     if not question.images:
         return None, None
-    seconds = step.times(question.images / batch)
+    start = calibration.start_seconds if workers > 1 else 0.0
+    training = step.times(question.images / batch)
+    seconds = Span(start + training.low, start + training.middle, start + training.high)
     price = seconds.times(hosts * question.price_per_hour / 3600) if question.price_per_hour else None
     return seconds, price

@@ -27,7 +27,6 @@ class Question:
     images: float = 0.0  # until which time and price are told; 0: they are not
     price_per_hour: float = 0.0  # of one machine
     memory_bytes: int | None = None  # of a machine; None: that of the calibrated one
-    launcher: str = "processes"
 
     def __post_init__(self) -> None:
         for name, counts, most in (

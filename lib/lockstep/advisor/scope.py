@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lockstep.advisor.advice import Way
-from lockstep.advisor.calibration import NOTHING, Calibration
-from lockstep.advisor.errors import KindError, error_of
+from lockstep.advisor.calibration import NOTHING, Calibration, CalibrationCell
+from lockstep.advisor.errors import WIDER, KindError, error_of, source_of
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, has_assumed_latency
 from lockstep.advisor.question import Question
+from lockstep.advisor.steps import SENDING
 
 LARGER_BATCH = "the question of notebooks/07_convlstm_batch_size.ipynb"
 ERRORS_NOTEBOOK = "notebooks/13_advisor.ipynb"
 BUSY_SHARE = 0.05
 """Of all cores' time: others that took more have made the calibration slower."""
+WIDE_SPREAD = 1.25
+"""The longest round of a cell over its shortest, from which on it is said."""
+SHARDING = (
+    "Memory of sharding is arithmetic (Rajbhandari et al. 2020); its speed is not predicted here. "
+    "Shard with FSDP or DeepSpeed."
+)
 MOST_TIMES_THE_BATCH = 2
 MOST_TIMES_THE_WORKERS = 64
 
@@ -46,32 +53,46 @@ def scope_lines(
         yield f"Extrapolated (*): {next(iter(reasons))}{f', and {len(reasons) - 1} more' if len(reasons) > 1 else ''}."
     yield from _error_lines(ways, errors)
     if machine.device == "cpu":
-        yield "It says nothing about GPUs: calibrate on one with --save and read that file with --from."
-    if question.link is not None and has_assumed_latency(question.link) and any(way.hosts > 1 for way in ways):
-        yield f"Of the link only the rate was given: {ASSUMED_LATENCY_SECONDS * 1e6:.0f} us per message are assumed."
+        yield "It says nothing about GPUs: calibrate on one with --device cuda --save, and read that file with --from."
+    yield from _host_lines(calibration, question, ways)
+    if question.images and any(way.workers > 1 for way in ways):
+        yield f"Times of several workers hold their start, {calibration.start_seconds:.1f} s on the calibrated machine."
     if any(size > question.global_batch_sizes[0] for size in question.global_batch_sizes):
         yield f"A larger global batch is another training: what it costs in accuracy is {LARGER_BATCH}."
     if not all(way.fits for way in ways):
-        yield (
-            "Memory of sharding is arithmetic (Rajbhandari et al. 2020); its speed is not predicted here. "
-            "Shard with FSDP or DeepSpeed."
-        )
+        yield SHARDING
     if any(way.sync == "pipeline" for way in ways):
         yield "Pipelines are predicted from layers timed one by one, their memory by arithmetic."
     yield from _state_lines(calibration)
 
 
+def _host_lines(calibration: Calibration, question: Question, ways: Sequence[Way]) -> Iterator[str]:
+    if question.link is None:
+        return
+    if any(way.hosts > 1 for way in ways):
+        if has_assumed_latency(question.link):
+            yield f"Of the link only the rate was given: {ASSUMED_LATENCY_SECONDS * 1e6:.0f} us per message are assumed."
+    elif any(cell.sync in SENDING and cell.workers > 1 for cell in calibration.cells):
+        yield "Several machines are not in the answer: none of the numbers of workers that were asked about needs them."
+    else:
+        yield (
+            "Several machines are not in the answer: no all-reduce or DDP of two workers was calibrated, which shows "
+            "what sending costs a core."
+        )
+
+
 def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError]) -> Iterator[str]:
     assumed = []
     for kind in dict.fromkeys(way.kind for way in ways):
-        error = error_of(kind, errors)
-        if error.assumed:
+        error, source = error_of(kind, errors), source_of(kind, errors)
+        if not source:
             assumed.append(kind)
-        else:
-            yield (
-                f"{kind.capitalize()}: on {error.cells} cells that were held out, predictions were off by "
-                f"{error.median_error:.0%} in the median ({ERRORS_NOTEBOOK})."
-            )
+            continue
+        taken = "" if source == kind else f" of {source}, {WIDER:g} times as wide a range"
+        yield (
+            f"{kind.capitalize()}: on {error.cells} cells{taken or ' that were held out'}, predictions were off by "
+            f"{error.median_error:.0%} in the median ({ERRORS_NOTEBOOK})."
+        )
     if assumed:
         yield f"The range is assumed, not measured, for: {'; '.join(assumed)}."
 
@@ -79,6 +100,7 @@ def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError]) -> Iterat
 def _state_lines(calibration: Calibration) -> Iterator[str]:
     if not calibration.decode_seconds_per_image:
         yield "Decoding of photos is not counted: name their folder with --data."
+    yield from _spread_lines(calibration)
     if calibration.others_share >= BUSY_SHARE:
         yield (
             f"Other processes took {calibration.others_share:.0%} of the cores while it was calibrated, which made it "
@@ -86,3 +108,20 @@ def _state_lines(calibration: Calibration) -> Iterator[str]:
         )
     if calibration.cut_short:
         yield f"The calibration is not complete: {calibration.cut_short}."
+
+
+def _spread_lines(calibration: Calibration) -> Iterator[str]:
+    """Where a step of one worker took clearly longer in one round than in another."""
+    wide = [cell for cell in calibration.cells if cell.workers == 1 and _spread(cell) >= WIDE_SPREAD]
+    if wide:
+        most = max(wide, key=_spread)
+        low, high = 1e3 * min(most.step_seconds), 1e3 * max(most.step_seconds)
+        yield (
+            f"A step of one worker with batch {most.per_worker_batch_size} took {low:.3g} to {high:.3g} ms in "
+            f"{len(most.step_seconds)} rounds: the model's time depends on its data, or the machine was not quiet. "
+            "The ranges are wider for it."
+        )
+
+
+def _spread(cell: CalibrationCell) -> float:
+    return max(cell.step_seconds) / min(cell.step_seconds)

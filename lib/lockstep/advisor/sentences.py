@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lockstep.advisor.advice import Span, Way
 from lockstep.advisor.calibration import Calibration
 from lockstep.advisor.question import Question
@@ -25,7 +27,7 @@ def name_of(sync: str) -> str:
 
 def first_line(
     calibration: Calibration, question: Question, recommended: Way | None, fastest: Way | None, alone: Way | None,
-    gain: Span | None,
+    gain: Span | None, ways: Sequence[Way],
 ) -> str:  # fmt: skip
     """One sentence: the way to take and its gain over one worker, or why there is none."""
     if recommended is None:
@@ -37,15 +39,11 @@ def first_line(
         return f"Train with {way_text(recommended)}: {'; '.join(filter(None, (faster, rate)))}."
     others = "" if fastest is None or fastest is recommended else _no_faster(recommended, fastest)
     if recommended.workers > 1:
-        start = "Stay on one machine: train with" if any(hosts > 1 for hosts in _asked(question)) else "Train with"
+        start = "Stay on one machine: train with" if any(way.hosts > 1 for way in ways) else "Train with"
         return f"{start} {way_text(recommended)}: {'; '.join(filter(None, (faster, rate)))}{others}."
     if max(question.workers) == 1 and recommended.threads_per_worker == 1:
         return f"One worker trains {rate}{others}."
     return f"Stay with {way_text(recommended)}: {rate}{others}."
-
-
-def _asked(question: Question) -> tuple[int, ...]:
-    return question.hosts or ((2,) if question.link is not None else (1,))
 
 
 def _no_faster(recommended: Way, fastest: Way) -> str:

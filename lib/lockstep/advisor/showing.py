@@ -20,9 +20,10 @@ _MISSED_FIRST = ("step, ms", "sent", "memory", "mostly")
 def shown_lines(advised: Advised, question: Question) -> Iterator[str]:
     """The whole answer, line by line."""
     yield from _wrapped(advised.sentence)
-    yield ""
-    yield from _table(shown_ways(advised, question), _columns(advised, question))
-    yield _MARKS
+    if advised.ways:
+        yield ""
+        yield from _table(shown_ways(advised, question), _columns(advised, question))
+        yield _MARKS
     for title, lines in (("What would change this", advised.changes), ("How far this reaches", advised.scope)):
         if lines:
             yield from ("", f"{title}:")
@@ -34,15 +35,17 @@ def shown_lines(advised: Advised, question: Question) -> Iterator[str]:
 
 
 def shown_ways(advised: Advised, question: Question) -> list[Way]:
-    """The quickest way of each number of workers and hosts, today's batch first; thinned to powers of two where they
-    are many, and always those that the answer speaks of."""
+    """The quickest way of each number of workers and hosts (and of threads of one worker), today's batch first.
+
+    Thinned to powers of two where they are many; always with those that the answer speaks of.
+    """
     kept = [way for way in (advised.alone, advised.recommended, advised.fastest) if way is not None]
     rows: list[Way] = []
     for batch in question.global_batch_sizes:
-        best: dict[tuple[int, int], Way] = {}
+        best: dict[tuple[int, ...], Way] = {}
         for way in advised.ways:
             if way.global_batch_size == batch:
-                key = (way.workers, way.hosts)
+                key = (way.workers, way.hosts, way.threads_per_worker if way.workers == 1 else 0)
                 best[key] = min(best.get(key, way), way, key=lambda one: one.step_seconds.middle)
         ordered = [best[key] for key in sorted(best)]
         if len(ordered) > MOST_ROWS:

@@ -39,6 +39,7 @@ from lockstep.advisor.errors import (
     AS_CALIBRATED,
     ONE_WORKER,
     SEVERAL_HOSTS,
+    THREADED,
     TURNS,
     KindError,
     error_of,
@@ -55,9 +56,11 @@ TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
 TIME_SLICE_SECONDS = 3e-3
 """Of Linux's scheduler, by default, where two processes want a core."""
 SENDERS_AWAY = 0.7
-"""From exchanges between two emulated hosts of two ranks that shared two cores, of a small network and in notebook 05."""
+"""Chosen, not derived: so that predictions meet what notebook 05 had stored of two emulated hosts of two ranks on two
+cores, and a small network measured likewise. These cells are no test of it; notebook 13's emulated hosts are."""
 
-_SENDING = (LIKE_ALLREDUCE, "ddp")
+SENDING = (LIKE_ALLREDUCE, "ddp")
+"""Syncs of two workers that show what sending costs a core."""
 
 
 class Predictor:
@@ -131,7 +134,8 @@ def kind_of_cell(
     here = workers if emulated else math.ceil(workers / hosts)
     turns = here * threads > places(calibration)
     if hosts > 1:
-        return SEVERAL_HOSTS + (f", {TURNS}" if turns else "") + other
+        threaded = threads > 1 and not any(cell.threads_per_worker == threads for cell in alike)
+        return SEVERAL_HOSTS + (THREADED if threaded else "") + (f", {TURNS}" if turns else "") + other
     return (TURNS if turns else A_CORE_EACH) + other
 
 
@@ -144,6 +148,8 @@ def _terms(
     turns = costs.turns(here)
     alone, team = costs.compute_seconds(batch), known.team(sync, threads) if workers > 1 else None
     added, factor = (team.added_seconds, team.factor) if team else (0.0, 1.0)
+    if here == 1:  # a team that crowded each other less than cores for themselves says nothing of a worker by itself
+        factor = max(1.0, factor)
     one_turn = {
         COMPUTING: alone + added,
         CROWDING: factor * costs.compute_seconds(batch, here) / turns - alone,
@@ -175,12 +181,12 @@ def _exchange(known: Coefficients, sync: str, workers: int, hosts: int, threads:
 
 def shows_sending(known: Coefficients) -> bool:
     """Whether the calibration shows what sending costs a core."""
-    return any(sync in _SENDING for sync, _ in known.teams)
+    return any(sync in SENDING for sync, _ in known.teams)
 
 
 def _sending_byte_seconds(known: Coefficients, threads: int) -> float:
     """Of a core that sends and receives a byte of a sum. Raises CalibrationError without an all-reduce or DDP."""
-    for name in _SENDING:
+    for name in SENDING:
         if any(sync == name for sync, _ in known.teams):
             return known.team(name, threads).byte_seconds
     raise CalibrationError("no all-reduce of two processes was calibrated, which shows what sending costs a core")

@@ -22,13 +22,6 @@ class Verified:
     failure: str = ""
 
     @property
-    def images_per_second(self) -> float | None:
-        """Of the middle round; None where nothing was measured."""
-        if not self.step_seconds:
-            return None
-        return self.way.per_worker_batch_size * self.way.workers / median(self.step_seconds)
-
-    @property
     def error(self) -> float | None:
         """Predicted over measured seconds of a step, less 1; None where nothing was measured."""
         return self.way.step_seconds.middle / median(self.step_seconds) - 1 if self.step_seconds else None
