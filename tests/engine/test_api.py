@@ -384,7 +384,7 @@ def test_what_can_not_be_resumed_is_refused_before_anything_starts(
 ) -> None:
     request.getfixturevalue("no_workers")
     with pytest.raises(Started):
-        train(checkpoint=folder / "c.pt", resume=True)
+        train(checkpoint=folder / "c.pt", resume=True, epochs=2)
     with pytest.raises(CheckpointError, match="was written with seed=0, this run has 1; resume with the same value"):
         train(checkpoint=folder / "c.pt", resume=True, seed=1)
     with pytest.raises(JobError, match="resume=True needs the file of an earlier run"):
