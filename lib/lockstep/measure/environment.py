@@ -74,6 +74,12 @@ def machine() -> dict[str, Any]:
     }
 
 
+def processor_and_system() -> tuple[str, str]:
+    """The processor's name, and the system with its kernel's numbers, such as "Linux 6.8 x86_64". Without torch."""
+    kernel = _leading_numbers(platform.release())
+    return _cpu_model(), f"{platform.system()} {kernel} {platform.machine()}"
+
+
 def versions() -> dict[str, str | None]:
     """Versions of Python, of the packages that numbers depend on, of mpiexec (its kind too) and of glibc.
 
