@@ -32,7 +32,8 @@ def test_a_step_beyond_the_one_that_pays_says_why_it_is_not_recommended() -> Non
     found = advise(made_up(), Question(workers=(1, 2)), WIDE)
     assert found.recommended is found.alone and "but the ranges of both overlap" in found.changes[0]
     base = made_up()
-    small = replace(base, machine=replace(base.machine, memory_bytes=int(2 * worker_bytes(base, "shared_memory", 2, 32)) - 1))
+    both = int(2 * worker_bytes(base, "shared_memory", 2, 32))
+    small = replace(base, machine=replace(base.machine, memory_bytes=both - 1))
     assert "but two do not fit into its memory" in advise(small, Question(workers=(1, 2)), NARROW).changes[0]
     free = made_up(Truth(byte_seconds=(("shared_memory", 0.0), ("allreduce", 5e-10)), added=0.0))
     assert "pay for any length of step" in advise(free, Question(workers=(1, 2)), WIDE).changes[0]

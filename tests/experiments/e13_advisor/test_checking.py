@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 import fake_advisor
-from lockstep.advisor.errors import AS_CALIBRATED, ERRORS_FILE, read_errors
+from lockstep.advisor.errors import AS_CALIBRATED, ERRORS_FILE, KindError, read_errors
 from lockstep.analysis.stored import Stored, read_stored
 from lockstep.experiments.e13_advisor import checking
+from lockstep.experiments.e13_advisor import picks as picking
 from lockstep.experiments.e13_advisor.errors_file import (
     FEWEST_ROUNDS,
     errors_text,
@@ -134,6 +135,20 @@ def test_a_wrong_pick_costs_what_it_is_slower_by() -> None:
     (row,) = found[(found["use_case"] == "SmallResNet") & (found["global_batch_size"] == 32)].to_dict("records")
     assert row["pick"] == "processes x 2" and row["best"] == "processes_allreduce x 2" and not row["good"]
     assert 0.2 < row["loss"] < 0.5
+
+
+def test_what_is_recommended_is_the_simplest_way_that_cannot_be_told_from_the_quickest(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exactly = picks(exact())
+    assert (exactly["advised"] == exactly["pick"]).all() and exactly["advised_good"].all(), "errors of 0"
+    assert (exactly["pick"] != "sequential").any()
+    wide = KindError(9, 1.0, -3.0, 3.0)
+    kinds = {kind: wide for kind in ("as calibrated", "one worker", "a core each", "turns on a core")}
+    monkeypatch.setattr(picking, "known_errors", lambda table: kinds)
+    found = picks(longer(exact(), 1.0, use_case="SmallResNet"))
+    own = found[found["ways"] > 2]
+    assert len(own) and set(own["advised"]) == {"sequential"} and (own["advised_loss"] > 0).any()
 
 
 def test_quantiles_and_shares_have_intervals_over_cells() -> None:

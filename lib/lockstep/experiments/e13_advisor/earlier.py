@@ -1,8 +1,8 @@
 """The advisor on what notebooks 02 to 06 had stored before there was one: speedups over each one's own sequential cell.
 
 A notebook's cells are predicted from the sequential steps of all notebooks and from the other notebooks' two workers.
-These were measured on other days, so all seconds are told in those of one core: the steps of an experiment are stretched
-until its sequential one is as long as the line through the sequential steps at all batches says.
+These were measured on other days, so all seconds are told in those of one core: the steps of an experiment are
+stretched until its sequential one is as long as the line through the sequential steps at all batches says.
 """
 
 from __future__ import annotations
