@@ -173,7 +173,7 @@ def test_what_was_not_calibrated_is_named() -> None:
 
 
 def test_the_range_is_the_error_of_its_kind() -> None:
-    errors = {"one worker": KindError(9, 0.05, -0.1, 0.2)}
+    errors = {"one worker, another batch": KindError(9, 0.05, -0.1, 0.2)}
     span = predicted_step_seconds(made_up(), "local", 1, 1, 40, errors=errors)
     middle = TRUTH.computing(40) + TRUTH.update
     assert (span.low, span.middle, span.high) == pytest.approx(

@@ -191,7 +191,7 @@ def _asked(options: AdviseOptions, question: Question, calibration: Calibration 
     model = calibration.model
     known = {"input": ("inputs", model.inputs), "model_args": ("model_args", model.arguments),
              "loss": ("loss", model.loss), "optimiser": ("optimiser", model.optimiser)}  # fmt: skip
-    taken = {name: value for option, (name, value) in known.items() if option not in options.given}
+    taken: dict[str, Any] = {name: value for option, (name, value) in known.items() if option not in options.given}
     return replace(asked, **taken, device="cpu" if calibration.machine.device == "cpu" else "cuda")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
@@ -20,28 +19,17 @@ def cpu_limit() -> float | None:
     return min(found, default=None)
 
 
-def memory_left() -> int | None:
-    """Bytes until the limit, file cache that can be dropped not counted; None if there is no limit."""
+def memory_left(*, unused: bool = False) -> int | None:
+    """Bytes until the limit, droppable file cache not counted, or (`unused`) the limit itself; None: there is none."""
     found = []
-    for folder, limit in _memory_limits():
-        used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes")
-        if used.isdigit():
-            stat = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines() if " " in line)
-            cached = stat.get("total_inactive_file") or stat.get("inactive_file") or "0"
-            found.append(max(0, limit - max(0, int(used) - int(cached))))
-    return min(found, default=None)
-
-
-def memory_limit() -> int | None:
-    """Bytes that we may use at most, whatever is used now; None if there is no limit."""
-    return min((limit for _, limit in _memory_limits()), default=None)
-
-
-def _memory_limits() -> Iterator[tuple[Path, int]]:
     for folder in _folders("memory"):
         limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
-        if limit.isdigit() and int(limit) < 2**60:  # version 1 writes a huge number for no limit
-            yield folder, int(limit)
+        used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes")
+        if limit.isdigit() and used.isdigit() and int(limit) < 2**60:  # version 1 writes a huge number for no limit
+            stat = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines() if " " in line)
+            cached = stat.get("total_inactive_file") or stat.get("inactive_file") or "0"
+            found.append(max(0, int(limit) - (0 if unused else max(0, int(used) - int(cached)))))
+    return min(found, default=None)
 
 
 def _folders(controller: str) -> list[Path]:

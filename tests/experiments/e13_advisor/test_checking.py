@@ -61,7 +61,7 @@ def test_cells_that_follow_the_model_are_predicted_exactly() -> None:
 def test_a_cell_that_is_slower_than_the_model_is_off_by_as_much() -> None:
     slow = longer(exact(), 1.25, use_case="MLPMixer", strategy="processes", workers=4)
     table = checking.predictions(slow)
-    (row,) = table[table["error"] > 0.1].to_dict("records")
+    (row,) = table[(table["error"] > 0.1) & (table["hosts"] == 1)].to_dict("records")
     assert (row["use_case"], row["workers"]) == ("MLPMixer", 4)
     assert row["error"] == pytest.approx(row["step_seconds"] / row["predicted_seconds"] - 1)
     worst = farthest(slow).iloc[0]
@@ -147,8 +147,9 @@ def test_what_is_recommended_is_the_simplest_way_that_cannot_be_told_from_the_qu
     kinds = {kind: wide for kind in ("as calibrated", "one worker", "a core each", "turns on a core")}
     monkeypatch.setattr(picking, "known_errors", lambda table: kinds)
     found = picks(longer(exact(), 1.0, use_case="SmallResNet"))
-    own = found[found["ways"] > 2]
-    assert len(own) and set(own["advised"]) == {"sequential"} and (own["advised_loss"] > 0).any()
+    own = found[found["best"] != "sequential"]
+    assert (own["advised"] == "sequential").any() and (own["advised_loss"] > 0).any()
+    assert not (found["advised"].str.contains(" x ") & found["pick"].eq("sequential")).any(), "never a harder one"
 
 
 def test_quantiles_and_shares_have_intervals_over_cells() -> None:

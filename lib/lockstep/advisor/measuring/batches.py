@@ -19,7 +19,9 @@ def timed_batch(large: int, seconds: Mapping[int, float]) -> int:
     (few, little), (many, much) = sorted(seconds.items())
     each = max(0.0, (much - little) / (many - few))
     step, asked = much, large
-    while large > 1 and step > (STEP_SECONDS if large == asked else LONGEST_STEP_SECONDS) and each * large / 2 > _CLEARLY * step:
+    while large > 1 and each * large / 2 > _CLEARLY * step:
+        if step <= (STEP_SECONDS if large == asked else LONGEST_STEP_SECONDS):
+            break
         step -= each * (large - large // 2)
         large //= 2
     return large

@@ -11,19 +11,18 @@ import psutil
 from lockstep.advisor.calibration import CalibratedMachine
 from lockstep.engine.cores import usable_cores
 from lockstep.measure import cgroups
-from lockstep.measure.environment import processor_and_system
+from lockstep.measure.environment import cpu_model, leading_numbers
 
 
 def this_machine(device: str = "cpu") -> CalibratedMachine:
     """The machine that calls; with device="cuda" the name and the memory of its first GPU."""
-    total, limit = psutil.virtual_memory().total, cgroups.memory_limit()
-    processor, system = processor_and_system()
+    total, limit = psutil.virtual_memory().total, cgroups.memory_left(unused=True)
     found = CalibratedMachine(
-        processor=processor,
+        processor=cpu_model(),
         device="cpu",
         cores=len(usable_cores()),
         memory_bytes=total if limit is None else min(total, limit),
-        system=system,
+        system=f"{platform.system()} {leading_numbers(platform.release())} {platform.machine()}",
         python=platform.python_version(),
         torch=_torch_version(),
     )

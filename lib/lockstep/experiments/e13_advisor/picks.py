@@ -78,10 +78,9 @@ def _picked(advisor: Advisor, ways: Ways, noise: float, most: float) -> dict[str
 def _advised(advisor: Advisor, ways: Ways, errors: Mapping[str, KindError], most: float) -> dict[str, Any]:
     """What the advisor recommends among these ways, by the very function that it uses, and what that costs."""
     predictor = advisor.with_errors(errors)
-    offered = {id(way): place for place, way in enumerate(as_ways := [_way(advisor, predictor, c) for c, _ in ways])}
-    chosen = simplest_of_the_best(sorted(as_ways, key=lambda way: way.step_seconds.middle))
-    assert chosen is not None
-    place = offered[id(chosen)]
+    offered = [_way(advisor, predictor, cell) for cell, _ in ways]
+    chosen = simplest_of_the_best(sorted(offered, key=lambda way: way.step_seconds.middle))
+    place = next(place for place, way in enumerate(offered) if way is chosen)
     best = max(range(len(ways)), key=lambda way: ways[way][1].median())
     found = _ratio(ways[best][1], ways[place][1])
     loss = 0.0 if place == best else found.value - 1 if found else math.nan
