@@ -132,7 +132,8 @@ def _crowding(seen: Observations) -> Cause | None:
 def _unequal(seen: Observations) -> Cause | None:
     cell = seen.fits
     busy = [rank.cpu_seconds if is_busy(seen) else rank.compute_seconds for rank in cell.ranks]
-    if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < thresholds.UNEQUAL_RATIO:
+    least = thresholds.BUSY_UNEQUAL_RATIO if is_busy(seen) else thresholds.UNEQUAL_RATIO
+    if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < least:
         return None
     images = [rank.images for rank in cell.ranks]
     slowest = busy.index(max(busy))
@@ -141,7 +142,7 @@ def _unequal(seen: Observations) -> Cause | None:
         found += f" Their shares are unequal: {max(images):.0f} and {min(images):.0f} images."
     even = len(busy) / sum(1 / seconds for seconds in busy)
     return cause_of(
-        seen, UNEQUAL, max(busy) - even, ratio, thresholds.UNEQUAL_RATIO, found,
+        seen, UNEQUAL, max(busy) - even, ratio, least, found,
         "seconds that the slowest worker computes over those of the quickest",
         "at most what shares in proportion to speed would save; or a policy that does not wait for the slowest",
         "lockstep simulate --delays bad_node:slow=2",

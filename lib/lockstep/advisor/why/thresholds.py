@@ -13,6 +13,8 @@ CROWDING_RATIO = 1.5
 """The same bound as for the exchange: two workers that each take 1.5 times as long together give 4/3 of one."""
 UNEQUAL_RATIO = 1.25
 """Of the quickest quarters of steps. Cores of one kind differ by a few percent there, other kinds of nodes by more."""
+BUSY_UNEQUAL_RATIO = 1.5
+"""The same of CPU times on a busy machine, where others' work in a core's caches costs its worker CPU time, too."""
 FIXED_SHARE = 0.5
 """From half of a step on, twice the batch takes less than one and a half times as long."""
 START_PART = 0.1
