@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lockstep.advisor.calibration import NOTHING, CalibrationError
-from lockstep.advisor.calibration_file import read_calibration, write_calibration
+from lockstep.advisor.calibration_file import read_calibration, without_paths, write_calibration
 from lockstep.advisor.measuring import calibrate as calibrating
 from lockstep.advisor.measuring.batches import pair_of_batches, timed_batch
-from lockstep.advisor.measuring.calibrate import calibrate
+from lockstep.advisor.measuring.calibrate import calibrate, kind_of_failure
 from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.own_model import ModelAsked
 from lockstep.engine.cores import usable_cores
@@ -37,7 +37,7 @@ def test_a_calibration_of_a_small_model(tmp_path: Path, monkeypatch: pytest.Monk
     assert found.cut_short == "" and [each.per_worker_batch_size for each in found.memory] == [2, 8]
     assert min(each.peak_bytes for each in found.memory) >= found.empty_process_bytes > 50 << 20
     assert len(found.optimiser_seconds) == len(found.copy_bytes_per_second) == 1
-    assert found.start_seconds > 0 and found.machine.cores == cores and found.others_share >= 0
+    assert found.start_seconds > 0 and found.machine.cores == cores and 0 <= found.others_share < 1
     assert [layer.parameters for layer in found.layers] == [56, 27]
     assert "the model is tried once" in told and "round 1: 7 ways" in " ".join(told)
     write_calibration(tmp_path / "here.json", found)
@@ -57,10 +57,20 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pyt
 def test_the_batch_that_is_timed() -> None:
     """Steps of 0.1 s + 20 ms a sample."""
     assert timed_batch(16, {4: 0.18, 16: 0.42}) == 16
-    assert timed_batch(64, {16: 0.42, 64: 1.38}) == 16, "0.42 s; 32 samples would take 0.74 s"
+    assert timed_batch(64, {16: 0.42, 64: 1.38}) == 32, "0.74 s: half of what was asked for, however long"
+    assert timed_batch(64, {16: 1.4, 64: 5.4}) == 16, "1.4 s; a step of 32 samples would take 2.7 s"
     assert timed_batch(64, {16: 5.0, 64: 5.1}) == 64, "a smaller batch would take as long"
     assert timed_batch(32, {}) == 32
     assert [pair_of_batches(size) for size in (1, 2, 3, 4, 32)] == [(2, 1), (2, 1), (3, 2), (4, 2), (32, 8)]
+
+
+def test_what_workers_told_is_stored_without_the_readers_files() -> None:
+    told = "worker 1 failed: FileNotFoundError: [Errno 2] No such file: '/home/me/secret/data.bin'"
+    assert kind_of_failure(told) == "FileNotFoundError"
+    assert kind_of_failure("rank 0 was killed\nby signal 9") == "rank 0 was killed"
+    assert without_paths('{"weights": "/home/me/w.pt", "rate": 0.1}') == '{"weights": "w.pt", "rate": 0.1}'
+    assert without_paths("of ~/a/b.txt, C:\\\\me\\c.txt and ../d") == "of b.txt, c.txt and d"
+    assert without_paths("2 of 3 rounds and/or 1/2, read/write") == "2 of 3 rounds and/or 1/2, read/write"
 
 
 def test_layer_times_are_a_line_through_two_batches() -> None:

@@ -127,3 +127,14 @@ def test_what_differs_is_named() -> None:
     assert differences(CALIBRATION, None, replace(MODEL, name="nets:large")) == [
         "model's name: nets:small was calibrated, nets:large is here"
     ]
+
+
+def test_numbers_and_nesting_beyond_all_bounds_are_refused() -> None:
+    text = json.dumps(_as_values())
+    for digits in (400, 6000):
+        huge = text.replace('"parameters": 100,', '"parameters": 1' + "0" * digits + ",")
+        assert huge != text
+        with pytest.raises(CalibrationError, match=r"finite number of at least 0|is no JSON"):
+            parse_calibration(huge)
+    with pytest.raises(CalibrationError, match="is no JSON"):
+        parse_calibration("[" * 200_000 + "]" * 200_000)

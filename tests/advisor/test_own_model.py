@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lockstep.advisor.calibration import CalibrationError
+from lockstep.advisor.measuring.needed_memory import TooLarge
 from lockstep.advisor.measuring.own_model import ModelAsked, OwnModel, load_case, look_at
 
 PERCEPTRON = ModelAsked("own_models:perceptron", "6", batch=4)
@@ -116,8 +117,25 @@ def test_a_forward_pass_that_fails_tells_its_error_and_the_shape() -> None:
 def test_a_model_that_is_too_large_is_refused_before_it_is_made() -> None:
     told = refusal("own_models:huge", "1000000")
     assert "does not fit" in told and "3.73e+03 GiB of parameters" in told and "8 GiB are free" in told
-    with pytest.raises(CalibrationError, match=r"activations for a batch of 100000000; give a smaller --batch|batch"):
+    with pytest.raises(TooLarge, match=r"of activations for a batch of 100000000\), and 1 GiB are free") as refused:
         look_at(replace(PERCEPTRON, batch=100_000_000), free_bytes=1 << 30)
+    found = refused.value
+    assert 0 < found.fitting_batch < 100_000_000
+    look_at(replace(PERCEPTRON, batch=found.fitting_batch), free_bytes=1 << 30)
+    with pytest.raises(TooLarge):
+        look_at(replace(PERCEPTRON, batch=2 * found.fitting_batch), free_bytes=1 << 30)
+    with pytest.raises(TooLarge) as alone:
+        look_at(ModelAsked("own_models:huge", "1000000"), free_bytes=1 << 33)
+    advised = alone.value.advised("own_models:huge", 64)
+    assert alone.value.fitting_batch == 0
+    assert advised.sentence.startswith("It does not fit: one worker of own_models:huge")
+    assert [one.workers for one in advised.sharded] == [2, 4, 8, 16]
+    assert advised.sharded[0].optimiser_sharded_bytes > advised.sharded[-1].fully_sharded_bytes > 1 << 30
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named() -> None:
+    assert "--device cuda: this machine has no GPU" in refusal(device="cuda")
 
 
 def test_numbers_and_settings_that_cannot_be() -> None:

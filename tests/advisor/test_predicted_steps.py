@@ -13,6 +13,8 @@ from lockstep.advisor.coefficients import HIDDEN, coefficients
 from lockstep.advisor.errors import KindError
 from lockstep.advisor.predict import predicted_step_seconds
 from lockstep.advisor.steps import (
+    COMPUTING,
+    CROWDING,
     INPUT,
     LINK,
     SENDERS_AWAY,
@@ -85,6 +87,26 @@ def test_two_hosts_pay_for_the_link_and_for_sending(predictor: Predictor) -> Non
         predictor.terms("allreduce", 2, 2, 64)
 
 
+def test_what_two_crowd_each_other_less_says_nothing_of_a_worker_by_itself() -> None:
+    """Two of a team take less time than the crowding of cores for themselves promises: a factor below 1."""
+    base = made_up()
+    quick = cell("allreduce", 2, 64, (0.9 * TRUTH.computing(64, 2), SUMMED * SIZE, TRUTH.update))
+    found = Predictor(replace(base, cells=(*(c for c in base.cells if c.sync != "allreduce"), quick)), {})
+    assert found.middle.team("allreduce", 1).factor == pytest.approx(0.9)
+    terms = found.terms("allreduce", 2, 2, 64, link=LINK_10)
+    assert terms[COMPUTING] + terms[CROWDING] == pytest.approx(TRUTH.computing(64)), "one on each host"
+    both = found.terms("allreduce", 2, 1, 64)
+    assert both[COMPUTING] + both[CROWDING] == pytest.approx(0.9 * TRUTH.computing(64, 2))
+
+
+def test_of_several_cells_with_one_batch_the_median_counts() -> None:
+    base = made_up()
+    others = [(16, 0.5), (16, 2.0), (64, 0.5), (64, 2.0)]
+    again = [cell("local", 1, batch, (more * TRUTH.computing(batch), 0.0, TRUTH.update)) for batch, more in others]
+    known = coefficients(replace(base, cells=(*base.cells, *again))).alone[1]
+    assert (known.fixed_seconds, known.image_seconds) == pytest.approx((TRUTH.fixed, TRUTH.image))
+
+
 def test_emulated_hosts_take_turns_on_the_cores_of_one_machine(predictor: Predictor) -> None:
     apart = predictor.terms("allreduce", 4, 2, 16, link=LINK_10)
     shared = predictor.terms("allreduce", 4, 2, 16, link=LINK_10, emulated=True)
@@ -151,7 +173,7 @@ def test_what_was_not_calibrated_is_named() -> None:
 
 
 def test_the_range_is_the_error_of_its_kind() -> None:
-    errors = {"one worker": KindError(9, 0.05, -0.1, 0.2)}
+    errors = {"one worker, another batch": KindError(9, 0.05, -0.1, 0.2)}
     span = predicted_step_seconds(made_up(), "local", 1, 1, 40, errors=errors)
     middle = TRUTH.computing(40) + TRUTH.update
     assert (span.low, span.middle, span.high) == pytest.approx(

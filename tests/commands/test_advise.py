@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.advisor.calibration_file import read_calibration, write_calibration
+from lockstep.advisor.measuring.needed_memory import NeededMemory
+from lockstep.commands import advise_job
 from lockstep.commands.cli import app
-from made_up_calibration import made_up
+from lockstep.engine.files import WriteError
+from made_up_calibration import GIB, Truth, made_up
 
 SMALL = """
 from torch import nn
@@ -62,6 +67,11 @@ def test_the_answer_as_json(saved: Path) -> None:
         ("--from {saved} --hosts 1,2 --workers 1,2", "needs the link between them"),
         ("--from {saved} --save x.json", "measures nothing that --save x.json could write"),
         ("--from {other}", "schema"),
+        ("--from {saved} --model made.up:model --input 3,64,64", "inputs: 3,224,224 was calibrated, 3,64,64 is here"),
+        ("--from {saved} --model made.up:model --loss mse", "loss: cross_entropy was calibrated, mse is here"),
+        ("--from {saved} --model made.up:model --optimiser adam", "optimiser: sgd was calibrated, adam is here"),
+        ("--from {saved} --input 3,64,64", "--input: the calibration of --from is answered from as it is"),
+        ("--from {saved} --model made.up:model --device cuda", "--device cuda: --from"),
     ],
 )
 def test_what_a_saved_calibration_can_not_answer(saved: Path, line: str, says: str) -> None:
@@ -71,10 +81,67 @@ def test_what_a_saved_calibration_can_not_answer(saved: Path, line: str, says: s
     assert done.exit_code == 2 and says in " ".join(done.stderr.split()), done.output
 
 
-def test_another_machine_is_named(saved: Path) -> None:
-    done = CliRunner().invoke(app, ["advise", "--from", str(saved), "--model", "made.up:model", "--workers", "1,2"])
+@pytest.mark.parametrize("more", [[], ["--model", "made.up:model"]])
+def test_another_machine_is_named(saved: Path, more: list[str]) -> None:
+    done = CliRunner().invoke(app, ["advise", "--from", str(saved), *more, "--workers", "1,2"])
     assert done.exit_code == 0, done.output
-    assert "The calibration is of another machine: " in done.stdout and "made up" in done.stdout
+    assert "The calibration is of another machine: machine's processor: made up was" in done.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="without torch")
+def test_a_gpus_calibration_is_answered_without_a_gpu(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = made_up()
+    write_calibration(saved, replace(base, machine=replace(base.machine, device="H200")))
+    monkeypatch.setattr("lockstep.measure.environment.cuda_devices", lambda: 0)
+    words = ["advise", "--from", str(saved), "--model", "made.up:model", "--workers", "1,2"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and "device: H200 was calibrated, no GPU is here" in done.stdout, done.output
+    refused = CliRunner().invoke(app, [*words, "--verify"])
+    assert refused.exit_code == 2 and "--verify trains on a GPU" in refused.stderr, refused.output
+
+
+def test_workers_by_default_are_those_of_the_calibrated_machine(saved: Path) -> None:
+    write_calibration(saved, made_up(Truth(cores=5)))
+    done = CliRunner().invoke(app, ["advise", "--from", str(saved), "--json"])
+    assert {way["workers"] for way in json.loads(done.stdout)["ways"]} == {1, 2, 3, 4, 5}
+
+
+def test_an_answer_is_printed_though_its_calibration_cannot_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwritable(path: Path, calibration: object) -> None:
+        raise WriteError("the disk is full; make room")
+
+    monkeypatch.setattr(advise_job, "_measured", lambda options, question: made_up())
+    monkeypatch.setattr(advise_job, "write_calibration", unwritable)
+    words = ["advise", "--model", "a:b", "--workers", "1,2", "--save"]
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "x.json")])
+    assert done.exit_code == 1 and done.stdout.startswith("Train with 2") and "disk is full" in done.stderr, done.output
+    folder = CliRunner().invoke(app, [*words, str(tmp_path)])
+    assert folder.exit_code == 2 and "is a folder; name a file in it" in " ".join(folder.stderr.split())
+
+
+def test_a_model_that_fits_nowhere_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that is too large for one worker is tried with as many samples as fit; a model that is, is divided."""
+    tried: list[int] = []
+
+    def measuring(saved_bytes: int | None) -> list[str]:
+        def calibrate(asked: Any, seconds: float, tell: Any, force: bool) -> Any:
+            tried.append(asked.batch)
+            needed = NeededMemory(GIB, GIB, GIB, 0, saved_bytes and saved_bytes * asked.batch)
+            needed.check(4 * GIB, asked.model, asked.batch)
+            return made_up()
+
+        monkeypatch.setattr("lockstep.advisor.measuring.calibrate.calibrate", calibrate)
+        done = CliRunner().invoke(app, ["advise", "--model", "a:b", "--workers", "1,2", "--batch", "64"])
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()
+
+    assert measuring(100 << 20)[0].startswith("Train with 2 workers") and tried == [64, 8]
+    lines = measuring(2 * GIB)
+    assert lines[0].startswith("It does not fit: one worker of a:b with batch 64 needs")
+    assert "fully sharded" in lines[-5]
+    assert tried[2:] == [64]
 
 
 def test_the_example_of_the_documentation(saved: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,6 +262,7 @@ def test_memory_of_the_container(own: str, files: dict[str, str], control_groups
     found = machine.check_memory()
     assert found.state == LACKING and found.detail.startswith("3.0 GiB available under this control group's limit")
     assert "docker update --memory" in found.fix
+    assert cgroups.memory_left(unused=True) == 8 * GIB, "whatever is used now"
 
 
 def test_disk(clone: Path, monkeypatch: Patch) -> None:

@@ -63,6 +63,8 @@ REFUSALS = {
     "advise --model a:b --data nowhere": "--data nowhere is not a folder",
     "advise --model a:b --save nowhere/x.json": "its folder does not exist",
     "advise --from nowhere.json": "--from nowhere.json does not exist",
+    "advise --model a:b --device tpu": "--device 'tpu' does not exist",
+    "advise --model a:b --save .": "--save . is a folder",
     "advise --model a:b --seconds 0": "--seconds 0 is not possible",
     "advise --from Makefile --verify": "--verify trains the model; name it with --model",
     "notebooks 99": "notebook '99' does not exist",

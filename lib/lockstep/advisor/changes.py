@@ -51,9 +51,9 @@ def _second_worker(predictor: Predictor, recommended: Way, teams: Sequence[Way])
         added = predictor.middle.team(sync, 1).added_seconds  # moving gradients takes no longer in a longer step
         theirs = two[COMPUTING] + two[CROWDING] - added
         found.append((_paying_seconds(now, computing, sum(two.values()), theirs), sync))
-    needed, sync = min(found, default=(math.inf, ""))
     if not found:
         return
+    needed, sync = min(found)
     beside = "one worker" if threads == 1 else f"one worker of {threads} threads"
     if math.isinf(needed):
         yield f"Two workers on this machine pay for no length of step at batch {batch}: their computing is not quicker."
@@ -119,7 +119,7 @@ def _busy(predictor: Predictor, workers: int, hosts: int, threads: int, link: Al
     images = smallest(computes, 1, MOST_BATCH)
     if images is not None:
         each = f"{hosts} machines with {workers // hosts} worker{'s' if workers > hosts else ''} each"
-        yield f"With {_round_up(images)} images per worker and step, {BUSY:.0%} of a step on {each} computes."
+        yield f"With {math.ceil(images)} images per worker and step, {BUSY:.0%} of a step on {each} computes."
 
 
 def _best(predictor: Predictor, workers: int, hosts: int, batch: int, link: AlphaBeta, threads: int) -> float:

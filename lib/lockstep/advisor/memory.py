@@ -96,8 +96,8 @@ def without_room(
     """
     images = {workers: math.ceil(batch / workers) for workers in SHARDED_OVER if workers <= batch} or {2: batch}
     return Advised(
-        f"It does not fit: one worker of {name} with batch {batch} needs about {bytes_text(state + rest_bytes(batch))}, "
-        f"and the machine has {bytes_text(limit)} free.",
+        f"It does not fit: one worker of {name} with batch {batch} needs about "
+        f"{bytes_text(state + rest_bytes(batch))}, and the machine has {bytes_text(limit)} free.",
         None, None, None, None, (), (), (),
         ("Nothing was trained: parameters are counted without allocating them, of activations only those that are "
          "known from two samples.", SHARDING),

@@ -71,7 +71,8 @@ def _host_lines(calibration: Calibration, question: Question, ways: Sequence[Way
         return
     if any(way.hosts > 1 for way in ways):
         if has_assumed_latency(question.link):
-            yield f"Of the link only the rate was given: {ASSUMED_LATENCY_SECONDS * 1e6:.0f} us per message are assumed."
+            latency = f"{ASSUMED_LATENCY_SECONDS * 1e6:.0f} us"
+            yield f"Of the link only the rate was given: {latency} per message are assumed."
     elif any(cell.sync in SENDING and cell.workers > 1 for cell in calibration.cells):
         yield "Several machines are not in the answer: none of the numbers of workers that were asked about needs them."
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lockstep.commands.advise_options import AdviseOptions, checked_question
+from lockstep.commands.advise_options import AdviseOptions, checked_question, given_options
 from lockstep.commands.ending import checking_arguments, clear_ends
 
 _Usual = AdviseOptions  # its class attributes are the defaults
@@ -15,6 +15,7 @@ _Usual = AdviseOptions  # its class attributes are the defaults
 
 @clear_ends()
 def advise_on_model(
+    context: typer.Context,
     model: Annotated[str, typer.Option(help="module:factory that returns your model, torch or Keras.")] = _Usual.model,
     model_args: Annotated[str, typer.Option(help="Of the factory, as JSON: '{\"classes\": 10}'.")] = _Usual.model_args,
     input: Annotated[
@@ -39,6 +40,7 @@ def advise_on_model(
         Path | None, typer.Option("--from", help="Read a calibration, also another machine's; measure none.")
     ] = _Usual.from_,
     data: Annotated[Path | None, typer.Option(help="Folder of photos, whose decoding is counted.")] = _Usual.data,
+    device: Annotated[str, typer.Option(help="cpu | cuda: where it is measured.")] = _Usual.device,
     seconds: Annotated[float, typer.Option(help="That measuring may take.")] = _Usual.seconds,
     verify: Annotated[
         bool, typer.Option("--verify", help="Train the two best ways and the simplest, and compare.")
@@ -47,7 +49,8 @@ def advise_on_model(
     as_json: Annotated[bool, typer.Option("--json", help="The whole answer for programs.")] = _Usual.as_json,
 ) -> None:
     """Is it worth it to distribute? Measures your model for a minute, and answers with a range and what it rests on."""
-    options = AdviseOptions(**locals())
+    values = {name: value for name, value in locals().items() if name != "context"}
+    options = AdviseOptions(**values, given=given_options(context))
     with checking_arguments():
         question = checked_question(options)
     from lockstep.commands.advise_job import answer

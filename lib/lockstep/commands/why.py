@@ -66,7 +66,7 @@ def why_slow(
             raise RunError(f"--seconds {seconds:g} is not possible; give {LEAST_SECONDS:g} to {MOST_SECONDS:g}")
         if model:
             if ":" not in model:
-                raise RunError(f"--model {model!r} must be module:name, such as torchvision.models:resnet18")
+                raise RunError(f"--model {model!r} must be module:name, such as lockstep.engine.models.alexnet:alexnet")
             hosts, bits = _checked_cell(sync, launcher, workers, hosts, link, environment, precision, data)
         else:
             _check_script(command, pid)
@@ -171,6 +171,8 @@ def _say_own(seen: Observations, as_json: bool) -> None:
     _say_causes(causes)
     if seen.unmeasured:
         typer.echo(f"\nthere was no time for: {'; '.join(seen.unmeasured)}. Give --seconds more")
+    for failure in seen.failed:
+        typer.echo(f"\nnot measured, for its workers failed: {failure}")
 
 
 def _say_script(seen: ScriptSeen, as_json: bool) -> None:

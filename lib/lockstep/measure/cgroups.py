@@ -19,8 +19,8 @@ def cpu_limit() -> float | None:
     return min(found, default=None)
 
 
-def memory_left() -> int | None:
-    """Bytes until the limit, file cache that can be dropped not counted; None if there is no limit."""
+def memory_left(*, unused: bool = False) -> int | None:
+    """Bytes until the limit, droppable file cache not counted, or (`unused`) the limit itself; None: there is none."""
     found = []
     for folder in _folders("memory"):
         limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
@@ -28,7 +28,7 @@ def memory_left() -> int | None:
         if limit.isdigit() and used.isdigit() and int(limit) < 2**60:  # version 1 writes a huge number for no limit
             stat = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines() if " " in line)
             cached = stat.get("total_inactive_file") or stat.get("inactive_file") or "0"
-            found.append(max(0, int(limit) - max(0, int(used) - int(cached))))
+            found.append(max(0, int(limit) - (0 if unused else max(0, int(used) - int(cached)))))
     return min(found, default=None)
 
 

@@ -62,7 +62,7 @@ def git_state(repository: Path | None) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """CPU, cores, memory, GPUs, bfloat16 units and operating system. Memory in bytes."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": len(usable_cores()),
         "cores_total": os.cpu_count() or 1,
         "memory_bytes": psutil.virtual_memory().total,
@@ -70,7 +70,7 @@ def machine() -> dict[str, Any]:
         "bfloat16": bfloat16_kind(),
         "os": platform.system(),
         # Only the numbers: the text after them can name the provider or the builder of the kernel.
-        "kernel": _leading_numbers(platform.release()),
+        "kernel": leading_numbers(platform.release()),
     }
 
 
@@ -167,7 +167,7 @@ def _gpu_has_bfloat16() -> bool:
     return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     if _CPUINFO.exists():
         found = re.search(r"^model name\s*:\s*(.+)$", _CPUINFO.read_text(errors="replace"), re.MULTILINE)
         if found:
@@ -209,7 +209,7 @@ def _glibc() -> str | None:
     return version if name == "glibc" else None
 
 
-def _leading_numbers(release: str) -> str:
+def leading_numbers(release: str) -> str:
     found = re.match(r"\d+(\.\d+)*", release)
     return found.group(0) if found else ""
 

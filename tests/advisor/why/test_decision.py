@@ -161,3 +161,18 @@ def test_the_start_counts_only_in_what_the_reader_timed() -> None:
     assert kinds(start_seconds=60.0) == [] and kinds(start_seconds=60.0, images_timed=10**6) == []
     (cause,) = causes(**PLANTED[START])
     assert cause.number == pytest.approx(3 / 4) and cause.gain_share == pytest.approx(3 / 4)
+
+
+def test_what_already_shares_memory_is_not_advised_to() -> None:
+    ranks = (rank(step_seconds=0.2, exchange_seconds=0.1, bytes_sent=0.0),) * 2
+    (cause,) = causes(asked=replace(cell(*ranks), sync="shared_memory"))
+    assert cause.kind == EXCHANGE and "1.0 MB of gradients in shared memory" in cause.found
+    assert "sends" not in cause.found and "shared_memory" not in cause.gain + cause.command
+    assert cause.command.endswith("--batch 128")
+
+
+def test_a_run_that_is_tuned_is_not_advised_to_be() -> None:
+    (cause,) = causes(**PLANTED[PAGE_FAULTS], environment="tuned")
+    assert cause.kind == PAGE_FAULTS and "tuned" not in cause.gain and cause.command.endswith("--environment plain")
+    (plain,) = causes(**PLANTED[PAGE_FAULTS])
+    assert plain.command.endswith("--environment tuned")

@@ -14,11 +14,14 @@ What there was no time for is missing, and `cut_short` says so.
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lockstep import __version__
 from lockstep.advisor.calibration import NOTHING, SCHEMA, Calibration, CalibrationError, PeakMemory
+from lockstep.advisor.calibration_file import without_paths
 from lockstep.advisor.measuring.asked_cells import CellAsked, Visits
 from lockstep.advisor.measuring.batches import pair_of_batches, timed_batch
 from lockstep.advisor.measuring.cells import measure_in_turns
@@ -35,8 +38,6 @@ from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
-WORKERS_START = "workers start"
-"""What is told as soon as all that could be refused has been checked."""
 ROUNDS, FEWEST_ROUNDS = 3, 2
 WAYS, GPU_WAYS = ("shared_memory", "allreduce", "ddp"), ("ddp", "allreduce")
 """By which two workers agree; the first ones are measured first."""
@@ -106,6 +107,7 @@ class _Measuring:
         self.decode_seconds: list[float] = []
         self.layers: tuple[LayerTime, ...] = ()
         self.missing: list[str] = []
+        self.smaller = ""  # why less than half of the batch was timed
 
     @functools.cached_property  # free memory changes while it is measured
     def together(self) -> int:
@@ -127,7 +129,7 @@ class _Measuring:
         self.cells = [Visits(each) for each in self._first_cells(large, small)]
         self._rounds(self.cells, 1)
         if not self.cells[0].step_seconds:
-            why = self._why(self.cells[0])
+            why = self.cells[0].failure.splitlines()[0] if self.cells[0].failure else "no time was left"
             raise CalibrationError(f"one worker with a batch of {large} could not be measured: {why}")
         if not self.optimiser_seconds and not self.meter.late:  # not even one round
             self._measure_machine(1)
@@ -180,7 +182,10 @@ class _Measuring:
             if not at_once and self.asked.device == "cpu":
                 self.meter.team(self.host).close()  # the other batch, too, is measured in a new process
         self.memory.sort(key=lambda each: each.per_worker_batch_size)
-        return pair_of_batches(timed_batch(batches[0], seconds))
+        timed = pair_of_batches(timed_batch(batches[0], seconds))
+        if 2 * timed[0] < self.asked.batch:
+            self.smaller = f"batches of {timed[0]} in place of {self.asked.batch}, whose step would take too long"
+        return timed
 
     def _first_cells(self, large: int, small: int) -> list[CellAsked]:
         cells = [CellAsked("local", 1, large), CellAsked("local", 1, small)]
@@ -241,23 +246,24 @@ class _Measuring:
         self.layers = layer_times_of(measured)
 
     def _reason(self, failure: WorkerFailed) -> str:
-        return "the time was over" if self.meter.late else str(failure).splitlines()[0]
+        return "the time was over" if self.meter.late else kind_of_failure(str(failure))
 
     def _why(self, visits: Visits) -> str:
-        return visits.failure.splitlines()[0] if visits.failure else "no time was left"
+        return kind_of_failure(visits.failure) if visits.failure else "no time was left"
 
     def _cut_short(self) -> str:
         """What is missing, and why; empty if nothing is."""
         unseen = [f"{each.asked.label} ({self._why(each)})" for each in self.cells if not each.step_seconds]
         parts = [f"without {', '.join([*unseen, *self.missing])}"] if unseen or self.missing else []
         fewest = min(len(each.step_seconds) for each in self.cells if each.step_seconds)
+        parts += [self.smaller] if self.smaller else []
         return "; ".join(parts + ([f"{fewest} of {FEWEST_ROUNDS} rounds"] if fewest < FEWEST_ROUNDS else []))
 
     def calibration(self, seconds: float) -> Calibration:
         """All of it, `seconds` after its beginning."""
         return Calibration(
             schema=SCHEMA,
-            model=self.own.facts,
+            model=replace(self.own.facts, arguments=without_paths(self.own.facts.arguments)),
             machine=this_machine(self.asked.device),
             cells=tuple(each.cell for each in self.cells if each.step_seconds),
             optimiser_seconds=tuple(self.optimiser_seconds),
@@ -269,9 +275,15 @@ class _Measuring:
             layers=self.layers,
             others_share=round(self.meter.others_share, 4),
             seconds=round(seconds, 2),
-            cut_short=self._cut_short(),
+            cut_short=without_paths(self._cut_short()),
             versions={"lockstep": __version__},
         )
+
+
+def kind_of_failure(message: str) -> str:
+    """The type of the error that workers told, for their words may name the reader's files; else the first line."""
+    found = re.findall(r"\b(?:\w+\.)*(\w+(?:Error|Exception))\b", message)
+    return found[-1] if found else message.splitlines()[0]
 
 
 def _gpus() -> int:

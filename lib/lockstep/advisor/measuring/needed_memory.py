@@ -13,11 +13,43 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import CalibrationError
+from lockstep.advisor.memory import without_room
 from lockstep.measure.teams import free_memory
 
 EMPTY_PROCESS_BYTES = 200 << 20
 """Of a worker that has imported torch, roughly: only a model that is far too large is refused by this."""
+
+
+class TooLarge(CalibrationError):
+    """One worker has no memory for the model with so many samples."""
+
+    def __init__(self, message: str, needed: NeededMemory, free_bytes: int, batch: int) -> None:
+        super().__init__(message)
+        self.needed, self.free_bytes, self.batch = needed, free_bytes, batch
+
+    @property
+    def fitting_batch(self) -> int:
+        """The samples that there is memory for; 0: none, or their memory is not known yet, for the model itself is too
+        large."""
+        saved = self.needed.saved_bytes
+        if saved is None:
+            return 0
+        left = self.free_bytes - (self.needed.total - saved)
+        return max(0, int(left * self.batch / saved)) if saved else 0
+
+    def advised(self, name: str, batch: int) -> Advised:
+        """The answer for it with this global batch: it does not fit, and what dividing its state would need."""
+        needed, each = self.needed, (self.needed.saved_bytes or 0) / self.batch
+
+        def rest(images: int) -> float:
+            return needed.buffer_bytes + EMPTY_PROCESS_BYTES + each * images
+
+        state = needed.parameter_bytes + needed.gradient_bytes + needed.optimiser_bytes
+        return without_room(
+            name, batch, self.free_bytes, state, needed.optimiser_bytes, rest, needed.largest_layer_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -29,6 +61,7 @@ class NeededMemory:
     optimiser_bytes: int
     buffer_bytes: int
     saved_bytes: int | None = None  # by autograd, of one batch; None: not known yet
+    largest_layer_bytes: int = 0  # of parameters, which full sharding gathers at once
 
     @property
     def total(self) -> int:
@@ -36,17 +69,18 @@ class NeededMemory:
         return own + (self.saved_bytes or 0) + EMPTY_PROCESS_BYTES
 
     def check(self, free_bytes: int | None, name: str, batch: int) -> None:
-        """Raises CalibrationError if there is less memory than that. `free_bytes`: None: what is free here."""
+        """Raises TooLarge if there is less memory than that. `free_bytes`: None: what is free here."""
         free = free_memory() if free_bytes is None else free_bytes
         if self.total <= free:
             return
         saved = "" if self.saved_bytes is None else f", {_gib(self.saved_bytes)} of activations for a batch of {batch}"
-        raise CalibrationError(
+        raise TooLarge(
             f"--model {name!r} does not fit: one worker needs about {_gib(self.total)} ({_gib(self.parameter_bytes)} "
             f"of parameters, {_gib(self.gradient_bytes)} of gradients, {_gib(self.optimiser_bytes)} of the "
             f"optimizer's state{saved}), and {_gib(free)} are free; give a smaller --batch or a smaller model, or "
-            "calibrate on a machine with more memory"
-        )
+            "calibrate on a machine with more memory",
+            self, free, batch,
+        )  # fmt: skip
 
 
 def needed_memory(factory: Callable[[], nn.Module], state_bytes: float) -> NeededMemory | None:
@@ -65,6 +99,7 @@ def needed_memory(factory: Callable[[], nn.Module], state_bytes: float) -> Neede
         gradient_bytes=_bytes(trained),
         optimiser_bytes=round(state_bytes * sum(each.numel() for each in trained)),
         buffer_bytes=_bytes(model.buffers()),
+        largest_layer_bytes=largest_layer_bytes(model),
     )
 
 

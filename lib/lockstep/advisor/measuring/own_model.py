@@ -86,6 +86,11 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
     `free_bytes`: what a worker may use; None: what is free on this machine. Raises CalibrationError for whatever can't
     be measured: see the issue's list in `tests/advisor/test_own_model.py`.
     """
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        raise CalibrationError(
+            "--device cuda: this machine has no GPU that torch can use; leave it out, or calibrate on a machine with "
+            "one and read its file with --from"
+        )
     inputs = _checked_inputs(asked)
     factory = OwnFactory(asked.model, _arguments(asked), inputs)
     optimiser, own_loss = optimiser_named(asked.optimiser), loss_named(asked.loss) if asked.loss else None

@@ -36,7 +36,9 @@ def referred(reference: str, option: str = "--model") -> Any:
     """The object that `reference` names. Raises CalibrationError, which names what is wrong and what comes near it."""
     module_name, colon, name = reference.partition(":")
     if not colon or not module_name.strip() or not name.strip():
-        raise CalibrationError(f"{option} {reference!r} must be module:name, such as torchvision.models:resnet18")
+        raise CalibrationError(
+            f"{option} {reference!r} must be module:name, such as lockstep.engine.models.alexnet:alexnet"
+        )
     make_importable()
     module = _module(module_name.strip(), option, reference)
     found: Any = module

@@ -25,11 +25,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lockstep.advisor.why import thresholds
+from lockstep.advisor.why.comparing import alone_step_seconds, cause_of, growth_of, is_busy
+from lockstep.advisor.why.exchange import exchange_cause
 from lockstep.advisor.why.observations import (
     BATCH,
     CROWDING,
     DENORMALS,
-    EXCHANGE,
     FEW_THREADS,
     INPUT,
     OTHERS,
@@ -38,11 +39,10 @@ from lockstep.advisor.why.observations import (
     THREADS,
     UNEQUAL,
     Cause,
-    CellSeen,
     Observations,
     ordered,
 )  # fmt: skip
-from lockstep.advisor.why.wording import amount_text, took, with_option
+from lockstep.advisor.why.wording import took, with_option
 
 Step = Callable[[Observations], Cause | None]
 
@@ -59,7 +59,7 @@ def _input(seen: Observations) -> Cause | None:
     share = waits / cell.step_seconds
     if share < thresholds.INPUT_SHARE:
         return None
-    return _cause(
+    return cause_of(
         seen, INPUT, waits, share, thresholds.INPUT_SHARE,
         f"A worker waits {took(waits)} of each {took(cell.step_seconds)} step for its images, {share:.0%} of it.",
         "the share of a step that a worker waits for its input",
@@ -87,19 +87,19 @@ def _threads(seen: Observations) -> Cause | None:
     else:
         how = f"with as many workers as cores, {seen.cores}, none waits for another's turn; not measured"
         shows = with_option(seen.command, "workers", seen.cores)
-    return _cause(seen, THREADS, gain, ratio, 1.0, found, "threads of all workers for each core that they may use", how,
-                  shows)  # fmt: skip
+    rule = "threads of all workers for each core that they may use"
+    return cause_of(seen, THREADS, gain, ratio, 1.0, found, rule, how, shows)
 
 
 def _few_threads(seen: Observations) -> Cause | None:
-    if seen.fitting is None or seen.asked.threads >= seen.cores or _busy(seen):
+    if seen.fitting is None or seen.asked.threads >= seen.cores or is_busy(seen):
         return None
     gain = seen.asked.step_seconds - seen.fitting.step_seconds
     share = gain / seen.asked.step_seconds
     if share < thresholds.MORE_THREADS_GAIN:
         return None
     threads = seen.fitting.threads_per_worker
-    return _cause(
+    return cause_of(
         seen, FEW_THREADS, gain, share, thresholds.MORE_THREADS_GAIN,
         f"{seen.asked.workers} x {seen.asked.threads_per_worker} threads leave some of {seen.cores} cores idle: a step "
         f"takes {took(seen.asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with {threads} per worker.",
@@ -108,50 +108,17 @@ def _few_threads(seen: Observations) -> Cause | None:
     )  # fmt: skip
 
 
-def _exchange(seen: Observations) -> Cause | None:
-    cell = seen.fits
-    if cell.workers == 1:
-        return None
-    hidden = seen.exchange_is_hidden
-    if hidden and seen.alone is None:
-        return None
-    spent = _growth(cell, seen.alone) if hidden and seen.alone else min(rank.exchange_seconds for rank in cell.ranks)
-    sent = max(rank.bytes_sent for rank in cell.ranks) or 2 * (cell.workers - 1) / cell.workers * seen.gradient_bytes
-    least, step = seen.least_exchange_seconds(sent), cell.step_seconds
-    if _busy(seen):  # only what the link's rate explains by itself
-        spent = least if seen.link_bytes_per_second else 0.0
-        step = spent + max(rank.cpu_seconds for rank in cell.ranks)
-    if not step or (share := spent / step) < thresholds.EXCHANGE_SHARE:
-        return None
-    found = f"The exchange takes {took(spent)} of each {took(step)} step, {share:.0%} of it"
-    found += " (by how much a step grows beside other workers)" if hidden else ""
-    found += f", for {amount_text(sent)} that a worker sends."
-    if least:
-        what = "the link" if seen.link_bytes_per_second else "the memory"
-        found += f" At the rate of {what} it would take {took(least)}."
-    bound = 0.0 if seen.link_bytes_per_second else least
-    what_helps = "exchange less: a larger batch, --sync local_sgd, compression='topk'; or a quicker link"
-    if not seen.link_bytes_per_second:
-        what_helps = "on one host --sync shared_memory sends nothing; a larger batch exchanges less often"
-    return _cause(
-        seen, EXCHANGE, max(0.0, spent - bound), share, thresholds.EXCHANGE_SHARE, found,
-        "the share of a step that is exchange, of the worker that waits least",
-        f"at most what is not at that bound; {what_helps}", with_option(seen.command, "sync", "shared_memory")
-        if not seen.link_bytes_per_second else with_option(seen.command, "batch", 4 * cell.per_worker_batch_size),
-    )  # fmt: skip
-
-
 def _crowding(seen: Observations) -> Cause | None:
     cell, alone = seen.fits, seen.alone
     if alone is None or cell.workers == 1 or cell.threads > seen.cores or seen.exchange_is_hidden:
         return None
-    by_itself, gain = alone.ranks[0].compute_seconds, _growth(cell, alone)
+    by_itself, gain = alone.ranks[0].compute_seconds, growth_of(cell, alone)
     if by_itself <= 0 or (ratio := 1 + gain / by_itself) < thresholds.CROWDING_RATIO:
         return None
     least = min(rank.cpu_seconds for rank in cell.ranks)
-    if _busy(seen) and least < thresholds.CROWDING_RATIO * alone.ranks[0].cpu_seconds:
+    if is_busy(seen) and least < thresholds.CROWDING_RATIO * alone.ranks[0].cpu_seconds:
         return None
-    return _cause(
+    return cause_of(
         seen, CROWDING, gain, ratio, thresholds.CROWDING_RATIO,
         f"The same passes take a worker {took(by_itself)} by itself and {took(by_itself + gain)} beside the others, "
         f"{ratio:.2f} times as long, though each has cores of its own: they share memory bandwidth, or two 'cores' are "
@@ -164,8 +131,8 @@ def _crowding(seen: Observations) -> Cause | None:
 
 def _unequal(seen: Observations) -> Cause | None:
     cell = seen.fits
-    busy = [rank.cpu_seconds if _busy(seen) else rank.compute_seconds for rank in cell.ranks]
-    least = thresholds.BUSY_UNEQUAL_RATIO if _busy(seen) else thresholds.UNEQUAL_RATIO
+    busy = [rank.cpu_seconds if is_busy(seen) else rank.compute_seconds for rank in cell.ranks]
+    least = thresholds.BUSY_UNEQUAL_RATIO if is_busy(seen) else thresholds.UNEQUAL_RATIO
     if len(busy) < 2 or min(busy) <= 0 or (ratio := max(busy) / min(busy)) < least:
         return None
     images = [rank.images for rank in cell.ranks]
@@ -174,7 +141,7 @@ def _unequal(seen: Observations) -> Cause | None:
     if min(images) and max(images) / min(images) >= thresholds.UNEQUAL_RATIO:
         found += f" Their shares are unequal: {max(images):.0f} and {min(images):.0f} images."
     even = len(busy) / sum(1 / seconds for seconds in busy)
-    return _cause(
+    return cause_of(
         seen, UNEQUAL, max(busy) - even, ratio, least, found,
         "seconds that the slowest worker computes over those of the quickest",
         "at most what shares in proportion to speed would save; or a policy that does not wait for the slowest",
@@ -186,16 +153,16 @@ def _batch(seen: Observations) -> Cause | None:
     if seen.alone is None or seen.larger is None:
         return None
     small, large = seen.alone.per_worker_batch_size, seen.larger.per_worker_batch_size
-    step, longer = _alone_seconds(seen, seen.alone), _alone_seconds(seen, seen.larger)
+    step, longer = alone_step_seconds(seen, seen.alone), alone_step_seconds(seen, seen.larger)
     if not step:
         return None
     per_image = max(0.0, (longer - step) / (large - small))
     share = max(0.0, step - per_image * small) / step
     if share < thresholds.FIXED_SHARE:
         return None
-    together = max(rank.cpu_seconds for rank in seen.fits.ranks) if _busy(seen) else seen.fits.step_seconds
+    together = max(rank.cpu_seconds for rank in seen.fits.ranks) if is_busy(seen) else seen.fits.step_seconds
     fixed = max(0.0, together - per_image * small)
-    return _cause(
+    return cause_of(
         seen, BATCH, fixed * (1 - small / large), share, thresholds.FIXED_SHARE,
         f"One worker's step takes {took(step)} with {small} image{'s' * (small > 1)} and {took(longer)} with {large}: "
         f"{share:.0%} of it does not depend on the batch.",
@@ -213,7 +180,7 @@ def _start(seen: Observations) -> Cause | None:
     share = seen.start_seconds / (seen.start_seconds + steps * asked.step_seconds)
     if share < thresholds.START_PART:
         return None
-    return _cause(
+    return cause_of(
         seen, START, seen.start_seconds / steps, share, thresholds.START_PART,
         f"Starting the workers takes {took(seen.start_seconds)}, {share:.0%} of a run of {seen.images_timed} images.",
         "the share of the timed run in which nothing is trained yet",
@@ -225,10 +192,10 @@ def _start(seen: Observations) -> Cause | None:
 def _denormals(seen: Observations) -> Cause | None:
     if seen.alone is None or seen.kept_denormals is None:
         return None
-    flushed, kept = _alone_seconds(seen, seen.alone), _alone_seconds(seen, seen.kept_denormals)
+    flushed, kept = alone_step_seconds(seen, seen.alone), alone_step_seconds(seen, seen.kept_denormals)
     if not flushed or (ratio := kept / flushed) < thresholds.DENORMAL_RATIO:
         return None
-    return _cause(
+    return cause_of(
         seen, DENORMALS, kept - flushed, ratio, thresholds.DENORMAL_RATIO,
         f"Where denormal numbers are kept, as in any script, a step takes {took(kept)}, and {took(flushed)} where "
         f"they are flushed to zero, as Lockstep's workers do: {ratio:.1f} times.",
@@ -244,12 +211,15 @@ def _page_faults(seen: Observations) -> Cause | None:
     spent = faults * thresholds.FAULT_SECONDS
     if (share := spent / cell.step_seconds) < thresholds.FAULT_SHARE:
         return None
-    return _cause(
+    why, helps, other = "that the allocator has just given back", "--environment tuned keeps the memory", "tuned"
+    if seen.environment == "tuned":
+        why, other = "that is touched for the first time", "plain"
+        helps = "the allocator keeps its memory already: look for what each step makes anew and how large it is"
+    return cause_of(
         seen, PAGE_FAULTS, spent, share, thresholds.FAULT_SHARE,
-        f"A worker takes {faults:.0f} page faults a step: some {took(spent)} in which the kernel clears memory that "
-        "the allocator has just given back.",
+        f"A worker takes {faults:.0f} page faults a step: some {took(spent)} in which the kernel clears memory {why}.",
         f"page faults x {thresholds.FAULT_SECONDS * 1e6:g} microsecond, as a share of a step",
-        "an estimate; --environment tuned keeps the memory", with_option(seen.command, "environment", "tuned"),
+        f"an estimate; {helps}", with_option(seen.command, "environment", other),
     )  # fmt: skip
 
 
@@ -257,7 +227,7 @@ def _others(seen: Observations) -> Cause | None:
     share = seen.others_share
     if share < thresholds.OTHERS_SHARE:
         return None
-    return _cause(
+    return cause_of(
         seen, OTHERS, share * seen.asked.step_seconds, share, thresholds.OTHERS_SHARE,
         f"Other programs, or other machines of this host, took {share:.0%} of the cores' time meanwhile.",
         "their share of the cores' time",
@@ -267,31 +237,6 @@ def _others(seen: Observations) -> Cause | None:
 
 
 _STEPS: tuple[Step, ...] = (
-    _input, _threads, _few_threads, _exchange, _crowding, _unequal, _batch, _start, _denormals, _page_faults, _others,
+    _input, _threads, _few_threads, exchange_cause, _crowding, _unequal, _batch, _start, _denormals, _page_faults,
+    _others,
 )  # fmt: skip
-
-
-def _cause(
-    seen: Observations, kind: str, gain_seconds: float, number: float, threshold: float, found: str, rule: str,
-    gain: str, command: str, of: float = 0.0,
-) -> Cause:  # fmt: skip
-    """A cause. `of`: the seconds that the gain is a share of, without it the asked step's."""
-    share = min(1.0, gain_seconds / (of or seen.asked.step_seconds))
-    return Cause(kind, found, number, threshold, rule, share, gain, command, gain_seconds)
-
-
-def _busy(seen: Observations) -> bool:
-    """Do others use so much of the machine that times on the clock say little?"""
-    return seen.others_share >= thresholds.BUSY_SHARE
-
-
-def _alone_seconds(seen: Observations, cell: CellSeen) -> float:
-    """A step of one worker by itself: on the clock, or of CPU time on a busy machine; 0 where that is not known."""
-    return cell.ranks[0].cpu_seconds if _busy(seen) else cell.step_seconds
-
-
-def _growth(cell: CellSeen, alone: CellSeen | None) -> float:
-    """Seconds by which the passes of the least disturbed worker are longer than those of one worker by itself."""
-    if alone is None:
-        return 0.0
-    return max(0.0, min(rank.compute_seconds for rank in cell.ranks) - alone.ranks[0].compute_seconds)

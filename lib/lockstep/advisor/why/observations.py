@@ -71,7 +71,9 @@ class Observations:
     start_seconds: float = 0.0  # until the workers trained their first step
     images_timed: int = 0  # of the run that the reader has timed; 0: not told
     others_share: float = 0.0  # of the cores' time, that other processes and the hypervisor took
+    environment: str = "plain"  # of the allocator, that the asked cell ran in
     unmeasured: tuple[str, ...] = ()  # cells for which there was no time
+    failed: tuple[str, ...] = ()  # cells whose workers failed, each with the reason
     command: str = "lockstep why --model MODULE:FACTORY --input SHAPE"  # that measures this again
 
     @property

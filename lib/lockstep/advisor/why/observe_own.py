@@ -87,6 +87,7 @@ class _Visited:
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
     visit_seconds: float = 0.0
     discarded: bool = True  # what is noted comes from the first visit alone, which also warms up
+    failure: str = ""  # why it is not visited any more
 
     @property
     def label(self) -> str:
@@ -153,12 +154,14 @@ def observe_own(
         raise CalibrationError(
             f"{asked.cell().label}: no step was measured within {asked.seconds:g} s; {failure or 'give --seconds more'}"
         )
-    unmeasured = tuple(each.label for each in cells.values() if each.seen is None)
+    unmeasured = tuple(each.label for each in cells.values() if each.seen is None and not each.failure)
+    failed = tuple(f"{each.label}: {each.failure}" for each in cells.values() if each.failure)
     hidden = own.workers > 1 and not any(rank.exchange_seconds for rank in own.ranks)
     return Observations(
         own, cores, **found, exchange_is_hidden=hidden, gradient_bytes=gradient_bytes, copy_bytes_per_second=copy,
         link_bytes_per_second=asked.link_bits_per_second / 8, start_seconds=start, images_timed=asked.images_timed,
-        others_share=meter.others_share, unmeasured=unmeasured, command=asked.command,
+        others_share=meter.others_share, environment=asked.environment, unmeasured=unmeasured, failed=failed,
+        command=asked.command,
     )  # fmt: skip
 
 
@@ -201,10 +204,13 @@ def _cells(asked: RunAsked, cores: int) -> dict[str, _Visited]:
 def _measure(
     meter: CellMeter, asked: RunAsked, cells: list[_Visited], progress: Callable[[str], None]
 ) -> tuple[str, float]:
-    """Visit the cells in turns until the time is over. Returns why a cell failed, and the seconds of the start."""
+    """Visit the cells in turns until the time is over; one whose workers fail is left out from then on. Returns why
+    the asked cell was not measured, should it not have been, and the seconds of the start."""
     start, started = 0.0, set[int]()  # the asked cell comes first
     for number in range(1_000):
         for place, cell in enumerate(reversed(cells) if number % 2 == 0 and number else cells):
+            if cell.failure:
+                continue
             if number and meter.left < cell.visit_seconds:
                 return "", start
             if number == 0 and 0 < place < ALWAYS:  # as far as it fits into a little more time
@@ -217,7 +223,12 @@ def _measure(
                 steps = _steps(cell.step_seconds, meter.left / len(cells)) if number else _first_steps(cells[0])
                 traces = _visit(meter, asked, cell, steps)
             except WorkerFailed as failure:
-                return ("the time was over" if meter.late else str(failure)), start
+                if meter.late:
+                    return "the time was over", start
+                cell.failure = str(failure).splitlines()[0]
+                if cell is cells[0] and not cell.ranks:
+                    return str(failure), start
+                continue
             cell.visit_seconds = left - meter.left
             if id(team := meter.team(cell.asked)) not in started:  # its start is no part of the time for measuring
                 started.add(id(team))

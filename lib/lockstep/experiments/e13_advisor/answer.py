@@ -16,14 +16,14 @@ from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name,
 
 @finding
 def answer(stored: Stored) -> str:
-    """Gains of two workers over one, the error of predictions, and how often the advice was right."""
+    """Gains of several workers over one, the error of predictions, and how often the advice was right."""
     parts = {"What workers gain": _gains, "How far off the advice is": _errors}
     return " ".join(settle_each(lambda name: parts[name](stored), parts))
 
 
 def _gains(stored: Stored) -> str:
     """The least and the most that workers with a core each gain, of all models."""
-    found = []
+    found, several = [], set[int]()
     for use_case in stored.records.loc[stored.records["experiment"] == CALIBRATION, "use_case"].unique():
         cell = {"experiment": CALIBRATION, "use_case": use_case, "variant": "a"}
         own = stored.records[(stored.records["use_case"] == use_case) & (stored.records["experiment"] == CALIBRATION)]
@@ -32,18 +32,21 @@ def _gains(stored: Stored) -> str:
         base = cell | {"strategy": "sequential", "global_batch_size": list(batches)}
         try:
             found.append((ratio_with_interval(stored.records, above, base, "images_per_second"), str(use_case)))
+            several |= {int(count) for count in own.loc[own["strategy"] == SHARED, "workers"].unique()}
         except AnalysisError:
             continue
     if not found:
         raise NotNow("", "no round holds two workers beside one")
+    who = " or ".join(counted(count, "worker") for count in sorted(several))
+    workers = f"{who} with a core each and one copy of the parameters"
     least, most = (pick(found, key=lambda each: each[0].value) for pick in (min, max))
     if len(found) == 1:
         gain = times(least[0], "as fast as one")
         model = model_name(least[1])
-        return sentence(f"two workers with a core each and one copy of the parameters train {model} {gain}")
+        return sentence(f"{workers} train {model} {gain}")
     ends = [f"{ratio.value:.3g} times {interval_text(ratio)} ({model_name(of)})" for ratio, of in (least, most)]
-    who = f"two workers with a core each and one copy of the parameters train {counted(len(found), 'model')}"
-    return sentence(f"{who} {ends[0]} to {ends[1]} as fast as one does")
+    train = f"{workers} train {counted(len(found), 'model')}"
+    return sentence(f"{train} {ends[0]} to {ends[1]} as fast as one does")
 
 
 def _errors(stored: Stored) -> str:
@@ -57,7 +60,9 @@ def _errors(stored: Stored) -> str:
     if len(decided):
         good = f"{int(decided['good'].sum())} of {len(decided)}"
         limit = f"{100 * allowed_loss(stored):.0f} %"
-        right = f", and the advised way is as fast as the fastest, up to {limit}, in {good} choices"
+        advised = f"{int(decided['advised_good'].sum())}"
+        right = f", and the way predicted quickest is as fast as the fastest, up to {limit}, in {good} choices, the "
+        right += f"recommended one, the simplest that can't be told from it, in {advised}"
     cells = counted(len(errors), "cell")
     predicted = f"steps of {cells} that nothing was calibrated with are predicted {far} off in the median"
     return sentence(f"{predicted}; {ranges}{right}")

@@ -122,8 +122,8 @@ def coverage_line(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def pick_points(table: pd.DataFrame, most: float, title: str) -> StoredFigure:
-    """How much slower the advised way is than the fastest one that was measured (%), a row per choice (`picks`): filled
-    where the fastest is decided."""
+    """How much slower the way predicted quickest is than the fastest one that was measured (%), a row per choice
+    (`picks`): filled where the fastest is decided. A cross: the recommended way."""
     known = table[table["loss"].notna()] if len(table) else table
     if known.empty:
         return empty(title, "no two ways to train one global batch were measured")
@@ -137,14 +137,16 @@ def pick_points(table: pd.DataFrame, most: float, title: str) -> StoredFigure:
                 axis.hlines(y, 100 * row["low"], 100 * row["high"], color=paint, linewidth=1.4)
             face = paint if row["decided"] else "white"
             axis.plot(100 * row["loss"], y, marker="o", markersize=7, color=paint, markerfacecolor=face, zorder=3)
+            axis.plot(100 * row["advised_loss"], y, marker="x", markersize=8, color="0.2", zorder=4)
         axis.set_yticks(range(len(known)), [_choice(row) for row in known.to_dict("records")])
         axis.set_ylim(len(known) - 0.4, -0.6)
-        axis.set_xlabel("how much faster the fastest way is than the advised one (%)")
+        axis.set_xlabel("how much faster the fastest way is (%)")
         axis.grid(False, axis="y")
         round_mark: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 7, "color": PALETTE[0]}
         handles: list[Any] = [
-            Line2D([], [], label="fastest way is decided", **round_mark),
+            Line2D([], [], label="predicted quickest; fastest is decided", **round_mark),
             Line2D([], [], label="it is not", markerfacecolor="white", **round_mark),
+            Line2D([], [], label="recommended", linestyle="none", marker="x", markersize=8, color="0.2"),
             Patch(facecolor=GREY, alpha=0.25, label=f"as good as the fastest: {100 * most:.0f} %"),
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)

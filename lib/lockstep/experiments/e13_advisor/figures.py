@@ -35,7 +35,8 @@ def coverage_figure(stored: Stored) -> Figure:
 
 
 def picks_figure(stored: Stored) -> Figure:
-    return pick_points(picks(stored), allowed_loss(stored), "What following the advice would have cost")
+    title = "What the way predicted quickest, and the recommended one, would have cost"
+    return pick_points(picks(stored), allowed_loss(stored), title)
 
 
 def memory_figure(stored: Stored) -> Figure:

@@ -110,7 +110,7 @@ def covered(stored: Stored) -> str:
 
 @finding
 def chosen(stored: Stored) -> str:
-    """In how many choices the advice is right, and what the worst one costs."""
+    """In how many choices the way predicted quickest, and the recommended one, are right, and what the worst costs."""
     table = picks(stored)
     if table.empty:
         raise NotNow("", "no two ways to train one global batch were measured")
@@ -120,11 +120,16 @@ def chosen(stored: Stored) -> str:
         told_apart = f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others"
         return sentence(f"{told_apart}, so no pick is right or wrong")
     good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
-    told = [sentence(f"{good}, the advised way is as fast, up to {limit}")]
+    told = [sentence(f"{good}, the way predicted quickest is as fast, up to {limit}")]
+    simple = "the recommended way, the simplest that can't be told from it, is so in"
+    told.append(sentence(f"{simple} {int(decided['advised_good'].sum())}"))
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
         by = f"{100 * worst['loss']:.3g} % slower than the fastest way"
-        told.append(sentence(f"the worst advice of all {len(table)} is {by}"))
+        told.append(sentence(f"the worst way predicted quickest of all {len(table)} is {by}"))
+    if table["advised_loss"].notna().any() and table["advised_loss"].max() > 0:
+        by = f"{100 * table['advised_loss'].max():.3g} % slower than the fastest way"
+        told.append(sentence(f"the worst recommended one is {by}"))
     return " ".join(told)
 
 

@@ -1,22 +1,30 @@
 """Would following the advice have been right? Each model and global batch is a choice among ways that were measured.
 
-The pick is the way with the shortest predicted step. It is judged where the fastest way is decided: beside every other
-one, by more than two runs of one and the same cell differ.
+The pick is the way predicted quickest, with the shortest middle. Beside it stands what `lockstep advise` recommends:
+the simplest way whose range overlaps that one's (`simplest_of_the_best`), with ranges of the errors on other models.
+Both are judged where the fastest way is decided: beside every other one, by more than two runs of one and the same cell
+differ.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from lockstep.advisor.advice import Way
+from lockstep.advisor.errors import KindError
 from lockstep.advisor.from_records import predictable_rows
+from lockstep.advisor.predict import simplest_of_the_best
+from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import cells
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e13_advisor.checking import Advisor, advisors
+from lockstep.experiments.e13_advisor.checking import Advisor, advisors, predictions
+from lockstep.experiments.e13_advisor.errors_file import known_errors
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
 
 NEAR = 0.05
@@ -31,11 +39,12 @@ def allowed_loss(stored: Stored) -> float:
 
 @once
 def picks(stored: Stored) -> pd.DataFrame:
-    """A row per model and global batch with two ways or more: ways (number), best and pick (strategy and workers), loss
-    (how much slower the pick is than the fastest, with low and high), decided and good (bool)."""
+    """A row per model and global batch with two ways or more: ways (number), best, pick and advised (strategy and
+    workers), loss (how much slower the pick is than the fastest, with low and high), decided and good (bool);
+    advised_loss and advised_good, the same of the recommended way."""
     rows = predictable_rows(stored.records)
     rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]
-    table, noise, most = [], aa_noise(stored.records), allowed_loss(stored)
+    table, noise, most, known = [], aa_noise(stored.records), allowed_loss(stored), predictions(stored)
     order = {name: place for place, name in enumerate(rows["use_case"].unique())}
     groups = sorted(rows.groupby(["use_case", "global_batch_size"]), key=lambda each: (order[each[0][0]], each[0][1]))
     for (use_case, batch), own in groups:
@@ -44,7 +53,8 @@ def picks(stored: Stored) -> pd.DataFrame:
         if advisor is None or len(ways) < 2:
             continue
         row = {"use_case": use_case, "global_batch_size": int(batch), "ways": len(ways)}
-        table.append(row | _picked(advisor, ways, noise, most))
+        errors = known_errors(known[known["use_case"] != use_case] if len(known) else known)
+        table.append(row | _picked(advisor, ways, noise, most) | _advised(advisor, ways, errors, most))
     return pd.DataFrame(table)
 
 
@@ -63,6 +73,26 @@ def _picked(advisor: Advisor, ways: Ways, noise: float, most: float) -> dict[str
     value, low, high = (1.0, 1.0, 1.0) if pick == best else found.columns if found else (math.nan,) * 3
     row = {"best": _named(ways[best][0]), "pick": _named(ways[pick][0]), "decided": decided}
     return row | {"loss": value - 1, "low": low - 1, "high": high - 1, "good": bool(value - 1 <= most)}
+
+
+def _advised(advisor: Advisor, ways: Ways, errors: Mapping[str, KindError], most: float) -> dict[str, Any]:
+    """What the advisor recommends among these ways, by the very function that it uses, and what that costs."""
+    predictor = advisor.with_errors(errors)
+    offered = [_way(advisor, predictor, cell) for cell, _ in ways]
+    chosen = simplest_of_the_best(sorted(offered, key=lambda way: way.step_seconds.middle))
+    place = next(place for place, way in enumerate(offered) if way is chosen)
+    best = max(range(len(ways)), key=lambda way: ways[way][1].median())
+    found = _ratio(ways[best][1], ways[place][1])
+    loss = 0.0 if place == best else found.value - 1 if found else math.nan
+    return {"advised": _named(ways[place][0]), "advised_loss": loss, "advised_good": bool(loss <= most)}
+
+
+def _way(advisor: Advisor, predictor: Predictor, cell: Mapping[str, Any]) -> Way:
+    """A cell of the grid, as the advisor offers it."""
+    sync, workers, hosts, batch, threads, link = advisor.asked(cell)
+    step, size = predictor.step_seconds(sync, workers, hosts, batch, threads, link), int(cell["global_batch_size"])
+    kind, terms = advisor.kind(cell), predictor.terms(sync, workers, hosts, batch, threads, link)
+    return Way(sync, workers, hosts, threads, size, batch, kind, step, step.inverse(size), terms, 0.0, 0.0, True)
 
 
 def _ratio(one: pd.Series, other: pd.Series) -> Estimate | None:

@@ -162,7 +162,8 @@ def _shown_picks(stored: Stored) -> pd.DataFrame:
     if table.empty:
         return table
     columns = ["use_case", "global_batch_size", "ways", "best", "pick", "loss", "low", "high", "decided", "good"]
-    return table[columns].round(3)
+    shown = table[[*columns, "advised", "advised_loss", "advised_good"]].round(3)
+    return shown.rename(columns={"pick": "predicted quickest", "advised": "recommended"})
 
 
 def _shown_farthest(stored: Stored) -> pd.DataFrame:
