@@ -20,7 +20,9 @@ from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question, parse_batches, parse_counts
 from lockstep.advisor.showing import shown_lines
 
-WITHOUT_WIDGETS = "The form needs ipywidgets: pip install 'lockstep[lab]'. Here is the advice for its own values."
+WITHOUT_WIDGETS = (
+    "The form needs ipywidgets: pip install 'lockstep[lab]'. Here is the advice for its fields' own values."
+)
 
 
 @dataclass(frozen=True)
