@@ -65,10 +65,10 @@ def test_the_batch_that_is_timed() -> None:
 
 
 def test_what_workers_told_is_stored_without_the_readers_files() -> None:
-    told = "worker 1 failed: FileNotFoundError: [Errno 2] No such file: '/home/me/secret/data.bin'"
+    told = "worker 1 failed: FileNotFoundError: [Errno 2] No such file: '/srv/secret/data.bin'"
     assert kind_of_failure(told) == "FileNotFoundError"
     assert kind_of_failure("rank 0 was killed\nby signal 9") == "rank 0 was killed"
-    assert without_paths('{"weights": "/home/me/w.pt", "rate": 0.1}') == '{"weights": "w.pt", "rate": 0.1}'
+    assert without_paths('{"weights": "/srv/models/w.pt", "rate": 0.1}') == '{"weights": "w.pt", "rate": 0.1}'
     assert without_paths("of ~/a/b.txt, C:\\\\me\\c.txt and ../d") == "of b.txt, c.txt and d"
     assert without_paths("2 of 3 rounds and/or 1/2, read/write") == "2 of 3 rounds and/or 1/2, read/write"
 

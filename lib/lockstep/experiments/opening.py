@@ -189,6 +189,7 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
     chosen = {name: parameter.accept(values[name], found.name) for name, parameter in known.items()}
     chosen |= own_results(chosen) if found.grid is not None else {}
     run = Run(found, Parameters(**chosen), {name: parameter.default for name, parameter in known.items()})
+    pd.set_option("display.max_rows", 100)  # of a longer table the middle is left out
     pd.set_option("display.max_colwidth", None)  # a verdict's reason is read to its end, or it is none
     if run.parameters.measure and found.grid is not None:
         run.measure()

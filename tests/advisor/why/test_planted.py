@@ -73,7 +73,7 @@ def test_denormal_numbers() -> None:
 def test_a_link_of_100_megabits() -> None:
     if reason := emulated.why_not():
         pytest.skip(reason)
-    (cause, *_) = found("wide", hosts=2, link_bits_per_second=1e8)
+    (cause, *_) = found("wide", hosts=2, link_bits_per_second=1e8, seconds=4 * SECONDS)
     assert cause.kind == EXCHANGE and "the link" in cause.found
 
 

@@ -100,8 +100,8 @@ def course(stored: Stored) -> str:
         near = own[own["regret"] <= 1 / pool.held_out]
         share = f"after {100 * near['spent'].min():.0f} %" if len(near) else "never"
         told.append(f"{share} with {named(str(name)) if name != 'none' else 'no pruner'}")
-    within = f"within {1 / pool.held_out:.2g} of its best setting's score"
-    return sentence(f"of the epochs it would train without pruning, a study is on average {within} {listed(told)}")
+    within = f"within {1 / pool.held_out:.2g} of its best score"
+    return sentence(f"of a study's epochs without pruning, it is {within} {listed(told)}")
 
 
 @finding

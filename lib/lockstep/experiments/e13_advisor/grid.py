@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from lockstep.engine.job import NO_USE_CASE, Job
+from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.experiments.experiment import Parameters
 from lockstep.measure.planning import Comparison
 
@@ -35,6 +35,8 @@ MOST_ROUNDS, MEMORY_ROUNDS = 60, 1
 
 def cells(chosen: Parameters) -> list[Job]:
     """Every cell, model after model, in the order of a round."""
+    if not chosen.use_cases:
+        raise JobError("use_cases=[] leaves nothing to measure; name at least one")
     jobs = _wire(chosen)
     for use_case in chosen.use_cases:
         others = [*_other_cells(chosen, use_case), *_on_hosts(chosen, use_case)]

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.advisor.advice import Way
+from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.errors import KindError
 from lockstep.advisor.from_records import predictable_rows
 from lockstep.advisor.predict import simplest_of_the_best
@@ -49,8 +50,10 @@ def picks(stored: Stored) -> pd.DataFrame:
     groups = sorted(rows.groupby(["use_case", "global_batch_size"]), key=lambda each: (order[each[0][0]], each[0][1]))
     for (use_case, batch), own in groups:
         advisor = advisors(stored).get(str(use_case))
-        ways = [(cell, per_round(own, cell, _SPEED)) for cell, _ in cells(own)]
-        if advisor is None or len(ways) < 2:
+        if advisor is None:
+            continue
+        ways = [(cell, per_round(own, cell, _SPEED)) for cell, _ in cells(own) if _foretold(advisor, cell)]
+        if len(ways) < 2:
             continue
         row = {"use_case": use_case, "global_batch_size": int(batch), "ways": len(ways)}
         errors = known_errors(known[known["use_case"] != use_case] if len(known) else known)
@@ -60,6 +63,15 @@ def picks(stored: Stored) -> pd.DataFrame:
 
 Ways = list[tuple[dict[str, Any], pd.Series]]
 """Cells, and the images per second of each in every round."""
+
+
+def _foretold(advisor: Advisor, cell: Mapping[str, Any]) -> bool:
+    """Whether what was calibrated is enough to predict a cell: not of a run that has hardly begun."""
+    try:
+        advisor.predictor.terms(*advisor.asked(cell))
+    except CalibrationError:
+        return False
+    return True
 
 
 def _picked(advisor: Advisor, ways: Ways, noise: float, most: float) -> dict[str, Any]:
