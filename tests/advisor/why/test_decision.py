@@ -125,6 +125,7 @@ def test_later_steps_look_at_workers_whose_threads_fit() -> None:
 def test_too_many_threads_are_named_even_where_nothing_was_gained_without() -> None:
     (cause,) = causes(asked=cell(threads=4), fitting=cell())
     assert (cause.kind, cause.gain_seconds) == (THREADS, 0.0)
+    assert "no shorter" in cause.gain, "seen: a step of 2.2 s was advised in place of one of 1.6 s"
 
 
 def test_more_workers_than_cores_are_too_many_threads() -> None:

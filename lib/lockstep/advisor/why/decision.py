@@ -79,7 +79,8 @@ def _threads(seen: Observations) -> Cause | None:
         gain = max(0.0, asked.step_seconds - seen.fitting.step_seconds)
         found += f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
         found += f"{seen.fitting.threads_per_worker} per worker."
-        how = f"measured: --threads-per-worker {seen.fitting.threads_per_worker}"
+        each = f"--threads-per-worker {seen.fitting.threads_per_worker}"
+        how = f"measured: {each}" if gain else f"nothing that was measured: a step was no shorter with {each}"
         shows = with_option(seen.command, "threads-per-worker", seen.fitting.threads_per_worker)
     elif asked.threads_per_worker > (least := max(1, seen.cores // asked.workers)):
         how = f"not measured within the time: --threads-per-worker {least}"
