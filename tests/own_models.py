@@ -54,10 +54,10 @@ class Shaky(nn.Linear):
 
 
 class Talkative(nn.Linear):
-    """Returns its output and something else."""
+    """Returns a word, and its output behind it."""
 
     def forward(self, x: Tensor) -> Any:  # type: ignore[override]
-        return super().forward(x), "and more"
+        return "a word", super().forward(x)
 
 
 def shaky() -> nn.Module:

@@ -39,7 +39,7 @@ __all__ = ["Data", "Trained", "images_of", "train"]
 
 _RESTING = (
     "the model is in evaluation mode, and all of it is trained in training mode; to keep some layers in evaluation "
-    "mode (frozen batch normalisation), call model.train() first, and then layer.eval()"
+    "mode (frozen batch normalization), call model.train() first, and then layer.eval()"
 )
 Optimiser = Callable[[Iterable[Tensor]], Optimizer] | Optimizer
 
@@ -85,35 +85,40 @@ def train(
     """Train `model` on `data` with `workers` workers; the same parameters whatever the workers.
 
     `model`: an nn.Module, which is copied with the weights that it has and stays as it is, or a function that makes
-    one. `data` and `test`: (inputs [n, ...], labels [n, ...]) as arrays or tensors; a dict of both; a map-style data
-    set of torch or a DataLoader, whose data set and batch size are taken; a folder of `{train,test}/<class>/*.jpg` (its
-    test half is used unless `test` is given); or an `ImageData`. Inputs are float32 (others are converted), uint8
-    (scaled to 0 … 1) or whole numbers (token ids, int64), of any shape; labels are classes (whole numbers [n]), numbers
-    to reach ([n] or [n, k]), or several labels of 0 and 1 per sample ([n, k]); docs/train.md has a table.
+    one.
+
+    `data` and `test`: (inputs [n, ...], labels [n, ...]) as arrays or tensors; a dict of both; a map-style data set of
+    torch or a DataLoader, whose data set and batch size are taken; a folder of `{train,test}/<class>/*.jpg` (its test
+    half is used unless `test` is given); or an `ImageData`. Inputs are float32 (others are converted), uint8 (scaled to
+    0 … 1) or whole numbers (token ids, int64), of any shape; labels are classes (whole numbers [n]), numbers to reach
+    ([n] or [n, k]), or several labels of 0 and 1 per sample ([n, k]); docs/train.md has a table. Photos of a folder
+    that can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed.
+
     `global_batch_size` (or `batch_size`, 64): of all workers together. `optimiser` (or `optimizer`): a function
     (tensors) or a class that makes one working element by element (SGD, Adam, ...), or one over the parameters of
-    `model`, whose class and settings are taken; without it SGD with lr 0.001 and momentum 0.9. `lr` is its learning
-    rate. `loss`: "cross_entropy",
-    "binary_cross_entropy", "mse", "l1" or "huber", a loss of torch (a module or a function), or a function
-    (output, labels) that gives one value per sample. `device`: "cpu", or "cuda" where torch can use a GPU.
-    `sync` is "shared_memory" on the CPU.
-    `checkpoint` is a file, written after each epoch; `resume=True` goes on from it. Photos of a folder that
-    can't be read are left out with a warning; `strict=True` allows none, and more than 5 % are never allowed. Arrays
-    with NaN are refused, and a loss that is NaN or infinite ends the training; with on_nan="warn" it goes on, and a
-    warning at its end names step and rank. `progress`: show a bar; None: on a terminal and in a notebook.
-    Before any worker starts, two samples go through the model once; a warning names each module whose random
-    numbers can't be keyed by sample (any dropout but nn.Dropout), and batch normalisation where several workers share
-    a batch: then the parameters depend on the workers.
+    `model`, whose class and settings are taken; without it SGD with momentum 0.9. `lr`: its learning rate, 0.001.
+    `loss`: "cross_entropy", "binary_cross_entropy", "mse", "l1" or "huber", a loss of torch (a module or a function),
+    or a function (output, labels) that gives one value per sample.
+
+    `device`: "cpu", or "cuda" where torch can use a GPU. `sync`: one of `lockstep strategies`; "shared_memory" on the
+    CPU. `checkpoint`: a file, written after each epoch; `resume=True` goes on from it. Arrays with NaN are refused, and
+    a loss that is NaN or infinite ends the training; with on_nan="warn" it goes on, and a warning at its end names step
+    and rank. `progress`: show a bar; None: on a terminal and in a notebook.
+
+    Before any worker starts, two samples go through the model once; a warning names each module whose random numbers
+    can't be keyed by sample (any dropout but nn.Dropout), and batch normalization where several workers share a batch:
+    then the parameters depend on the workers.
+
     `options` are what the sync reads (`lockstep strategies` lists them all): bucket="layer", overlap=True,
     compression="topk", density=0.01 for `allreduce`; exchange_every=10 for `local_sgd`; servers=1 or shards=4 for
-    `parameter_server`.
-    launcher="spark" runs any of them in Spark's barrier mode; launcher="spark_driver" with sync="sparknet" leaves the
-    loop to Spark's driver (executor_data="rdd", opt_weight="mean" with exchange_every=10). A warning says when they
-    make the parameters others than one worker would reach. For a model that is an `nn.Sequential` also
-    model_parallel="pipeline" with stages (as many as workers: one copy of the model, else workers = copies x stages),
-    micro_batches (4), schedule ("1f1b") and partition ("balanced"); see `lockstep.engine.job.OF_PIPELINES`. With any
-    sync but SparkNet: class_weights="balanced", learning_rate_rule="linear", learning_rate_decay="cosine" and
-    rate_warmup_epochs, which change the optimiser's own learning rate step by step (`lockstep.engine.training.rates`).
+    `parameter_server`. launcher="spark" runs any of them in Spark's barrier mode; launcher="spark_driver" with
+    sync="sparknet" leaves the loop to Spark's driver (executor_data="rdd", opt_weight="mean" with exchange_every=10). A
+    warning says when they make the parameters others than one worker would reach. For a model that is an
+    `nn.Sequential` also model_parallel="pipeline" with stages (as many as workers: one copy of the model, else workers
+    = copies x stages), micro_batches (4), schedule ("1f1b") and partition ("balanced"); see
+    `lockstep.engine.job.OF_PIPELINES`. With any sync but SparkNet: class_weights="balanced",
+    learning_rate_rule="linear", learning_rate_decay="cosine" and rate_warmup_epochs, which change the optimizer's own
+    learning rate step by step (`lockstep.engine.training.rates`).
 
     Raises JobError, DataError, CheckpointError for what can't be trained, before any worker starts where possible;
     WorkerFailed, with the worker's own traceback, if one fails. No process is left behind.
@@ -161,7 +166,7 @@ def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
             told = f"checkpoint={str(asked.checkpoint)!r} has made {done} steps"
             raise JobError(f"{told}, and epochs={asked.epochs} are {job.steps}; give more epochs")
     data = [("the data set", each) for each in (case.train, case.test) if not isinstance(each, Arrays)]
-    for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimiser", case.optimiser), *data):
+    for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimizer", case.optimiser), *data):
         check_travels(what, value)
     return first
 

@@ -15,6 +15,7 @@ from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.own_model import ModelAsked
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.errors import DataError
+from lockstep.measure.contention import Contention
 from photo_sets import photo_set, truncate
 
 ASKED = ModelAsked("own_models:perceptron", "6", batch=8)
@@ -49,7 +50,7 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pyt
         calibrate(ASKED, 0)
     with pytest.raises(DataError, match="can't be listed"):
         calibrate(ModelAsked("own_models:perceptron", "6", data=str(tmp_path / "nowhere")))
-    monkeypatch.setattr(calibrating, "CONTENTION_THRESHOLD", -1.0)
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
     with pytest.raises(CalibrationError, match=r"other programs take \d+% of the \d+ cores' time.*--force"):
         calibrate(ASKED)
 

@@ -310,7 +310,7 @@ def test_huge_pages(tmp_path: Path, monkeypatch: Patch) -> None:
 class Watched:
     """What `Contention` measured, made up: two cores for a second."""
 
-    usable_cores, wall_seconds, steal_seconds = 2, 1.0, 0.1
+    cores_seconds, steal_seconds = 2.0, 0.1
 
     def __init__(self, others: float) -> None:
         self.other_cpu_seconds = others

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from lockstep.advisor.advice import Way
+from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.coefficients import ALONE, places
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS
 from lockstep.advisor.question import MOST_BATCH, Question
@@ -34,7 +35,7 @@ def what_would_change(
         return
     try:
         yield from _another_machine(predictor, question, recommended)
-    except ValueError:  # a calibration without an all-reduce says nothing of sending between machines
+    except CalibrationError:  # a calibration without an all-reduce says nothing of sending between machines
         return
 
 

@@ -34,7 +34,8 @@ ALONE = "local"
 LIKE_ALLREDUCE = "allreduce"
 """What a sync exchanges whose file declares no chain, such as DDP: the sum of all gradients."""
 HIDDEN = 1.25
-"""A byte inside the backward pass costs at most so many times one that is exchanged after it."""
+"""A byte inside the backward pass is taken to cost at most so many times one that is exchanged after it: chosen, not
+derived. Without a bound, a noisy round makes an exchange out of slow computing."""
 
 
 @functools.cache

@@ -10,11 +10,10 @@ from lockstep.advisor.errors import WIDER, KindError, error_of, source_of
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, has_assumed_latency
 from lockstep.advisor.question import Question
 from lockstep.advisor.steps import SENDING
+from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 LARGER_BATCH = "the question of notebooks/07_convlstm_batch_size.ipynb"
 ERRORS_NOTEBOOK = "notebooks/13_advisor.ipynb"
-BUSY_SHARE = 0.05
-"""Of all cores' time: others that took more have made the calibration slower."""
 WIDE_SPREAD = 1.25
 """The longest round of a cell over its shortest, from which on it is said."""
 SHARDING = (
@@ -102,7 +101,7 @@ def _state_lines(calibration: Calibration) -> Iterator[str]:
     if not calibration.decode_seconds_per_image:
         yield "Decoding of photos is not counted: name their folder with --data."
     yield from _spread_lines(calibration)
-    if calibration.others_share >= BUSY_SHARE:
+    if calibration.others_share > CONTENTION_THRESHOLD:
         yield (
             f"Other processes took {calibration.others_share:.0%} of the cores while it was calibrated, which made it "
             "slower; calibrate anew on a quiet machine."

@@ -54,7 +54,8 @@ ONE_ROUND_SPREAD = 0.10
 COMPUTING, CROWDING, EXCHANGE, OPTIMIZER = "computing", "crowding", "exchange", "optimizer"
 TAKING_TURNS, INPUT, LINK = "taking turns", "input", "link"
 TIME_SLICE_SECONDS = 3e-3
-"""Of Linux's scheduler, by default, where two processes want a core."""
+"""What a process keeps a core for while another wants it: assumed, of the order that Linux's schedulers give.
+Only ranks that take turns are predicted by it."""
 SENDERS_AWAY = 0.7
 """Chosen, not derived: so that predictions meet what notebook 05 had stored of two emulated hosts of two ranks on two
 cores, and a small network measured likewise. These cells are no test of it; notebook 13's emulated hosts are."""

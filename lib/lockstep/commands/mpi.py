@@ -24,7 +24,7 @@ def mpi(
     sync: Annotated[
         str, typer.Option(help="How replicas agree: a sync or peer of `lockstep strategies` that runs on mpiexec.")
     ] = _Usual.sync,
-    steps: Annotated[int, typer.Option(help="Measured optimiser steps, after one that is discarded.")] = _Usual.steps,
+    steps: Annotated[int, typer.Option(help="Measured optimizer steps, after one that is discarded.")] = _Usual.steps,
     per_worker_batch_size: Annotated[
         int, typer.Option(help="Images per worker and step.")
     ] = _Usual.per_worker_batch_size,

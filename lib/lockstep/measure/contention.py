@@ -51,7 +51,8 @@ class Contention:
     `CpuSeconds.interrupts`) makes some of them count twice. The work of others may then be underestimated, by at most
     the time of the interrupts.
 
-    After the block: `wall_seconds`, `own_cpu_seconds`, `other_cpu_seconds`, `steal_seconds`, `usable_cores`.
+    After the block: `wall_seconds`, `own_cpu_seconds`, `other_cpu_seconds`, `steal_seconds`, `usable_cores`, and
+    `others_share`.
     """
 
     def __init__(self, pids: Iterable[int] = (), network: bool = False) -> None:
@@ -86,15 +87,24 @@ class Contention:
         self.other_cpu_seconds = max(0.0, busy - self.own_cpu_seconds)
         self._measured = True
 
-    def contended(self, threshold_fraction: float = CONTENTION_THRESHOLD) -> bool:
-        """Whether other processes and the hypervisor took more than this share of the usable cores' time.
+    @property
+    def cores_seconds(self) -> float:
+        """The time of all usable cores during the block."""
+        return self.wall_seconds * self.usable_cores
+
+    @property
+    def others_share(self) -> float:
+        """The share of the usable cores' time that other processes and the hypervisor took.
 
         Raises RuntimeError before the block has ended.
         """
         if not self._measured:
-            raise RuntimeError("contended() has nothing to judge before the `with Contention()` block has ended")
-        allowed = threshold_fraction * self.wall_seconds * self.usable_cores
-        return self.other_cpu_seconds + self.steal_seconds > allowed
+            raise RuntimeError("nothing is known of others before the `with Contention()` block has ended")
+        return (self.other_cpu_seconds + self.steal_seconds) / max(self.cores_seconds, 1e-9)
+
+    def contended(self, threshold_fraction: float = CONTENTION_THRESHOLD) -> bool:
+        """Whether `others_share` is above the threshold."""
+        return self.others_share > threshold_fraction
 
 
 def cpu_seconds_by_core() -> dict[int, CpuSeconds]:

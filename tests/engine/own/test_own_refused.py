@@ -105,7 +105,7 @@ ONE_SIDED = WeightedRandomSampler([1.0] * 24, 24)
         (two_groups()[0], PAIR, {"optimizer": two_groups()[1]}, JobError, "has 2 groups of parameters"),
         (MODEL, PAIR, {"optimizer": with_scheduler(MODEL)}, JobError, "has a learning rate scheduler"),
         (linear(), PAIR, {"lr": -1}, JobError, "lr=-1 is not possible"),
-        (linear(), PAIR, {"lr": 0.1, "optimizer": lambda tensors: SGD(tensors)}, JobError, "an optimiser that takes n"),
+        (linear(), PAIR, {"lr": 0.1, "optimizer": lambda tensors: SGD(tensors)}, JobError, "an optimizer that takes n"),
         # the rest
         (linear(), PAIR, {"batch_size": 8, "global_batch_size": 8}, JobError, "global_batch_size and batch_size mean"),
         (linear(), PAIR, {"batch_size": 0}, JobError, "global_batch_size=0 is not possible"),

@@ -34,7 +34,7 @@ from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
-from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
+from lockstep.measure.contention import Contention
 from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
@@ -80,9 +80,8 @@ def _tried_on_quiet_machine(asked: ModelAsked, tell: Progress, force: bool) -> O
         began = time.monotonic()
         own = look_at(asked)
         time.sleep(max(0.0, _QUIET_SECONDS - (time.monotonic() - began)))
-    share = (others.other_cpu_seconds + others.steal_seconds) / (others.wall_seconds * others.usable_cores)
-    if share > CONTENTION_THRESHOLD:
-        busy = f"other programs take {share:.0%} of the {others.usable_cores} cores' time"
+    if others.contended():
+        busy = f"other programs take {others.others_share:.0%} of the {others.usable_cores} cores' time"
         if not force:
             raise CalibrationError(
                 f"{busy}, so what is measured now would not hold on a quiet machine; end them, or go on all the same "

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.references import referred
-from lockstep.engine.models.losses import Loss
+from lockstep.engine.models.losses import Loss, logits_in
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.usecases import PAPER_SGD
 
@@ -27,18 +27,9 @@ OPTIMISERS = {name.lower(): getattr(torch.optim, name) for name in _ELEMENTWISE}
 _TRIED_PARAMETERS = 1024
 
 
-def logits_of(output: Any) -> Any:
-    """The tensor that a loss is of: the output itself, or what a dictionary or an object names `logits`."""
-    if isinstance(output, Tensor):
-        return output
-    if isinstance(output, dict) and "logits" in output:
-        return output["logits"]
-    return getattr(output, "logits", output)
-
-
 def class_losses(output: Any, labels: Tensor) -> Tensor:
     """Cross-entropy: output [samples, classes], [samples, places, classes] or [samples, classes, height, width]."""
-    scores = logits_of(output).float()
+    scores = logits_in(output).float()
     if scores.dim() == 3:
         scores = scores.transpose(1, 2)
     target = labels.reshape(-1, *[1] * (scores.dim() - 2)).expand(len(labels), *scores.shape[2:])
@@ -47,20 +38,20 @@ def class_losses(output: Any, labels: Tensor) -> Tensor:
 
 def logit_losses(output: Any, labels: Tensor) -> Tensor:
     """Binary cross-entropy of every logit, for one or several yes-or-no questions about a sample."""
-    logits = logits_of(output).float().reshape(len(labels), -1)
+    logits = logits_in(output).float().reshape(len(labels), -1)
     target = (labels % 2).float()[:, None].expand_as(logits)
     return nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(1)
 
 
 def squared_losses(output: Any, labels: Tensor) -> Tensor:
     """Mean squared error, over all numbers of a sample's output."""
-    numbers = logits_of(output).float().reshape(len(labels), -1)
+    numbers = logits_in(output).float().reshape(len(labels), -1)
     return (numbers - labels.float()[:, None]).square().mean(1)
 
 
 def absolute_losses(output: Any, labels: Tensor) -> Tensor:
     """Mean absolute error, over all numbers of a sample's output."""
-    numbers = logits_of(output).float().reshape(len(labels), -1)
+    numbers = logits_in(output).float().reshape(len(labels), -1)
     return (numbers - labels.float()[:, None]).abs().mean(1)
 
 
@@ -107,12 +98,13 @@ def _kept_loss(name: str) -> Loss:
 
 def usual_loss(output: Any) -> str:
     """The name of the loss that fits what a model returned for 2 samples or more. Raises CalibrationError."""
-    scores = logits_of(output)
-    if not isinstance(scores, Tensor):
+    try:
+        scores = logits_in(output)
+    except TypeError:
         raise CalibrationError(
             f"the model returns {what_it_is(output)}, for which there is no loss; let it return one tensor, or a "
             "dictionary with `logits`, or name a loss that takes this: --loss module:function"
-        )
+        ) from None
     if scores.dim() == 0 or not scores.is_floating_point():
         raise CalibrationError(
             f"the model returns {what_it_is(scores)}, for which there is no loss; let it return [samples, classes], "
@@ -123,10 +115,11 @@ def usual_loss(output: Any) -> str:
 
 def classes_of(output: Any) -> int:
     """How many classes `class_losses` tells apart in this output; at least 2."""
-    scores = logits_of(output)
-    if not isinstance(scores, Tensor) or scores.dim() < 2:
+    try:
+        scores = logits_in(output)
+    except TypeError:  # for a loss of the reader's own
         return 2
-    return max(2, int(scores.shape[-1] if scores.dim() == 3 else scores.shape[1]))
+    return max(2, int(scores.shape[-1] if scores.dim() == 3 else scores.shape[1])) if scores.dim() > 1 else 2
 
 
 def what_it_is(value: Any) -> str:

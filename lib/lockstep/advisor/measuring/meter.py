@@ -146,7 +146,7 @@ class CellMeter(AbstractContextManager["CellMeter"]):
                 self.late = self.late or ending.over
                 raise
         self._others += contention.other_cpu_seconds + contention.steal_seconds
-        self._cpu += contention.wall_seconds * contention.usable_cores
+        self._cpu += contention.cores_seconds
         return traces
 
 

@@ -246,7 +246,7 @@ def _train_once(model: nn.Module, output: Any, samples: RandomSamples, loss: Los
     if wrong:
         raise CalibrationError(
             f"--model {name!r}: {wrong[0]} is no finite number in the first pass, on random numbers of mean 0 and "
-            "deviation 1; the time of such training means nothing: look at its initialisation and its divisions"
+            "deviation 1; the time of such training means nothing: look at its initialization and its divisions"
         )
 
 

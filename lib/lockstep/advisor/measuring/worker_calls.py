@@ -20,7 +20,7 @@ from torch import nn
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.groups import Group
-from lockstep.engine.groups.base import SubGroup
+from lockstep.engine.groups.base import SubGroup, first_ranks
 from lockstep.engine.job import Job
 from lockstep.engine.peers import run_function
 from lockstep.engine.training.loop import Site, Trace, run_job
@@ -34,12 +34,11 @@ _DECODED = 8
 def train_visit(job: Job, group: Group, site: Site) -> Trace:
     """`job` on the first ranks of a team that may have more; the others sleep. `scores` holds the most memory that
     this rank had meanwhile."""
-    if group.rank >= job.ranks:
+    among = first_ranks(group, job.ranks)
+    if among is None:
         return Trace(group.rank)
-    if job.ranks < group.size:
-        group = SubGroup(group, list(range(job.ranks)), f"the first {job.ranks}")
     forget_peak(job.device)
-    trace = run_function(job.sync)(job, group, site)
+    trace = run_function(job.sync)(job, among, site)
     trace.scores[PEAK] = float(peak_bytes(job.device))
     return trace
 

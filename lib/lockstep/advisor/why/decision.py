@@ -43,6 +43,7 @@ from lockstep.advisor.why.observations import (
     ordered,
 )  # fmt: skip
 from lockstep.advisor.why.wording import took, with_option
+from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 Step = Callable[[Observations], Cause | None]
 
@@ -226,10 +227,10 @@ def _page_faults(seen: Observations) -> Cause | None:
 
 def _others(seen: Observations) -> Cause | None:
     share = seen.others_share
-    if share < thresholds.OTHERS_SHARE:
+    if share < CONTENTION_THRESHOLD:
         return None
     return cause_of(
-        seen, OTHERS, share * seen.asked.step_seconds, share, thresholds.OTHERS_SHARE,
+        seen, OTHERS, share * seen.asked.step_seconds, share, CONTENTION_THRESHOLD,
         f"Other programs, or other machines of this host, took {share:.0%} of the cores' time meanwhile.",
         "their share of the cores' time",
         "at most that share, and steadier numbers: end them, or measure at another time",

@@ -84,11 +84,10 @@ def _seen(
         )
     cores, limit = len(sampler.cores()) or 1, cpu_limit()
     usable = max(1, min(cores, round(limit))) if limit else cores
-    taken = contention.other_cpu_seconds + contention.steal_seconds
-    share = taken / max(contention.wall_seconds * contention.usable_cores, 1e-9)
     return ScriptSeen(
-        command, passed, sampler.looks, usable, tuple(processes), sampler.start_seconds, received / passed, share, ended
-    )
+        command, passed, sampler.looks, usable, tuple(processes), sampler.start_seconds, received / passed,
+        contention.others_share, ended,
+    )  # fmt: skip
 
 
 def _failure(command: Sequence[str], code: int, seconds: float) -> str:

@@ -33,8 +33,9 @@ from lockstep.advisor.why.observations import (
     Cause,
     ordered,
 )  # fmt: skip
-from lockstep.advisor.why.thresholds import FAULT_SECONDS, FAULT_SHARE, OTHERS_SHARE, UNEQUAL_RATIO
+from lockstep.advisor.why.thresholds import FAULT_SECONDS, FAULT_SHARE, UNEQUAL_RATIO
 from lockstep.advisor.why.wording import amount_text, took
+from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 TRAINS, LOADS, HELPS = "trains", "loads", "helps"
 SLEEP, FILES, PIPE, LOCK, CHILD, OTHER = "sleep", "files", "pipe", "lock", "child", "other"
@@ -260,11 +261,11 @@ def _page_faults(seen: ScriptSeen) -> Cause | None:
 
 def _others(seen: ScriptSeen) -> Cause | None:
     share = seen.others_share
-    if share < OTHERS_SHARE:
+    if share < CONTENTION_THRESHOLD:
         return None
     return _cause(
         OTHERS, f"Other programs, or other machines of this host, took {share:.0%} of the cores' time meanwhile.",
-        share, OTHERS_SHARE, "their share of the cores' time", share, "at most that share", "top -o %CPU",
+        share, CONTENTION_THRESHOLD, "their share of the cores' time", share, "at most that share", "top -o %CPU",
     )  # fmt: skip
 
 

@@ -32,5 +32,3 @@ BUSY_SHARE = 0.1
 time does not show, such as an exchange within a host, is not named."""
 LEAST_GAIN = 0.02
 """Of the step: with less to gain a cause is not named, unless it is a fact of what was asked (too many threads)."""
-OTHERS_SHARE = 0.05
-"""As in `lockstep.measure.contention`: 5 % of two cores can cost 10 % of a step."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lockstep.engine.groups import Group
-from lockstep.engine.groups.base import SubGroup
+from lockstep.engine.groups.base import first_ranks
 from lockstep.engine.job import Job
 from lockstep.engine.peers import run_function
 from lockstep.engine.sync.plan import OptimiserFactory
@@ -57,17 +57,16 @@ def observed_visit(job: Job, group: Group, site: Site, keep_denormals: bool = Fa
     `keep_denormals`: as in a script that does not flush them. It holds for the thread that calls operators; those that
     help it were started with what held then, but it waits for the slowest part, and that is its own.
     """
-    if group.rank >= job.ranks:
+    among = first_ranks(group, job.ranks)
+    if among is None:
         return Trace(group.rank)
-    if job.ranks < group.size:
-        group = SubGroup(group, list(range(job.ranks)), f"the first {job.ranks}")
     meter = UsageMeter()
     assert site.use_case is not None
     case = replace(site.use_case, optimiser=meter.metering(site.use_case.optimiser))
     if keep_denormals:
         torch.set_flush_denormal(False)
     try:
-        trace = run_function(job.sync)(job, group, replace(site, use_case=case))
+        trace = run_function(job.sync)(job, among, replace(site, use_case=case))
     finally:
         torch.set_flush_denormal(True)
     # The kernel counts faults of a process: those of ranks that are threads of one are divided evenly.

@@ -143,8 +143,7 @@ def check_load() -> Finding:
     """What others take of our cores right now: above the threshold, cells are recorded as contended."""
     with Contention() as seen:
         time.sleep(LOAD_SECONDS)
-    whole = seen.wall_seconds * seen.usable_cores
-    others, stolen = seen.other_cpu_seconds / whole, seen.steal_seconds / whole
+    others, stolen = seen.other_cpu_seconds / seen.cores_seconds, seen.steal_seconds / seen.cores_seconds
     detail = f"others take {others:.0%} of the usable cores"
     detail += f", the hypervisor withholds {stolen:.0%}" if stolen >= 0.005 else ""
     if not seen.contended():

@@ -121,6 +121,13 @@ class Group(ABC):
         return [r for r in range(self.size) if r != self.rank]
 
 
+def first_ranks(group: Group, count: int) -> Group | None:
+    """The first `count` ranks of a group, as a group; None for a rank that is not among them."""
+    if group.rank >= count:
+        return None
+    return group if count == group.size else SubGroup(group, list(range(count)), f"the first {count}")
+
+
 class SubGroup(Group):
     """Some ranks of a larger group, which carries their messages under a tag of their own."""
 

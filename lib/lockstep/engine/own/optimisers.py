@@ -1,4 +1,4 @@
-"""A reader's own optimiser: what makes it, whether it works element by element, and its learning rate."""
+"""A reader's own optimizer: what makes it, whether it works element by element, and its learning rate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Make = Callable[[Iterable[Tensor]], Optimizer]
 _FIX = "give a function of the parameters: functools.partial(torch.optim.SGD, lr=0.01)"
 _PLAIN = (bool, int, float, str, tuple, type(None))
 _GRADIENTS = ((0.1, 2.0), (1.0, -3.0), (-1e4, 3e4))  # first and last number; the large ones show a gradient that is cut
-_SHAPE, _CUT = (3, 2), 4  # of the parameter that an optimiser is tried with, and where it is cut
+_SHAPE, _CUT = (3, 2), 4  # of the parameter that an optimizer is tried with, and where it is cut
 
 
 def read_optimiser(optimiser: Any, model: nn.Module | None, lr: float | None) -> Make:
-    """What makes the optimiser of any tensors. `optimiser`: such a function, a class, or an optimiser over the
+    """What makes the optimizer of any tensors. `optimiser`: such a function, a class, or an optimizer over the
     parameters of `model` (None: it is made by a function), whose class and settings are taken.
 
     Raises JobError for one that Lockstep can't make anew, and for one that does not work element by element.
@@ -46,7 +46,7 @@ def _of_instance(optimiser: Optimizer, model: nn.Module | None) -> Make:
     if model is None:
         raise JobError(
             f"optimiser={name}(...) is over the parameters of another model than the one that the function makes; give "
-            "the model itself in place of the function, or for the optimiser a function of the parameters: "
+            "the model itself in place of the function, or for the optimizer a function of the parameters: "
             f"functools.partial(torch.optim.{name}, ...)"
         )
     groups = optimiser.param_groups
@@ -61,7 +61,7 @@ def _of_instance(optimiser: Optimizer, model: nn.Module | None) -> Make:
     if "initial_lr" in groups[0]:
         raise JobError(
             f"optimiser={name}(...) has a learning rate scheduler, which Lockstep's workers would not follow; give an "
-            "optimiser without, and learning_rate_decay='cosine' or rate_warmup_epochs"
+            "optimizer without, and learning_rate_decay='cosine' or rate_warmup_epochs"
         )
     if any(float(each.get("step", 1)) > 0 for each in optimiser.state.values()):
         warnings.warn(f"optimiser={name}(...) has made steps: its settings are taken, its state is not", stacklevel=4)
@@ -75,7 +75,7 @@ def _of_instance(optimiser: Optimizer, model: nn.Module | None) -> Make:
 
 
 def _settings_of(kind: type) -> set[str]:
-    """The names that making an optimiser of this class takes, those that it hands on as **kwargs too."""
+    """The names that making an optimizer of this class takes, those that it hands on as **kwargs too."""
     known: set[str] = set()
     for each in kind.__mro__:
         if "__init__" in vars(each):
@@ -87,7 +87,7 @@ def _settings_of(kind: type) -> set[str]:
 
 
 def _check_same(given: Optimizer, make: Make) -> None:
-    """Raises JobError unless `make` makes an optimiser with the settings of the `given` one, in its group of parameters
+    """Raises JobError unless `make` makes an optimizer with the settings of the `given` one, in its group of parameters
     or as plain attributes."""
     name, anew = type(given).__name__, _made(make, [nn.Parameter(torch.zeros(1))], None)
     there, here = (
@@ -111,14 +111,14 @@ def check_elementwise(make: Make, lr: float | None = None) -> None:
     parts = [nn.Parameter(part.clone()) for part in start.split([_CUT, len(start) - _CUT])]
     with torch.random.fork_rng(devices=[]):
         try:
-            # Each part by an optimiser of its own, as workers with a slice each have: a sum over all would show, too.
+            # Each part by an optimizer of its own, as workers with a slice each have: a sum over all would show, too.
             made = [_made(make, [each], lr) for each in (whole, *parts)]
             alike = all(_steps_alike(made, whole, parts, torch.linspace(*ends, 6).double()) for ends in _GRADIENTS)
         except JobError:
             raise
         except Exception as error:
             raise JobError(
-                f"the optimiser fails in a first step on a few numbers with {type(error).__name__}: {error}; it must "
+                f"the optimizer fails in a first step on a few numbers with {type(error).__name__}: {error}; it must "
                 "work element by element, with one step per gradient, as SGD and Adam do"
             ) from error
     if not alike:
@@ -144,7 +144,7 @@ def _made(make: Make, tensors: list[nn.Parameter], lr: float | None) -> Optimize
     try:
         found = make(tensors)
     except TypeError as error:
-        given = f"lr={lr!r} with an optimiser that takes none" if lr is not None else "the optimiser can't be made"
+        given = f"lr={lr!r} with an optimizer that takes none" if lr is not None else "the optimizer can't be made"
         raise JobError(f"{given}: {type(error).__name__}: {error}; {_FIX}") from error
     if not isinstance(found, Optimizer):
         raise JobError(f"optimiser(parameters) gives a {type(found).__name__}; {_FIX}")

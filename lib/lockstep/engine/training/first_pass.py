@@ -30,7 +30,7 @@ _EMPTY = (
     "a pass without images, which a worker has when a last step has fewer images than workers, fails with {}; use "
     "nn.Flatten in place of a view, or give sync_batch_norm=False"
 )
-SAMPLES = 2  # batch normalisation of one sample alone is impossible
+SAMPLES = 2  # batch normalization of one sample alone is impossible
 
 
 @dataclass(frozen=True)

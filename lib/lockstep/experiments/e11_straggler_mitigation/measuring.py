@@ -277,12 +277,18 @@ def run_partitions(job: Job, group: Group, site: Site | None = None) -> Trace:
 def _trace(group: Group, rows: list[Row]) -> Trace:
     """A row of records with the step of the first policy, which waits for all, and the table of all policies."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    whole = [{name: row.get(name, "" if name in _TEXTS else math.nan) for name in names} for row in rows]
+    whole = [{name: _stored(row.get(name, "" if name in _TEXTS else math.nan)) for name in names} for row in rows]
     step = next((row["step_seconds"] for row in whole if row["contender"] == WAIT and "step_seconds" in row), math.nan)
     scores = {} if step != step else {"step_seconds": float(step)}
     return Trace(group.rank, scores=scores, tables={"policies": whole})
 
 
+def _stored(value: object) -> object:
+    """Numbers with so many digits that nobody misses one: the table has tens of thousands of them."""
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
+_DIGITS = 8
 _TEXTS = ("contender", "policy", "policy_options", "data", "reason")
 
 PROBES: Probes = {

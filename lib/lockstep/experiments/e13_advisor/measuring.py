@@ -7,6 +7,8 @@ from typing import Any
 import psutil
 import torch
 
+from lockstep.advisor.measuring.choices import state_bytes_per_parameter
+from lockstep.advisor.measuring.needed_memory import largest_layer_bytes
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
@@ -53,26 +55,14 @@ def sizes_of(case: UseCase) -> dict[str, Any]:
         model = case.model()
     trained = [each for each in model.parameters() if each.requires_grad]
     count = sum(each.numel() for each in trained)
-    layers = [sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules()]
     buffers = sum(each.numel() * each.element_size() for each in model.buffers())
     return {
         "parameters": count,
         "gradient_bytes": count * _FLOAT_BYTES,
         "buffer_bytes": buffers,
-        "optimiser_bytes": round(count * _state_bytes_per_parameter(case)),
-        "largest_layer_bytes": max(layers) * _FLOAT_BYTES,
+        "optimiser_bytes": round(count * state_bytes_per_parameter(case.optimiser)),
+        "largest_layer_bytes": largest_layer_bytes(model),
     }
-
-
-def _state_bytes_per_parameter(case: UseCase) -> float:
-    """What the optimizer keeps for a parameter, seen on a vector after one step."""
-    length = 1024
-    vector = torch.zeros(length, requires_grad=True)
-    vector.grad = torch.zeros(length)
-    optimiser = case.optimiser([vector])
-    optimiser.step()
-    kept = [each for each in optimiser.state[vector].values() if torch.is_tensor(each) and each.numel() == length]
-    return sum(each.numel() * each.element_size() for each in kept) / length
 
 
 def _own_bytes() -> int:
