@@ -283,23 +283,12 @@ def _trace(group: Group, rows: list[Row]) -> Trace:
     return Trace(group.rank, scores=scores, tables={"policies": whole})
 
 
-def _stored(value: object) -> object:
-    """Numbers with so many digits that nobody misses one: the table has tens of thousands of them."""
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+def _stored(value: float | str) -> float | str:
+    """Eight digits, for the table has tens of thousands of numbers."""
+    return float(f"{value:.8g}") if isinstance(value, float) else value
 
 
-_DIGITS = 8
 _TEXTS = ("contender", "policy", "policy_options", "data", "reason")
 
-PROBES: Probes = {
-    name: Probe(run, tables={"policies": _CELL})
-    for name, run in {
-        "throughput": run_throughput,
-        "scale": run_scale,
-        "time_to_loss": run_time_to_loss,
-        "slow_nodes": run_slow_nodes,
-        "rivals": run_rivals,
-        "stand_ins": run_stand_ins,
-        "partitions": run_partitions,
-    }.items()
-}
+_RUNS = (run_throughput, run_scale, run_time_to_loss, run_slow_nodes, run_rivals, run_stand_ins, run_partitions)
+PROBES: Probes = {run.__name__.removeprefix("run_"): Probe(run, tables={"policies": _CELL}) for run in _RUNS}
