@@ -37,7 +37,8 @@ def links_of_first(group: Group, seconds: float) -> list[list[tuple[int, float]]
 
 
 def _link(group: Group, peer: int, seconds: float) -> list[tuple[int, float]]:
-    end, found = time.monotonic() + seconds, []
+    end = time.monotonic() + seconds
+    found: list[tuple[int, float]] = []
     for size in SIZES:
         goes_on = len(found) < 2 or 2 * _expected(found, size) <= end - time.monotonic()
         if not _of_first(group, goes_on):
