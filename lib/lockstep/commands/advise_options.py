@@ -53,7 +53,7 @@ class AdviseOptions:
     @property
     def machines(self) -> int:
         """How many --hosts names (letters, or addresses such as 10.0.0.1); 0 where it holds numbers, or nothing."""
-        return len(self.hosts.split(",")) if re.search(r"[A-Za-z]|(\d+\.){3}\d", self.hosts) else 0
+        return len([*filter(None, self.hosts.split(","))]) if re.search(r"[A-Za-z]|(\d+\.){3}\d", self.hosts) else 0
 
 
 def given_options(context: typer.Context) -> frozenset[str]:
