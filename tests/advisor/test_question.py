@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockstep.advisor.calibration import CalibrationError
-from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, PAYLOAD, has_assumed_latency, parse_link
+from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, PAYLOAD, fitted_link, has_assumed_latency, parse_link
 from lockstep.advisor.question import MOST_WORKERS, Question, parse_batches, parse_counts
 from lockstep.predict.link_model import AlphaBeta
 
@@ -45,6 +45,27 @@ def test_a_link_in_words(text: str, latency: float, bytes_per_second: float) -> 
 def test_what_is_no_link(text: str, says: str) -> None:
     with pytest.raises(CalibrationError, match=says):
         parse_link(text)
+
+
+def test_the_link_of_a_ping_pong() -> None:
+    """Of its shortest and longest messages; what happens between them is not of the link alone."""
+    known = [(size, LINK.seconds(1, size)) for size in (8, 1024, 1 << 20, 1 << 22)]
+    text = fitted_link([*known[:2], (65536, 1.0), *known[2:]])
+    assert text == "25us,1.2e+09" and parse_link(text).seconds(1, 1e6) == pytest.approx(LINK.seconds(1, 1e6))
+
+
+@pytest.mark.parametrize(
+    ("ping_pong", "says"),
+    [
+        ([(8, 1e-5)], "two sizes"),
+        ([(8, 0.0), (1024, 1e-5)], "give times above 0"),
+        ([(8, 1e-4), (1 << 20, 1e-5)], "long messages took no longer"),
+        ([(8, 20.0), (1024, 21.0)], "at most 10 s"),
+    ],
+)
+def test_a_ping_pong_without_a_link(ping_pong: list[tuple[int, float]], says: str) -> None:
+    with pytest.raises(CalibrationError, match=says):
+        fitted_link(ping_pong)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 import torch
 
 import tiny
+from lockstep.advisor.links import fitted_link, parse_link
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.links import LinkMeter
+from lockstep.engine.groups.ping_pong import links_of_first
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.launch import Team
@@ -75,6 +77,16 @@ def test_a_message_between_hosts_takes_the_links_time(cluster: Team) -> None:
     assert wire * 0.9 < told[2][0] < wire * 2
     assert 4 * VALUES < told[0][1] < 4.8 * VALUES, "what host 0 sent"
     assert 4 * VALUES < told[2][2] < 4.8 * VALUES, "what host 1 received"
+
+
+def test_the_link_that_is_measured_is_the_emulated_one(cluster: Team) -> None:
+    """As `lockstep advise --hosts a,b` measures it, from rank 0 to each other one."""
+    same, *others = cluster.call(links_of_first, 3.0)[0]
+    for ping_pong in others:
+        link = parse_link(fitted_link(ping_pong))
+        assert 0.8 < 8 * link.bytes_per_second / BITS_PER_SECOND < 1.1
+        assert link.alpha_seconds < 5e-3, "of a short message, which waits for no byte"
+    assert parse_link(fitted_link(same)).bytes_per_second > 2 * BITS_PER_SECOND / 8, "through memory"
 
 
 def test_a_message_within_a_host_does_not_touch_the_link(cluster: Team) -> None:

@@ -87,7 +87,7 @@ class Calibration:
     empty_process_bytes: int  # of a worker that has imported torch and built nothing
     start_seconds: float  # until two workers are ready to train
     decode_seconds_per_image: tuple[float, ...] = ()  # by round; empty without a folder of data
-    ping_pong: tuple[tuple[int, float], ...] = ()  # (bytes, seconds one way) between hosts, where measured
+    ping_pong: tuple[tuple[int, float], ...] = ()  # (bytes, seconds one way) between hosts, shortest first
     layers: tuple[LayerTime, ...] = ()  # of a model that can be cut into stages
     others_share: float = 0.0  # of the cores' time that other processes took while it was measured
     seconds: float = 0.0  # that measuring took

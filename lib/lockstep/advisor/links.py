@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lockstep.advisor.calibration import CalibrationError
@@ -55,3 +56,24 @@ def parse_link(text: str) -> AlphaBeta:
 def has_assumed_latency(link: AlphaBeta) -> bool:
     """Whether the latency of a link is the one that stands in for a rate alone."""
     return link.alpha_seconds == ASSUMED_LATENCY_SECONDS
+
+
+def fitted_link(ping_pong: Sequence[tuple[int, float]]) -> str:
+    """The link of (bytes, seconds one way), the shortest first, as `--link` takes it. Raises CalibrationError.
+
+    The two shortest messages and the two longest are fitted: between them a network's buffers and the MPI library's
+    protocols decide, and neither latency nor rate.
+    """
+    from lockstep.analysis.statistics import AnalysisError
+    from lockstep.predict.link_model import fit
+
+    points = sorted({*ping_pong[:2], *ping_pong[-2:]})
+    try:
+        found = fit([size for size, _ in points], [seconds for _, seconds in points])
+    except AnalysisError as error:
+        raise CalibrationError(f"no link can be fitted to a ping-pong: {error}") from error
+    if not found.beta_seconds_per_byte:
+        raise CalibrationError(f"no link can be fitted to a ping-pong: long messages took no longer: {points}")
+    text = f"{found.alpha_seconds * 1e6:.4g}us,{found.bytes_per_second:.4g}"
+    parse_link(text)  # refuses what no link can be
+    return text

@@ -29,10 +29,15 @@ def advise_on_model(
     ] = _Usual.optimiser,
     workers: Annotated[str, typer.Option(help="1..32 | 1,2,4; default: up to this machine's cores.")] = _Usual.workers,
     hosts: Annotated[
-        str, typer.Option(help="Machines: 1,2,4; default with --link: as many as the workers need cores.")
+        str,
+        typer.Option(
+            help="Machines: 1,2,4; default with --link: as many as the workers need cores. Or a,b: named ones, between "
+            "which the link is measured."
+        ),
     ] = _Usual.hosts,
     batch: Annotated[str, typer.Option(help="Global batch: today's, and others beside it: 64,256.")] = _Usual.batch,
     link: Annotated[str, typer.Option(help="Between machines: 1gbit | 10gbit | 25us,1.2e9 (bytes/s).")] = _Usual.link,
+    iface: Annotated[str, typer.Option(help="Network interface between named hosts, such as eth1.")] = _Usual.iface,
     images: Annotated[float, typer.Option(help="Time (and price) until so many are trained.")] = _Usual.images,
     price: Annotated[float, typer.Option(help="Of a machine-hour, yours.")] = _Usual.price,
     save: Annotated[Path | None, typer.Option(help="Write the calibration to this file.")] = _Usual.save,

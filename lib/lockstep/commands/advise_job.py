@@ -13,17 +13,19 @@ import typer
 from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import CalibratedMachine, Calibration, CalibrationError
 from lockstep.advisor.calibration_file import differences, read_calibration, without_paths, write_calibration
+from lockstep.advisor.links import parse_link
 from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
 from lockstep.advisor.showing import shown_lines
 from lockstep.advisor.verified import Verified, verified_lines
-from lockstep.commands.advise_options import AdviseOptions
+from lockstep.commands.advise_options import AdviseOptions, saved_link
 from lockstep.commands.ending import checking_arguments
 from lockstep.commands.runner.errors import RunError, RunFailed
 from lockstep.engine.files import WriteError
 
 if TYPE_CHECKING:
     from lockstep.advisor.measuring.own_model import ModelAsked
+    from lockstep.commands.advise_link import MeasuredLink
 
 VERIFY_SECONDS = 20.0
 """For each way that is verified."""
@@ -37,12 +39,18 @@ def answer(options: AdviseOptions, question: Question) -> None:
     unsaved: WriteError | None = None
     if options.from_ is not None:
         calibration, notes = saved_calibration(options)
-    else:
+        if known := saved_link(options):
+            notes.append(f"The link was measured when the calibration was saved: --link {known}.")
+    question, measured = _over_measured_link(options, question)
+    if measured is not None:
+        notes.append(f"The link was measured between {' and '.join(measured.between)}: --link {measured.text}.")
+    if options.from_ is None:
         found = _measured(options, question)
         if isinstance(found, Advised):
             _say(options, question, found, [], [])
             return
-        calibration, unsaved = found, _save(options, found)
+        calibration = found if measured is None else replace(found, ping_pong=measured.ping_pong)
+        unsaved = _save(options, calibration)
     with checking_arguments():
         advised = advise(calibration, question)
     if not options.as_json:
@@ -54,6 +62,17 @@ def answer(options: AdviseOptions, question: Question) -> None:
         typer.echo("\n".join(["", *verified_lines(verified)]))
     if unsaved is not None:
         raise unsaved
+
+
+def _over_measured_link(options: AdviseOptions, question: Question) -> tuple[Question, MeasuredLink | None]:
+    """The question, on up to as many machines as are named, over the link that is measured now; else as it was."""
+    if not options.machines:
+        return question, None
+    from lockstep.commands.advise_link import measured_link
+
+    link = measured_link(options.hosts, options.iface)
+    hosts = tuple(range(1, options.machines + 1))
+    return replace(question, hosts=hosts, link=parse_link(link.text)), link
 
 
 def _say(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import typer
 
-from lockstep.advisor.links import parse_link
+from lockstep.advisor.calibration import CalibrationError
+from lockstep.advisor.links import fitted_link, parse_link
 from lockstep.advisor.question import Question, parse_batches, parse_counts
 from lockstep.commands.runner.errors import RunError
 from lockstep.engine.cores import usable_cores
@@ -36,6 +37,7 @@ class AdviseOptions:
     hosts: str = ""
     batch: str = "64"
     link: str = ""
+    iface: str = ""
     images: float = 0.0
     price: float = 0.0
     save: Path | None = None
@@ -48,6 +50,11 @@ class AdviseOptions:
     as_json: bool = False
     given: frozenset[str] = frozenset()  # names of the options of MODEL_ONLY that the reader gave
 
+    @property
+    def machines(self) -> int:
+        """How many --hosts names (letters, or addresses such as 10.0.0.1); 0 where it holds numbers, or nothing."""
+        return len([*filter(None, self.hosts.split(","))]) if re.search(r"[A-Za-z]|(\d+\.){3}\d", self.hosts) else 0
+
 
 def given_options(context: typer.Context) -> frozenset[str]:
     """Those of MODEL_ONLY that stand on the command line."""
@@ -59,16 +66,35 @@ def checked_question(options: AdviseOptions) -> Question:
     """What is asked. Raises RunError or CalibrationError for all that can be told without loading the model."""
     _check_source(options)
     _check_files(options)
-    link = parse_link(options.link) if options.link else None
-    workers = options.workers or f"1..{min(_places(options), _MOST_BY_ITSELF)}"
-    return Question(
+    link = options.link or saved_link(options)
+    workers = options.workers or f"1..{min(_places(options) * max(1, options.machines), _MOST_BY_ITSELF)}"
+    question = Question(
         workers=parse_counts(workers, "--workers"),
-        hosts=parse_counts(options.hosts, "--hosts") if options.hosts else (),
+        hosts=parse_counts(options.hosts, "--hosts") if options.hosts and not options.machines else (),
         global_batch_sizes=parse_batches(options.batch),
-        link=link,
+        link=parse_link(link) if link else None,
         images=options.images,
         price_per_hour=options.price,
     )
+    if options.machines:
+        from lockstep.commands.advise_link import check_hosts
+
+        check_hosts(options.hosts, options.iface)
+    return question
+
+
+def saved_link(options: AdviseOptions) -> str:
+    """The link that --from was saved with, as --link takes it, where the options name no other; else "". Raises
+    CalibrationError for a wrong file."""
+    if options.from_ is None or options.link or options.machines:
+        return ""
+    from lockstep.advisor.calibration_file import read_calibration
+
+    ping_pong = read_calibration(options.from_).ping_pong
+    try:
+        return fitted_link(ping_pong) if ping_pong else ""
+    except CalibrationError as error:
+        raise CalibrationError(f"calibration {str(options.from_)!r}: ping_pong: {error}; give --link") from error
 
 
 def _places(options: AdviseOptions) -> int:
@@ -92,6 +118,13 @@ def _check_source(options: AdviseOptions) -> None:
         )
     if options.from_ is not None and options.save is not None:
         raise RunError(f"--from {options.from_} measures nothing that --save {options.save} could write; leave one out")
+    if options.machines and options.link:
+        raise RunError(
+            f"--link {options.link} with --hosts {options.hosts}: the link between named machines is measured; leave "
+            f"out --link, or give their number: --hosts {options.machines}"
+        )
+    if options.iface and not options.machines:
+        raise RunError(f"--iface {options.iface} is for named machines; give --hosts a,b, or leave it out")
     if options.verify and not options.model:
         raise RunError("--verify trains the model; name it with --model module:factory")
     if options.given and not options.model:

@@ -108,7 +108,7 @@ def prepared(options: MpiOptions) -> Prepared:
     if not runs_here:
         environment.pop("GLOO_SOCKET_IFNAME", None)  # It names the loopback of this machine.
     program = [*rank_parent_command(NO_LAUNCHER), sys.executable, "-c", _PROGRAM, json.dumps(rank_options)]
-    words = command(found, job.ranks, program, placement, _settings(job, environment))
+    words = command(found, job.ranks, program, placement, settings_of_ranks(job.environment, environment))
     if print_only:
         text = batch_script(words, job.cores_per_worker) if options.batch else shlex.join(words)
         return Prepared(words, environment, text)
@@ -168,9 +168,9 @@ def find_mpi(kind: str, placement: Placement, will_run: bool) -> Mpi:
     return Mpi(kind, _NEWEST[kind], "mpiexec")
 
 
-def _settings(job: Job, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the ranks of every host need, above all those of the environment profile."""
-    names = [*PROFILES[job.environment], *_FORWARDED]
+def settings_of_ranks(profile: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `environment` that the ranks of every host need, above all those of its profile."""
+    names = [*PROFILES[profile], *_FORWARDED]
     settings = {name: environment[name] for name in names}
     return settings | ({"PYTHONPATH": os.environ["PYTHONPATH"]} if os.environ.get("PYTHONPATH") else {})
 

@@ -25,6 +25,7 @@ from lockstep.engine.groups.mpi import MpiGroup
 from lockstep.engine.job import Job
 from lockstep.engine.launch.environment import interface_problem
 from lockstep.engine.launch.failure_detector import FailureDetectorThread
+from lockstep.engine.launch.mpi.commands import wrong_size
 from lockstep.engine.peers import run_function
 from lockstep.engine.training.first_pass import first_pass_of
 from lockstep.engine.training.loop import Site, Trace
@@ -43,8 +44,8 @@ def main() -> None:
     if problem := interface_problem(os.environ.get("GLOO_SOCKET_IFNAME", "")):
         _exit_with(f"{problem}; name another with --iface")  # Otherwise the MPI library would silently use another one.
     start_mpi()
-    if job.ranks != MPI.COMM_WORLD.size:
-        _exit_for_wrong_size(job, MPI.COMM_WORLD.size)
+    if problem := wrong_size(job.ranks, MPI.COMM_WORLD.size):
+        _exit_with(problem)
     group = MpiGroup.world()
     board = Board(common_file(group.node, 32 * group.size), group.size)
     group.write_to(board)
@@ -64,15 +65,6 @@ def main() -> None:
         print(result_line(job, traces), flush=True)
     group.barrier()
     MPI.Finalize()
-
-
-def _exit_for_wrong_size(job: Job, size: int) -> None:
-    if size != 1:
-        _exit_with(f"{size} ranks were started for a job of {job.ranks}")
-    _exit_with(
-        f"MPI started {job.ranks} separate jobs of one rank instead of one job of {job.ranks}: mpiexec and the "
-        "library that mpi4py uses belong to different MPIs; use the mpiexec of that library"
-    )
 
 
 def _exit_with(reason: str) -> NoReturn:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.links import LinkMeter
+from lockstep.engine.groups.ping_pong import one_way_seconds
 from lockstep.engine.job import Job
 from lockstep.engine.replica.torch import TorchReplica
 from lockstep.engine.sync import Plan, make_sync
@@ -76,18 +77,11 @@ def _bound(job: Job, group: Group) -> Trace:
 
 
 def _ping_pong(job: Job, group: Group) -> Trace:
-    """Half the time of a message of `message_bytes` from the first rank to the last and back: one way of one link."""
+    """A message of `message_bytes` one way, between the first rank and the last."""
     message = torch.ones(job.message_bytes // 4)
     last, trace, link = group.size - 1, Trace(group.rank), LinkMeter()
     for step in range(job.warmup_steps + job.steps):
-        group.barrier()
-        start = time.perf_counter()
-        if group.rank == 0:
-            group.send(message, last, "ping")
-            group.receive(last, "pong")
-        elif group.rank == last:
-            group.send(group.receive(0, "ping")[1], 0, "pong")
-        seconds = (time.perf_counter() - start) / 2 if group.rank == 0 else 0.0
+        seconds = one_way_seconds(message, group, last)
         times = dict.fromkeys(STEP_COLUMNS, 0.0) | link.read()
         if step >= job.warmup_steps:
             trace.steps.append(times | {"step_seconds": seconds, "exchange_seconds": seconds})

@@ -164,6 +164,18 @@ def _srun(mpi: Mpi, workers: int, placement: Placement, variables: dict[str, str
     return [*options, f"--export={','.join(['ALL', *exported])}"]
 
 
+def wrong_size(ranks: int, size: int) -> str:
+    """What is wrong where a job of `ranks` finds itself with `size` of them; empty if nothing is."""
+    if size == ranks:
+        return ""
+    if size != 1:
+        return f"{size} ranks were started for a job of {ranks}"
+    return (
+        f"MPI started {ranks} separate jobs of one rank instead of one job of {ranks}: mpiexec and the library that "
+        "mpi4py uses belong to different MPIs; use the mpiexec of that library"
+    )
+
+
 @functools.lru_cache
 def private_network(mpi: Mpi) -> tuple[str, ...]:
     """Words before a command that put it into a network of its own, where only what it starts can reach its ports.
