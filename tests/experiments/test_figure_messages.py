@@ -10,10 +10,11 @@ from matplotlib.text import Annotation, Text
 
 from lockstep.analysis.figures.recipes import draw
 from lockstep.analysis.figures.style import StoredFigure, render
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import every
 from lockstep.records.places import REFERENCE, repository_root
+from stored_reference import stored_reference
 
 MEASURING = [own for own in every() if own.grid is not None]
 FIGURES = [(own, name) for own in MEASURING for name in own.figures]
@@ -23,7 +24,7 @@ QUICK = ("ladder", "weak", "table3", "bounds")
 
 @functools.cache
 def reference(name: str) -> Stored:
-    return read_stored(repository_root() / Path(REFERENCE) / name)
+    return stored_reference(repository_root() / Path(REFERENCE) / name)
 
 
 @pytest.mark.parametrize(

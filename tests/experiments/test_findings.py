@@ -15,8 +15,9 @@ import fake_scaling
 import fake_spark
 from lockstep.analysis.figures.messages import LONGEST, headline
 from lockstep.analysis.sentences import Finding
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.registry import every
+from stored_reference import stored_reference
 
 SAYS: dict[tuple[str, str], Finding] = {
     (own.number, name): say
@@ -45,11 +46,6 @@ every_one = pytest.mark.parametrize(("number", "name"), SAYS)
 
 
 @functools.cache
-def reference(folder: Path) -> Stored:
-    return read_stored(folder)
-
-
-@functools.cache
 def made_up(number: str) -> Stored:
     return MADE_UP[number]()
 
@@ -66,7 +62,7 @@ def test_there_is_an_answer_and_a_finding_for_every_figure(own: object) -> None:
 
 @every_one
 def test_those_of_the_reference_are_sentences(root: Path, number: str, name: str) -> None:
-    text = SAYS[number, name](reference(root / "results" / "reference" / NAMES[number]))
+    text = SAYS[number, name](stored_reference(root / "results" / "reference" / NAMES[number]))
     check_sentences(text)
     if number in NUMBERED:
         assert re.search(r"\d", text)

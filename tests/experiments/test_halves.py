@@ -17,12 +17,13 @@ import pytest
 from lockstep.analysis.cells import cells
 from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import DECIDED
 from lockstep.engine.job import Job
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import every
 from lockstep.records import COLUMNS, make_row, repeated_by_seed
+from stored_reference import stored_reference
 
 MEASURING = [own for own in every() if own.grid is not None]
 
@@ -57,7 +58,7 @@ def half(stored: Stored, second: bool) -> Stored:
 
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
 def test_halves_of_the_rounds_do_not_contradict_each_other(own: Experiment, root: Path) -> None:
-    stored = read_stored(root / "results" / "reference" / own.name)
+    stored = stored_reference(root / "results" / "reference" / own.name)
     halves = [half(stored, second) for second in (False, True)]
     claims = read_claims()
     differing = {}

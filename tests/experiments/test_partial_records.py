@@ -10,10 +10,11 @@ from matplotlib import pyplot
 
 from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import every
 from lockstep.experiments.report import targets_table
+from stored_reference import stored_reference
 
 MEASURING = [own for own in every() if own.grid is not None]
 
@@ -32,7 +33,7 @@ def some(stored: Stored, share: float, seed: int) -> Stored:
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.1, 0.3])
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
 def test_a_short_run_is_shown(own: Experiment, share: float, root: Path) -> None:
-    stored = some(read_stored(root / "results" / "reference" / own.name), share, seed=1)
+    stored = some(stored_reference(root / "results" / "reference" / own.name), share, seed=1)
     for name, draw in own.figures.items():
         figure = draw(stored)
         figure.draw_without_rendering()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 import pytest
 from matplotlib import pyplot
 
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import every
+from stored_reference import stored_reference
 
 MEASURING = [own for own in every() if own.grid is not None]
 FAILED = "the worker was killed by SIGKILL"
-
-
-@functools.cache
-def reference(folder: Path) -> Stored:
-    return read_stored(folder)
 
 
 def with_one_round(stored: Stored) -> Stored:
@@ -41,7 +36,7 @@ def all_failed(stored: Stored) -> Stored:
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.number)
 def test_findings_tables_and_targets_of_poor_records(own: Experiment, poor: object, root: Path) -> None:
     assert callable(poor) and own.answer is not None
-    stored = poor(reference(root / "results" / "reference" / own.name))
+    stored = poor(stored_reference(root / "results" / "reference" / own.name))
     for name, say in {**own.findings, "answer": own.answer}.items():
         text = say(stored)
         assert text and text[0].isupper() and text.endswith(".") and "nan" not in text.split(), (name, text)
@@ -54,7 +49,7 @@ def test_findings_tables_and_targets_of_poor_records(own: Experiment, poor: obje
 
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.number)
 def test_figures_of_a_run_in_which_all_failed(own: Experiment, root: Path) -> None:
-    stored = all_failed(reference(root / "results" / "reference" / own.name))
+    stored = all_failed(stored_reference(root / "results" / "reference" / own.name))
     for recipe in own.figures.values():
         assert recipe(stored.shown).get_axes() is not None
     pyplot.close("all")

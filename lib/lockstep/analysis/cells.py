@@ -9,7 +9,7 @@ import pandas as pd
 
 from lockstep.analysis.statistics import median_or_nan
 from lockstep.engine.job import IDENTITY
-from lockstep.records import CONTENDED, repeated_by_seed
+from lockstep.records.reading import contended, repeated_by_seed
 
 NOT_A_CELL = ("round", "seed", "selected", "steps", "warmup_steps")
 CELL = [name for name in IDENTITY if name not in NOT_A_CELL]
@@ -28,18 +28,16 @@ def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[di
     # Most columns hold one value throughout, and grouping by each of them takes its time.
     varying = [name for name, values in columns.items() if (values != values[0]).any()] or CELL[:1]
     numbers = rows.groupby(varying, sort=False, dropna=False).ngroup().to_numpy()
+    disturbed = contended(rows["reason"]) if "reason" in rows else np.zeros(len(rows), dtype=bool)
     found = []
     for number in range(numbers.max() + 1):
         positions = np.flatnonzero(numbers == number)
         cell = {name: values[positions[0]] for name, values in columns.items()}
-        found.append((cell, _calm_rows(rows.iloc[positions])))
+        found.append((cell, _calm_rows(rows.iloc[positions], disturbed[positions])))
     return found
 
 
-def _calm_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    if "reason" not in rows:
-        return rows
-    disturbed = rows["reason"].astype(str).str.contains(CONTENDED, regex=False)
+def _calm_rows(rows: pd.DataFrame, disturbed: np.ndarray) -> pd.DataFrame:
     if not disturbed.any() or repeated_by_seed(rows).all() or not (rows.loc[~disturbed, "status"] == "ok").any():
         return rows
     return rows[~disturbed]
@@ -58,4 +56,4 @@ def outcome(rows: pd.DataFrame) -> tuple[str, str]:
 
 def median_of(rows: pd.DataFrame, name: str) -> float:
     """The median of a column over a cell's ok rows; NaN where there is none."""
-    return median_or_nan(rows.loc[rows["status"] == "ok", name])
+    return median_or_nan(rows[name][rows["status"].to_numpy() == "ok"])

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate, estimate, estimated, highest
-from lockstep.records import CONTENDED, repeated_by_seed
+from lockstep.records.reading import contended, repeated_by_seed
 
 __all__ = ["MIN_ROUNDS", "AnalysisError", "Estimate"]
 
@@ -151,7 +151,7 @@ def _calm(values: pd.Series, records: pd.DataFrame) -> pd.Series:
     """Without the rounds that others disturbed, as long as others are left. Nobody changes what a seed gives."""
     if values.name == "seed" or "reason" not in records:
         return values
-    disturbed = records.loc[records["reason"].astype(str).str.contains(CONTENDED, regex=False), "round"]
+    disturbed = records["round"].to_numpy()[contended(records["reason"])]
     calm = values[~values.index.get_level_values("round").isin(disturbed)]
     return calm if len(calm) else values
 
@@ -159,9 +159,10 @@ def _calm(values: pd.Series, records: pd.DataFrame) -> pd.Series:
 def _all_rounds(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd.Series:
     """As `per_round`, disturbed rounds included; its name is what pairs it: `round` or `seed`."""
     fits = _fit(records, conditions, "ok")
-    key = _pairing(records.iloc[fits])
-    kept = records[[SESSION, key, measure]].iloc[fits].dropna(subset=measure)
-    if kept[key].duplicated().any():
+    key = _pairing({name: records[name].iloc[fits] for name in ("experiment", "source")})
+    kept = fits[records[measure].iloc[fits].notna().to_numpy()]
+    session, number = (records[name].to_numpy(dtype="int64")[kept] for name in (SESSION, key))
+    if len(np.unique(number)) < len(number):
         rows = records.iloc[fits]
         names = [name for name in records.columns[: records.columns.get_loc("round")] if rows[name].nunique() > 1]
         names += ["variant"] if "variant" in rows and rows["variant"].nunique() > 1 else []
@@ -170,14 +171,15 @@ def _all_rounds(records: pd.DataFrame, conditions: Conditions, measure: str) -> 
             "add a condition on that column, or remove the rows written twice"
         )
     if key == "seed":  # what is learnt does not depend on the day or the machine
-        kept = kept.assign(**{SESSION: 0})
-    kept = kept.rename(columns={key: "round"})
-    return kept.set_index([SESSION, "round"])[measure].astype(float).sort_index().rename(key)
+        session = np.zeros_like(session)
+    order = np.lexsort((number, session))
+    index = pd.MultiIndex.from_arrays([session[order], number[order]], names=[SESSION, "round"])
+    return pd.Series(records[measure].iloc[kept[order]].to_numpy(dtype=float), index, name=key)
 
 
-def _pairing(rows: pd.DataFrame) -> str:
+def _pairing(rows: Mapping[str, pd.Series]) -> str:
     """What pairs the rows of two cells: the round in which both stood back to back; the seed, where they learn."""
-    return "seed" if len(rows) and repeated_by_seed(rows).all() else "round"
+    return "seed" if len(rows["source"]) and repeated_by_seed(rows).all() else "round"
 
 
 def paired_ratios(records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str) -> pd.Series:

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from lockstep.analysis.cells import CELL
-from lockstep.records import COLUMNS, CONTENDED, TRACE, read_records, read_tables, repeated_by_seed
+from lockstep.records import COLUMNS, TRACE, read_records, read_tables, repeated_by_seed
+from lockstep.records.reading import contended
 
 Value = TypeVar("Value")
 
@@ -85,7 +86,7 @@ def _cell_of(row: pd.Series) -> tuple[object, ...]:
 
 
 def _disturbed(rows: pd.DataFrame) -> set[int]:
-    return set(rows.loc[rows["reason"].astype(str).str.contains(CONTENDED), "round"])
+    return set(rows["round"][contended(rows["reason"])])
 
 
 def once(compute: Callable[[Stored], Value]) -> Callable[[Stored], Value]:

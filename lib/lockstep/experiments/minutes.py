@@ -10,7 +10,9 @@ import pandas as pd
 
 from lockstep.analysis.cells import CELL
 from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.experiments.report import markdown_table, read_all
+from lockstep.analysis.stored import read_stored
+from lockstep.experiments.catalogue import catalogue
+from lockstep.experiments.report import markdown_table
 from lockstep.records import CONTENDED, repeated_by_seed
 
 MINUTES = (10.0, 30.0, 240.0)
@@ -43,13 +45,14 @@ def minutes_table(results_root: Path, minutes: Sequence[float] = MINUTES) -> str
     """A row per notebook, as Markdown: the pairs of cells that were begun, and how many had an interval after so many
     minutes; empty where nobody has measured that long."""
     rows = []
-    for answered in read_all(results_root):
-        if not len(answered.stored.records):
+    for notebook in catalogue():
+        folder = Path(results_root) / notebook.name
+        if not (folder / "records.csv").is_file():
             continue
-        known, spent = minutes_until_known(answered.stored.records)
+        known, spent = minutes_until_known(read_stored(folder).records)
         if not known:
             continue
-        row = {"Notebook": answered.notebook.number, "Pairs begun": str(len(known))}
+        row = {"Notebook": notebook.number, "Pairs begun": str(len(known))}
         for most in minutes:
             reached = sum(needed <= most for needed in known.values())
             row[f"{most:g} minutes"] = str(reached) if spent >= most else ""

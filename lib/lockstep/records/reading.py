@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lockstep.engine.job import LEARNING, Job
@@ -14,6 +16,7 @@ from lockstep.records.schema import (
     ADDED,
     COLUMNS,
     COMPUTED,
+    CONTENDED,
     MEASUREMENTS,
     SCHEMA_VERSION,
     SIMULATED,
@@ -72,7 +75,13 @@ def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{name: Job.options()[name].default for name in ADDED if name not in frame})
 
 
-def repeated_by_seed(rows: pd.DataFrame) -> pd.Series:
+def contended(reasons: pd.Series) -> np.ndarray:
+    """Which of these reasons say that others used the machine: few texts, each of many rows."""
+    codes, texts = pd.factorize(reasons)
+    return np.array([*(CONTENDED in str(text) for text in texts), False])[codes]
+
+
+def repeated_by_seed(rows: pd.DataFrame | Mapping[str, pd.Series]) -> pd.Series:
     """Which rows are repetitions with another seed: what is learnt or simulated depends on no machine and no day."""
     return rows["experiment"].isin(LEARNING) | (rows["source"] == SIMULATED)
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fake_single_node import BASE_SPEED, BATCH, FLOPS, MEAN_PACE, NO_UNITS, PEAK, operators, records
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e01_single_node_baselines.tables import (
     TABLES,
     decode_table,
@@ -17,6 +17,7 @@ from lockstep.experiments.e01_single_node_baselines.tables import (
     operators_against_roofs,
     roof_table,
 )
+from stored_reference import stored_reference
 
 
 def rung(table: pd.DataFrame, name: str, use_case: str = "SimpleBig", variant: str = "a") -> pd.Series:
@@ -134,7 +135,7 @@ def test_the_losses_are_held_against_the_baselines() -> None:
 
 
 def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
-    stored = read_stored(root / "results" / "reference" / "01_single_node_baselines")
+    stored = stored_reference(root / "results" / "reference" / "01_single_node_baselines")
     for name, table in TABLES.items():
         assert len(table(stored)), name
         assert name == "claims" or table(no_records()).empty, name

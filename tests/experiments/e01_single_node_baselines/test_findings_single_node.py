@@ -10,8 +10,9 @@ import pytest
 from fake_single_node import operators, records, resources
 from lockstep.analysis.sentences import times
 from lockstep.analysis.statistics import ratio_with_interval
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.registry import experiment
+from stored_reference import stored_reference
 
 SINGLE = experiment("01")
 
@@ -37,14 +38,14 @@ def answered(stored: Stored) -> str:
 
 @pytest.mark.parametrize("name", SINGLE.findings)
 def test_findings_are_sentences_with_numbers(measured: Stored, root: Path, name: str) -> None:
-    for stored in (measured, read_stored(root / "results" / "reference" / SINGLE.name)):
+    for stored in (measured, stored_reference(root / "results" / "reference" / SINGLE.name)):
         text = SINGLE.findings[name](stored)
         assert text[0].isupper() and text.endswith(".") and "nan" not in text and "do not answer" not in text
         assert re.search(r"\d", text)
 
 
 def test_the_answer_of_the_reference_is_that_of_its_records(root: Path) -> None:
-    stored = read_stored(root / "results" / "reference" / SINGLE.name)
+    stored = stored_reference(root / "results" / "reference" / SINGLE.name)
     cell = {"experiment": "ladder", "use_case": "SimpleBig", "variant": "a", "device": "cpu"}
     above, base = (cell | {"strategy": name} for name in ("channels_last", "sequential"))
     ratio = ratio_with_interval(stored.shown.records, above, base, "images_per_second")

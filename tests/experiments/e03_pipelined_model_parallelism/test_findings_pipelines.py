@@ -12,10 +12,11 @@ import pytest
 from fake_distribution import scaled, without
 from fake_pipelines import PEAK, SPEEDUP, noisy, records, tables
 from lockstep.analysis.statistics import ratio_with_interval
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
 from lockstep.experiments.registry import experiment
 from lockstep.records import CONTENDED
+from stored_reference import stored_reference
 
 OWN = experiment("03")
 SAYS = {**OWN.findings, "answer": OWN.answer}
@@ -29,7 +30,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / OWN.name)
+    return stored_reference(root / "results" / "reference" / OWN.name)
 
 
 def said(frame: pd.DataFrame, name: str, traced: dict[str, pd.DataFrame] | None = None) -> str:

@@ -30,7 +30,7 @@ from fake_pipelines import (
     seconds_of,
     tables,
 )
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.engine.job import CHOICES
 from lockstep.engine.pipelines.partition import LayerCost, slowest_stage_seconds
 from lockstep.experiments.e03_pipelined_model_parallelism import forecasts, stage_tables
@@ -38,6 +38,7 @@ from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import TA
 from lockstep.experiments.e03_pipelined_model_parallelism.tables import TABLES
 from lockstep.predict.layer_costs import layer_costs
 from lockstep.predict.pipeline_speedups import NAIVE, ideal_bubble_of, pipeline_speedup_table
+from stored_reference import stored_reference
 
 Tables = dict[str, pd.DataFrame]
 
@@ -281,7 +282,7 @@ def test_every_cell_of_a_traced_table_is_found(traced: Tables) -> None:
 
 
 def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
-    stored = read_stored(root / "results" / "reference" / "03_pipelined_model_parallelism")
+    stored = stored_reference(root / "results" / "reference" / "03_pipelined_model_parallelism")
     for name, table in TABLES.items():
         assert len(table(stored)), name
         assert table(no_records()).empty, name

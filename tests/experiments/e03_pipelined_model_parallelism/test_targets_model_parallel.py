@@ -10,17 +10,18 @@ import pytest
 from fake_distribution import not_run, scaled, without
 from fake_pipelines import ERROR, IMBALANCE, PEAK, SPEEDUP, layers, records, tables
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.targets import TOO_FEW, target_table
+from lockstep.analysis.targets import TOO_FEW
 from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.experiments.e03_pipelined_model_parallelism.targets import TARGETS
 from lockstep.experiments.report import targets_table
+from read_targets import ReadTargets
 
 NAIVE, IDEAL, PREDICTED, CUT, SIMPLE, MEMORY = (target.name for target in TARGETS)
 Tables = dict[str, pd.DataFrame]
 
 
-def found(frame: pd.DataFrame, traced: Tables) -> dict[str, Any]:
-    return {row["target"]: row for _, row in target_table(TARGETS, Stored(frame, traced)).iterrows()}
+def found(frame: pd.DataFrame, traced: Tables) -> ReadTargets:
+    return ReadTargets(TARGETS, Stored(frame, traced))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_the_targets_are_those_of_the_issue(frame: pd.DataFrame, traced: Tables)
 
 
 def test_every_target_reads_its_own_cells(frame: pd.DataFrame, traced: Tables) -> None:
-    rows = found(frame, traced)
+    rows = found(frame, traced).whole()
     gain = SPEEDUP["1f1b"] / SPEEDUP["naive_pipeline"]
     expected = {
         NAIVE: gain, IDEAL: gain / (2 * 8 / 9 / IMBALANCE), PREDICTED: 1 / ERROR["zero_bubble"], CUT: 1.0,
@@ -125,5 +126,5 @@ def test_what_did_not_run_says_why(frame: pd.DataFrame, traced: Tables, name: st
 
 
 def test_too_few_rounds_reach_nothing() -> None:
-    rows = found(records(rounds=2), tables(rounds=2))
+    rows = found(records(rounds=2), tables(rounds=2)).whole()
     assert {row["reached"] for row in rows.values()} == {TOO_FEW}

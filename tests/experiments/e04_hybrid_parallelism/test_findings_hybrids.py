@@ -11,9 +11,10 @@ import pytest
 
 from fake_distribution import scaled, without
 from fake_pipelines import BOTH, HYBRID, SHARED, hybrid_records, layers, noisy, resources
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e04_hybrid_parallelism.findings import leads, ways
 from lockstep.experiments.registry import experiment
+from stored_reference import stored_reference
 
 OWN = experiment("04")
 ANSWERS = importlib.import_module("lockstep.experiments.e04_hybrid_parallelism.answer")
@@ -29,7 +30,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / OWN.name)
+    return stored_reference(root / "results" / "reference" / OWN.name)
 
 
 def said(frame: pd.DataFrame, name: str, traced: dict[str, pd.DataFrame] | None = None) -> str:

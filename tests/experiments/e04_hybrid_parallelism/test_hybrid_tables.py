@@ -12,11 +12,12 @@ import pytest
 from fake_distribution import scaled, without
 from fake_pipelines import ALPHA, BATCH, BETA, HYBRID, LAYERS, PARAMETERS, PER_PARAMETER, SPEED, hybrid_records, layers
 from lockstep.analysis.statistics import AnalysisError
-from lockstep.analysis.stored import no_records, read_stored
+from lockstep.analysis.stored import no_records
 from lockstep.analysis.tables import cores_of_machine
 from lockstep.experiments.e04_hybrid_parallelism import tables as hybrids
 from lockstep.predict.layout_model import Hardware, LayerTime, map_table
 from lockstep.predict.link_model import AlphaBeta
+from stored_reference import stored_reference
 
 FREE = Hardware(AlphaBeta(0.0, 0.0))
 
@@ -115,7 +116,7 @@ def test_the_whole_map_is_of_every_use_case_measured() -> None:
 
 
 def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
-    stored = read_stored(root / "results" / "reference" / "04_hybrid_parallelism")
+    stored = stored_reference(root / "results" / "reference" / "04_hybrid_parallelism")
     for name, table in hybrids.TABLES.items():
         assert len(table(stored)), name
         assert name == "uneven" or table(no_records()).empty, name

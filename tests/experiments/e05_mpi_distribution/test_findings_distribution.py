@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from fake_distribution import HEADLINE, records, resources, scaled, without
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e05_mpi_distribution import regimes
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.registry import experiment
+from stored_reference import stored_reference
 
 OWN = experiment("05")
 SAYS = {**OWN.findings, "answer": OWN.answer}
@@ -24,7 +25,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / OWN.name)
+    return stored_reference(root / "results" / "reference" / OWN.name)
 
 
 def said(frame: pd.DataFrame, name: str, traced: pd.DataFrame | None = None) -> str:

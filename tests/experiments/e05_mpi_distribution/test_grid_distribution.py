@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from fake_distribution import chosen, records
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.engine.job import Job
 from lockstep.experiments.e05_mpi_distribution import EXPERIMENT
 from lockstep.experiments.e05_mpi_distribution.grid import SYNCS, cells, traced
 from lockstep.experiments.e05_mpi_distribution.pairs import GROWING, comparisons
 from lockstep.measure.planning import Comparison
+from stored_reference import stored_reference
 
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / EXPERIMENT.name)
+    return stored_reference(root / "results" / "reference" / EXPERIMENT.name)
 
 
 def other(**values: object) -> list[Job]:

@@ -9,9 +9,10 @@ import pytest
 
 from fake_distribution import scaled
 from fake_spark import GAINS, records, resources, spark
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e06_spark_distribution.tables import variant_table
 from lockstep.experiments.registry import experiment
+from stored_reference import stored_reference
 
 OWN = experiment("06")
 SAYS = {**OWN.findings, "answer": OWN.answer}
@@ -24,7 +25,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / OWN.name)
+    return stored_reference(root / "results" / "reference" / OWN.name)
 
 
 def said(frame: pd.DataFrame, name: str, traces: int = 6) -> str:

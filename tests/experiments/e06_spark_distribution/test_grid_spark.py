@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from fake_spark import chosen, records
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e06_spark_distribution import EXPERIMENT
 from lockstep.experiments.e06_spark_distribution.grid import VARIANTS, cells, comparisons, traced
 from lockstep.records import CONTENDED
+from stored_reference import stored_reference
 
 
 def test_all_stands_for_every_variant() -> None:
@@ -73,14 +74,14 @@ def test_a_grid_without_some_cells_has_fewer_comparisons() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENT.tables)
 def test_every_table_has_rows_where_there_are_records_and_none_where_there_are_not(root: Path, name: str) -> None:
-    for stored in (read_stored(root / "results" / "reference" / EXPERIMENT.name), Stored(records())):
+    for stored in (stored_reference(root / "results" / "reference" / EXPERIMENT.name), Stored(records())):
         table = EXPERIMENT.tables[name](stored)
         assert len(table) and not table.isna().all(axis=None)
     assert EXPERIMENT.tables[name](no_records()).empty
 
 
 def test_memory_is_that_of_all_processes_in_gib(root: Path) -> None:
-    reference = read_stored(root / "results" / "reference" / EXPERIMENT.name)
+    reference = stored_reference(root / "results" / "reference" / EXPERIMENT.name)
     table = EXPERIMENT.tables["speedup"](Stored(reference.records))
     row = table.query("strategy == 'sparknet' and use_case == 'SimpleBig' and workers == 2").iloc[0]
     own = reference.of("speedup").query("strategy == 'sparknet' and use_case == 'SimpleBig' and workers == 2")

@@ -13,7 +13,7 @@ from fake_distribution import not_run
 from fake_learning import ACCURACY, LARGE, NO_TENSORFLOW, OPERATORS, confusion, operators, records
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.figures.style import save_figure
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     accuracy_lines,
@@ -31,6 +31,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import TABLES
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import paired_table, seed_accuracy_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table, one_class_note
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table, speed_table
+from stored_reference import stored_reference
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning", "error::RuntimeWarning")
@@ -293,5 +294,5 @@ def test_averaged_weights_are_a_line_of_their_own(accuracies: pd.DataFrame) -> N
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "heads"])  # whose cells are not stored yet
 def test_every_table_of_the_notebook_is_of_what_is_stored(name: str, root: Path) -> None:
-    assert len(TABLES[name](read_stored(root / "results" / "reference" / EXPERIMENT.name)))
+    assert len(TABLES[name](stored_reference(root / "results" / "reference" / EXPERIMENT.name)))
     assert TABLES[name](no_records()).empty

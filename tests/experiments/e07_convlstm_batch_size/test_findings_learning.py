@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from fake_learning import confusion, head_records, operators, records
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
 from lockstep.experiments.e07_convlstm_batch_size.answer import batch_differences
 from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
+from stored_reference import stored_reference
 
 NOT_YET = ("heads",)
 """Findings whose cells the reference records do not hold yet."""
@@ -26,7 +27,7 @@ def made() -> Stored:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / EXPERIMENT.name)
+    return stored_reference(root / "results" / "reference" / EXPERIMENT.name)
 
 
 def said(name: str, stored: Stored) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import pytest
 
 from fake_distribution import not_run, scaled, without
 from fake_learning import DROPOUT, GAINS, LARGE_GAIN, NO_TENSORFLOW, TENSORFLOW, records
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.analysis.targets import TOO_FEW, target_table
+from lockstep.analysis.targets import TOO_FEW
 from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e07_convlstm_batch_size.targets import TARGETS
 from lockstep.experiments.report import targets_table
+from read_targets import ReadTargets
 
 CNN, CNN_AIM, LSTM, LSTM_AIM, PAIRED, FRAMEWORKS, SPEED = (target.name for target in TARGETS)
 
@@ -24,8 +23,8 @@ def frame() -> pd.DataFrame:
     return records()
 
 
-def read(frame: pd.DataFrame) -> dict[str, Any]:
-    return {row["target"]: row for _, row in target_table(TARGETS, Stored(frame)).iterrows()}
+def read(frame: pd.DataFrame) -> ReadTargets:
+    return ReadTargets(TARGETS, Stored(frame))
 
 
 def test_the_targets_are_those_of_the_issue() -> None:
@@ -34,22 +33,24 @@ def test_the_targets_are_those_of_the_issue() -> None:
 
 
 def test_every_target_reads_its_own_cells(frame: pd.DataFrame) -> None:
-    found = {name: row["ratio"] for name, row in read(frame).items()}
+    rows = read(frame).whole()
+    found = {name: row["ratio"] for name, row in rows.items()}
     cnn, lstm = 84 + 60 * DROPOUT, 86 + 60 * DROPOUT
     expected = {CNN: cnn, CNN_AIM: cnn, LSTM: lstm, LSTM_AIM: lstm, PAIRED: 0.0, FRAMEWORKS: 1 / TENSORFLOW}
     assert found == pytest.approx(expected | {SPEED: GAINS["processes"] * LARGE_GAIN})
-    reached = {name: row["reached"] for name, row in read(frame).items()}
+    reached = {name: row["reached"] for name, row in rows.items()}
     assert reached == {
         CNN: "no", CNN_AIM: "no", LSTM: "yes", LSTM_AIM: "no", PAIRED: "yes", FRAMEWORKS: "yes", SPEED: "yes"
     }  # fmt: skip
-    assert read(frame)[LSTM]["reason"] == "batch 32, 10 epochs, dropout 0.3; one of 3 candidates"
+    assert rows[LSTM]["reason"] == "batch 32, 10 epochs, dropout 0.3; one of 3 candidates"
 
 
 def test_a_setting_that_validation_did_not_choose_reaches_nothing(frame: pd.DataFrame) -> None:
     other = scaled(frame, "validation_accuracy", 1.1, network="convlstm", class_weights="balanced")
-    row = read(other)[LSTM]
+    found = read(other)
+    row = found[LSTM]
     assert pd.isna(row["ratio"]) and row["reason"] == "the setting that validation data chose is no finalist"
-    assert read(other)[CNN]["ratio"] > 0
+    assert found[CNN]["ratio"] > 0
     assert read(without(frame, experiment="candidates"))[CNN]["reason"] == "no candidate was measured"
 
 
@@ -84,7 +85,8 @@ def test_speed_is_judged_where_it_is_lowest(frame: pd.DataFrame) -> None:
     slow = scaled(
         frame, "images_per_second", 0.85, experiment="speed", network="convlstm", global_batch_size=128, workers=2
     )
-    assert read(slow)[SPEED]["reached"] == "no" and "convlstm, batch 128" in read(slow)[SPEED]["reason"]
+    row = read(slow)[SPEED]
+    assert row["reached"] == "no" and "convlstm, batch 128" in row["reason"]
     small = scaled(frame, "images_per_second", 0.5, experiment="speed", global_batch_size=32, workers=2)
     assert read(small)[SPEED]["reached"] == "yes", "batches below 128 are no part of the target"
     without_large = frame[(frame["experiment"] != "speed") | (frame["global_batch_size"] < 128)]
@@ -111,4 +113,4 @@ def test_no_target_is_read_without_the_seeds_that_diverged(frame: pd.DataFrame, 
 
 
 def test_too_few_seeds_reach_nothing() -> None:
-    assert {row["reached"] for row in read(records(rounds=4)).values()} == {TOO_FEW}
+    assert {row["reached"] for row in read(records(rounds=4)).whole().values()} == {TOO_FEW}

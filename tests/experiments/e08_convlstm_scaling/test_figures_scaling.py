@@ -15,7 +15,7 @@ from fake_scaling import LINK, flops, records
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.figures.style import MARKERS, marker
 from lockstep.analysis.published import read_table
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e08_convlstm_scaling import EXPERIMENT
 from lockstep.experiments.e08_convlstm_scaling import flops as counts
 from lockstep.experiments.e08_convlstm_scaling.drawings import (
@@ -30,6 +30,7 @@ from lockstep.experiments.e08_convlstm_scaling.table3 import modelled_times, pub
 from lockstep.experiments.e08_convlstm_scaling.tables import TABLES, worker_accuracy_table, worker_scaling_table
 from lockstep.experiments.parameters import read_parameters
 from lockstep.predict import cost_check
+from stored_reference import stored_reference
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -192,7 +193,7 @@ def test_without_records_figures_say_so(frame: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_of_the_notebook_is_of_what_is_stored(name: str, root: Path) -> None:
-    assert len(TABLES[name](read_stored(root / "results" / "reference" / EXPERIMENT.name)))
+    assert len(TABLES[name](stored_reference(root / "results" / "reference" / EXPERIMENT.name)))
     published = name in ("published_times", "superlinear", "table4", "table4_totals", "table4_beside_table2")
     assert TABLES[name](no_records()).empty is not published
 

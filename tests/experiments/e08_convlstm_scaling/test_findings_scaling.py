@@ -9,9 +9,10 @@ import pytest
 
 from fake_distribution import scaled
 from fake_scaling import flops, records
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e08_convlstm_scaling.tables import exascale_table, strong_scaling
 from lockstep.experiments.registry import experiment
+from stored_reference import stored_reference
 
 OWN = experiment("08")
 SAYS = {**OWN.findings, "answer": OWN.answer}
@@ -24,7 +25,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / OWN.name)
+    return stored_reference(root / "results" / "reference" / OWN.name)
 
 
 def said(frame: pd.DataFrame, name: str) -> str:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import fake_forecasts
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e10_straggler_forecasts import EXPERIMENT
 from lockstep.experiments.e10_straggler_forecasts.answer import error_over_kinds
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import gradients_table, input_parts_table
@@ -20,6 +20,7 @@ from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
 from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, over_kinds
 from lockstep.experiments.e10_straggler_forecasts.tables import errors_table, trace_table
 from lockstep.records import CONTENDED
+from stored_reference import stored_reference
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning", "error::RuntimeWarning")
@@ -43,7 +44,7 @@ def test_findings_are_sentences_with_numbers(measured: Stored, name: str) -> Non
 
 @pytest.mark.parametrize("name", EXPERIMENT.findings)
 def test_findings_of_the_reference_are_sentences(root: Path, name: str) -> None:
-    text = said(read_stored(root / "results" / "reference" / EXPERIMENT.name), name)
+    text = said(stored_reference(root / "results" / "reference" / EXPERIMENT.name), name)
     assert text[0].isupper() and text.endswith(".") and "nan" not in text and "do not answer" not in text
     assert len(text.split()) <= 90, "a longer one is not read"
 
@@ -70,7 +71,7 @@ def test_the_answer_turns_with_the_records(measured: Stored) -> None:
 
 
 def test_the_answer_of_the_reference_is_that_of_the_records(root: Path) -> None:
-    stored = read_stored(root / "results" / "reference" / EXPERIMENT.name)
+    stored = stored_reference(root / "results" / "reference" / EXPERIMENT.name)
     text, ratio = answer(stored), error_over_kinds(stored, "lstm", "best")
     assert f"{ratio.value:.3g} times the error of following the best of six" in text and ratio.low > 1
     table = errors_table(stored)

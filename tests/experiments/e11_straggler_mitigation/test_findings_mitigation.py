@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fake_mitigation import stored
-from lockstep.analysis.stored import Stored, no_records, read_stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DPRO_DETECTED,
@@ -23,6 +23,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
 )
 from lockstep.experiments.e11_straggler_mitigation.learning import mix, over
 from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation
+from stored_reference import stored_reference
 
 MOST_WORDS = {"answer": 115, "finding": 90}  # longer ones are not read
 
@@ -34,7 +35,7 @@ def made() -> Stored:
 
 @pytest.fixture(scope="module")
 def reference(root: Path) -> Stored:
-    return read_stored(root / "results" / "reference" / EXPERIMENT.name)
+    return stored_reference(root / "results" / "reference" / EXPERIMENT.name)
 
 
 def said(name: str, found: Stored) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import fake_advisor
 from lockstep.advisor.errors import AS_CALIBRATED, ERRORS_FILE, KindError, read_errors
-from lockstep.analysis.stored import Stored, read_stored
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e13_advisor import checking
 from lockstep.experiments.e13_advisor import picks as picking
 from lockstep.experiments.e13_advisor.errors_file import (
@@ -25,6 +25,7 @@ from lockstep.experiments.e13_advisor.errors_file import (
 from lockstep.experiments.e13_advisor.grid import HELD_OUT
 from lockstep.experiments.e13_advisor.picks import picks
 from lockstep.experiments.e13_advisor.tables import coverage, farthest, kinds, noise_floor, quantile_of, share_of
+from stored_reference import stored_reference
 
 
 @cache
@@ -116,7 +117,7 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_the_advisor_s_errors_are_those_of_the_reference(root: Path) -> None:
     """`lockstep run 13 --reference` writes the file; whoever changes how predictions are made runs it again."""
-    stored = read_stored(root / "results" / "reference" / "13_advisor")
+    stored = stored_reference(root / "results" / "reference" / "13_advisor")
     assert ERRORS_FILE.read_text(encoding="utf-8") == errors_text(checking.predictions(stored.shown))
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.seeds import MARGIN, SPEED, diverged
 from lockstep.analysis.statistics import Estimate
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, lacking
 from lockstep.analysis.verdicts import NOT_YET
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import paired_table
@@ -21,6 +21,8 @@ USE_CASE = "Pneumonia"
 LARGE_BATCH = 128
 PAIRED_WORKERS = {2, 4}
 _NETWORKS = {"cnn": "CNN", "convlstm": "ConvLSTM"}
+_choice = once(lambda stored: choice_table(stored.records))  # for four targets
+_quoted = once(lambda stored: quoted(stored.records, stored.records))
 
 
 def _rows(records: pd.DataFrame, experiment: str, **conditions: object) -> pd.DataFrame:
@@ -40,12 +42,12 @@ def _chosen(network: str) -> Read:
             return lacking([rows], MISSING)
         if set(ok["data_source"]) != {"real"}:
             return Reading(None, NOT_YET, OTHER_IMAGES)
-        table = choice_table(stored.records)
+        table = _choice(stored)
         (row,) = [row for _, row in table.iterrows() if (row["use_case"], row["network"]) == (USE_CASE, network)]
         if row["consistent"] != "yes":
             reason = "the setting that validation data chose is no finalist"
             return Reading(None, NOT_YET, reason if row["consistent"] == "no" else row["consistent"])
-        rows = _rows(quoted(stored.records, stored.records), "selected", network=network)
+        rows = _rows(_quoted(stored), "selected", network=network)
         if lost := diverged(rows):
             return Reading(None, NOT_YET, f"{lost} of {len(rows)} seeds diverged: there is no mean over all of them")
         ratio = Estimate(row["accuracy"], row["accuracy_low"], row["accuracy_high"], int(row["seeds"]))

@@ -87,23 +87,14 @@ def beside_plain(records: pd.DataFrame) -> pd.DataFrame:
     choice = choice_table(records)
     chosen = set(zip(choice["use_case"], choice["network"], choice["chosen"], strict=True)) if len(choice) else set()
     table = []
-    for final, found in ((False, _plain(learnt)), (True, finals)):
+    for final, found in ((False, plain := _plain(learnt)), (True, finals)):
         for _, row in found.iterrows():
             best = (row["use_case"], row["network"], setting_text(row)) in chosen
             what = ("chosen" if best else "finalist") if final else "plain"
-            kept = (
-                "use_case",
-                "data_source",
-                "network",
-                "accuracy",
-                "accuracy_low",
-                "accuracy_high",
-                "balanced",
-                "auc",
-            )
+            kept = ("use_case", "data_source", "network", "accuracy", "accuracy_low", "accuracy_high", "balanced",
+                    "auc", "seeds", "status", "reason")  # fmt: skip
             shown = {"what": what, "setting": setting_text(row)} | {name: row[name] for name in kept}
-            shown |= {"seeds": row["seeds"], "status": row["status"], "reason": row["reason"]}
-            table.append(shown | mean_columns(_over_plain(records, row) if final else None, "points"))
+            table.append(shown | mean_columns(_over_plain(records, row, plain) if final else None, "points"))
     order = ["use_case", "network"]
     return pd.DataFrame(table).sort_values(order, kind="stable").reset_index(drop=True) if table else pd.DataFrame()
 
@@ -118,10 +109,9 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return kept[nothing_added].drop_duplicates(["use_case", "network"])
 
 
-def _over_plain(records: pd.DataFrame, row: pd.Series) -> Estimate | None:
-    """The gain of a finalist; None where no seed has both."""
-    base = _plain(seed_accuracy_table(records, LEARNING))
-    base = base[(base["use_case"] == row["use_case"]) & (base["network"] == row["network"])] if len(base) else base
+def _over_plain(records: pd.DataFrame, row: pd.Series, plain: pd.DataFrame) -> Estimate | None:
+    """The gain of a finalist over the row of `_plain`; None where no seed has both."""
+    base = _of(plain, row["use_case"], row["network"])
     if base.empty:
         return None
     sides = [{name: side[name] for name in _SIDE} for side in (row, base.iloc[0])]
