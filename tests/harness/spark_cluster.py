@@ -65,6 +65,7 @@ class SessionCluster:
     def __init__(self) -> None:
         self.own = False  # Does the test that runs now want clusters of its own?
         self.teams = Teams()
+        self.guests: list[int] = []  # process ids of programs that use it and outlast a test
         self._parts: set[int] = set()
         self._cluster: StandaloneCluster | None = None
 
@@ -87,16 +88,17 @@ class SessionCluster:
 
     @property
     def standing(self) -> set[int]:
-        """The processes of the cluster itself and of its warm teams, which outlast a test."""
+        """The processes of the cluster itself, of its warm teams and of its guests, which outlast a test."""
         if self._cluster is None:
             return set()
-        return self._parts | of_teams(self._cluster.pids[0], self.teams.made.values())
+        of_guests = set[int]().union(*map(below, self.guests))
+        return self._parts | of_guests | of_teams(self._cluster.pids[0], self.teams.made.values())
 
     def stop(self) -> None:
         """Close the warm teams, twice, and stop the cluster. Raises AssertionError for a process that a team leaves."""
         if self._cluster is None:
             return
-        of_warm_teams = processes(self.standing - self._parts)
+        of_warm_teams = processes(self.standing - self._parts - set[int]().union(*map(below, self.guests)))
         for _ in range(2):
             self.teams.close()
         _, alive = psutil.wait_procs(of_warm_teams, _END_SECONDS)
