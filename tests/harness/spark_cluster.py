@@ -34,7 +34,8 @@ JVM_VARIABLE = "JAVA_TOOL_OPTIONS"
 # The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: a driver with two
 # executors took 9 CPU seconds instead of 14 until it was ready.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1"
-_QUICK_PYTHON = {"spark.python.daemon.module": "harness.spark_daemon"}
+# A task whose executor was killed may wait that long for it before it goes to the one that has come in its place.
+_QUICK_SETTINGS = {"spark.python.daemon.module": "harness.spark_daemon", "spark.locality.wait": "10s"}
 
 
 class LentCluster:
@@ -75,7 +76,7 @@ class SessionCluster:
 
     def conf(self, *how: Any) -> dict[str, str]:
         """In place of `application_conf` in teams."""
-        return _CONF(*how) | ({} if self.own else _QUICK_PYTHON)
+        return _CONF(*how) | ({} if self.own else _QUICK_SETTINGS)
 
     def running(self) -> StandaloneCluster:
         if self._cluster is not None and self._cluster.problem():  # a test that should have had its own has ended it
