@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -151,11 +152,15 @@ def _wrong_labels() -> Any:
 
 
 @pytest.mark.usefixtures("no_leftovers")
-def test_an_error_in_the_graph_leaves_nothing_behind() -> None:
-    """A worker that is killed ends its team whatever it computes with: tests/faults has that."""
-    network, teams = Network(channels=1, classes=3), Teams()
-    try:
-        with pytest.raises(WorkerFailed, match="InvalidArgumentError"):
-            teams.run(job("processes", 2, {"sync": "allreduce"}), small_case(network, train=_wrong_labels()))
-    finally:
-        teams.close()
+def test_an_error_in_the_graph_leaves_nothing_behind(teams: Teams) -> None:
+    """A worker that is killed ends its team whatever it computes with: tests/faults has that.
+
+    The last test here: it ends a team that is warm, since each worker needs seconds to load TensorFlow.
+    """
+    network, team = Network(channels=1, classes=3), teams.of("processes", 2)
+    team.start()
+    workers = [psutil.Process(pid) for pid in team.pids]
+    with pytest.raises(WorkerFailed, match="InvalidArgumentError"):
+        teams.run(job("processes", 2, {"sync": "allreduce"}), small_case(network, train=_wrong_labels()))
+    assert len(workers) == 2 and team.pids == []
+    assert psutil.wait_procs(workers, 60)[1] == []

@@ -53,9 +53,9 @@ def test_a_thread_that_raises_is_named_wherever_it_is(four: Team) -> None:
 
 
 def test_a_thread_that_stalls_is_named_with_its_stack(four: Team) -> None:
-    failure = fail(four, misbehave_in, 3, "compute", "hang", stall_seconds=2)
+    failure = fail(four, misbehave_in, 3, "compute", "hang", stall_seconds=1)
     assert failure.rank == 3
-    assert "has not moved for 2 s" in str(failure) and "misbehave" in failure.traceback
+    assert "has not moved for 1 s" in str(failure) and "misbehave" in failure.traceback
 
 
 def test_one_host_alone() -> None:

@@ -24,8 +24,8 @@ def test_a_worker_that_never_comes(launcher: str) -> None:
     with LAUNCHERS[launcher](3) as team:
         traces = team.run(job(launcher, "k_sync"), Site(use_case=tiny.case()))
         assert len(traces[-1].steps) == 12
-        with pytest.raises(WorkerFailed, match="has not moved for 4 s") as caught:
-            team.run(job(launcher, "wait_for_all"), Site(use_case=tiny.case()), stall_seconds=4)
+        with pytest.raises(WorkerFailed, match="has not moved for 2 s") as caught:
+            team.run(job(launcher, "wait_for_all"), Site(use_case=tiny.case()), stall_seconds=2)
         assert caught.value.rank == 1
 
 

@@ -164,12 +164,12 @@ def test_an_interrupted_kernel_ends_the_run_and_says_so(start: Callable[..., Run
 
 
 def test_a_run_over_its_time_is_ended(start: Callable[..., Run]) -> None:
-    run = start("--timeout", "20", cell=STARTS_WORKERS)
+    run = start("--timeout", "10", cell=STARTS_WORKERS)
     processes = run.in_its_cell()
     assert run.end() == 1
     assert gone(processes)
-    assert "time-out of 20 s" in run.message() and "--timeout" in run.message()
-    assert "time-out of 20 s" in errors(run.executed())
+    assert "time-out of 10 s" in run.message() and "--timeout" in run.message()
+    assert "time-out of 10 s" in errors(run.executed())
 
 
 def test_a_failing_cell_is_shown_and_kept(start: Callable[..., Run]) -> None:

@@ -34,7 +34,8 @@ JVM_VARIABLE = "JAVA_TOOL_OPTIONS"
 # The second compiler takes longer than what it gains in the seconds that a JVM of a test lives: a driver with two
 # executors took 9 CPU seconds instead of 14 until it was ready.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1"
-_QUICK_PYTHON = {"spark.python.daemon.module": "harness.spark_daemon"}
+# A task whose executor was killed may wait that long for it before it goes to the one that has come in its place.
+_QUICK_SETTINGS = {"spark.python.daemon.module": "harness.spark_daemon", "spark.locality.wait": "10s"}
 
 
 class LentCluster:
@@ -65,6 +66,7 @@ class SessionCluster:
     def __init__(self) -> None:
         self.own = False  # Does the test that runs now want clusters of its own?
         self.teams = Teams()
+        self.guests: list[int] = []  # process ids of programs that use it and outlast a test
         self._parts: set[int] = set()
         self._cluster: StandaloneCluster | None = None
 
@@ -74,7 +76,7 @@ class SessionCluster:
 
     def conf(self, *how: Any) -> dict[str, str]:
         """In place of `application_conf` in teams."""
-        return _CONF(*how) | ({} if self.own else _QUICK_PYTHON)
+        return _CONF(*how) | ({} if self.own else _QUICK_SETTINGS)
 
     def running(self) -> StandaloneCluster:
         if self._cluster is not None and self._cluster.problem():  # a test that should have had its own has ended it
@@ -87,16 +89,17 @@ class SessionCluster:
 
     @property
     def standing(self) -> set[int]:
-        """The processes of the cluster itself and of its warm teams, which outlast a test."""
+        """The processes of the cluster itself, of its warm teams and of its guests, which outlast a test."""
         if self._cluster is None:
             return set()
-        return self._parts | of_teams(self._cluster.pids[0], self.teams.made.values())
+        of_guests = set[int]().union(*map(below, self.guests))
+        return self._parts | of_guests | of_teams(self._cluster.pids[0], self.teams.made.values())
 
     def stop(self) -> None:
         """Close the warm teams, twice, and stop the cluster. Raises AssertionError for a process that a team leaves."""
         if self._cluster is None:
             return
-        of_warm_teams = processes(self.standing - self._parts)
+        of_warm_teams = processes(self.standing - self._parts - set[int]().union(*map(below, self.guests)))
         for _ in range(2):
             self.teams.close()
         _, alive = psutil.wait_procs(of_warm_teams, _END_SECONDS)

@@ -181,4 +181,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Zygotes:
     monkeypatch.setattr(team, "start_python", zygotes.start_python)
     for kind in _true_commands:
         monkeypatch.setattr(kind, "_commands", lambda this, rendezvous: zygotes.commands(this, rendezvous))
+    # Engines are registered with the controller's next heartbeat but one; nothing here measures what more of them cost.
+    often = ["--HeartMonitor.period=100", "--HeartMonitor.max_heartmonitor_misses=1200"]
+    monkeypatch.setattr(engines, "_HEARTBEAT", often)
     return zygotes

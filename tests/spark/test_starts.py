@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,11 +14,12 @@ from lockstep.engine.groups.board import Board
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.launch.spark import Spark, SparkDriver, SparkError, StandaloneCluster, java
 from lockstep.engine.launch.spark.barrier_team import SparkTeam
-from lockstep.engine.launch.spark.cluster import LOOPBACK, SECRET_VARIABLE, check_reachable, spark_environment
+from lockstep.engine.launch.spark.cluster import LOOPBACK, check_reachable
 from lockstep.engine.launch.spark.rank_process import BoardSender
 from lockstep.engine.launch.worker_process import RemoteProcess
 from lockstep.engine.peers.sparknet_driver import reason_of
 from processes import jvms
+from strangers import Refused, stranger
 
 pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.timeout(600)]  # most start JVMs
 
@@ -113,20 +111,23 @@ def test_a_master_that_is_not_there() -> None:
 # --- a cluster of its own, and others' ---
 
 
-def test_a_cluster_starts_and_stops_and_leaves_no_jvm() -> None:
-    before = jvms()
+def test_a_cluster_starts_and_stops_and_leaves_no_jvm(_session_cluster: Any) -> None:
+    def own_jvms() -> set[int]:
+        return jvms() - _session_cluster.standing
+
+    before = own_jvms()
     cluster = StandaloneCluster(1)
     with cluster:
-        assert cluster.url.startswith("spark://127.0.0.1:") and len(jvms() - before) == 2
+        assert cluster.url.startswith("spark://127.0.0.1:") and len(own_jvms() - before) == 2
         folder = cluster.folder
         cluster.start()  # it runs
-        assert len(jvms() - before) == 2
+        assert len(own_jvms() - before) == 2
     cluster.stop()
     cluster.stop()
-    assert jvms() == before and not Path(folder).exists() and cluster.pids == []
+    assert own_jvms() == before and not Path(folder).exists() and cluster.pids == []
     with cluster:  # anew
-        assert len(jvms() - before) == 2
-    assert jvms() == before
+        assert len(own_jvms() - before) == 2
+    assert own_jvms() == before
 
 
 def test_ranks_of_another_machines_cluster(cluster_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,43 +143,21 @@ def test_ranks_of_another_machines_cluster(cluster_url: str, monkeypatch: pytest
             team.call(tiny.fault_in_phase, "compute", "hang", stall_seconds=2)
 
 
-STRANGER = """
-import sys
-from pathlib import Path
-from pyspark.sql import SparkSession
-
-builder = SparkSession.builder.master(sys.argv[1]).config("spark.ui.enabled", "false").config("spark.cores.max", "1")
-for name in sys.argv[3:]:
-    builder = builder.config(name, {"spark.authenticate": "true"}.get(name, "in the environment"))
-context = builder.getOrCreate().sparkContext
-context.parallelize([sys.argv[2]], 1).map(lambda path: Path(path).touch()).count()
-"""
-AUTHENTICATED = ("spark.authenticate", "spark.authenticate.secret")
-
-
-def stranger(url: str, mark: Path, secret: str | None) -> subprocess.Popen[str]:
-    """A Spark program of somebody else's, which lets the cluster's owner write `mark`; `secret`: what it believes."""
-    environment = {name: value for name, value in os.environ.items() if name != SECRET_VARIABLE}
-    environment = spark_environment(environment) | ({} if secret is None else {SECRET_VARIABLE: secret})
-    command = [sys.executable, "-c", STRANGER, url, str(mark), *(() if secret is None else AUTHENTICATED)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def test_a_stranger_who_knows_the_port_runs_nothing(_session_cluster: Any, tmp_path: Path) -> None:
+def test_a_stranger_who_knows_the_port_runs_nothing(_session_cluster: Any, refused: Refused) -> None:
     """Seen: a second application was accepted by the cluster of a run, and its Python ran as the cluster's owner."""
     cluster = _session_cluster.running()
-    secrets = {"none": None, "another": "0" * 64, "the": cluster.secret}
-    programs = {name: stranger(cluster.url, tmp_path / name, secret) for name, secret in secrets.items()}
+    assert cluster.url == refused.url, "the cluster that they try to use still runs"
+    knowing = stranger(cluster.url, refused.folder / "the", cluster.secret)
     try:
-        said = {name: program.communicate(timeout=400)[0] for name, program in programs.items()}
+        told = knowing.communicate(timeout=400)[0]
+        said = refused.said()
     finally:
-        for program in programs.values():
-            program.kill()
-            program.wait()
-    assert programs["the"].returncode == 0, said["the"]
-    for name in ("none", "another"):
-        assert programs[name].returncode != 0 and "All masters are unresponsive" in said[name], said[name]
-    assert [path.name for path in tmp_path.iterdir()] == ["the"], "who knows the secret, and nobody else"
+        knowing.kill()
+        knowing.wait()
+    assert knowing.returncode == 0, told
+    for name, program in refused.programs.items():
+        assert program.returncode != 0 and "All masters are unresponsive" in said[name], said[name]
+    assert [path.name for path in refused.folder.iterdir()] == ["the"], "who knows the secret, and nobody else"
     assert not cluster.problem(), "garbage does not end it either"
 
 

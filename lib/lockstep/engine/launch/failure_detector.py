@@ -31,7 +31,7 @@ from lockstep.engine.launch.worker_process import Worker
 
 _CHECK_SECONDS = 0.5
 _STOPPED_CHECKS = 2  # A process counts as stopped when so many checks in a row say so: a debugger may stop it briefly.
-_STACK_DUMP_SECONDS = 0.5
+_STACK_DUMP_SECONDS, _STACK_DUMP_POLL_SECONDS = 0.5, 0.1  # a dump ends sooner once its output no longer grows
 _WAITING_PHASES = ("wait", "exchange")
 
 
@@ -88,12 +88,12 @@ class FailureDetector:
         processes = [(worker.process.pid, worker.ranks) for worker in workers]
         self._monitor = ProgressMonitor(board, processes, stall_seconds)
 
-    def wait_for_messages(self, controls: list[Connection]) -> list[Any]:
-        """The connections that have a message or were closed, after half a second at most.
+    def wait_for_messages(self, controls: list[Connection], most_seconds: float = float("inf")) -> list[Any]:
+        """The connections that have a message or were closed, after half a second or `most_seconds` at most.
 
         Raises WorkerFailed if a worker is stopped, or if no rank has entered another phase for too long.
         """
-        ready = connections.wait(controls, _CHECK_SECONDS)
+        ready = connections.wait(controls, min(_CHECK_SECONDS, most_seconds))
         if ready:
             self._monitor.note_progress()
             return ready
@@ -136,9 +136,15 @@ class FailureDetector:
 def _dump_stacks(worker: Worker) -> str:
     """All Python stacks of a worker that cannot answer: its signal handler writes them to its output."""
     with contextlib.suppress(ProcessLookupError):
+        before = size = os.fstat(worker.output.fileno()).st_size  # no seek: the worker writes where this file stands
         worker.process.send_signal(signal.SIGUSR1)
         worker.process.send_signal(signal.SIGCONT)
-        time.sleep(_STACK_DUMP_SECONDS)
+        end = time.monotonic() + _STACK_DUMP_SECONDS
+        while time.monotonic() < end:
+            time.sleep(_STACK_DUMP_POLL_SECONDS)
+            last, size = size, os.fstat(worker.output.fileno()).st_size
+            if before < last == size:
+                break
     return output_tail(worker.output)
 
 

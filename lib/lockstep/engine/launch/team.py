@@ -151,11 +151,12 @@ class Team:
         assert self.board is not None
         detector = FailureDetector(self.workers, self.board, stall_seconds)
         results: dict[int, Any] = {}
+        failures = 0  # reported; a rank reports once, so when all have there is nothing to wait for
         first: WorkerFailed | None = None
         grace_end = float("inf")
-        while len(results) < self.size and time.monotonic() < grace_end:
+        while len(results) + failures < self.size and (grace := grace_end - time.monotonic()) > 0:
             try:
-                readable = detector.wait_for_messages([worker.control for worker in self.workers])
+                readable = detector.wait_for_messages([worker.control for worker in self.workers], grace)
             except WorkerFailed as stopped:
                 raise (first or stopped) from None
             if not readable:
@@ -167,6 +168,7 @@ class Team:
                 elif message[0] == "result":
                     results[message[2]] = cloudpickle.loads(message[3])
                 else:
+                    failures += 1
                     failure = detector.exception_reported(*message[2:])
                     if first is None or (first.follows and not failure.follows):
                         first = failure

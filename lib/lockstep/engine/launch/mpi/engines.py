@@ -130,6 +130,9 @@ class EnginesTeam(MpiTeam):
                 text = "\n".join(error.render_traceback())
                 raise WorkerFailed(rank, "start", f"raised {error.ename}: {error.evalue}", text) from None
 
+    def close(self) -> None:
+        self.kill()  # engines read nothing from their connections: they would not end by themselves
+
     def _release(self) -> None:
         if self._client is not None:
             with contextlib.suppress(Exception):
