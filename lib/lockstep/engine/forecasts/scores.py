@@ -58,15 +58,6 @@ def mean_absolute_error(seconds: ArrayLike, forecasts: ArrayLike) -> float:
     return float(mean_error(seen, said)) if seen.size else float("nan")
 
 
-def by_history(seconds: ArrayLike, forecasts: ArrayLike) -> dict[str, float]:
-    """The mean absolute error `early`, in rounds 5 to 60, and `later`: what a forecaster knows with little history."""
-    seen, said = np.asarray(seconds, np.float64), np.asarray(forecasts, np.float64)
-    return {
-        "early": mean_absolute_error(seen[EARLY], said[EARLY]),
-        "later": mean_absolute_error(seen[LATER], said[LATER]),
-    }
-
-
 def peers_median(seconds: ArrayLike) -> Array:
     """[rounds, workers]: the median of the other workers in the same round; NaN for a worker without any."""
     values = np.asarray(seconds, np.float64)

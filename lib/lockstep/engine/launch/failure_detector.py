@@ -31,7 +31,7 @@ from lockstep.engine.launch.worker_process import Worker
 
 _CHECK_SECONDS = 0.5
 _STOPPED_CHECKS = 2  # A process counts as stopped when so many checks in a row say so: a debugger may stop it briefly.
-_STACK_DUMP_SECONDS, _STACK_DUMP_POLL_SECONDS = 0.5, 0.1  # a dump ends sooner once its output no longer grows
+_STACK_DUMP_SECONDS = 0.5
 _WAITING_PHASES = ("wait", "exchange")
 
 
@@ -136,15 +136,9 @@ class FailureDetector:
 def _dump_stacks(worker: Worker) -> str:
     """All Python stacks of a worker that cannot answer: its signal handler writes them to its output."""
     with contextlib.suppress(ProcessLookupError):
-        before = size = os.fstat(worker.output.fileno()).st_size  # no seek: the worker writes where this file stands
         worker.process.send_signal(signal.SIGUSR1)
         worker.process.send_signal(signal.SIGCONT)
-        end = time.monotonic() + _STACK_DUMP_SECONDS
-        while time.monotonic() < end:
-            time.sleep(_STACK_DUMP_POLL_SECONDS)
-            last, size = size, os.fstat(worker.output.fileno()).st_size
-            if before < last == size:
-                break
+        time.sleep(_STACK_DUMP_SECONDS)
     return output_tail(worker.output)
 
 

@@ -3,7 +3,7 @@
 mode "ranks"    TorchDistributor starts the ranks as tasks of one barrier stage; they meet the launcher themselves
 mode "driver"   the driver itself is the team's only rank, for peers whose driver owns the loop (see `peers.sparknet`)
 
-FILE is JSON: mode, conf (Spark's settings), ranks, settings (for `barrier_task.begin`) or rendezvous (the socket of the
+FILE is JSON: mode, conf (Spark's settings), ranks, settings (for `rank_process.begin`) or rendezvous (the socket of the
 launcher).
 """
 
@@ -43,7 +43,7 @@ def _run_ranks(options: dict[str, Any]) -> None:
     """Returns when the launcher has stopped all ranks. Raises what Spark raises."""
     from pyspark.ml.torch.distributor import TorchDistributor
 
-    from lockstep.engine.launch.spark.barrier_task import begin
+    from lockstep.engine.launch.spark.rank_process import begin
 
     _log_on(options["conf"].get("spark.driver.host", ""))
     session = open_session(options["conf"])

@@ -1,4 +1,4 @@
-"""What a task of Spark's barrier stage starts (`barrier_task.begin`): the rank's own process, `main`.
+"""What runs in a task of Spark's barrier stage: `begin` under torchrun, and the rank's own process, `main`.
 
     executor (JVM) --- Python worker --- torchrun --- begin --- main: the rank
                                                                   |
@@ -13,7 +13,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,10 +26,32 @@ from typing import Any
 
 from lockstep.engine.cores import cores_of_rank, pin, usable_cores
 from lockstep.engine.groups.board import Board
-from lockstep.engine.launch.spark.barrier_task import RANK_VARIABLE
 from lockstep.engine.launch.spark.tcp_rendezvous import Hello, SparkSettings
 
+_VARIABLE = "LOCKSTEP_SPARK_RANK"
+_MAIN = "from lockstep.engine.launch.spark.rank_process import main; main()"
 _PULSE_SECONDS = 0.5
+
+
+def begin(settings: dict[str, Any]) -> str:
+    """Run the rank to its end: what TorchDistributor calls. `settings`: address, key, environment, threads, path.
+
+    Raises RuntimeError if the rank was killed or left.
+    """
+    from lockstep.engine.launch.environment import worker_environment
+
+    chosen = os.environ.get("GLOO_SOCKET_IFNAME")
+    environment = worker_environment(settings["environment"], settings["threads"])
+    environment[_VARIABLE] = json.dumps(settings)
+    if chosen is None:  # The rank chooses the interface that reaches its launcher, not the loopback.
+        del environment["GLOO_SOCKET_IFNAME"]
+    if settings["path"]:
+        environment["PYTHONPATH"] = settings["path"]
+    process = subprocess.Popen([sys.executable, "-c", _MAIN], env=environment, stdin=subprocess.DEVNULL)
+    if code := process.wait():
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+        raise RuntimeError(f"lockstep: rank {os.environ['RANK']} {how}")
+    return "done"
 
 
 def main() -> None:
@@ -35,7 +59,7 @@ def main() -> None:
     from lockstep.engine.launch.worker import die_with_parent, redirect_output, reporter, serve_call
 
     die_with_parent(os.getppid())
-    settings = json.loads(os.environ.pop(RANK_VARIABLE))
+    settings = json.loads(os.environ.pop(_VARIABLE))
     control = Client((settings["address"][0], settings["address"][1]), authkey=bytes.fromhex(settings["key"]))
     with tempfile.TemporaryFile() as output:
         redirect_output(output.fileno())
