@@ -62,7 +62,8 @@ def check_hosts(hosts: str, iface: str) -> None:
 def _check_machines(hosts: str, names: list[str]) -> None:
     """Raises RunError for a name that cannot be resolved, and for two names of one machine."""
     here = {address.address for each in psutil.net_if_addrs().values() for address in each}
-    found, seen = _addresses(names), dict[str, str]()  # address, or "" for this machine: name
+    found = _addresses(names)
+    seen: dict[str, str] = {}  # address, or "" for this machine: name
     for name in names:
         if isinstance(known := found.get(name, {name}), str):
             raise RunError(f"--hosts {hosts}: {name} cannot be resolved ({known}); give names that have an address")

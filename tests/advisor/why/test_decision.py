@@ -177,3 +177,11 @@ def test_a_run_that_is_tuned_is_not_advised_to_be() -> None:
     assert cause.kind == PAGE_FAULTS and "tuned" not in cause.gain and cause.command.endswith("--environment plain")
     (plain,) = causes(**PLANTED[PAGE_FAULTS])
     assert plain.command.endswith("--environment tuned")
+
+
+def test_on_a_busy_machine_a_short_wait_for_images_is_not_named() -> None:
+    """A healthy run beside another program waited 1.2 ms of a step of 5.6 ms for its images, and that was named."""
+    waits = tuple(replace(rank, input_seconds=0.2 * alone(0.3).step_seconds) for rank in alone(0.3).ranks)
+    short = replace(alone(0.3), ranks=waits)
+    assert INPUT in kinds(asked=short)
+    assert kinds(asked=short, others_share=0.6) == [OTHERS]

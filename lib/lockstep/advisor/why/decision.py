@@ -56,12 +56,13 @@ def find_causes(seen: Observations) -> list[Cause]:
 
 def _input(seen: Observations) -> Cause | None:
     cell = seen.fits
+    least = thresholds.BUSY_INPUT_SHARE if is_busy(seen) else thresholds.INPUT_SHARE
     waits = max(rank.input_seconds for rank in cell.ranks)
     share = waits / cell.step_seconds
-    if share < thresholds.INPUT_SHARE:
+    if share < least:
         return None
     return cause_of(
-        seen, INPUT, waits, share, thresholds.INPUT_SHARE,
+        seen, INPUT, waits, share, least,
         f"A worker waits {took(waits)} of each {took(cell.step_seconds)} step for its images, {share:.0%} of it.",
         "the share of a step that a worker waits for its input",
         "at most that wait: decode smaller images, decode once (input='memory'), or give decoding cores of its own",

@@ -5,6 +5,8 @@ from __future__ import annotations
 INPUT_SHARE = 0.1
 """Images are decoded while the step before computes, so a worker waits only if decoding is slower than computing. Less
 than a tenth is within what a step's length varies by from day to day."""
+BUSY_INPUT_SHARE = 1 / 3
+"""The same on a busy machine, where the thread that decodes waits for a core that others have: chosen, not derived."""
 MORE_THREADS_GAIN = 0.1
 """More threads must save a tenth of the step: a smaller gain may be the one of a quieter moment."""
 EXCHANGE_SHARE = 1 / 3
