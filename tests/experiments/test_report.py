@@ -269,7 +269,10 @@ def test_a_tally_counts_in_the_order_of_the_words() -> None:
 
 @pytest.mark.parametrize(
     ("name", "tables"),
-    [("README.md", ["answers", "advice"]), ("docs/claims.md", ["headlines"]), ("docs/measuring.md", ["minutes"])],
+    [
+        ("README.md", ["answers", "advice"]), ("docs/claims.md", ["headlines"]), ("docs/measuring.md", ["minutes"]),
+        ("docs/train.md", ["epochs"]),
+    ],
 )
 def test_generated_tables_are_those_of_the_reference_records(name: str, tables: list[str]) -> None:
     """Nobody types a number into the README: `lockstep report --fill README.md` writes them."""

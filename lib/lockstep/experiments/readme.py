@@ -78,8 +78,19 @@ def _advice(results_root: Path) -> str:
     return advice_table(results_root)
 
 
+def _epochs(results_root: Path) -> str:
+    from lockstep.analysis.stored import read_stored
+    from lockstep.experiments.e13_advisor.epochs import epochs_table
+    from lockstep.experiments.report import markdown_table
+
+    folder = results_root / "13_advisor"
+    if not (folder / "records.csv").is_file():
+        return "not measured yet\n"
+    return markdown_table(epochs_table(read_stored(folder)))
+
+
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
 TABLES: dict[str, Callable[[Path], str]] = {
-    "advice": _advice, "answers": _answers, "headlines": _headlines, "minutes": _minutes,
+    "advice": _advice, "answers": _answers, "epochs": _epochs, "headlines": _headlines, "minutes": _minutes,
 }  # fmt: skip
 """The generated parts of the README and of `docs/`."""
