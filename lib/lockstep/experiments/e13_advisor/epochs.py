@@ -41,7 +41,8 @@ def _row(stored: Stored, name: str) -> dict[str, str]:
     span = predictor.step_seconds("local", 1, 1, 2 * share).over(two)
     predicted = (span.middle, span.low, span.high)
     measured = _measured(stored.records, name, share)
-    row = {"model": name, "global batch": str(2 * share), "predicted gain": "{:.2f} [{:.2f}, {:.2f}]".format(*predicted)}
+    row = {"model": name, "global batch": str(2 * share)}
+    row |= {"predicted gain": "{:.2f} [{:.2f}, {:.2f}]".format(*predicted)}
     row |= {"measured gain": "not measured" if measured is None else str(measured)}
     row |= {"start": duration_text(calibration.start_seconds)}
     middle, low, high = predicted if measured is None or measured.open else measured.columns
