@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -112,7 +113,7 @@ def test_a_master_that_is_killed_ends_the_team_and_its_own_cluster() -> None:
     with Spark(1) as team:
         assert [size for _, size, _ in team.call(tiny.say_rank)] == [1]
         assert len(jvms() - before) == 4, "master, worker, driver, executor"
-        kill_java(team, "deploy.master.Master", "the Spark master was killed by SIGKILL")
+        assert "the Spark master was killed by SIGKILL" in told_after(team, "deploy.master.Master")
         assert jvms() == before
         team.close()
     team.close()
@@ -122,7 +123,8 @@ def test_a_master_that_is_killed_ends_the_team_and_its_own_cluster() -> None:
 def test_a_driver_that_is_killed_ends_the_team(teams: Warm) -> None:
     team = teams.of("spark", 2)
     team.start()
-    kill_java(team, "SparkSubmit", "rank|driver|executor")
+    assert re.search("rank|driver|executor", told_after(team, "SparkSubmit"))
+    assert team.pids == [], "all of it ended"
 
 
 def test_a_jvm_that_is_stopped_ends_the_team(teams: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,19 +132,21 @@ def test_a_jvm_that_is_stopped_ends_the_team(teams: Warm, monkeypatch: pytest.Mo
     monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 1.0)
     team = teams.of("spark", 2)
     team.start()
-    kill_java(team, "CoarseGrainedExecutorBackend", "an executor of Spark was stopped", signal.SIGSTOP)
+    told = told_after(team, "CoarseGrainedExecutorBackend", signal.SIGSTOP)
+    assert "an executor of Spark was stopped" in told and team.pids == []
 
 
-def kill_java(team: Team, name: str, told: str, how: int = signal.SIGKILL) -> None:
-    """Kill or stop a JVM of a team that computes."""
+def told_after(team: Team, name: str, how: int = signal.SIGKILL) -> str:
+    """How a team that computes fails when a JVM of it is killed or stopped, which it does soon and as a whole."""
     parts = [part for pid in team.pids for part in psutil.Process(pid).children(recursive=True)]
     victim = next(part for part in parts if program(part) == "java" and name in command(part))
     began = time.monotonic()
     victim.send_signal(how)
     try:
-        with pytest.raises(WorkerFailed, match=told):
+        with pytest.raises(WorkerFailed) as failure:
             team.call(time_out)
         assert time.monotonic() - began < END_SECONDS and team.pids == []
+        return str(failure.value)
     finally:
         with contextlib.suppress(psutil.Error):
             victim.kill()  # one that is stopped stays in the session's cluster, where a team's own would end with it

@@ -168,7 +168,11 @@ class SupervisedTeam(Team, ABC):
     def _connection_lost(self, detector: FailureDetector, worker: Worker) -> WorkerFailed:
         """Which end ended the job. mpiexec kills the other ranks, so the closed connection may be a victim's."""
         assert self._supervisor is not None and self._rendezvous is not None
-        first = self._first_exit_or_end()
+        first: tuple[int, int] | None = None
+        ended, end = False, time.monotonic() + _EXIT_REPORT_SECONDS
+        while first is None and not ended and time.monotonic() < end:
+            ended = self._supervisor.ended()  # a rank's end is reported before the end of all
+            first = self._rendezvous.first_exit(0.0 if ended else 0.05)
         self._supervisor.ended(0 if first else _EXIT_REPORT_SECONDS)
         if cause := self._supervisor.cause_of_end():
             where = self.board.where(0) if self.board else ""
@@ -178,17 +182,6 @@ class SupervisedTeam(Team, ABC):
             assert isinstance(worker.process, ExternalProcess)
             worker.process.returncode = first[1]
         return detector.connection_lost(worker)
-
-    def _first_exit_or_end(self) -> tuple[int, int] | None:
-        """`Rendezvous.first_exit`; None as well once all has ended, since a rank's end is reported before that."""
-        assert self._supervisor is not None
-        end = time.monotonic() + _EXIT_REPORT_SECONDS
-        while time.monotonic() < end:
-            ended = self._supervisor.ended()
-            first: tuple[int, int] | None = self._rendezvous.first_exit(0.0 if ended else 0.05)
-            if first is not None or ended:
-                return first
-        return None
 
     def kill(self) -> None:
         for worker in self.workers:
