@@ -39,7 +39,8 @@ KINDS = ["exponential", "markov:seconds=0.5", "bad_node"]
 CHOSEN = Parameters(
     kinds=KINDS, throughput_workers=16, timed_updates=200, scale_workers=[16, 1024], scale_kinds=["pareto"],
     image_seconds=0.0125, per_worker_batch_size=8, workers=8, shares=[8, 16], learning_rates=[0.05, 0.2],
-    most_updates=600, most_slow_nodes=2, rival_workers=[8, 32], rival_kinds=["exponential"], rival_rates=[0.05, 0.2],
+    most_updates=600, most_slow_nodes=2, paper_network_kinds=KINDS, paper_network_rates=[0.05, 0.2],
+    rival_workers=[8, 32], rival_kinds=["exponential"], rival_rates=[0.05, 0.2],
     stand_in_kinds=["bad_node", "gone:at=2"], stand_in_updates=150, partition_updates=150, stand_in_rate=0.05,
     real_workers=[], real_kinds=[], real_share=2, real_image_seconds=0.15, real_steps=3, real_warmup_steps=1,
 )  # fmt: skip
@@ -94,7 +95,8 @@ class _World:
         rng = np.random.default_rng([job.seed, *job.delays.encode()])
         made = {
             "throughput": self._timed, "scale": self._timed, "time_to_loss": self._trained, "slow_nodes": self._trained,
-            "rivals": self._trained, "stand_ins": self._stand_ins, "partitions": self._partitions,
+            "paper_network": self._trained, "rivals": self._trained, "stand_ins": self._stand_ins,
+            "partitions": self._partitions,
         }[job.experiment](job, rng)  # fmt: skip
         return [{**cell, "reason": "", "data": "", **row} for row in made]
 

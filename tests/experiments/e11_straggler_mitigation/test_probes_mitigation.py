@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from lockstep.engine.job import Job
 from lockstep.engine.models.layers import Network
 from lockstep.engine.policies.base import GradientStandIn, Work
 from lockstep.engine.training.loop import Site
-from lockstep.experiments.e11_straggler_mitigation import learners, measuring, rows
+from lockstep.experiments.e11_straggler_mitigation import learners, measuring, paper_network, rows
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     CONTENDERS,
     DOLLY,
@@ -103,6 +104,34 @@ def test_rivals_have_momentum(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
 def test_slow_nodes_are_trained_with_by_some(site: Site) -> None:
     table = run(trained("slow_nodes", delays="bad_node:nodes=2", steps=2), site)
     assert list(table["contender"]) == list(OF_FIGURE_4)
+
+
+def test_the_papers_network_is_trained_as_the_engine_trains_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gradient is that of torch on the same model, and its vector of parameters that of the job's seed."""
+    monkeypatch.setattr(paper_network, "use_case", learners.use_case)
+    monkeypatch.setattr(measuring, "PAPER_TARGET_LOSS", 1e-9)
+    job = trained("paper_network", delays="exponential", steps=2, seed=3)
+    table = run(job, site).set_index("contender")
+    assert list(table.index) == list(OF_FIGURE_4) and table["loss"].between(0, 2).all()
+    assert (table["reason"] != "").all() and table["accuracy"].between(0, 1).all()
+
+    (found,) = on_ranks(1, lambda group: paper_network.paper_problem_of(job, group, site))
+    problem, test, labels = found
+    torch.manual_seed(3)
+    model = learners.use_case("Pneumonia").model()
+    assert problem.start == pytest.approx(torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy())
+    shown, known, _, _ = learners.images_of(job, site)
+    ids = np.array([5, 2, 7])
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        model(torch.from_numpy(shown[ids]))[:, 0], torch.from_numpy(known[ids]).float()
+    )
+    loss.backward()
+    gradient, own = problem.gradient(problem.start, ids)
+    expected = torch.cat([each.grad.view(-1) for each in model.parameters() if each.grad is not None])
+    assert own == pytest.approx(float(loss), rel=1e-5)
+    assert gradient == pytest.approx(expected.numpy(), rel=1e-4, abs=1e-7)
+    assert problem.loss(problem.start - 0.05 * gradient) != problem.loss(problem.start)
+    assert 0 <= problem.accuracy(problem.start, test, labels) <= 1
 
 
 def test_stand_ins_are_judged_and_a_node_that_goes_stops_who_waits(site: Site) -> None:

@@ -13,6 +13,7 @@ FIGURES: Mapping[str, Recipe] = {
     "bounds": throughput_figures.bounds_figure,
     "stages": throughput_figures.stages_figure,
     "slow_nodes": learning_figures.slow_nodes_figure,
+    "paper_network": learning_figures.paper_network_figure,
     "time_to_loss": learning_figures.time_to_loss_figure,
     "rivals": learning_figures.rivals_figure,
     "scale": throughput_figures.scale_figure,

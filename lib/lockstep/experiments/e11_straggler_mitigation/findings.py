@@ -144,6 +144,7 @@ FINDINGS: Mapping[str, Finding] = {
     "bounds": bounds,
     "stages": stages,
     "slow_nodes": learning_findings.slow_nodes,
+    "paper_network": learning_findings.paper_network,
     "time_to_loss": learning_findings.time_to_loss,
     "rivals": learning_findings.rivals,
     "scale": scale,

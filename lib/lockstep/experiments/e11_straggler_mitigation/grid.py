@@ -5,6 +5,7 @@ throughput     how long the same images take, by policy and kind of delays
 scale          the same with up to ten thousand workers, for policies that decide round by round
 time_to_loss   until a small network on X-rays has reached a loss, at several shares and learning rates
 slow_nodes     the same with 0, 1, 2 ... slow nodes                                            (Figure 4 of the paper)
+paper_network  the same with the convolutional network of Table 2, under some kinds of delays
 rivals         ours and asynchronous training with momentum, behind a server that takes one message after the other
 stand_ins      what made-up gradients are worth                                         (section 5, Figures 1 and 2)
 partitions     leaving out the same worker for ever, with images that are shuffled and images that stay
@@ -62,6 +63,11 @@ def cells(chosen: Parameters) -> list[Job]:
         kind = "bad_node" if nodes == 1 else f"bad_node:nodes={nodes}"
         for rate in chosen.learning_rates:
             jobs.append(_learning("slow_nodes", chosen, kind, chosen.workers, largest, rate))
+    for kind in ("none", *chosen.paper_network_kinds):
+        for rate in chosen.paper_network_rates:
+            jobs.append(
+                _learning("paper_network", chosen, kind, chosen.workers, largest, rate, standardise=True)
+            )
     for workers in chosen.rival_workers:
         for kind in chosen.rival_kinds:
             for rate in chosen.rival_rates:
@@ -78,7 +84,9 @@ def cells(chosen: Parameters) -> list[Job]:
     return jobs
 
 
-def _learning(experiment: str, chosen: Parameters, kind: str, workers: int, share: int, rate: float) -> Job:
+def _learning(
+    experiment: str, chosen: Parameters, kind: str, workers: int, share: int, rate: float, **fields: Any
+) -> Job:
     """Trains in virtual time until the loss is reached, for at most as many images as `most_updates` updates of a batch
     with the largest share and the notebook's own number of workers have, and at least half as many updates."""
     images = chosen.most_updates * max(chosen.shares) * chosen.workers
@@ -86,7 +94,7 @@ def _learning(experiment: str, chosen: Parameters, kind: str, workers: int, shar
     return simulated(
         experiment, delays=kind, workers=workers, use_case=USE_CASE, per_worker_batch_size=share,
         micro_batch=max(1, share // 4), learning_rate=rate, steps=updates,
-        compute=f"sleep:image_seconds={chosen.image_seconds:g}",
+        compute=f"sleep:image_seconds={chosen.image_seconds:g}", **fields,
     )  # fmt: skip
 
 

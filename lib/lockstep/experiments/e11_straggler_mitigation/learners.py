@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.policies.base import GradientStandIn
 from lockstep.engine.training.loop import Site
 from lockstep.engine.usecases import use_case
-from lockstep.simulate.learner import SgdLearner
+from lockstep.simulate.learner import Problem, SgdLearner
 from lockstep.simulate.perceptron import Perceptron, inputs_of
 from lockstep.simulate.worker import Course
 
 Floats = NDArray[np.float64]
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
 
 LOOK, LOOKS = 64, 4
 """Samples, at least, between two looks at a loss, and looks whose mean counts."""
@@ -27,20 +32,45 @@ JUDGED_EVERY = 4
 
 
 @lru_cache(maxsize=2)
-def _images(name: str, root: str, images: int, skipped: tuple[str, ...]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Inputs and labels of training, then of testing. The labels of two classes are 0 and 1."""
-    found: list[Floats] = []
+def _images(
+    name: str, root: str, images: int, skipped: tuple[str, ...], standardise: bool
+) -> tuple[Images, Labels, Images, Labels]:
+    case = replace(use_case(name), standardise=standardise)
+    found: list[NDArray[Any]] = []
     for split, count in (("train", images), ("test", 0)):
-        data = use_case(name).open(split, root, count, skipped)
-        found += [inputs_of(data.load(np.arange(len(data)), 0, 0)), data.labels.astype(np.float64)]
+        data = case.open(split, root, count, skipped)
+        found += [np.array(data.load(np.arange(len(data)), 0, 0)), data.labels.astype(np.int64)]
     return found[0], found[1], found[2], found[3]
 
 
-def problem_of(job: Job, site: Site) -> tuple[Perceptron, Floats, Floats]:
-    """The small network on the job's images with the job's seed; inputs and labels for testing."""
+def images_of(job: Job, site: Site) -> tuple[Images, Labels, Images, Labels]:
+    """The job's images [count, channels, height, width] and their labels: of training, then of testing."""
     assert site.data_root is not None
-    inputs, labels, test, test_labels = _images(job.use_case, site.data_root, job.images, site.skipped)
+    return _images(job.use_case, site.data_root, job.images, site.skipped, job.standardise)
+
+
+@lru_cache(maxsize=2)
+def _inputs(*asked: Any) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of the same images, as `Perceptron` takes them. The labels of two classes are 0 and 1."""
+    images, labels, test, test_labels = _images(*asked)
+    return inputs_of(images), labels.astype(np.float64), inputs_of(test), test_labels.astype(np.float64)
+
+
+def problem_of(job: Job, group: Group, site: Site) -> tuple[Perceptron, Floats, Floats]:
+    """The small network on the job's images with the job's seed; inputs and labels for testing."""
+    del group  # as for networks of the engine, whose replicas ask for it
+    assert site.data_root is not None
+    inputs, labels, test, test_labels = _inputs(
+        job.use_case, site.data_root, job.images, site.skipped, job.standardise
+    )  # fmt: skip
     return Perceptron(inputs, labels, seed=job.seed), test, test_labels
+
+
+class Scored(Problem, Protocol):
+    """A problem that also knows which other images it tells right."""
+
+    def accuracy(self, parameters: Floats, inputs: Any, labels: Any) -> float:
+        """0 to 1."""
 
 
 class SparinglyJudged(SgdLearner):
@@ -122,6 +152,11 @@ def cosine(one: Floats, other: Floats) -> float:
     """Of the angle between two vectors; NaN if one of them is zero."""
     length = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(one @ other) / length if length else float("nan")
+
+
+def mean_or_nan(values: Sequence[float]) -> float:
+    """NaN of nothing."""
+    return float(np.mean(values)) if values else math.nan
 
 
 class PartitionedLearner(AveragedLearner):

@@ -8,7 +8,7 @@ judged on the others, and the other way round, so that all seeds judge and none 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from lockstep.experiments.e11_straggler_mitigation.rows import (
     TIME_TO_LOSS,
     kind_name,
     kinds_of,
+    mean_over_seeds,
     over_kinds,
     ratio_over_seeds,
     rows_of,
@@ -77,6 +78,24 @@ def undelayed_base(runs: pd.DataFrame) -> pd.DataFrame:
     """By seed, the runs of waiting for all without delays at its best setting, as far as they reached the loss."""
     base = at_best(runs[runs["contender"] == WAIT], [NO_DELAYS]).set_index("seed")
     return base[np.isfinite(base["time"])]
+
+
+def best_beside_waiting(runs: pd.DataFrame, contenders: Iterable[str]) -> pd.DataFrame:
+    """By policy and delays, each policy at its best setting: time to the loss over that of waiting for all without any
+    delays (`times`) and under the same ones (`over_waiting`), and test accuracy there (%). `missed`: seeds without the
+    loss."""
+    base, table = undelayed_base(runs)["time"], []
+    waiting = with_undelayed(runs, WAIT).set_index(["delays", "seed"])["time"]
+    for contender in contenders:
+        for delays, own in with_undelayed(runs, contender).groupby("delays", sort=False):
+            time = own.set_index("seed")["time"]
+            beside = own.set_index(["delays", "seed"])["time"]
+            row: dict[str, Any] = {"contender": contender, "delays": delays}
+            row |= mean_columns(ratio_over_seeds((time / base.reindex(time.index)).dropna()), "times")
+            row |= mean_columns(ratio_over_seeds(beside / waiting.reindex(beside.index)), "over_waiting")
+            row |= mean_columns(mean_over_seeds(own["accuracy"].astype(float)), "accuracy", 100)
+            table.append(row | {"seeds": len(own), "missed": int((~np.isfinite(time)).sum())})
+    return pd.DataFrame(table)
 
 
 @once

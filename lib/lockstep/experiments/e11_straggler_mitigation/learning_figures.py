@@ -33,9 +33,18 @@ from lockstep.experiments.e11_straggler_mitigation.drawings import (
 from lockstep.experiments.e11_straggler_mitigation.learning import time_table, times_by_kind
 from lockstep.experiments.e11_straggler_mitigation.made_up import OTHERS, OWN, partition_table, stand_in_table
 from lockstep.experiments.e11_straggler_mitigation.rows import kind_name
-from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rivals_table, slow_nodes_table
+from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
+    PAPER,
+    SMALL,
+    networks_table,
+    rivals_table,
+    slow_nodes_table,
+)
 
 _MARKS = "osD^vP"
+_NETWORKS: tuple[tuple[str, float, dict[str, Any]], ...] = (
+    (PAPER, -0.15, {}), (SMALL, 0.15, {"markerfacecolor": "white"}),
+)  # fmt: skip
 
 
 def time_to_loss_figure(stored: Stored) -> Figure:
@@ -87,6 +96,33 @@ def slow_nodes_figure(stored: Stored) -> Figure:
         right.set_ylabel("test accuracy at that loss (%)")
         figure.suptitle(title)
         line_legend(figure, [left, right])
+    return figure
+
+
+def paper_network_figure(stored: Stored) -> Figure:
+    """Time to the loss with the paper's network and with the small one, a panel for each kind of delays."""
+    title = "The paper's CNN beside the small network (simulated, real gradients)"
+    table = networks_table(stored)
+    if table.empty:
+        return empty(title, "the paper's network was not trained with an even and an odd seed yet")
+    kinds, columns = list(dict.fromkeys(table["delays"])), ("times", "times_low", "times_high")
+    with look():
+        figure = rows_figure(1.4 * len(OF_FIGURE_4), 11.0, 2.0)
+        axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+        for axis, kind in zip(axes, kinds, strict=True):
+            for name, aside, style in _NETWORKS:
+                own = table[(table["delays"] == kind) & (table["network"] == name)]
+                rows = own.set_index("contender").reindex(list(OF_FIGURE_4)).reset_index()
+                points(axis, rows, columns, aside, color=MEAN, **style)
+            axis.axvline(1, color="0.2", linewidth=1)
+            axis.set_xlim(left=0)
+            axis.set_title(kind_name(str(kind)), fontsize=9)
+        name_rows(axes[0], list(OF_FIGURE_4), DPRO_READINGS)
+        figure.supxlabel("time to the loss / waiting for all without delays (95 % interval over seeds)", fontsize=9)
+        figure.suptitle(title)
+        marks = [Line2D([], [], linestyle="none", marker="o", color=MEAN, label=name, **style)
+                 for name, _, style in _NETWORKS]  # fmt: skip
+        way_legend(figure, list(OF_FIGURE_4), *marks)
     return figure
 
 

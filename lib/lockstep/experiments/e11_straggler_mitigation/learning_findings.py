@@ -30,8 +30,15 @@ from lockstep.experiments.e11_straggler_mitigation.learning import (
     time_table,
 )
 from lockstep.experiments.e11_straggler_mitigation.made_up import OWN, partition_table, stand_in_table
-from lockstep.experiments.e11_straggler_mitigation.rows import estimate_in, required
-from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rivals_table, slow_nodes_table
+from lockstep.experiments.e11_straggler_mitigation.rows import NO_DELAYS, estimate_in, kind_name, required
+from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
+    PAPER,
+    SMALL,
+    agreements,
+    networks_table,
+    rivals_table,
+    slow_nodes_table,
+)
 
 
 @finding
@@ -53,6 +60,33 @@ def slow_nodes(stored: Stored) -> str:
     if (missed := table[table["missed"] > 0]["contender"]).size:
         said.append(sentence(f"some seeds never reach the loss with {listed(dict.fromkeys(missed))}"))
     return " ".join(said) or "No policy reached the loss with every seed yet."
+
+
+@finding
+def paper_network(stored: Stored) -> str:
+    """The least and the most time over waiting for all, over the kinds, with the paper's network; does the small one
+    say the same?"""
+    table = required(networks_table(stored), "the paper's network")
+    own, said = table[(table["network"] == PAPER) & (table["delays"] != NO_DELAYS)], []
+    parts = []
+    for contender in (DPRO_SHARES, OURS, NEVER_WAIT):
+        known = own[own["contender"] == contender].dropna(subset=["over_waiting_low"]).sort_values("over_waiting")
+        if len(known):
+            ends = [f"{estimate_in(row, 'over_waiting')} under {kind_name(str(row['delays']))}"
+                    for _, row in known.iloc[[0, -1]].iterrows()]  # fmt: skip
+            parts.append(f"{contender} {' to '.join(dict.fromkeys(ends))}")
+    if parts:
+        said.append(sentence(f"time over waiting for all, {PAPER}: {'; '.join(parts)}"))
+    same, other, unknown = agreements(stored)
+    if same + other + unknown:
+        text = f"of {counted(same + other + unknown, 'comparison')} with waiting for all, {same} come out as with "
+        text += f"{SMALL}, {other or 'none'} the other way round, and {unknown or 'none'} cannot be told"
+        said.append(sentence(text))
+    if (missed := own[own["missed"] > 0]["contender"]).size:
+        said.append(sentence(f"some seeds never reach the loss with {listed(dict.fromkeys(missed))}"))
+    if not parts:
+        raise NotNow("", "no policy has as many seeds with the paper's network as an interval needs")
+    return " ".join(said)
 
 
 @finding

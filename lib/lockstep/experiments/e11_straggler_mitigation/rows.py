@@ -12,7 +12,7 @@ from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import NotNow
 
 THROUGHPUT, SCALE, TIME_TO_LOSS, SLOW_NODES = "throughput", "scale", "time_to_loss", "slow_nodes"
-RIVALRY, STAND_IN, PARTITIONS = "rivals", "stand_ins", "partitions"
+PAPER_NETWORK, RIVALRY, STAND_IN, PARTITIONS = "paper_network", "rivals", "stand_ins", "partitions"
 """Experiments of the grid."""
 
 COLUMNS: tuple[str, ...] = ("workers", "round", "experiment", "delays", "seed", "per_worker_batch_size")

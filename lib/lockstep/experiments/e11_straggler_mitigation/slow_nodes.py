@@ -1,4 +1,5 @@
-"""What slow nodes do to training, by their number (Figure 4), and asynchronous training with many workers."""
+"""What slow nodes do to training, by their number (Figure 4); the paper's network; asynchronous training with many
+workers."""
 
 from __future__ import annotations
 
@@ -11,23 +12,21 @@ from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.seeds import mean_columns
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e11_straggler_mitigation.contenders import NEVER_WAIT, OF_FIGURE_4
+from lockstep.experiments.e11_straggler_mitigation.contenders import NEVER_WAIT, OF_FIGURE_4, WAIT
 from lockstep.experiments.e11_straggler_mitigation.learning import (
     at_best,
+    best_beside_waiting,
     paired,
     runs_of,
-    undelayed_base,
-    with_undelayed,
 )
 from lockstep.experiments.e11_straggler_mitigation.rows import (
     NO_DELAYS,
+    PAPER_NETWORK,
     RIVALRY,
     SLOW_NODES,
     TIME_TO_LOSS,
     kinds_of,
-    mean_over_seeds,
     over_kinds,
-    ratio_over_seeds,
     rows_of,
     wide,
 )
@@ -46,17 +45,44 @@ def slow_nodes_table(stored: Stored) -> pd.DataFrame:
     accuracy there (%), with the largest of the shares and each policy's best rate. `missed`: seeds without the loss."""
     rows, none = rows_of(stored, SLOW_NODES), rows_of(stored, TIME_TO_LOSS)
     none = none[(none["delays"] == NO_DELAYS) & none["per_worker_batch_size"].isin(rows["per_worker_batch_size"])]
-    runs = runs_of(pd.concat([rows, none]))
-    base, table = undelayed_base(runs)["time"], []
-    for contender in OF_FIGURE_4:
-        for delays, own in with_undelayed(runs, contender).groupby("delays", sort=False):
-            each = own.set_index("seed")
-            row: dict[str, Any] = {"contender": contender, "nodes": slow_nodes_in(str(delays))}
-            row |= mean_columns(ratio_over_seeds((each["time"] / base.reindex(each.index)).dropna()), "times")
-            row |= mean_columns(mean_over_seeds(each["accuracy"].astype(float)), "accuracy", 100)
-            table.append(row | {"seeds": len(each), "missed": int((~np.isfinite(each["time"])).sum())})
-    found = pd.DataFrame(table)
-    return found.sort_values("nodes", kind="stable").reset_index(drop=True) if len(found) else found
+    found = best_beside_waiting(runs_of(pd.concat([rows, none])), OF_FIGURE_4)
+    if found.empty:
+        return found
+    nodes = found["delays"].map(lambda delays: slow_nodes_in(str(delays)))
+    return found.assign(nodes=nodes).sort_values("nodes", kind="stable").reset_index(drop=True)
+
+
+# The network of the paper
+
+SMALL, PAPER = "the small network", "the paper's CNN"
+
+
+@once
+def networks_table(stored: Stored) -> pd.DataFrame:
+    """By `network`, policy and delays: what `best_beside_waiting` says, of the same delays and shares."""
+    paper, small = rows_of(stored, PAPER_NETWORK), rows_of(stored, TIME_TO_LOSS)
+    for name in ("delays", "per_worker_batch_size", "workers"):
+        small = small[small[name].isin(paper[name])]
+    found = [
+        best_beside_waiting(runs_of(rows), OF_FIGURE_4).assign(network=name)
+        for name, rows in ((SMALL, small), (PAPER, paper))
+    ]
+    return pd.concat(found, ignore_index=True) if len(found[1]) else pd.DataFrame()
+
+
+def agreements(stored: Stored) -> tuple[int, int, int]:
+    """Of the policies under each kind of delays, how many are faster, or slower, than waiting for all with both
+    networks; faster with one and slower with the other; not told apart from it with one of the two."""
+    table = networks_table(stored)
+    if table.empty:
+        return 0, 0, 0
+    own = table[(table["contender"] != WAIT) & (table["delays"] != NO_DELAYS)]
+    sides = (own["over_waiting_low"] > 1).astype(int) - (own["over_waiting_high"] < 1).astype(int)
+    both = own.assign(side=sides).pivot(index=["contender", "delays"], columns="network", values="side").dropna()
+    if not {SMALL, PAPER} <= set(both):
+        return 0, 0, 0
+    product = both[SMALL] * both[PAPER]
+    return int((product > 0).sum()), int((product < 0).sum()), int((product == 0).sum())
 
 
 # Asynchronous training

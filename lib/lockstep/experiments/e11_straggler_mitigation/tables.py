@@ -27,7 +27,12 @@ from lockstep.experiments.e11_straggler_mitigation.mitigation import (
 )
 from lockstep.experiments.e11_straggler_mitigation.prices import redundancy_table, table2
 from lockstep.experiments.e11_straggler_mitigation.rows import kind_name
-from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rivals_table, slow_nodes_table
+from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
+    PAPER,
+    networks_table,
+    rivals_table,
+    slow_nodes_table,
+)
 
 
 def _with_interval(table: pd.DataFrame, name: str, digits: int = 2, scale: float = 1.0) -> pd.Series:
@@ -110,6 +115,17 @@ def _slow_nodes(stored: Stored) -> pd.DataFrame:
     return both.reindex(dict.fromkeys(table["contender"])).reset_index()
 
 
+def _paper_network(stored: Stored) -> pd.DataFrame:
+    """Kinds and policies x networks: time over waiting for all without delays."""
+    table = networks_table(stored)
+    if table.empty:
+        return table
+    shown = table.assign(kind=table["delays"].map(kind_name), text=_with_interval(table, "times"))
+    found = shown.pivot(index=["kind", "contender"], columns="network", values="text").fillna("")
+    found["seeds"] = shown[shown["network"] == PAPER].set_index(["kind", "contender"])["seeds"]
+    return found.reindex(dict.fromkeys(zip(shown["kind"], shown["contender"], strict=True))).reset_index()
+
+
 def _time_to_loss(stored: Stored) -> pd.DataFrame:
     table = time_table(stored)
     if table.empty:
@@ -184,6 +200,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "bounds": _bounds,
     "stages": _stages,
     "slow_nodes": _slow_nodes,
+    "paper_network": _paper_network,
     "time_to_loss": _time_to_loss,
     "regret": _regret,
     "rivals": _rivals,
