@@ -11,6 +11,7 @@ import pandas as pd
 from lockstep.analysis.stored import Stored
 from lockstep.engine.job import Job
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    ADVISED,
     CODING,
     CONTENDERS,
     DOLLY,
@@ -37,8 +38,8 @@ from lockstep.records import COLUMNS, make_row
 
 KINDS = ["exponential", "markov:seconds=0.5", "bad_node"]
 CHOSEN = Parameters(
-    kinds=KINDS, throughput_workers=16, timed_updates=200, scale_workers=[16, 1024], scale_kinds=["pareto"],
-    image_seconds=0.0125, per_worker_batch_size=8, workers=8, shares=[8, 16], learning_rates=[0.05, 0.2],
+    kinds=KINDS, throughput_workers=16, timed_updates=200, advice_updates=50,
+    scale_workers=[16, 1024], scale_kinds=["pareto"], image_seconds=0.0125, per_worker_batch_size=8, workers=8, shares=[8, 16], learning_rates=[0.05, 0.2],
     most_updates=600, most_slow_nodes=2, paper_network_kinds=KINDS, paper_network_rates=[0.05, 0.2],
     rival_workers=[8, 32], rival_kinds=["exponential"], rival_rates=[0.05, 0.2],
     stand_in_kinds=["bad_node", "gone:at=2"], stand_in_updates=150, partition_updates=150, stand_in_rate=0.05,
@@ -83,6 +84,9 @@ def stored(
     return Stored(pd.DataFrame(rows, columns=list(COLUMNS)), {"policies": pd.DataFrame(table)})
 
 
+_TIMED = {"throughput": CONTENDERS, "advice": ADVISED}
+
+
 class _World:
     def __init__(self, saved: Any, copies: Any, times: Any, missed: Any, losses: Any, rivals: Any, scaled: float,
                  images: tuple[int, int], noise: float) -> None:  # fmt: skip
@@ -94,7 +98,8 @@ class _World:
                                                       "per_worker_batch_size", "learning_rate")}  # fmt: skip
         rng = np.random.default_rng([job.seed, *job.delays.encode()])
         made = {
-            "throughput": self._timed, "scale": self._timed, "time_to_loss": self._trained, "slow_nodes": self._trained,
+            "throughput": self._timed, "scale": self._timed, "advice": self._timed,
+            "time_to_loss": self._trained, "slow_nodes": self._trained,
             "paper_network": self._trained, "rivals": self._trained, "stand_ins": self._stand_ins,
             "partitions": self._partitions,
         }[job.experiment](job, rng)  # fmt: skip
@@ -107,7 +112,7 @@ class _World:
         rows = []
         scale = self.scaled if job.workers > 100 else 1.0
         waiting = IDEAL if job.delays == "none" else self._varied(rng, WAITING)
-        for name, one in (CONTENDERS if job.experiment == "throughput" else ROUND_BY_ROUND).items():
+        for name, one in _TIMED.get(job.experiment, ROUND_BY_ROUND).items():
             share = 0.0 if name == WAIT else self.saved.get((name, job.delays), self.saved.get(name, SAVED))
             own = waiting - (0.0 if name == WAIT else self._varied(rng, min(1.0, scale * share))) * (waiting - IDEAL)
             way, bound = waiting - IDEAL, 0.9 * IDEAL

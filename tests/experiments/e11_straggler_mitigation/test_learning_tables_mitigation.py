@@ -9,7 +9,9 @@ import pytest
 from fake_mitigation import stored
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e11_straggler_mitigation.advice import advice, advice_table
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    CODING,
     DPRO_SHARES,
     DROP_ONE,
     LEARNERS,
@@ -33,6 +35,7 @@ from lockstep.experiments.e11_straggler_mitigation.learning import (
     time_table,
     undelayed,
 )
+from lockstep.experiments.e11_straggler_mitigation.learning_findings import paper_network
 from lockstep.experiments.e11_straggler_mitigation.made_up import (
     OTHERS,
     OWN,
@@ -41,6 +44,10 @@ from lockstep.experiments.e11_straggler_mitigation.made_up import (
     stand_in_table,
 )
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
+    PAPER,
+    SMALL,
+    agreements,
+    networks_table,
     rival_ratio,
     rivals_table,
     slow_nodes_in,
@@ -164,3 +171,47 @@ def test_without_records_tables_are_empty() -> None:
     for table in (time_table, regret_table, slow_nodes_table, rivals_table, stand_in_table, partition_table):
         assert table(nothing).empty, table.__name__
     assert runs_of(pd.DataFrame({"seconds_to_loss": [np.nan, 1.0]}))["time"].tolist() == [np.inf, 1.0]
+
+
+def test_the_papers_network_is_compared_under_the_same_delays_and_shares(made: Stored) -> None:
+    table = networks_table(made)
+    assert set(table["network"]) == {PAPER, SMALL} and len(table) == 2 * 6 * (1 + 3)
+    own = table[(table["contender"] == OURS) & (table["delays"] == "bad_node")].set_index("network")
+    assert own["over_waiting"].to_numpy() == pytest.approx(1.3 / 2.0, rel=0.02)
+    assert agreements(made) == (5 * 3, 0, 0), "all are faster than waiting for all with both networks"
+
+
+def test_a_policy_that_is_slower_with_the_papers_network_alone_disagrees(made: Stored) -> None:
+    policies = made.table("policies").copy()
+    ours = (policies["experiment"] == "paper_network") & (policies["contender"] == OURS)
+    slow = ours & (policies["delays"] != "none")
+    policies.loc[slow, "seconds_to_loss"] *= 3
+    changed = Stored(made.records, {"policies": policies})
+    assert agreements(changed) == (4 * 3, 3, 0)
+    assert "12 come out as with the small network, 3 the other way round" in paper_network(changed)
+    lost = policies.assign(seconds_to_loss=policies["seconds_to_loss"].mask(slow))
+    missing = Stored(made.records, {"policies": lost})
+    assert agreements(missing) == (4 * 3, 0, 3), "where the loss is missed, nothing is told"
+    assert "never reach the loss with deadline" in paper_network(missing)
+
+
+def test_without_the_papers_network_nothing_is_said_of_it() -> None:
+    assert networks_table(no_records()).empty and agreements(stored(only=["time_to_loss"])) == (0, 0, 0)
+
+
+def test_advice_is_judged_on_another_seed_and_by_the_best_of_the_kind() -> None:
+    found = stored(saved={DROP_ONE: 0.9, (DROP_ONE, "bad_node"): -0.5}, only=["throughput", "advice"])
+    table = advice_table(found).set_index("delays")
+    assert table.loc["exponential", ["advised", "times", "best"]].tolist() == [DROP_ONE, 10, DROP_ONE]
+    assert table.loc["exponential", "followed"] == pytest.approx(1) and table.loc["exponential", "waiting"] > 1.7
+    policies = found.table("policies").copy()
+    wrong = (policies["experiment"] == "advice") & (policies["contender"] == CODING)
+    policies.loc[wrong, "seconds_per_sample"] /= 10
+    misled = Stored(found.records, {"policies": policies})
+    shown = advice_table(misled).set_index("delays").loc["exponential"]
+    assert shown["advised"] == CODING and shown["followed"] > 1.3
+    assert "needs 1." in advice(misled) and advice(misled) != advice(found)
+
+
+def test_advice_of_one_seed_is_not_judged() -> None:
+    assert advice_table(stored(seeds=1, only=["throughput", "advice"])).empty

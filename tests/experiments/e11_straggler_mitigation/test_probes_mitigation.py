@@ -15,8 +15,11 @@ from lockstep.engine.policies.base import GradientStandIn, Work
 from lockstep.engine.training.loop import Site
 from lockstep.experiments.e11_straggler_mitigation import learners, measuring, paper_network, rows
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    ADVISED,
+    CODING,
     CONTENDERS,
     DOLLY,
+    DROP_ONE,
     LEARNERS,
     LEFT_OUT,
     LSTM_WEIGHTS,
@@ -75,6 +78,16 @@ def test_throughput_is_of_every_policy_under_the_same_delays() -> None:
     assert table["seconds_per_sample"].ge(table["bound_seconds_per_sample"].iloc[0] * 0.99).all()
 
 
+def test_a_replay_of_a_recorded_run_knows_a_node_that_stays_slow() -> None:
+    fields: dict[str, Any] = {"per_worker_batch_size": 4, "micro_batch": 1, "steps": 12, "workers": 6}
+    told = run(simulated("advice", delays="bad_node", compute=COMPUTE, **fields)).set_index("contender")
+    then = run(simulated("throughput", delays="bad_node", compute=COMPUTE, seed=1, **fields)).set_index("contender")
+    assert list(told.index) == list(ADVISED) and (told["reason"] == "").all()
+    gains = [table["seconds_per_sample"] / table.loc[WAIT, "seconds_per_sample"] for table in (told, then)]
+    for name in (DROP_ONE, DOLLY, CODING):
+        assert gains[0][name] == pytest.approx(gains[1][name], rel=0.05)
+
+
 def test_scale_is_of_policies_that_decide_round_by_round() -> None:
     fields: dict[str, Any] = {"per_worker_batch_size": 4, "micro_batch": 1, "steps": 5}
     job = simulated("scale", delays="pareto", workers=64, compute=COMPUTE, **fields)
@@ -109,8 +122,10 @@ def test_slow_nodes_are_trained_with_by_some(site: Site) -> None:
 def test_the_papers_network_is_trained_as_the_engine_trains_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its gradient is that of torch on the same model, and its vector of parameters that of the job's seed."""
     monkeypatch.setattr(paper_network, "use_case", learners.use_case)
+    monkeypatch.setattr(paper_network, "JUDGED", 8)
+    monkeypatch.setattr(learners, "LOOKS", 1)
     monkeypatch.setattr(measuring, "PAPER_TARGET_LOSS", 1e-9)
-    job = trained("paper_network", delays="exponential", steps=2, seed=3)
+    job = trained("paper_network", delays="exponential", steps=3, seed=3, workers=2)
     table = run(job, site).set_index("contender")
     assert list(table.index) == list(OF_FIGURE_4) and table["loss"].between(0, 2).all()
     assert (table["reason"] != "").all() and table["accuracy"].between(0, 1).all()
@@ -128,7 +143,7 @@ def test_the_papers_network_is_trained_as_the_engine_trains_it(site: Site, monke
     loss.backward()
     gradient, own = problem.gradient(problem.start, ids)
     expected = torch.cat([each.grad.view(-1) for each in model.parameters() if each.grad is not None])
-    assert own == pytest.approx(float(loss), rel=1e-5)
+    assert own == pytest.approx(loss.item(), rel=1e-5)
     assert gradient == pytest.approx(expected.numpy(), rel=1e-4, abs=1e-7)
     assert problem.loss(problem.start - 0.05 * gradient) != problem.loss(problem.start)
     assert 0 <= problem.accuracy(problem.start, test, labels) <= 1

@@ -95,6 +95,14 @@ ROUND_BY_ROUND: Mapping[str, Contender] = {
 """Those that ten thousand workers are simulated with: all workers of a round at once. Shares by last value are those of
 DPro-SM with a forecaster that is quick enough."""
 
+ADVISED: Mapping[str, Contender] = {
+    name: one
+    for name, one in CONTENDERS.items()
+    if one.kind != "never waits" and name not in (OURS, TWIN) and not one.standby
+}
+"""Those that a replay chooses among: all whose updates use the gradients of their own parameters alone, for of the
+others seconds per image say too little. Of a node that stands by, a recording holds nothing."""
+
 RIVALS: Mapping[str, Contender] = {name: LEARNERS[name] for name in (WAIT, NEVER_WAIT, OURS)}
 """Ours, what it is measured by, and asynchronous training, with momentum and a server that takes one message after the
 other."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.experiments.e11_straggler_mitigation import learning_figures, throughput_figures
+from lockstep.experiments.e11_straggler_mitigation.advice import advice_figure
 from lockstep.experiments.e11_straggler_mitigation.twins_drawings import simulator_figure
 
 FIGURES: Mapping[str, Recipe] = {
     "mitigation": throughput_figures.mitigation_figure,
     "bounds": throughput_figures.bounds_figure,
     "stages": throughput_figures.stages_figure,
+    "advice": advice_figure,
     "slow_nodes": learning_figures.slow_nodes_figure,
     "paper_network": learning_figures.paper_network_figure,
     "time_to_loss": learning_figures.time_to_loss_figure,

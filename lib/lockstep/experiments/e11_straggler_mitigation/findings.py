@@ -11,6 +11,7 @@ from lockstep.analysis.sentences import Finding, finding, listed, measure_of, se
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation import learning_findings
+from lockstep.experiments.e11_straggler_mitigation.advice import advice
 from lockstep.experiments.e11_straggler_mitigation.answer import reached, reading_name
 from lockstep.experiments.e11_straggler_mitigation.bounds import (
     PUBLISHED,
@@ -143,6 +144,7 @@ FINDINGS: Mapping[str, Finding] = {
     "mitigation": mitigation,
     "bounds": bounds,
     "stages": stages,
+    "advice": advice,
     "slow_nodes": learning_findings.slow_nodes,
     "paper_network": learning_findings.paper_network,
     "time_to_loss": learning_findings.time_to_loss,

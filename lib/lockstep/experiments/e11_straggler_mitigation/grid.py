@@ -3,6 +3,7 @@
 real           real ranks whose computing is slept, beside the simulator of the same policy and delays
 throughput     how long the same images take, by policy and kind of delays
 scale          the same with up to ten thousand workers, for policies that decide round by round
+advice         what a replay of a recorded run says of each policy, which throughput can be held against
 time_to_loss   until a small network on X-rays has reached a loss, at several shares and learning rates
 slow_nodes     the same with 0, 1, 2 ... slow nodes                                            (Figure 4 of the paper)
 paper_network  the same with the convolutional network of Table 2, under some kinds of delays
@@ -44,6 +45,13 @@ def cells(chosen: Parameters) -> list[Job]:
             simulated(
                 "throughput", delays=kind, workers=chosen.throughput_workers, compute=compute,
                 per_worker_batch_size=share, micro_batch=max(1, share // 4), steps=chosen.timed_updates,
+            )
+        )  # fmt: skip
+    for kind in chosen.kinds:
+        jobs.append(
+            simulated(
+                "advice", delays=kind, workers=chosen.throughput_workers, compute=compute,
+                per_worker_batch_size=share, micro_batch=max(1, share // 4), steps=chosen.advice_updates,
             )
         )  # fmt: skip
     for workers in chosen.scale_workers:

@@ -12,6 +12,7 @@ from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import NotNow
 
 THROUGHPUT, SCALE, TIME_TO_LOSS, SLOW_NODES = "throughput", "scale", "time_to_loss", "slow_nodes"
+ADVICE = "advice"
 PAPER_NETWORK, RIVALRY, STAND_IN, PARTITIONS = "paper_network", "rivals", "stand_ins", "partitions"
 """Experiments of the grid."""
 

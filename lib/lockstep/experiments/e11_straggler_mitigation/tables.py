@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pandas as pd
 
 from lockstep.analysis.stored import Stored
+from lockstep.experiments.e11_straggler_mitigation.advice import advice_table
 from lockstep.experiments.e11_straggler_mitigation.bounds import (
     PUBLISHED,
     capacity_bound,
@@ -126,6 +127,16 @@ def _paper_network(stored: Stored) -> pd.DataFrame:
     return found.reindex(dict.fromkeys(zip(shown["kind"], shown["contender"], strict=True))).reset_index()
 
 
+def _advice(stored: Stored) -> pd.DataFrame:
+    """Kinds: what was advised and what following it costs, beside the best policy and waiting for all."""
+    table = advice_table(stored)
+    if table.empty:
+        return table
+    shown = table[["kind", "advised", "times", "best"]].assign(followed=_with_interval(table, "followed"))
+    shown = shown.assign(waiting=_with_interval(table, "waiting"), error_percent=(100 * table["error"]).round(0))
+    return shown.assign(seeds=table["seeds"])
+
+
 def _time_to_loss(stored: Stored) -> pd.DataFrame:
     table = time_table(stored)
     if table.empty:
@@ -201,6 +212,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "stages": _stages,
     "slow_nodes": _slow_nodes,
     "paper_network": _paper_network,
+    "advice": _advice,
     "time_to_loss": _time_to_loss,
     "regret": _regret,
     "rivals": _rivals,
