@@ -38,10 +38,10 @@ from lockstep.records import COLUMNS, make_row
 
 KINDS = ["exponential", "markov:seconds=0.5", "bad_node"]
 CHOSEN = Parameters(
-    kinds=KINDS, throughput_workers=16, timed_updates=200, advice_updates=50,
-    scale_workers=[16, 1024], scale_kinds=["pareto"], image_seconds=0.0125, per_worker_batch_size=8, workers=8, shares=[8, 16], learning_rates=[0.05, 0.2],
-    most_updates=600, most_slow_nodes=2, paper_network_kinds=KINDS, paper_network_rates=[0.05, 0.2],
-    rival_workers=[8, 32], rival_kinds=["exponential"], rival_rates=[0.05, 0.2],
+    kinds=KINDS, throughput_workers=16, timed_updates=200, advice_updates=50, scale_workers=[16, 1024],
+    scale_kinds=["pareto"], image_seconds=0.0125, per_worker_batch_size=8, workers=8, shares=[8, 16],
+    learning_rates=[0.05, 0.2], most_updates=600, most_slow_nodes=2, paper_network_kinds=KINDS,
+    paper_network_rates=[0.05, 0.2], rival_workers=[8, 32], rival_kinds=["exponential"], rival_rates=[0.05, 0.2],
     stand_in_kinds=["bad_node", "gone:at=2"], stand_in_updates=150, partition_updates=150, stand_in_rate=0.05,
     real_workers=[], real_kinds=[], real_share=2, real_image_seconds=0.15, real_steps=3, real_warmup_steps=1,
 )  # fmt: skip
