@@ -188,7 +188,7 @@ def test_a_policy_that_is_slower_with_the_papers_network_alone_disagrees(made: S
     policies.loc[slow, "seconds_to_loss"] *= 3
     changed = Stored(made.records, {"policies": policies})
     assert agreements(changed) == (4 * 3, 3, 0)
-    assert "12 come out as with the small network, 3 the other way round" in paper_network(changed)
+    assert "12 come out with the paper's CNN as with the small network, 3 the other way round" in paper_network(changed)
     lost = policies.assign(seconds_to_loss=policies["seconds_to_loss"].mask(slow))
     missing = Stored(made.records, {"policies": lost})
     assert agreements(missing) == (4 * 3, 0, 3), "where the loss is missed, nothing is told"

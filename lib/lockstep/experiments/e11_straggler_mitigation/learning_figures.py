@@ -116,9 +116,10 @@ def paper_network_figure(stored: Stored) -> Figure:
                 points(axis, rows, columns, aside, color=MEAN, **style)
             axis.axvline(1, color="0.2", linewidth=1)
             axis.set_xlim(left=0)
+            axis.grid(False, axis="y")
             axis.set_title(kind_name(str(kind)), fontsize=9)
+            axis.set_xlabel("time to the loss / waiting\nfor all without delays", fontsize=8.5)
         name_rows(axes[0], list(OF_FIGURE_4), DPRO_READINGS)
-        figure.supxlabel("time to the loss / waiting for all without delays (95 % interval over seeds)", fontsize=9)
         figure.suptitle(title)
         marks = [Line2D([], [], linestyle="none", marker="o", color=MEAN, label=name, **style)
                  for name, _, style in _NETWORKS]  # fmt: skip

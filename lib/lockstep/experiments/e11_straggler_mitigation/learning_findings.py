@@ -75,13 +75,14 @@ def paper_network(stored: Stored) -> str:
             ends = [f"{estimate_in(row, 'over_waiting')} under {kind_name(str(row['delays']))}"
                     for _, row in known.iloc[[0, -1]].iterrows()]  # fmt: skip
             parts.append(f"{contender} {' to '.join(dict.fromkeys(ends))}")
-    if parts:
-        said.append(sentence(f"time over waiting for all, {PAPER}: {'; '.join(parts)}"))
     same, other, unknown = agreements(stored)
     if same + other + unknown:
-        text = f"of {counted(same + other + unknown, 'comparison')} with waiting for all, {same} come out as with "
-        text += f"{SMALL}, {other or 'none'} the other way round, and {unknown or 'none'} cannot be told"
+        text = f"of {counted(same + other + unknown, 'comparison')} with waiting for all under delays, {same} come out "
+        text += f"with {PAPER} as with {SMALL}, {other or 'none'} the other way round, "
+        text += f"{unknown or 'none'} cannot be told"
         said.append(sentence(text))
+    if parts:
+        said.append(sentence(f"time over waiting for all, {PAPER}: {'; '.join(parts)}"))
     if (missed := own[own["missed"] > 0]["contender"]).size:
         said.append(sentence(f"some seeds never reach the loss with {listed(dict.fromkeys(missed))}"))
     if not parts:
