@@ -38,7 +38,13 @@ from lockstep.engine.policies.base import (
     Use,
     Work,
 )
-from lockstep.engine.policies.deadlines import DeadlineClock, ShortestMicroBatch, best_deadline, parse_deadline
+from lockstep.engine.policies.deadlines import (
+    SLACK,
+    DeadlineClock,
+    ShortestMicroBatch,
+    best_deadline,
+    parse_deadline,
+)
 from lockstep.engine.policies.forecasting import forecast_option, forecaster
 from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.noise_scale import NoiseScale
@@ -210,10 +216,14 @@ class Deadline(Policy):
         return released
 
     def _expected(self, released: list[int]) -> set[int]:
-        """Who is waited for: those whose first micro-batch ends in time, or, if there are none, all who compute."""
+        """Who is waited for: those whose first micro-batch ends in time, or, if there are none, all who compute.
+
+        The deadline is the end of some worker's micro-batch, as forecast. Equal workers differ by a hair, so that
+        without slack half of them would count as late, in every round others.
+        """
         if self.deadline == 0:
             return set()
-        late = self._micro_seconds[:, 0] > (math.inf if self.deadline is None else self.deadline)
+        late = self._micro_seconds[:, 0] > (math.inf if self.deadline is None else self.deadline * (1 + SLACK))
         return {worker for worker in released if not late[worker]} or set(self._since)
 
     def _best(self) -> float:

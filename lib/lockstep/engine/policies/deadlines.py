@@ -14,7 +14,7 @@ from lockstep.engine.policies.rounds import Floats
 FADING = 0.95
 """By which the longest transit, and the overhead, are forgotten from one to the next."""
 SLACK = 0.05
-"""Of the deadline: so much later than forecast a contribution may still come."""
+"""Of the deadline: so much later than forecast a contribution may still come, and so much later it is waited for."""
 CANDIDATES = 64
 CHECKED = 10
 """Updates after which it is known how short a micro-batch can be."""
