@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -181,3 +182,13 @@ def test_no_mpiexec_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["mpi", "--workers", "2", "--dry-run"])
     assert done.exit_code == 2
     assert "no mpiexec in this environment" in done.output
+
+
+def test_what_a_rank_says_is_handed_on_before_the_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpiexec dropped the line that named a stopped rank, as its proxies were ended before they had handed it on."""
+    called: list[str] = []
+    monkeypatch.setattr(cluster.time, "sleep", lambda seconds: called.append(f"wait {seconds}"))
+    world = SimpleNamespace(Abort=lambda code: called.append("end"))
+    monkeypatch.setattr(cluster, "MPI", SimpleNamespace(COMM_WORLD=world))
+    cluster._end_job()
+    assert called == [f"wait {cluster._FORWARD_SECONDS}", "end"]

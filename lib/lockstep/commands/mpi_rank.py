@@ -50,7 +50,7 @@ def main() -> None:
     board = Board(common_file(group.node, 32 * group.size), group.size)
     group.write_to(board)
     ranks = dict(allgather_object(group.node, (group.rank, os.getpid())))
-    detector = FailureDetectorThread(board, ranks, options["stall_seconds"], lambda: MPI.COMM_WORLD.Abort(1))
+    detector = FailureDetectorThread(board, ranks, options["stall_seconds"], _end_job)
     try:
         job, traces = _train(job, group, options)
     except BaseException as error:
@@ -58,13 +58,18 @@ def main() -> None:
             time.sleep(_GRACE_SECONDS)
         reason = f"rank {group.rank} raised {type(error).__name__}: {error} ({board.where(group.rank)})"
         print(f"lockstep: {reason}\n{traceback.format_exc()}", file=sys.stderr, flush=True)
-        time.sleep(_FORWARD_SECONDS)
-        MPI.COMM_WORLD.Abort(1)
+        _end_job()
     detector.close()
     if group.rank == 0:
         print(result_line(job, traces), flush=True)
     group.barrier()
     MPI.Finalize()
+
+
+def _end_job() -> None:
+    """End all ranks, once what this one said has been handed on."""
+    time.sleep(_FORWARD_SECONDS)
+    MPI.COMM_WORLD.Abort(1)
 
 
 def _exit_with(reason: str) -> NoReturn:

@@ -12,7 +12,7 @@ import pytest
 from fake_distribution import scaled, without
 from fake_pipelines import BOTH, HYBRID, SHARED, hybrid_records, layers, noisy, resources
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e04_hybrid_parallelism.findings import leads, ways
+from lockstep.experiments.e04_hybrid_parallelism.findings import is_hybrid, leads, ways
 from lockstep.experiments.registry import experiment
 from stored_reference import stored_reference
 
@@ -44,6 +44,8 @@ def test_the_answer_of_the_reference_holds_the_numbers_of_the_table(reference: S
     text = SAYS["answer"](reference)  # type: ignore[misc]
     rows = ways(reference.shown.records)
     known = rows[rows["low"].notna()]
+    data = known[known["strategy"].isin(ANSWERS.DATA) & (known["workers"] == 2)].nlargest(1, "speedup")
+    known = pd.concat([known[(known["strategy"] == ANSWERS.HEAD) | is_hybrid(known)], data])
     assert len(known) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in known.itertuples())
     assert all(f"{row.speedup:.3g} times" in text for row in known.itertuples())
     assert f"{leads(reference.shown)['gain'].max():.3g} times" in text

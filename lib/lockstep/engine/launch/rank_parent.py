@@ -25,6 +25,7 @@ NO_LAUNCHER = "-"  # in place of a socket: failures are reported on stderr
 _SET_PDEATHSIG = 1
 _STOPPED_SECONDS = 5.0  # ranks that watch each other notice it sooner, and name the phase
 _POLL_SECONDS = 0.2
+_FORWARD_SECONDS = 0.5  # mpiexec ends with the job, and drops what its proxies have not handed on by then
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")  # by MPI library
 
 
@@ -60,6 +61,7 @@ def _watch(pid: int) -> int:
         if (next_status := _wait_while_stopped(pid)) is None:
             print(f"lockstep: rank {rank} was stopped (SIGSTOP), nobody continued it", file=sys.stderr, flush=True)
             reported = True
+            time.sleep(_FORWARD_SECONDS)
             os.kill(pid, signal.SIGKILL)
         elif not os.WIFCONTINUED(next_status):
             status = next_status
@@ -67,6 +69,7 @@ def _watch(pid: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     if code < 0 and not reported:
         print(f"lockstep: rank {rank} was killed by {signal.Signals(-code).name}", file=sys.stderr, flush=True)
+        time.sleep(_FORWARD_SECONDS)
     return code
 
 

@@ -38,13 +38,7 @@ from lockstep.engine.policies.base import (
     Use,
     Work,
 )
-from lockstep.engine.policies.deadlines import (
-    SLACK,
-    DeadlineClock,
-    ShortestMicroBatch,
-    best_deadline,
-    parse_deadline,
-)
+from lockstep.engine.policies.deadlines import SLACK, DeadlineClock, ShortestMicroBatch, best_deadline, parse_deadline
 from lockstep.engine.policies.forecasting import forecast_option, forecaster
 from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.noise_scale import NoiseScale
@@ -218,9 +212,7 @@ class Deadline(Policy):
     def _expected(self, released: list[int]) -> set[int]:
         """Who is waited for: those whose first micro-batch ends in time, or, if there are none, all who compute.
 
-        The deadline is the end of some worker's micro-batch, as forecast. Equal workers differ by a hair, so that
-        without slack half of them would count as late, in every round others.
-        """
+        The deadline is the forecast end of some micro-batch: without slack half of equal workers would be late."""
         if self.deadline == 0:
             return set()
         late = self._micro_seconds[:, 0] > (math.inf if self.deadline is None else self.deadline * (1 + SLACK))

@@ -144,11 +144,14 @@ def answer(stored: Stored) -> str:
     ran, rest = _use_cases(records)
     told, lacking = [], []
     for use_case in ran:
+        open_beside = []
         for say, beside in ((_same_cores, "the same cores spent otherwise"), (_over_one_core, "one core")):
             try:
                 told.append(sentence(say(records, noise, use_case)))
             except (NotNow, AnalysisError):
-                lacking.append(f"how a pipeline of {network_name(use_case)} compares with {beside}")
+                open_beside.append(f"with {beside}")
+        if open_beside:
+            lacking.append(f"how a pipeline of {network_name(use_case)} compares {' and '.join(open_beside)}")
     if not told:
         raise NotNow("", f"too few rounds of {listed(lacking)}" if lacking else NOTHING_RAN)
     table = pipeline_speedup_table(stored.records, "schedules", NAIVE)

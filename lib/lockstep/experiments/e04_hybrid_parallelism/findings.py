@@ -65,7 +65,7 @@ def speedup(stored: Stored) -> str:
         network = network_name(str(use_case))
         known, thin = own[own["low"].notna()], own[own["low"].isna()]
         if len(known):
-            gains = listed(f"{_gain(row)} with {row['called']}" for row in known.to_dict("records"))
+            gains = "; ".join(f"{_gain(row)} with {row['called']}" for row in known.to_dict("records"))
             told.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
         if len(thin):
             few = listed(f"{row['called']} ({row['speedup']:.3g})" for row in thin.to_dict("records"))
@@ -97,7 +97,7 @@ def hybrid_map(stored: Stored) -> str:
     for use_case, rows in table.groupby("use_case", sort=False):
         found = listed(_lead(row) for row in rows.to_dict("records"))
         network = network_name(str(use_case))
-        told.append(sentence(f"by the cost model, the hybrid of {network} leads the other two {found}"))
+        told.append(sentence(f"by the cost model, the hybrid of {network} leads {found}"))
     off = farthest_off(stored)
     if off is not None:
         told.append(f"The same model is up to {off:.0f} % off on steps that were measured.")
@@ -138,8 +138,9 @@ def _lead(row: Mapping[str, Any]) -> str:
     ranks = counted(int(row["ranks"]), "rank")
     if pd.isna(row["hybrid_from"]):
         return f"nowhere with {ranks}"
-    where = f"from {gigabits(row['hybrid_from'])} to {gigabits(row['hybrid_to'])}"
-    most = f"at most {row['gain']:.3g} times the best of those and one device"
+    ends = [gigabits(row["hybrid_from"]), gigabits(row["hybrid_to"])]
+    where = f"at {ends[0]}" if ends[0] == ends[1] else f"from {ends[0].split()[0]} to {ends[1]}"
+    most = f"at most {row['gain']:.3g} times the best other choice"
     return f"{where} with {ranks} ({most}, at {gigabits(row['gain_at'])})"
 
 
