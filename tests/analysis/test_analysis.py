@@ -23,7 +23,6 @@ from lockstep.analysis.statistics import (
     amdahl,
     amdahl_fit,
     each_strategy,
-    efficiency,
     highest_ratio,
     interval_of,
     is_difference,
@@ -79,11 +78,9 @@ def test_unknown_column_is_refused_by_name() -> None:
         per_round(small([1], [1]), {"wrokers": 2}, "images_per_second")
 
 
-def test_amdahl_and_efficiency_worked() -> None:
+def test_amdahl_worked() -> None:
     # A tenth serial on 4 workers: 1 / (0.1 + 0.9 / 4) = 3.0769.
     assert amdahl(4, 0.1) == pytest.approx(3.0769, abs=1e-4)
-    assert efficiency(3.0, 4) == pytest.approx(0.75)
-    assert efficiency(3.0769, 4, serial=0.1) == pytest.approx(1.0, abs=1e-4)
 
 
 @given(st.floats(0.0, 1.0))

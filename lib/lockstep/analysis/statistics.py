@@ -242,11 +242,6 @@ def amdahl(workers: float, serial: float) -> float:
     return 1.0 / (serial + (1.0 - serial) / workers)
 
 
-def efficiency(measured: float, workers: float, serial: float = 0.0) -> float:
-    """measured speedup / amdahl(workers, serial): against the ideal, or against a fitted serial fraction."""
-    return measured / amdahl(workers, serial)
-
-
 def amdahl_fit(workers: Sequence[float], speedups: Sequence[float]) -> float:
     """The serial fraction s in [0, 1] of 1/S = s + (1 - s)/p, by least squares on y = s x.
 

@@ -140,11 +140,7 @@ def per_worker(read: Read, workers: int) -> Read:
         found = read(stored)
         if found.ratio is None:
             return found
-        ratio = found.ratio
-        return replace(
-            found,
-            ratio=ratio.times(1 / workers),
-        )
+        return replace(found, ratio=found.ratio.times(1 / workers))
 
     return shared_out
 

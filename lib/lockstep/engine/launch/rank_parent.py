@@ -61,7 +61,6 @@ def _watch(pid: int) -> int:
         if (next_status := _wait_while_stopped(pid)) is None:
             print(f"lockstep: rank {rank} was stopped (SIGSTOP), nobody continued it", file=sys.stderr, flush=True)
             reported = True
-            time.sleep(_FORWARD_SECONDS)
             os.kill(pid, signal.SIGKILL)
         elif not os.WIFCONTINUED(next_status):
             status = next_status
@@ -69,7 +68,7 @@ def _watch(pid: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     if code < 0 and not reported:
         print(f"lockstep: rank {rank} was killed by {signal.Signals(-code).name}", file=sys.stderr, flush=True)
-        time.sleep(_FORWARD_SECONDS)
+    time.sleep(_FORWARD_SECONDS if code else 0)
     return code
 
 
