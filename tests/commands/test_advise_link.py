@@ -168,7 +168,8 @@ def test_real_ranks_on_one_machine_are_no_measurement(saved: Path) -> None:
     ("program", "says"),
     [
         ("import time; time.sleep(60)", "nothing came within 1 s"),
-        ("import sys; sys.exit('lockstep: it is lost')", "the ranks ended / lockstep: it is lost. Each machine"),
+        ("import sys; sys.exit('lockstep: it is lost')", "the ranks ended / it is lost. Each machine"),
+        ("print('lockstep: it is lostlockstep: it is lost')", "the ranks ended / it is lost. Each machine"),
     ],
 )
 def test_ranks_that_find_nothing(saved: Path, program: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,8 @@ def _found(hosts: str, names: list[str], iface: str) -> dict[str, Any]:
         if line.startswith(_MARK):
             return json.loads(line.removeprefix(_MARK))
     why = [line for line in lines if line.strip() and not line.startswith("supervisor: ")]
-    why = [line for line in why if line.startswith("lockstep: ")][:1] or why[-3:]
+    # Two ranks' lines may come as one: a proxy hands on what it has read, and a line's end is written after the line.
+    why = [line.split("lockstep: ")[1] for line in why if line.startswith("lockstep: ")][:1] or why[-3:]
     raise RunFailed(
         f"--hosts {hosts}: no link was measured: "
         + " / ".join([f"{'the ranks ended' if in_time else f'nothing came within {LIMIT_SECONDS:.0f} s'}", *why])

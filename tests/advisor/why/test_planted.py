@@ -64,7 +64,9 @@ def test_a_batch_of_one() -> None:
 
 @needs_two_cores
 def test_denormal_numbers() -> None:
-    assert first("Denormal") == DENORMALS
+    """They are named first on a processor that is slow with them, and not at all on one that is not."""
+    expected = [DENORMALS] if planted.denormals_are_slow_here() else []
+    assert [cause.kind for cause in found("Denormal")][:1] == expected
 
 
 @needs_two_cores
