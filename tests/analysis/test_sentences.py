@@ -14,6 +14,7 @@ from lockstep.analysis.sentences import (
     listed,
     network_name,
     noise_unknown,
+    numbered,
     pays,
     predicted_steps,
     sentence,
@@ -35,6 +36,11 @@ def test_singular_and_plural() -> None:
 
 def test_lists_in_a_sentence() -> None:
     assert listed(["a"]) == "a" and listed(["a", "b"]) == "a and b" and listed("abc") == "a, b, and c"
+
+
+def test_what_is_numbered_on_end_is_told_by_its_ends() -> None:
+    told = [numbered("session", numbers) for numbers in ([4], [0, 1], [0, 1, 2, 3], [0, 2], [1, 2, 4])]
+    assert told == ["session 4", "sessions 0-1", "sessions 0-3", "sessions 0, 2", "sessions 1, 2, 4"]
 
 
 def test_a_sentence_begins_and_ends_as_one() -> None:

@@ -37,6 +37,7 @@ from lockstep.experiments.report import (
     LISTS,
     REPORT_COLUMNS,
     claims_table,
+    machines,
     markdown_table,
     published_text,
     read_all,
@@ -185,6 +186,18 @@ def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
         and own["evidence"] == MEASURED
     )
     assert "NaN" not in report_json(stored) and "Infinity" not in report_json(stored)
+
+
+def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each session by itself made answers longer with every day of measuring, until notebook 11 was too long to read."""
+    one, other = ({"cpu": cpu, "cores": 2, "memory_bytes": 24 << 30, "bfloat16": "none"} for cpu in "AB")
+    days = [(one, "2026-11-22"), (one, "2026-11-22"), (other, "2026-11-23"), (one, "2026-11-23"), (one, "2026-11-22")]
+    sessions = [{"machine": machine, "day": day} for machine, day in days]
+    monkeypatch.setattr(report, "read_run", lambda folder: {"sessions": sessions})
+    assert machines(Path()) == (
+        "A, 2 cores, 24 GiB, bfloat16 units: none (sessions 0, 1, 4: 2026-11-22, session 3: 2026-11-23); "
+        "B, 2 cores, 24 GiB, bfloat16 units: none (session 2: 2026-11-23)"
+    )
 
 
 def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ def listed(parts: Iterable[str]) -> str:
     return f"{', '.join(found[:-1])}, and {found[-1]}"
 
 
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """A noun and its numbers, ascending: session 4; sessions 0-3; sessions 0, 2."""
+    on_end = numbers[-1] - numbers[0] == len(numbers) - 1 > 0
+    told = f"{numbers[0]}-{numbers[-1]}" if on_end else ", ".join(map(str, numbers))
+    return f"{noun if len(numbers) == 1 else noun + 's'} {told}"
+
+
 def sentence(text: str) -> str:
     """`text` with a capital at its beginning and a period at its end."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -15,6 +15,7 @@ import pandas as pd
 from lockstep.analysis.confidence import told_apart
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
+from lockstep.analysis.sentences import numbered
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
@@ -39,8 +40,6 @@ LISTS = {
 """Kinds of the ledger's rows that are not judged -> the heading of their list."""
 Judged = tuple[dict[str, Any], Verdict]
 """A claim of the ledger, and what records say about it."""
-
-
 DAY_MINUTES = 24 * 60
 
 
@@ -220,15 +219,18 @@ def _corrected(answered: Sequence[Answered]) -> list[Answered]:
 
 def machines(folder: Path) -> str:
     """On what the rounds of a results folder were measured, and when: A CPU, 2 cores, 24 GiB (2026-11-22). Of several
-    sessions their numbers stand there, too, as the column `session` has them."""
-    days: dict[str, list[str]] = {}
+    sessions their numbers stand there, too: (sessions 0-2: 2026-11-22, session 3: 2026-11-23)."""
+    days: dict[str, dict[str, list[int]]] = {}
     sessions = read_run(folder)["sessions"]
     for number, session in enumerate(sessions):
-        machine = session["machine"]
-        memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
+        machine, memory = session["machine"], f"{session['machine']['memory_bytes'] / 2**30:.0f} GiB"
         name = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
-        days.setdefault(name, []).append(f"session {number}: {session['day']}" if len(sessions) > 1 else session["day"])
-    return "; ".join(f"{name} ({', '.join(dict.fromkeys(on))})" for name, on in days.items())
+        days.setdefault(name, {}).setdefault(session["day"], []).append(number)
+    on = {
+        name: ", ".join(day if len(sessions) == 1 else f"{numbered('session', own)}: {day}" for day, own in each.items())
+        for name, each in days.items()
+    }
+    return "; ".join(f"{name} ({told})" for name, told in on.items())
 
 
 def report_all(results_root: str | Path) -> str:
