@@ -189,7 +189,7 @@ def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
 
 
 def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each session by itself made answers longer with every day of measuring, until notebook 11 was too long to read."""
+    """Each session by itself made answers longer with every day of measuring, until 11 was too long to read."""
     one, other = ({"cpu": cpu, "cores": 2, "memory_bytes": 24 << 30, "bfloat16": "none"} for cpu in "AB")
     days = [(one, "2026-11-22"), (one, "2026-11-22"), (other, "2026-11-23"), (one, "2026-11-23"), (one, "2026-11-22")]
     sessions = [{"machine": machine, "day": day} for machine, day in days]
@@ -283,7 +283,9 @@ def test_a_tally_counts_in_the_order_of_the_words() -> None:
 @pytest.mark.parametrize(
     ("name", "tables"),
     [
-        ("README.md", ["answers", "advice"]), ("docs/claims.md", ["headlines"]), ("docs/measuring.md", ["minutes"]),
+        ("README.md", ["answers", "advice"]),
+        ("docs/claims.md", ["headlines"]),
+        ("docs/measuring.md", ["minutes"]),
         ("docs/train.md", ["epochs"]),
     ],
 )

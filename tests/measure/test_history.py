@@ -165,12 +165,12 @@ def test_a_first_round_like_one_that_would_not_fit_is_not_begun(
 
 
 def test_a_run_of_slow_and_quick_cells_keeps_to_its_time(recorder: Recorder, photos: Path) -> None:
-    """The slow one's first visit is the one thing that nobody could know."""
+    """The slow one's first visit, after the five rounds of the A/A pair, is the one thing that nobody could know."""
     recorder.seconds = {"threads": 100.0, "sequential": 1.0}
     for minutes in (1.0, 2.0, 3.0, 5.0):
         began = recorder.clock.now
         run(photos, minutes=minutes)
-        assert recorder.clock.now - began <= max(100.0, 60 * minutes)
+        assert recorder.clock.now - began <= max(20.0 + 100.0, 60 * minutes)
 
 
 def test_how_long_a_visit_takes_is_told_by_cells_like_it() -> None:

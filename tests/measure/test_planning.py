@@ -47,9 +47,28 @@ def test_headlines_leave_the_others_their_share_of_the_time() -> None:
     """Seventeen minutes of notebook 02 went to its headlines, and 19 of 28 comparisons had no round at all."""
     headline, others = state(20, noise=0.08, headline=True), [state(0), state(0)]
     assert choose([headline, *others], 1e6) in (1, 2)
-    begun = [state(8, noise=0.08, headline=True), state(6, noise=0.08), state(0)]
-    assert choose(begun, 1e6) == 0, "the others have had two fifths of the time"
+    begun = [state(8, noise=0.08, headline=True), state(12, noise=0.08), state(0)]
+    assert choose(begun, 1e6) == 0, "the others have had three fifths of the time"
     assert choose([headline, state(6, noise=0.08)], 1e6) == 0, "all of them have an interval"
+    assert choose([state(4, headline=True), state(20, headline=True), state(0)], 1e6) == 0, "a headline has none yet"
+
+
+def test_the_noise_comes_as_soon_as_the_headlines() -> None:
+    """After 77 rounds of its headline notebook 02 still did not know what two runs of one cell differ by, without which
+    no difference is one: its pair of equal cells had four rounds."""
+    headline, plain = state(20, noise=0.08, headline=True), state(0, seconds=1.0)
+    noise = Progress(Comparison((2, 3)), [0.01] * 4, [10.0] * 4, again=True)
+    assert choose([headline, plain, noise], 1e6) == 2
+    assert choose([state(0, headline=True), noise], 1e6) == 1, "four rounds of five are the sooner done"
+    noise.logs += [0.02]
+    assert choose([headline, plain, noise], 1e6) != 2, "five are an interval"
+
+
+def test_what_lacks_an_interval_is_ranked_by_how_soon_it_has_one() -> None:
+    quick, slow = state(4, noise=0.5, seconds=10.0), state(0, noise=0.02, seconds=10.0)
+    assert quick.seconds_left() > slow.seconds_left() and choose([quick, slow], 1e6) == 0
+    assert Progress(Comparison((0, 1))).seconds_until_known(usual=3.0) == 15.0
+    assert Progress(Comparison((0,), rounds=20)).seconds_until_known(usual=3.0) == 60.0
 
 
 def test_what_was_begun_is_finished_before_the_next_is_begun() -> None:

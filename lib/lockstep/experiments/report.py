@@ -226,11 +226,12 @@ def machines(folder: Path) -> str:
         machine, memory = session["machine"], f"{session['machine']['memory_bytes'] / 2**30:.0f} GiB"
         name = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
         days.setdefault(name, {}).setdefault(session["day"], []).append(number)
-    on = {
-        name: ", ".join(day if len(sessions) == 1 else f"{numbered('session', own)}: {day}" for day, own in each.items())
+    alone = len(sessions) == 1
+    told = {
+        name: ", ".join(day if alone else f"{numbered('session', own)}: {day}" for day, own in each.items())
         for name, each in days.items()
     }
-    return "; ".join(f"{name} ({told})" for name, told in on.items())
+    return "; ".join(f"{name} ({on})" for name, on in told.items())
 
 
 def report_all(results_root: str | Path) -> str:

@@ -66,23 +66,30 @@ def _fits(job: Job, conditions: Mapping[str, Any]) -> bool:
 
 
 def states_of(comparisons: Sequence[Comparison], history: History) -> list[Progress]:
-    """Each comparison with what is stored of it: the rounds that nobody disturbed, and their time. Those of another
-    day or commit count as well, as they do in the answers; those of another machine or other software do not.
+    """Each comparison with what is stored of it: the rounds that nobody disturbed, and their time. A ratio of two
+    cells, or a trace, counts on whichever machine it was measured, as it does in the answers; the absolute speed of a
+    cell that stands alone on this one only. Other software measures anew.
 
     A round counts for every comparison whose cells it holds, be it a pair's own or one of the whole grid.
     """
-    states = [Progress(comparison, learns=history.learns(comparison.cells[0])) for comparison in comparisons]
+    states = [
+        Progress(comparison, learns=history.learns(comparison.cells[0]), again=history.same(comparison.cells))
+        for comparison in comparisons
+    ]
     rows = history.rows
-    # What is learnt does not depend on the machine, so its seeds go on from session to session.
     learns = repeated_by_seed(rows)
     done = (rows["status"] == "ok") | (learns & rows["reason"].str.startswith(DIVERGED))
-    rows = rows[done & (learns | rows["session"].isin(history.sessions))]
-    for _, found in rows.groupby("round"):
+    for _, found in rows[done].groupby("round"):
         whose = found["cell"].tolist()
         there, trace = set(whose), (found["source"] == TRACE).all()
+        session = found["session"].iloc[0]
+        # What is learnt does not depend on the machine, so its seeds go on from session to session.
+        learnt_or_here = repeated_by_seed(found).all() or session in history.sessions
         for state in states:
-            if there.issuperset(state.comparison.cells) and state.comparison.trace == trace:
-                _count(state, found.iloc[[whose.index(place) for place in state.comparison.cells]], found)
+            own = state.comparison
+            counts = learnt_or_here or ((trace or len(own.cells) > 1) and session in history.same_software)
+            if counts and own.trace == trace and there.issuperset(own.cells):
+                _count(state, found.iloc[[whose.index(place) for place in own.cells]], found)
     for state in states:
         if state.comparison.rounds and (seeds := history.seeds_learnt(state.comparison.cells[0])):
             state.logs = state.logs[:seeds]  # a seed counts once, however often it was learnt

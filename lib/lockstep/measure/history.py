@@ -23,7 +23,7 @@ class History:
     """
 
     def __init__(self, run: RunFolder, jobs: Sequence[Job]) -> None:
-        self.sessions = run.comparable
+        self.sessions, self.same_software = run.comparable, run.same_software
         self.durations = Durations(jobs)
         self._jobs = jobs
         self._places = {tuple(getattr(job, name) for name in CELL): place for place, job in enumerate(jobs)}
@@ -68,6 +68,10 @@ class History:
     def learns(self, place: int) -> bool:
         """Whether this cell learns, or is simulated: what others do on the machine does not change what it gives."""
         return self._jobs[place].repeated_by_seed
+
+    def same(self, places: Sequence[int]) -> bool:
+        """Whether these are one and the same cell, measured as variants a and b."""
+        return len(places) > 1 and len({self._jobs[place].with_(variant="a") for place in places}) == 1
 
     def seeds_learnt(self, place: int) -> int:
         """With how many seeds this cell has learnt, in all sessions: what is learnt does not depend on the machine."""

@@ -6,9 +6,10 @@
                   at again now and then, for its first rounds may have been bad ones
     trace         a cell that trains for a minute while its CPU, memory and threads are sampled: a quarter of the time
 
-Of those that can be settled in the time left, headlines come first, then what has no interval yet, then the quickest;
-the same comparison is not measured twice on end where another one of its kind waits, so that a disturbance of some
-seconds does not fall on one alone. As long as others use the machine, what learns or is simulated comes first.
+Of those that can be settled in the time left, headlines come first, and with them the pairs of equal cells, without
+whose noise no difference is one; then what has no interval yet, then the quickest; the same comparison is not measured
+twice on end where another one of its kind waits, so that a disturbance of some seconds does not fall on one alone. As
+long as others use the machine, what learns or is simulated comes first.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TRACES = MIN_ROUNDS
 """How many traces of a cell are enough: each counts as a round."""
 _SHARE_OF_TRACES = 0.25  # of the time that is spent
 _SHARE_OF_HOPELESS = 0.10  # likewise
-_SHARE_OF_OTHERS = 0.40  # of what is no headline, as long as any of it has no interval
+_SHARE_OF_OTHERS = 0.60  # of what is no headline, as long as any of it has no interval
 _FAILURES_ALLOWED = 2
 _DISTURBED_ALLOWED = 8  # rounds of a run of which none was quiet
 _NOISIEST = 0.95  # the part of all samples that deviate less than the noisiest in twenty
@@ -79,6 +80,8 @@ class Progress:
     """Others used it in the last round."""
     learns: bool = False
     """It trains until it has learnt, or is simulated: what others do does not change what it gives."""
+    again: bool = False
+    """Its cells are one and the same (A/A): what they lie apart is the noise that every difference is held against."""
     first_seconds: float = math.nan
     """What a round should take where none was measured, by cells like these; NaN: nothing tells."""
 
@@ -112,6 +115,13 @@ class Progress:
     def seconds_left(self, usual: float = 0.0) -> float:
         """How long settling it takes; `usual`: what a round takes where none was measured."""
         return self.rounds_left * (self.round_seconds if self.seconds else usual) if self.rounds_left else 0.0
+
+    def seconds_until_known(self, usual: float = 0.0) -> float:
+        """How long until it has an interval, of one with a number of rounds of its own until it is settled; once it has
+        one as `seconds_left`."""
+        if self.comparison.rounds or self.rounds >= MIN_ROUNDS:
+            return self.seconds_left(usual)
+        return (MIN_ROUNDS - self.rounds) * (usual if math.isnan(self.round_seconds) else self.round_seconds)
 
     @property
     def settled(self) -> bool:
@@ -192,16 +202,16 @@ def _trace_due(states: Sequence[Progress], fits: Sequence[int], seconds: float) 
 
 
 def _others_due(states: Sequence[Progress], fits: Sequence[int]) -> list[int]:
-    """Those among `fits` that have no interval, if what is no headline has had less than its share of the time: a
-    headline may take all there is until it is narrow enough, and most claims are answered by the others."""
+    """Those among `fits` that have no interval, if each headline has one and what is no headline has had less than its
+    share of the time: a headline may take all there is until it is narrow enough, and most claims are answered by the
+    others."""
     timed = [state for state in states if not state.comparison.trace]
     spent = sum(sum(state.seconds) for state in timed)
     others = sum(sum(state.seconds) for state in timed if not state.comparison.headline)
-    if others >= _SHARE_OF_OTHERS * spent:
+    unknown = [index for index in fits if states[index].rounds < MIN_ROUNDS]
+    if others >= _SHARE_OF_OTHERS * spent or any(states[index].comparison.headline for index in unknown):
         return []
-    return [
-        index for index in fits if states[index].rounds < MIN_ROUNDS and not states[index].comparison.headline
-    ]  # fmt: skip
+    return unknown
 
 
 def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:
@@ -210,19 +220,19 @@ def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:
     spent = _SHARE_OF_HOPELESS * sum(sum(state.seconds) for state in states)
     looked = sum(sum(states[index].seconds[MIN_ROUNDS:]) for index in hopeless)
     return [
-        index
-        for index in hopeless
-        if states[index].fits(seconds) and looked + states[index].round_seconds <= spent
+        index for index in hopeless if states[index].fits(seconds) and looked + states[index].round_seconds <= spent
     ]
 
 
 def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, int, float]:
-    """The least comes first: within reach, a headline, without an interval; of those with a number of rounds of their
-    own, as seeds have it, the one with the fewest, so that no cell waits for all seeds of another; then the quickest.
+    """The least comes first: within reach, a headline or the noise it is held against, without an interval; of those
+    with a number of rounds of their own, as seeds have it, the one with the fewest, so that no cell waits for all seeds
+    of another; then the quickest.
     """
-    left = state.seconds_left(usual)
+    left, known = state.seconds_until_known(usual), state.rounds >= MIN_ROUNDS
     done = state.rounds if state.comparison.rounds else 0
-    return left > seconds, not state.comparison.headline, state.rounds >= MIN_ROUNDS, done, left
+    first = state.comparison.headline or (state.again and not known)
+    return left > seconds, not first, known, done, left
 
 
 def fewest_minutes(states: Iterable[Progress]) -> float:

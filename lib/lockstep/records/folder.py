@@ -26,7 +26,8 @@ _DAMAGED = "records.damaged-{}.csv"
 _SAME_SESSION = ("machine", "versions", "git", "day")
 """What rounds of one session share. With another machine, other software or on another day a new session begins."""
 _MEMORY_BYTES = 1 << 28
-_COMPARABLE = ("machine", "versions")
+_SOFTWARE = ("versions",)
+_COMPARABLE = ("machine", *_SOFTWARE)
 """What sessions share whose rounds say the same, as far as anyone can tell before they are compared."""
 
 
@@ -34,10 +35,10 @@ class RunFolder:
     """One results folder, held by one process at a time; rounds are appended to it.
 
     `info` says what is measured, which a folder holds once; `session` under which circumstances, of which it may hold
-    several: `number` is that of this one, and every row names its own; `comparable` are those on the same machine with
-    the same software, of whichever day and commit, this one among them. Raises RecordError if another process holds the
-    folder, or if what it holds was measured with other parameters or on other images (resuming would mix two
-    experiments); WriteError if it can't be written.
+    several: `number` is that of this one, and every row names its own; `same_software` are those with the same
+    software, of whichever machine, day and commit, and `comparable` those of them on the same machine; this one is
+    among both. Raises RecordError if another process holds the folder, or if what it holds was measured with other
+    parameters or on other images (resuming would mix two experiments); WriteError if it can't be written.
     """
 
     def __init__(self, path: str | Path, info: Mapping[str, Any], session: Mapping[str, Any]) -> None:
@@ -45,6 +46,7 @@ class RunFolder:
         self.info = {"schema_version": SCHEMA_VERSION, **info}
         self.number = 0
         self.comparable: frozenset[int] = frozenset()
+        self.same_software: frozenset[int] = frozenset()
         self._rounds: set[int] = set()
         self._lengths: dict[Path, int] = {}  # bytes of each file that whole rounds take
         self._session: dict[str, Any] = json.loads(json.dumps(session))  # as it will be read
@@ -135,6 +137,7 @@ class RunFolder:
         sessions: list[dict[str, Any]] = read_run(self.path)["sessions"] if path.is_file() else []
         self.number = next(self._sessions_like(sessions, _SAME_SESSION), len(sessions))
         self.comparable = frozenset({self.number, *self._sessions_like(sessions, _COMPARABLE)})
+        self.same_software = frozenset({self.number, *self._sessions_like(sessions, _SOFTWARE)})
         if self.number < len(sessions):
             return
         whole = {**self.info, "sessions": [*sessions, self._session]}
