@@ -99,7 +99,7 @@ def test_stragglers_that_nobody_sees_coming_are_counted() -> None:
 
 
 def test_a_trace_is_told_by_its_least_errors() -> None:
-    """What follows the best, or smooths, was once not among the simple ones; the worst, on whole steps, was not told."""
+    """Smoothing and following the best were once left out, and so was the LSTM's worst case, on whole steps."""
     text = said(fake_forecasts.stored(learned=0.5), "traces")
     assert "of the LSTM: on AR autoregression 0.50 and 0.50; on SE" in text
     assert "on AR running median 0.70 and 1.20; " in said(fake_forecasts.stored(), "traces")
