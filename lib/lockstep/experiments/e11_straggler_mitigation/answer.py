@@ -65,8 +65,8 @@ def saved_by_readings(stored: Stored) -> str:
 
 
 def _saved(stored: Stored) -> str:
+    sure, _ = reached(stored)  # which says so where nothing is stored
     kinds = counted(int(mitigation_table(stored)["kind"].nunique()), "kind")
-    sure, _ = reached(stored)
     of_98 = f"one reaches 98 % under {listed(sure)}" if sure else "none is shown to reach 98 % under any kind of delay"
     text = f"of the time that delays cost, {saved_by_readings(stored)}, mean over {kinds}, and {of_98}"
     others = saved(stored, CALLED)

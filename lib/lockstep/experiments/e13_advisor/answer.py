@@ -57,7 +57,7 @@ def _gains(stored: Stored) -> str:
     gains = " to ".join(f"{ratio} ({model_name(of)})" for ratio, of in ends)
     models = f"{counted(len(found), 'model')}, at the same batch per worker,"
     open_ = sum(ratio.low <= 1 <= ratio.high for ratio, _ in found)
-    undecided = f"; for {open_ if open_ < len(found) else 'all'} of them that gain is undecided" if open_ else ""
+    undecided = f"; for {counted(open_, 'model')} that gain is undecided" if open_ else ""
     return sentence(f"{workers} train {models} at {gains} times the samples per second of one worker{undecided}")
 
 
