@@ -200,6 +200,15 @@ def test_an_aim_has_its_side(aim: str, threshold: float, inside: tuple[float, ..
     assert target.reached(Estimate(inside[0], 0.5 * inside[0], 2 * inside[0], 8)) == UNDECIDED
 
 
+def test_a_ratio_whose_interval_says_nothing_is_written_without_it() -> None:
+    """It once stood there as 1.29 [0.044, 1.27e+13]; the answer goes by the interval all the same."""
+    found, some = [Estimate(1.29, 0.044, 1.27e13, 9), Estimate(1.29, 0.13, 12.9, 9)], Stored(fake_records(rounds=1))
+    targets = [Target("x", 1.1, lambda stored, one=one: Reading(one), AT_MOST) for one in found]
+    table = targets_table(targets, some)
+    assert table["measured"].tolist() == ["1.29 (no useful interval yet)", "1.29 [0.13, 12.9]"]
+    assert set(table["reached"]) == {UNDECIDED}
+
+
 # --- one node ---
 
 BEST_SMALL = "ComplexSmall: best setting over the sequential baseline, in bfloat16"

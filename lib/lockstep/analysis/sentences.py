@@ -76,7 +76,7 @@ def measure_of(ratio: Estimate, unit: str) -> str:
 
 def interval_text(ratio: Estimate) -> str:
     """The interval alone, where the number already stands; says so where there is none yet."""
-    return "(no interval yet)" if ratio.open else f"[{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
+    return f"{ratio.interval}{ratio.differing}"
 
 
 def estimate_in(row: Mapping[str, Any], name: str, low: str = "low", high: str = "high") -> Estimate:

@@ -78,7 +78,7 @@ def _reading(answered: Answered, each: Advice) -> str:
     measured, reached = table.loc[each.target, ["measured", "reached"]]
     if not measured:
         return "not measured yet"
-    doubt = "" if "[" in measured else " (no interval yet: it may be no gain)"
+    doubt = "" if measured.endswith(("]", ")")) else " (no interval yet: it may be no gain)"
     if reached.startswith("too few rounds"):
         doubt = f" (only {reached.partition(':')[2].strip()} rounds)"
     return f"{measured} {each.means}{doubt}"

@@ -283,9 +283,8 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     """Targets as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
-        missing = pd.isna(row["ratio"])
-        interval = "" if pd.isna(row["low"]) else f" [{row['low']:.3g}, {row['high']:.3g}]"
-        measured = "" if missing else f"{row['ratio']:.3g}{interval}"
+        interval = "" if pd.isna(row["low"]) else f" {row['interval']}"
+        measured = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}{interval}"
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if stored.records.empty:
             reached = NOT_YET
