@@ -74,7 +74,8 @@ def test_the_answer_of_the_reference_is_that_of_the_records(reference: Stored) -
     for row in known:
         unsure = row["points_low"] <= 0 <= row["points_high"]
         does = "makes no difference that shows" if unsure else f"{'raises' if row['points'] > 0 else 'lowers'} accuracy"
-        assert re.search(rf"{does}[^;]* on {row['use_case']} \({re.escape(f'{row["points"]:+.3g}')} points", text)
+        points = re.escape(f"{row['points']:+.3g} points")
+        assert re.search(rf"{does}[^;]* on {row['use_case']} \({points}", text)
     assert known and re.search(r"Time was measured with batches up to \d+: an epoch of the CNN in two processes", text)
 
 

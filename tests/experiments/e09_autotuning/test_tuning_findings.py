@@ -188,6 +188,6 @@ def test_the_answer_says_what_was_found_what_it_took_and_what_is_not_known_yet()
 
 
 def test_pruners_have_intervals_however_few_studies_there_are() -> None:
-    row = {"kept": 0.99, "kept_low": 0.23, "kept_high": 1.0, "share_of_epochs": 0.8, "share_low": 0.0, "share_high": 1.0}
-    told = saves({**row, "effective": 1.7}, "it")
+    row = {"kept": 0.99, "kept_low": 0.23, "kept_high": 1.0, "effective": 1.7}
+    told = saves(row | {"share_of_epochs": 0.8, "share_low": 0.0, "share_high": 1.0}, "it")
     assert told == "it trains 80 % [0, 100] of the epochs and keeps the best setting in 99 % [23, 100]"

@@ -10,9 +10,10 @@ from lockstep.engine.job.clock import Clock
 def cautions_of(job: Clock, usable_cores: int) -> Iterator[str]:
     """Remarks for a warning and for the column `reason` of the records."""
     if not job.simulated and job.ranks * job.cores_per_worker > usable_cores:
-        ranks = _several(job.workers, "worker") + (f" and {_several(job.servers, 'server')}" if job.servers else "")
-        needed = f"{ranks} x {_several(job.cores_per_worker, 'core')}"
-        yield f"{needed} on {_several(usable_cores, 'usable core')}: workers share cores"
+        served = f" and {job.servers} server{'s' * (job.servers > 1)}" if job.servers else ""
+        needed = f"{job.workers} worker{'s' * (job.workers > 1)}{served} x {job.cores_per_worker} core"
+        needed += "s" * (job.cores_per_worker > 1)
+        yield f"{needed} on {usable_cores} usable core{'s' * (usable_cores > 1)}: workers share cores"
     if job.images and job.replicas > job.images:
         yield f"{job.replicas} workers for {job.images} training images: some have nothing to train on"
     if job.global_batch_size % job.replicas:
@@ -30,10 +31,6 @@ def cautions_of(job: Clock, usable_cores: int) -> Iterator[str]:
         yield "not synchronous SGD: other parameters than one worker would reach"
     elif job.averages_parameters and job.workers > 1:
         yield "averages parameters in every step: synchronous SGD only with a linear optimiser (SGD)"
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _missing_exchange(job: Clock) -> Iterator[str]:

@@ -52,7 +52,7 @@ ENGINES, SERVER = "engines_shared_memory", "parameter_server"
 def scaling(stored: Stored) -> str:
     """As many workers as the machine has cores over one, with one batch and with a batch each; and more of them."""
     told = []
-    for name, table in (("one batch split between them", strong_scaling(stored)), ("a batch each", weak_scaling(stored))):
+    for name, table in (("one batch split up", strong_scaling(stored)), ("a batch each", weak_scaling(stored))):
         own = _a_core_each(_data_parallel(table))
         known = own[own["low"].notna()] if len(own) else own
         if known.empty:
