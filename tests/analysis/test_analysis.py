@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_records import records, resources
-from lockstep.analysis.cells import CELL, cells
+from lockstep.analysis.cells import CELL, cells, outcome
 from lockstep.analysis.confidence import estimate
 from lockstep.analysis.noise import aa_noise, aa_pairs, pooled_noise
 from lockstep.analysis.rules import above_one
@@ -281,6 +281,17 @@ def test_failed_cells_stay_rows_and_a_failed_round_is_told() -> None:
     frame.loc[hit, ["status", "reason", "images_per_second"]] = ["failed", "killed", math.nan]
     some = row_of(summary_table(frame), use_case="SimpleBig", strategy="ddp", precision="float32")
     assert (some["status"], some["rounds"], some["reason"]) == ("ok", 7, "1 of 16 rounds failed: killed")
+
+
+def test_each_part_of_the_reasons_of_a_cell_is_told_once() -> None:
+    """And in the singular where there is one: older rows say "1 servers x 1 cores"."""
+    shared = "2 workers and 1 servers x 1 cores on 2 usable cores: workers share cores"
+    rows = pd.DataFrame({"status": "ok", "reason": [shared, None, f"{shared}; {CONTENDED}", "11 cores"]})
+    told = "2 workers and 1 server x 1 core on 2 usable cores: workers share cores"
+    assert outcome(rows) == ("ok", f"{told}; {CONTENDED}; 11 cores")
+    assert outcome(rows.assign(status="failed")) == ("failed", f"{told}; {CONTENDED}; 11 cores")
+    one = outcome(rows.assign(status=["ok", "ok", "ok", "failed"]))[1]
+    assert one == f"1 of 4 rounds failed: {told}; {CONTENDED}; 11 cores"
 
 
 def test_without_a_base_there_is_no_speedup() -> None:

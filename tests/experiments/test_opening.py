@@ -21,8 +21,12 @@ LOCAL = "02_threads_vs_processes"
 
 @pytest.fixture(scope="module")
 def values(root: Path) -> dict[str, Any]:
-    """What the parameters cell of notebook 02 leaves behind, with much else."""
-    cells = json.loads((root / "notebooks" / f"{LOCAL}.ipynb").read_text())["cells"]
+    return left_behind(root, LOCAL)
+
+
+def left_behind(root: Path, name: str) -> dict[str, Any]:
+    """What the parameters cell of a notebook leaves behind, with much else."""
+    cells = json.loads((root / "notebooks" / f"{name}.ipynb").read_text())["cells"]
     (cell,) = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
     found: dict[str, Any] = {"something_else": object()}
     exec("".join(cell["source"]), found)
@@ -58,6 +62,11 @@ def test_what_is_not_judged_stands_beside_the_verdicts(values: dict[str, Any]) -
     head, _, *rows = run.unjudged().data.splitlines()
     assert head == "| Place | Kind | About | Published | Note |"
     assert [row.split(" | ")[1:3] for row in rows] == own.loc[~claims, ["kind", "statement"]].to_numpy().tolist() != []
+
+
+def test_a_subject_on_which_nothing_is_open_has_no_table_without_rows(root: Path) -> None:
+    told = open_experiment("09", left_behind(root, "09_autotuning")).unjudged().data
+    assert told == "The papers leave nothing further open on this subject."
 
 
 def test_a_name_that_it_has_not_is_an_error_that_lists_what_there_is(values: dict[str, Any]) -> None:

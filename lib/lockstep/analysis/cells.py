@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,11 @@ def _calm_rows(rows: pd.DataFrame, disturbed: np.ndarray) -> pd.DataFrame:
 
 
 def outcome(rows: pd.DataFrame) -> tuple[str, str]:
-    """Status and reason of a cell: `ok` as soon as one round is, and then how many rounds are not and why."""
+    """Status and reason of a cell, each part of it once: `ok` as soon as one round is, and then how many rounds are not
+    and why."""
     bad = rows[rows["status"] != "ok"]
-    reasons = "; ".join(dict.fromkeys(text for text in rows["reason"].fillna("").astype(str) if text))
+    told = re.sub(r"\b(1 (?:worker|server|core))s\b", r"\1", "; ".join(rows["reason"].fillna("").astype(str)))
+    reasons = "; ".join(dict.fromkeys(part for part in told.split("; ") if part))  # older rows say "1 servers"
     if bad.empty:
         return "ok", reasons
     if len(bad) == len(rows):

@@ -93,6 +93,12 @@ def mean_columns(ratio: Estimate | None, name: str, scale: float = 1.0) -> dict[
     return columns | sessions_column(ratio.times(scale) if ratio else None, name)
 
 
+def percent_columns(share: Estimate | None, name: str) -> dict[str, Any]:
+    """A mean share as columns in percent, its interval cut off at 0 and 100: no accuracy lies beyond."""
+    columns = mean_columns(share, name, 100)
+    return columns | {end: min(max(columns[end], 0.0), 100.0) for end in (f"{name}_low", f"{name}_high")}
+
+
 def same_but(cell: Mapping[str, Any], *free: str, **changed: Any) -> dict[str, Any]:
     """The conditions of a cell with the fields `changed` instead, whatever the fields `free` hold."""
     return {name: value for name, value in cell.items() if name not in free} | changed

@@ -35,7 +35,9 @@ def advise_on_model(
             "which the link is measured."
         ),
     ] = _Usual.hosts,
-    batch: Annotated[str, typer.Option(help="Global batch: today's, and others beside it: 64,256.")] = _Usual.batch,
+    batch: Annotated[
+        str, typer.Option(help="Of all workers together (of lockstep why: of each): today's, and others: 64,256.")
+    ] = _Usual.batch,
     link: Annotated[str, typer.Option(help="Between machines: 1gbit | 10gbit | 25us,1.2e9 (bytes/s).")] = _Usual.link,
     iface: Annotated[str, typer.Option(help="Network interface between named hosts, such as eth1.")] = _Usual.iface,
     images: Annotated[float, typer.Option(help="Time (and price) until so many are trained.")] = _Usual.images,

@@ -158,10 +158,10 @@ class Run:
 
     def unjudged(self) -> Markdown:
         """Where the paper contradicts itself and what it leaves unsaid on this notebook's subject: a table without
-        verdicts."""
+        verdicts, or that there is nothing."""
         ledger = read_ledger()
-        own = (ledger["notebook"] == self.experiment.name) & (ledger["kind"] != CLAIM)
-        return Markdown(unjudged_table(ledger[own].to_dict("records")))
+        own = ledger[(ledger["notebook"] == self.experiment.name) & (ledger["kind"] != CLAIM)].to_dict("records")
+        return Markdown(unjudged_table(own) if own else "The papers leave nothing further open on this subject.")
 
     def targets(self) -> pd.DataFrame:
         """What we ourselves aim at, what was measured, and whether that reaches it."""

@@ -192,7 +192,7 @@ def test_servers_are_ranks_too() -> None:
     job = Job.of("parameter_server", workers=4)
     assert (job.workers, job.servers, job.shards, job.ranks) == (4, 1, 1, 5), "the paper's five nodes"
     assert Job.of("sharded_server", workers=4).shards == 4
-    assert job.cautions(usable_cores=4)[0].startswith("4 workers and 1 servers x 1 cores on 4 usable cores")
+    assert job.cautions(usable_cores=4)[0].startswith("4 workers and 1 server x 1 core on 4 usable cores")
 
 
 @pytest.mark.parametrize(

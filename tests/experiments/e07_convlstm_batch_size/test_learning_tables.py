@@ -106,6 +106,18 @@ def test_the_generalisation_gap_is_paired_by_seed(frame: pd.DataFrame) -> None:
     )
 
 
+def test_no_accuracy_lies_beyond_what_a_share_can_be() -> None:
+    """Of few seeds that lie far apart tables and figures once had accuracies such as [-19.44, 121.13] %."""
+    few = records(5)
+    wild = few.assign(test_accuracy=np.where(few["round"] % 2, 0.98, 0.2), validation_accuracy=few["round"] % 2)
+    assert mean_of(pd.Series([0.2, 0.98, 0.2, 0.98, 0.2])).high > 1
+    for table in (seed_accuracy_table(wild, "learning"), seed_accuracy_table(wild, "candidates")):
+        for name in ("accuracy", "validation"):
+            ends = table[[f"{name}_low", f"{name}_high"]].dropna()
+            assert ends.empty or (ends.to_numpy() == [0.0, 100.0]).all()
+    assert seed_accuracy_table(records(2), "learning")["accuracy_high"].isna().all(), "no interval is not 100 %"
+
+
 def test_wilsons_interval_is_the_textbooks() -> None:
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)

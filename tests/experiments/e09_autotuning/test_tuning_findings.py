@@ -12,7 +12,7 @@ from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from lockstep.experiments.e09_autotuning import EXPERIMENT, comparing, verdicts
 from lockstep.experiments.e09_autotuning.chosen_setting import SETTING, write_chosen
-from lockstep.experiments.e09_autotuning.findings import FINDINGS
+from lockstep.experiments.e09_autotuning.findings import FINDINGS, saves
 from lockstep.experiments.e09_autotuning.stored_pool import pool_in
 from lockstep.experiments.e09_autotuning.tables import TABLES, ladder
 from lockstep.records import RunFolder, read_tables
@@ -52,7 +52,7 @@ def test_the_ladder_is_paired_by_seed() -> None:
 def test_curves_name_the_best_the_median_and_the_worst() -> None:
     said = FINDINGS["curves"](fake_tuning.stored(diverged=2))
     last = 100 * fake_tuning.curves(14)[:, -1]
-    assert f"the best tells {last[0]:.1f} % of 400 held-out images right" in said
+    assert f"the best classifies {last[0]:.1f} % of 400 held-out images correctly" in said
     assert f"the worst {last[-1]:.1f} %; two settings diverged." in said
 
 
@@ -168,4 +168,26 @@ def test_a_small_pool_is_not_compared(tmp_path: Path) -> None:
 def test_the_answer_does_not_count_settings_that_came_after_the_choice() -> None:
     """It said that the network was chosen among all settings of the pool, which goes on growing."""
     said = EXPERIMENT.answer(fake_tuning.stored(tuned=0.05)) if EXPERIMENT.answer else ""
-    assert "chose among settings drawn at random gains 5.01 points [" in said and "16" not in said
+    assert "chose among settings drawn at random gains 5.01 points [" in said and "among 16" not in said
+
+
+def test_the_answer_says_what_was_found_what_it_took_and_what_is_not_known_yet() -> None:
+    stored = fake_tuning.stored(tuned=0.05)
+    assert EXPERIMENT.answer is not None
+    said = EXPERIMENT.answer(stored)
+    last = 100 * fake_tuning.curves(16)[:, -1]
+    assert said.startswith("Of 16 settings drawn at random and trained for 8 epochs, the best classifies ")
+    assert f"the median one {np.median(last):.1f} %, and the worst {last[-1]:.1f} %" in said
+    hours = (16 * 2.0 * 8 + sum(range(16))) / 3600
+    assert f"took {hours:.2g} core-hours; several engines train one list of trials 1.8 times as fast" in said
+    pool = stored.records[stored.records["experiment"] == "pool"]
+    said = EXPERIMENT.answer(Stored(pool, stored.tables))
+    assert "No network that these images chose has been scored on test images yet." in said
+    assert "what several engines save in time is not known yet: the list of trials was not timed yet" in said
+    assert "what pruners save: not known yet" in said
+
+
+def test_pruners_have_intervals_however_few_studies_there_are() -> None:
+    row = {"kept": 0.99, "kept_low": 0.23, "kept_high": 1.0, "effective": 1.7}
+    told = saves(row | {"share_of_epochs": 0.8, "share_low": 0.0, "share_high": 1.0}, "it")
+    assert told == "it trains 80 % [0, 100] of the epochs and keeps the best setting in 99 % [23, 100]"

@@ -10,9 +10,10 @@ from lockstep.engine.job.clock import Clock
 def cautions_of(job: Clock, usable_cores: int) -> Iterator[str]:
     """Remarks for a warning and for the column `reason` of the records."""
     if not job.simulated and job.ranks * job.cores_per_worker > usable_cores:
-        served = f" and {job.servers} servers" if job.servers else ""
-        needed = f"{job.workers} workers{served} x {job.cores_per_worker} cores"
-        yield f"{needed} on {usable_cores} usable cores: workers share cores"
+        served = f" and {job.servers} server{'s' * (job.servers > 1)}" if job.servers else ""
+        needed = f"{job.workers} worker{'s' * (job.workers > 1)}{served} x {job.cores_per_worker} core"
+        needed += "s" * (job.cores_per_worker > 1)
+        yield f"{needed} on {usable_cores} usable core{'s' * (usable_cores > 1)}: workers share cores"
     if job.images and job.replicas > job.images:
         yield f"{job.replicas} workers for {job.images} training images: some have nothing to train on"
     if job.global_batch_size % job.replicas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
-from lockstep.analysis.seeds import PAIRED, mean_columns, mean_or_none, paired_points, same_but, scored
+from lockstep.analysis.seeds import PAIRED, mean_columns, mean_or_none, paired_points, percent_columns, same_but, scored
 from lockstep.analysis.statistics import AnalysisError
 
 WHOLE = "allreduce"
@@ -19,7 +19,7 @@ def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
     for cell, rows in cells(records, PAIRED):
         status, reason = outcome(rows)
         row = {name: cell[name] for name in ("use_case", "strategy", "density", "epochs", "images")}
-        row |= mean_columns(mean_or_none(scored(rows)["test_accuracy"]), "accuracy", 100)
+        row |= percent_columns(mean_or_none(scored(rows)["test_accuracy"]), "accuracy")
         points = None
         if cell["strategy"] != WHOLE:
             try:

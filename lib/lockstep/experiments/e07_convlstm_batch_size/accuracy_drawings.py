@@ -89,9 +89,9 @@ def _batch_panels(
                 if published and (case, network) == ("Pneumonia", "convlstm"):
                     _beside(axis, published)
             line[0].set_ylabel(f"{unit}\nmean over seeds, 95 % interval")
-        if measure == "accuracy":  # intervals may go beyond what a share can be
+        if measure == "accuracy":  # no share lies beyond; an interval's end at 0 or 100 is seen
             low, high = axes[0][0].get_ylim()
-            axes[0][0].set_ylim(max(low, 0.0), min(high, 101.0))
+            axes[0][0].set_ylim(max(low, -1.0), min(high, 101.0))
         handles = [_handle(name) for name in drawn]
         if published:
             handles.append(Line2D([], [], **PUBLISHED, label="published (data, model parallel), batch not stated"))

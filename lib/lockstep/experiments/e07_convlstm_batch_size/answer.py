@@ -64,9 +64,10 @@ def batch_text(stored: Stored) -> str:
     parts = by_sign(
         ((f"{CALLED[cell['network']]} on {cell['use_case']}", points) for cell, points in found
          if cell["global_batch_size"] == most),
-        "more accurate is", "less accurate is", "no difference shows for",
+        "accuracy rises for", "accuracy falls for", "no difference shows for",
     )  # fmt: skip
-    return sentence(f"with batch {most} in place of {PLAIN_BATCH}, at as many epochs, {parts}")
+    over = "at as many epochs and over the seeds that both have"
+    return sentence(f"with batch {most} instead of {PLAIN_BATCH}, {over}, {parts}")
 
 
 def lstm_text(stored: Stored) -> str:
@@ -81,8 +82,9 @@ def lstm_text(stored: Stored) -> str:
     said = []
     if not few.all():
         own = ((f"on {row['use_case']}", points_of(row)) for row in known[~few].to_dict("records"))
-        gains = by_sign(own, "is more accurate", "is less accurate", "gains nothing that shows")
-        said.append(f"with batch {PLAIN_BATCH} the LSTM behind the CNN {gains}")
+        gains = by_sign(own, "raises accuracy", "lowers accuracy", "makes no difference that shows")
+        over = "over the seeds that both networks have"
+        said.append(f"with batch {PLAIN_BATCH}, {over}, the LSTM behind the CNN {gains}")
     if few.any():
         said.append(_with_few_updates(known[few]))
     return " ".join(sentence(text) for text in said)
@@ -96,15 +98,16 @@ def points_of(row: dict[str, Any]) -> Estimate:
 def _with_few_updates(rows: pd.DataFrame) -> str:
     lower, shown = (rows["points"] < 0).sum(), (rows["points_high"] < 0).sum()
     ends = f"{rows['points'].min():+.3g} to {rows['points'].max():+.3g} points"
-    learns = f"shown in {shown} of them" if shown else "shown in none: whether it learns more slowly is open"
+    learns = f"by the whole interval in {shown or 'none'} of them"
     settings = counted(len(rows), "setting")
-    many = f"all {settings}" if lower == len(rows) else f"{lower} of {settings}"
-    return f"with fewer updates its mean is lower in {many} ({ends}), {learns}"
+    many = f"all {settings}" if lower == len(rows) else f"{lower or 'none'} of {settings}"
+    slower = "" if shown else ": whether it learns more slowly is open"
+    return f"with fewer updates its mean accuracy is lower in {many} ({ends}), {learns}{slower}"
 
 
 def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
     """What the largest timed batch does to the time of as many epochs, with two data-parallel processes."""
-    found = []
+    found, timed = [], 0
     for network in networks:
         own = {
             int(cell["global_batch_size"]): cell
@@ -114,9 +117,10 @@ def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
         }  # fmt: skip
         if len(own) > 1 and PLAIN_BATCH in own:
             found.append(_time_of(stored, CALLED[network], own[max(own)], own[PLAIN_BATCH]))
+            timed = max(timed, *own)
     if not found:
         raise NotNow("", "no larger batch was timed with data-parallel processes")
-    return sentence("; ".join(found))
+    return sentence(f"time was measured with batches up to {timed}: {'; '.join(found)}")
 
 
 def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str, Any]) -> str:

@@ -88,9 +88,9 @@ def ablation(stored: Stored) -> str:
     """Accuracy with other pooling and with dropout, minus that of max-pooling without."""
     table = required_rows(gain_table(stored.records, ABLATION), "pooling and dropout")
     known = table[table["points"].notna()].to_dict("records")
-    named = ((f"{row['pooling']} pooling with dropout {row['dropout']:g}", points_of(row)) for row in known)
-    parts = by_sign(named, "more accurate is", "less accurate is", "no difference shows for")
-    return sentence(f"over max-pooling without dropout, {parts}")
+    named = ((f"{row['pooling']} pooling and dropout {row['dropout']:g}", points_of(row)) for row in known)
+    parts = by_sign(named, "accuracy rises with", "accuracy falls with", "no difference shows for")
+    return sentence(f"compared with max-pooling without dropout, {parts}")
 
 
 @finding

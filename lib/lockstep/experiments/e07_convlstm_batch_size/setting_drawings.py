@@ -81,7 +81,7 @@ def setting_points(table: pd.DataFrame, title: str, chosen: Sequence[tuple[str, 
             source = " and ".join(sorted(rows["data_source"].unique()))
             axis.set_title(f"{NETWORKS.get(str(network), str(network))}, {case}, {source} images", loc="left")
         low, high = axes[0, 0].get_xlim()
-        axes[0, 0].set_xlim(max(low, 0.0), min(high, 101.0))  # intervals may go beyond what a share can be
+        axes[0, 0].set_xlim(max(low, -1.0), min(high, 101.0))  # no share lies beyond; an end at 0 or 100 is seen
         axes[-1, 0].set_xlabel("accuracy (%), mean over seeds, 95 % interval")
         figure.legend(handles=_mark_handles(marks), loc="outside lower center", ncols=2, frameon=False)
     return figure

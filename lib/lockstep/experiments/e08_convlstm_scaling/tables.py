@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.cells import cells, outcome
-from lockstep.analysis.seeds import mean_columns, mean_or_none, paired_points, same_but, scored
+from lockstep.analysis.seeds import mean_columns, mean_or_none, paired_points, percent_columns, same_but, scored
 from lockstep.analysis.statistics import AnalysisError, amdahl, amdahl_fit
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import SHARED_CORES, cores_of_machine, summary_table
@@ -104,7 +104,7 @@ def worker_accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
         kept = ("use_case", "network", "strategy", "workers", "servers", "global_batch_size", "epochs", "data_source")
         row: dict[str, Any] = {name: cell[name] for name in kept}
         ok = rows[rows["status"] == "ok"]
-        row |= mean_columns(mean_or_none(scored(rows)["test_accuracy"]), "accuracy", 100.0) | {"seeds": len(ok)}
+        row |= percent_columns(mean_or_none(scored(rows)["test_accuracy"]), "accuracy") | {"seeds": len(ok)}
         difference = None
         if cell["workers"] > 1:
             try:

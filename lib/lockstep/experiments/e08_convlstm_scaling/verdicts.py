@@ -122,7 +122,8 @@ def _models(stored: Stored, use_case: str) -> tuple[Costs, list[Costs], int]:
     try:
         return calibrated(*sides), recalibrated(*sides), fewest_rounds(*sides)
     except AnalysisError as error:
-        raise NotNow(NOT_YET, f"the cost model has too few cells: {error}") from None
+        alone = "rounds that no other program disturbed, on which alone a verdict rests"
+        raise NotNow(NOT_YET, f"the cost model has too few cells in {alone}: {error}") from None
 
 
 def _model_error(stored: Stored) -> str:
@@ -186,7 +187,7 @@ def _fewest_nodes(stored: Stored, claim: Claim) -> str:
     try:
         costs, _, _ = _models(stored, str(claim["use_case"]))
     except NotNow:
-        return "the model of more nodes has too few cells"
+        return "the model of more nodes has too few cells in rounds that no other program disturbed"
     wanted, parts = (1 - TOLERANCE) * float(claim["value"]), []
     for reading in readings(cluster_of(stored).epoch_images):
         counts = [count for count in NODES if count > 1 and times(costs, reading, 1, count - 1) >= wanted]

@@ -37,9 +37,9 @@ def curves(stored: Stored) -> str:
     last = pd.Series(pool.values("validation_accuracy")[:, -1] * 100)
     drawn, lost = len(pool.trials), len(pool.trials) - len(pool.whole)
     text = (
-        f"of {counted(drawn, 'setting')} drawn at random and trained for {pool.epochs} epochs, the best tells "
-        f"{last.max():.1f} % of {pool.held_out} held-out images right, the median one {last.median():.1f} %, and the "
-        f"worst {last.min():.1f} %"
+        f"of {counted(drawn, 'setting')} drawn at random and trained for {pool.epochs} epochs, the best classifies "
+        f"{last.max():.1f} % of {pool.held_out} held-out images correctly, the median one {last.median():.1f} %, and "
+        f"the worst {last.min():.1f} %"
     )
     return sentence(text + (f"; {counted(lost, 'setting')} diverged" if lost else ""))
 
@@ -63,8 +63,8 @@ def pruners(stored: Stored) -> str:
     told = [saves(table.loc[name], named(name)) for name in names]
     best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
     over = f"on the curves of this pool, in studies of {int(table['trials'].iloc[0])} trials, {'; '.join(told)}"
-    nothing = f"there nothing has both less compute and more kept than {listed(best)}"
-    return f"{sentence(over)} {sentence(nothing)} {few(table)}"
+    nothing = "no other pruner both trains fewer epochs and keeps the best setting more often than any one of these"
+    return f"{sentence(over)} {sentence(f'{nothing}: {listed(map(named, best))}')} {few(table)}"
 
 
 def few(table: pd.DataFrame) -> str:
@@ -76,17 +76,15 @@ def few(table: pd.DataFrame) -> str:
 
 
 def saves(row: Any, who: str) -> str:
-    """What a pruner trains and keeps; with intervals where the orders amount to enough studies for any."""
-    kept, share = (f"{100 * row[name]:.0f} %" for name in ("kept", "share_of_epochs"))
-    if row["effective"] >= MIN_ROUNDS:
-        kept += f" [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
-        share += f" [{100 * row['share_low']:.0f}, {100 * row['share_high']:.0f}]"
+    """What a pruner trains and keeps, with intervals of as many independent studies as the orders amount to."""
+    kept = f"{100 * row['kept']:.0f} % [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
+    share = f"{100 * row['share_of_epochs']:.0f} % [{100 * row['share_low']:.0f}, {100 * row['share_high']:.0f}]"
     return f"{who} trains {share} of the epochs and keeps the best setting in {kept}"
 
 
 def named(name: str) -> str:
     """What a sentence calls a pruner."""
-    return {OURS: "the LSTM", HALVING: "successive halving by 4"}.get(name, name)
+    return {OURS: "the LSTM", HALVING: "successive halving by 4", "none": "no pruning"}.get(name, name)
 
 
 @finding
@@ -99,7 +97,7 @@ def course(stored: Stored) -> str:
     for name, own in table.groupby("compared", sort=False):
         near = own[own["regret"] <= 1 / pool.held_out]
         share = f"after {100 * near['spent'].min():.0f} %" if len(near) else "never"
-        told.append(f"{share} with {named(str(name)) if name != 'none' else 'no pruner'}")
+        told.append(f"{share} with {named(str(name))}")
     within = f"within {1 / pool.held_out:.2g} of its best score"
     return sentence(f"of a study's epochs without pruning, it is {within} {listed(told)}")
 

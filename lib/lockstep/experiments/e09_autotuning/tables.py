@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
-from lockstep.analysis.seeds import diverged, mean_columns, mean_or_none, paired_points, scored
+from lockstep.analysis.seeds import diverged, mean_columns, mean_or_none, paired_points, percent_columns, scored
 from lockstep.analysis.statistics import Conditions, ratio_with_interval, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e09_autotuning.choice import score
@@ -48,7 +48,7 @@ def ladder(stored: Stored) -> pd.DataFrame:
             continue
         row: dict[str, Any] = {"step": name, "epochs": int(own["epochs"].iloc[0]), "seeds": own["seed"].nunique()}
         for column, measure in (("test", "test_accuracy"), ("validation", "validation_accuracy")):
-            row |= mean_columns(mean_or_none(own.set_index("seed")[measure]), column, 100)
+            row |= percent_columns(mean_or_none(own.set_index("seed")[measure]), column)
         rows.append(row | mean_columns(_over_plain(stored, conditions), "more"))
     return pd.DataFrame(rows)
 
@@ -85,6 +85,7 @@ def finalists(stored: Stored) -> pd.DataFrame:
     for keys, cell in known.groupby(list(names), sort=False) if names else ():
         losses = scored(cell)["validation_loss"]
         told = mean_columns(mean_or_none(score(losses)), "score")
+        told |= {"score_low": max(told["score_low"], 0.0), "score_high": min(told["score_high"], 1.0)}
         told |= {"seeds": cell["seed"].nunique(), "diverged": diverged(cell)}
         rows.append(told | dict(zip(names, keys, strict=True)))
     table = pd.DataFrame(rows)

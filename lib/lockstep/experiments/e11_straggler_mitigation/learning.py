@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import Estimate, highest
-from lockstep.analysis.seeds import mean_columns
+from lockstep.analysis.seeds import mean_columns, percent_columns
 from lockstep.analysis.statistics import AnalysisError, interval_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, NEVER_WAITING, OURS, WAIT, WAYS
@@ -93,7 +93,7 @@ def best_beside_waiting(runs: pd.DataFrame, contenders: Iterable[str]) -> pd.Dat
             row: dict[str, Any] = {"contender": contender, "delays": delays}
             row |= mean_columns(ratio_over_seeds((time / base.reindex(time.index)).dropna()), "times")
             row |= mean_columns(ratio_over_seeds(beside / waiting.reindex(beside.index)), "over_waiting")
-            row |= mean_columns(mean_over_seeds(own["accuracy"].astype(float)), "accuracy", 100)
+            row |= percent_columns(mean_over_seeds(own["accuracy"].astype(float)), "accuracy")
             table.append(row | {"seeds": len(own), "missed": int((~np.isfinite(time)).sum())})
     return pd.DataFrame(table)
 

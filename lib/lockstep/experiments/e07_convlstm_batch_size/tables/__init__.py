@@ -51,17 +51,9 @@ lstm_and_heads = once(lambda stored: head_table(stored.records))
 quoted_confusion = once(lambda stored: quoted(stored.records, stored.table("confusion")))
 
 
-def _coverage(stored: Stored) -> pd.DataFrame:
-    return coverage_table(stored.records)
-
-
 def _accuracy(stored: Stored) -> pd.DataFrame:
     columns = [*_CELL, *_SCORES, "updates_done", "training_seconds", "seeds", "status", "reason"]
     return learning_accuracy(stored).reindex(columns=columns).round(2)
-
-
-def _lstm(stored: Stored) -> pd.DataFrame:
-    return lstm_table(stored.records).round(2)
 
 
 def _gap(stored: Stored) -> pd.DataFrame:
@@ -77,14 +69,6 @@ def _time(stored: Stored) -> pd.DataFrame:
     return timed_ways(stored).reindex(columns=columns).round(4)
 
 
-def _frameworks(stored: Stored) -> pd.DataFrame:
-    return timed_frameworks(stored).round(4)
-
-
-def _prices(stored: Stored) -> pd.DataFrame:
-    return timed_prices(stored).round(4)
-
-
 def _operators(stored: Stored) -> pd.DataFrame:
     cell = ["network", "framework", "global_batch_size", "operators"]
     columns = [*cell, "seconds", "share", "step_seconds", "rounds", "reason"]
@@ -94,10 +78,6 @@ def _operators(stored: Stored) -> pd.DataFrame:
 def _choice(stored: Stored) -> pd.DataFrame:
     """A column per use case and network, for a choice has more properties than there are networks."""
     return choices(stored).round(2).T
-
-
-def _beside_plain(stored: Stored) -> pd.DataFrame:
-    return beside_plain(stored.records).round(2)
 
 
 def _candidates(stored: Stored) -> pd.DataFrame:
@@ -122,34 +102,26 @@ def _candidate_classes(stored: Stored) -> pd.DataFrame:
     return _classes_of(stored, CANDIDATES).reindex(columns=columns).round(1)
 
 
-def _paired(stored: Stored) -> pd.DataFrame:
-    return paired_accuracy(stored).round(3)
-
-
 def _ablation(stored: Stored) -> pd.DataFrame:
     columns = ["network", "pooling", "dropout", *_ACCURACY, *_POINTS, "gap", "training_seconds", "seeds", "reason"]
     return gain_table(stored.records, ABLATION).reindex(columns=columns).round(2)
 
 
-def _heads(stored: Stored) -> pd.DataFrame:
-    return lstm_and_heads(stored).round(4)
-
-
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
-    "coverage": _coverage,
+    "coverage": lambda stored: coverage_table(stored.records),
     "accuracy": _accuracy,
-    "lstm": _lstm,
+    "lstm": lambda stored: lstm_table(stored.records).round(2),
     "gap": _gap,
     "time": _time,
-    "frameworks": _frameworks,
-    "prices": _prices,
+    "frameworks": lambda stored: timed_frameworks(stored).round(4),
+    "prices": lambda stored: timed_prices(stored).round(4),
     "operators": _operators,
     "choice": _choice,
-    "beside_plain": _beside_plain,
+    "beside_plain": lambda stored: beside_plain(stored.records).round(2),
     "candidates": _candidates,
     "classes": _classes,
     "candidate_classes": _candidate_classes,
-    "paired": _paired,
+    "paired": lambda stored: paired_accuracy(stored).round(3),
     "ablation": _ablation,
-    "heads": _heads,
+    "heads": lambda stored: lstm_and_heads(stored).round(4),
 }

@@ -20,6 +20,7 @@ from lockstep.analysis.seeds import (
     mean_columns,
     mean_or_none,
     paired_points,
+    percent_columns,
     same_but,
     scored,
     way,
@@ -65,10 +66,10 @@ def seed_accuracy_table(records: pd.DataFrame, experiment: str, confusion: pd.Da
             name: cell[name] for name in (*_WHERE, *SETTING, "scored_on", "selected") if name in cell
         }
         row |= {"selected": bool(rows["selected"].any()), "way": way(cell), "budget": budget(cell), "rule": rule(cell)}
-        row |= mean_columns(mean_or_none(ok["test_accuracy"]), "accuracy", 100)
+        row |= percent_columns(mean_or_none(ok["test_accuracy"]), "accuracy")
         for name, short in _SCORES.items():
             row[short] = float(ok[name].astype(float).mean()) * (1 if short == "auc" else 100)
-        row |= mean_columns(mean_or_none(ok["validation_accuracy"]), "validation", 100)
+        row |= percent_columns(mean_or_none(ok["validation_accuracy"]), "validation")
         row["validation_loss"] = float(ok["validation_loss"].astype(float).mean())
         row |= mean_columns(mean_or_none(ok["train_accuracy"] - ok["test_accuracy"]), "gap", 100)
         row |= dict(zip(("run_low", "run_high"), _one_run(ok, cell, confusion), strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.seeds import mean_columns, mean_of
+from lockstep.analysis.seeds import mean_of, percent_columns
 
 _COUNTED = ("split", "actual", "predicted", "count", "round", "seed")
 
@@ -76,12 +76,7 @@ def class_table(confusion: pd.DataFrame | None, experiment: str) -> pd.DataFrame
             predicted = cell[cell["predicted"] == name].groupby("round")["count"].sum()
             predicted = predicted.reindex(total.index, fill_value=0)
             row: dict[str, Any] = dict(key) | {"split": split, "class": name, "images": int(actual.median())}
-            row |= (
-                mean_columns(mean_of(right / actual), "recall", 100)
-                if (actual > 0).all()
-                else mean_columns(None, "recall")
-            )
-            row["recall_low"], row["recall_high"] = max(row["recall_low"], 0.0), min(row["recall_high"], 100.0)
+            row |= percent_columns(mean_of(right / actual) if (actual > 0).all() else None, "recall")
             row |= {"actual_share": 100 * float((actual / total).mean())}
             row |= {"predicted_share": 100 * float((predicted / total).mean()), "seeds": len(actual)}
             table.append(row)

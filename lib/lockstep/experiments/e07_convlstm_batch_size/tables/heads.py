@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.cells import cells, outcome
-from lockstep.analysis.seeds import HEADS, mean_columns, mean_or_none, paired_points, scored
+from lockstep.analysis.seeds import HEADS, mean_columns, mean_or_none, paired_points, percent_columns, scored
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.models.layers import Network
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import budget
@@ -48,7 +48,7 @@ def head_table(records: pd.DataFrame) -> pd.DataFrame:
             reason = reason or str(error)
         row: Cell = {"use_case": cell["use_case"], "training": training, "head": name_of(cell)}
         row |= {"head_parameters": _head_parameters(cell), "learning_rate": cell["learning_rate"] or float("nan")}
-        row |= mean_columns(mean_or_none(scored(own)["test_accuracy"]), "accuracy", 100)
+        row |= percent_columns(mean_or_none(scored(own)["test_accuracy"]), "accuracy")
         row |= mean_columns(points, "points") | {"seeds": points.rounds if points else len(scored(own))}
         table.append(row | {"status": status, "reason": reason})
     order = {name: place for place, name in enumerate(CALLED)}
