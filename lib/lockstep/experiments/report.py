@@ -17,8 +17,8 @@ from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
 from lockstep.analysis.sentences import numbered
 from lockstep.analysis.stored import Stored, no_records, read_stored
-from lockstep.analysis.targets import Target, target_table
-from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
+from lockstep.analysis.targets import Target, interval_shown, target_table
+from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NEEDS_HARDWARE, NOT_YET, UNDECIDED, Verdict
 from lockstep.engine.job import NO_USE_CASE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
@@ -151,22 +151,24 @@ def _texts(found: Verdict) -> str:
 
 
 def sources(records: pd.DataFrame) -> str:
-    """One sentence on what was measured: data, rounds, and how many rows are ok, failed and skipped."""
+    """What was measured: data, measurements, rounds, and how many cells failed and were skipped."""
     if records.empty:
         return "No records are stored."
     counts = records["status"].value_counts()
-    states = ", ".join(f"{counts[name]} {name}" for name in ("ok", "failed", "skipped") if name in counts)
+    others = "".join(f", {counts[name]} {name}" for name in ("failed", "skipped") if name in counts)
     trained = records[records["use_case"] != NO_USE_CASE]  # rows about the machine have no data
     data = " and ".join(sorted(trained["data_source"].unique()))
     ok = records[records["status"] == "ok"]
     disturbed = int(ok["reason"].astype(str).str.contains(CONTENDED).sum())
-    noted = f" Others used the machine during {disturbed} of the {len(ok)} ok rows." if disturbed else ""
-    return f"Data: {data}. {records['round'].nunique()} rounds; rows: {states}.{noted}"
+    noted = f"; other programs ran during {disturbed}" if disturbed else ""
+    return f"Data: {data}. {len(ok)} measurements in {records['round'].nunique()} rounds{others}{noted}."
 
 
 def tally(answers: Sequence[str]) -> str:
-    """How often each answer occurs: 3 supported, 1 undecided."""
-    return ", ".join(f"{count} {word}" for word in ANSWERS if (count := list(answers).count(word)))
+    """How often each answer occurs: 3 supported, 1 undecided, 2 need hardware."""
+    counts = {word: list(answers).count(word) for word in ANSWERS}
+    plural = {NEEDS_HARDWARE: "need hardware"}
+    return ", ".join(f"{n} {plural.get(word, word) if n > 1 else word}" for word, n in counts.items() if n)
 
 
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
@@ -283,9 +285,7 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     """Targets as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
-        missing = pd.isna(row["ratio"])
-        interval = "" if pd.isna(row["low"]) else f" [{row['low']:.3g}, {row['high']:.3g}]"
-        measured = "" if missing else f"{row['ratio']:.3g}{interval}"
+        measured = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}{interval_shown(row['low'], row['high'])}"
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if stored.records.empty:
             reached = NOT_YET

@@ -93,7 +93,7 @@ def test_a_notebook_that_only_the_ledger_knows_is_to_come(monkeypatch: pytest.Mo
 
 def test_notebooks_say_what_is_stored_of_them(seen: Overview, nothing: Overview) -> None:
     text = seen.notebooks()
-    assert f"Data: real. {records()['round'].nunique()} rounds" in row(text, f"]({NOTEBOOK}.ipynb)")
+    assert f" measurements in {records()['round'].nunique()} rounds" in row(text, f"]({NOTEBOOK}.ipynb)")
     assert "measures nothing" in row(text, "](00_overview.ipynb)")
     assert "not measured yet" in row(nothing.notebooks(), f"]({NOTEBOOK}.ipynb)")
     claims = read_claims()
