@@ -35,6 +35,7 @@ NOISE = 0.5  # as a logarithm: two runs of the same cell may differ by 1.65
 def test_singular_and_plural() -> None:
     assert [counted(number, "process") for number in (0, 1, 2)] == ["no processes", "one process", "two processes"]
     assert counted(1, "core") == "one core" and counted(16, "core") == "16 cores"
+    assert counted(2, "micro-batch") == "two micro-batches" and counted(2, "epoch") == "two epochs"
 
 
 def test_lists_in_a_sentence() -> None:

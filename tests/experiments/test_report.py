@@ -289,7 +289,8 @@ def test_what_was_measured_is_told_in_a_sentence() -> None:
     assert sources(frame) == f"Data: real. {ok} measurements in {rounds} rounds, {skipped} skipped."
     noisy = frame.assign(reason=frame["reason"].where(frame.index != frame.index[-1], CONTENDED))
     assert sources(noisy).endswith(f"rounds, {skipped} skipped; other programs ran during 1.")
-    assert ", 1 failed, " in sources(frame.assign(status=frame["status"].where(frame.index != len(frame) - 1, "failed")))
+    failed = frame.assign(status=frame["status"].where(frame.index != frame.index[-1], "failed"))
+    assert f"{ok - 1} measurements in {rounds} rounds, 1 failed, {skipped} skipped." in sources(failed)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ Finding = Callable[[Stored], str]
 NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
 """Use cases whose network has a name of its own."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_PLURALS: Mapping[str, str] = {"process": "processes", "micro-batch": "micro-batches"}
 
 
 def network_name(use_case: str) -> str:
@@ -43,7 +42,8 @@ def way_name(strategy: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number and its noun, singular or plural; in words up to ten: one process, two processes, 16 cores."""
     word = _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
-    return f"{word} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
+    many = noun + ("es" if noun.endswith(("process", "batch")) else "s")
+    return f"{word} {noun if number == 1 else many}"
 
 
 def listed(parts: Iterable[str]) -> str:
