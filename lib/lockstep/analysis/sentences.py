@@ -16,15 +16,13 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
-from lockstep.analysis.figures.style import label
+from lockstep.analysis.figures.style import NETWORKS, label
 from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import TOLERANCE, NotNow
 
 Finding = Callable[[Stored], str]
 
-NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
-"""Use cases whose network has a name of its own."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 

@@ -302,7 +302,7 @@ def test_the_answer_counts_every_claim_once_and_the_finding_by_paper(seen: Overv
     assert said.startswith(f"> **{EXPERIMENT.question}**")
     decided = counts[ANSWERS[0]] + counts[ANSWERS[1]]
     told = f"{counts[ANSWERS[0]]} supported and {counts[ANSWERS[1]]} contradicted"
-    assert f"Of {counts['claims']} claims {decided} are decided: {told}; {counts[UNDECIDED]} are undecided: " in said
+    assert f"Of {counts['claims']} claims {decided} are decided: {told}; {counts[UNDECIDED]} are undecided; " in said
     assert f"; {counts[NEEDS_HARDWARE]} need hardware that is missing here" in said and counts[NEEDS_HARDWARE] > 1
     assert f"; {counts[NOT_YET]} are not measured yet. " in said and opened.finding("numbers").data in said
     most = opened.finding("verdicts").data

@@ -8,7 +8,8 @@ import textwrap
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from lockstep.analysis.figures.style import GREY, StoredFigure, look
+from lockstep.analysis.figures.style import GREY, StoredFigure, label, look
+from lockstep.engine.job.strategies import STRATEGIES
 
 LONGEST = 230
 """Letters of a title; what is longer ends with a clause that has its own number and interval, and with dots."""
@@ -19,6 +20,12 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNITS = "%|s|ms|KiB|MiB|GiB|Gbit/s|times|points"
 _REMARK = re.compile(r" \((?![^()]*(?:interval|round|trace|seed|profile|start|session|yet))[^()\[\]]*\)")
 """In parentheses, and neither an interval nor what lacks one: a title can do without it."""
+_OF_NAMES = frozenset(
+    f" ({part})"
+    for name in STRATEGIES
+    for part in (label(name).partition(", ")[2], *re.findall(r"\(([^()]*)\)", label(name)))
+)
+"""What tells strategies apart (`lockstep.analysis.sentences.way_name`): a name without it may be another one's."""
 _UNANSWERED = ("not known yet", "is not known", "do not answer")
 
 
@@ -27,13 +34,15 @@ def headline(finding: str) -> str:
     without its period.
 
     A long sentence ends at a semicolon, so that each number keeps its interval, and with dots; if that does not help,
-    its remarks in parentheses are left out. Where nothing is known yet the first sentence says so.
+    its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first sentence says so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
     found = re.split(r"(?<=\.) (?=[A-Z])", text)
     first = next((each for each in found if not any(word in each for word in _UNANSWERED)), found[0])
     clauses = _clauses(first.removesuffix("."))
-    kept = clauses[0] if len(clauses[0]) <= LONGEST else _REMARK.sub("", clauses[0])
+    kept = clauses[0]
+    if len(kept) > LONGEST:
+        kept = _REMARK.sub(lambda found: found[0] if found[0] in _OF_NAMES else "", kept)
     for clause in clauses[1:]:
         if len(kept) + 2 + len(clause) > LONGEST:
             return f"{kept}; ..."

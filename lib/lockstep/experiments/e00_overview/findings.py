@@ -17,11 +17,11 @@ def answer(stored: Stored) -> str:
     """How many claims our evidence supports and contradicts, and how many it can't decide; how numbers compare."""
     counts = overview(stored).counts().loc["all"]
     decided = counts[SUPPORTED] + counts[CONTRADICTED]
-    lacks = f"{counts[NEEDS_HARDWARE]} need{'s' if counts[NEEDS_HARDWARE] == 1 else ''} hardware that is missing here"
+    lacking = counts[NEEDS_HARDWARE]
     parts = {
-        UNDECIDED: _are(counts[UNDECIDED], "undecided: the interval allows both, or there are too few rounds"),
-        NEEDS_HARDWARE: lacks,
-        NOT_YET: _are(counts[NOT_YET], "not measured yet"),
+        UNDECIDED: _are(counts[UNDECIDED], UNDECIDED),
+        NEEDS_HARDWARE: f"{lacking} {'needs' if lacking == 1 else 'need'} hardware that is missing here",
+        NOT_YET: _are(counts[NOT_YET], NOT_YET),
     }
     rest = "".join(f"; {text}" for word, text in parts.items() if counts[word])
     split = f"{counts[SUPPORTED]} supported and {counts[CONTRADICTED]} contradicted"
@@ -51,8 +51,8 @@ def verdicts(stored: Stored) -> str:
     if first.empty:
         return f"No claim is decided yet. {_by_paper(stored)}"
     most = listed(f"{name} ({count} of {counts.loc[name, 'claims']})" for name, count in first.items())
-    one = len(first) == 1
-    return f"Notebook{'' if one else 's'} {most} {'has' if one else 'have'} the most decided claims. {_by_paper(stored)}"
+    told = f"Notebook {most} has" if len(first) == 1 else f"Notebooks {most} have"
+    return f"{told} the most decided claims. {_by_paper(stored)}"
 
 
 def numbers(stored: Stored) -> str:

@@ -30,6 +30,7 @@ from lockstep.analysis.figures.style import (
     new_figure,
     note,
     panels,
+    use_case_title,
 )
 from lockstep.experiments.e01_single_node_baselines.grid import ROOF, ROOF_1_CORE
 from lockstep.experiments.e01_single_node_baselines.tables import PARTS
@@ -43,7 +44,7 @@ def _rungs(table: pd.DataFrame, title: str) -> tuple[StoredFigure, list[tuple[Ax
     figure, axes = panels(len(groups), len(table), heights=[len(rows) for _, rows in groups])
     figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
     for axis, (name, rows) in zip(axes, groups, strict=True):
-        axis.set_title(f"{name} ({data_label(rows)})", loc="left")
+        axis.set_title(use_case_title(name, rows), loc="left")
         again = [", measured again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
         axis.set_yticks(range(len(rows)), [text + more for text, more in zip(rows["label"], again, strict=True)])
         axis.set_ylim(len(rows) - 0.4, -0.6)
