@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fake_distribution
+import fake_pipelines
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.targets import Reading, Target
@@ -63,6 +66,20 @@ def test_a_row_may_read_its_number_from_the_records(monkeypatch: pytest.MonkeyPa
     assert "| not measured yet (" in table(monkeypatch, [row("room", lambda stored: "")])
     with pytest.raises(ValueError, match="no target 'nothing'"):
         table(monkeypatch, [row("cores", "nothing")])
+
+
+def test_several_machines_are_told_by_what_links_measured() -> None:
+    (row,) = [each for each in ADVICE if each.need == "several machines"]
+    assert callable(row.target) and row.target(no_records()) == ""
+    found = re.fullmatch(r"([\d.]+) \[[\d.]+, [\d.]+\]", row.target(Stored(fake_distribution.records())))
+    assert found is not None and float(found[1]) == pytest.approx(0.7, rel=0.02)
+
+
+def test_room_is_that_of_two_ranks() -> None:
+    (row,) = [each for each in ADVICE if each.need == "a model too large for one worker"]
+    assert callable(row.target) and row.target(no_records()) == ""
+    stored = Stored(fake_pipelines.records(), fake_pipelines.tables())
+    assert 1 < float(row.target(stored)) < 2
 
 
 def test_every_row_names_a_target_of_its_notebook() -> None:

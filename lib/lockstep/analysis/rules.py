@@ -37,8 +37,8 @@ UNKNOWN_NOISE = f"the noise of two runs of the same cell is not known: no A/A pa
 def enough(rounds: int, grade: str = MEASURED) -> None:
     """Raises NotNow where there are fewer rounds than an interval needs; `grade`: of what they would decide."""
     if rounds < MIN_ROUNDS:
-        few = f"only {rounds} round{'' if rounds == 1 else 's'}; an interval needs {MIN_ROUNDS}"
-        raise NotNow(UNDECIDED, few, grade)
+        many = "1 round" if rounds == 1 else f"{rounds} rounds"
+        raise NotNow(UNDECIDED, f"only {many}; an interval needs {MIN_ROUNDS}", grade)
 
 
 def above_one(ratio: Estimate, noise: float, text: str) -> Verdict:

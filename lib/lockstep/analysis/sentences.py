@@ -16,7 +16,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
-from lockstep.analysis.figures.style import NETWORKS, label
+from lockstep.analysis.figures.messages import NETWORKS
+from lockstep.analysis.figures.style import label
 from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import TOLERANCE, NotNow
@@ -91,6 +92,13 @@ def briefly(text: str) -> str:
 def interval_text(ratio: Estimate) -> str:
     """The interval alone, where the number already stands; says so where there is none yet."""
     return "(no interval yet)" if ratio.open else f"[{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
+
+
+def interval_shown(low: float, high: float) -> str:
+    """The interval behind a number of a table; none where there is none, or where it leaves a factor of 100 open."""
+    if math.isnan(low):
+        return ""
+    return " (no useful interval yet)" if 0 < 100 * low < high else f" [{low:.3g}, {high:.3g}]"
 
 
 def estimate_in(row: Mapping[str, Any], name: str, low: str = "low", high: str = "high") -> Estimate:

@@ -30,8 +30,7 @@ class Stored:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     """What a reader assumes and nothing measured, by name: an experiment's `drawn_only` parameters, of its notebook."""
-    units: Mapping[int, str] = field(default_factory=dict)
-    """What multiplies bfloat16 on the machine of each session: amx, avx512_bf16, ... or none."""
+    units: Mapping[int, str] = field(default_factory=dict)  # for bfloat16, of each session: amx, avx512_bf16, none
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -115,5 +114,5 @@ def read_stored(folder: Path) -> Stored:
     traced = rows["source"] == TRACE
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
     sessions = read_run(folder)["sessions"] if (folder / "run.json").is_file() else []
-    units = {number: str(session["machine"].get("bfloat16", "")) for number, session in enumerate(sessions)}
+    units = {number: str(each["machine"].get("bfloat16", "")) for number, each in enumerate(sessions)}
     return Stored(rows[~traced].copy(), read_tables(folder), units=units, traces=rows[traced].copy())

@@ -93,13 +93,6 @@ def _row(target: Target, stored: Stored) -> dict[str, Any]:
     }
 
 
-def interval_shown(low: float, high: float) -> str:
-    """The interval of a target's number; none where there is none, or where it leaves a factor of 100 open."""
-    if pd.isna(low):
-        return ""
-    return " (no useful interval yet)" if 0 < 100 * low < high else f" [{low:.3g}, {high:.3g}]"
-
-
 def compared(
     numerator: dict[str, Any],
     denominator: dict[str, Any] | None,

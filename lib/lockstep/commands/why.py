@@ -38,9 +38,7 @@ def why_slow(
     classes: Annotated[int, typer.Option(min=0, help="Labels; 0: as many as the output tells apart.")] = 0,
     vocab: Annotated[int, typer.Option(min=0, help="Of whole numbers as input: all are below it.")] = 0,
     loss: Annotated[str, typer.Option(help="Name, or module:function; default: what fits the output.")] = "",
-    optimiser: Annotated[
-        str, typer.Option("--optimizer", "--optimiser", help="Such as adam:lr=0.001; default: SGD with momentum.")
-    ] = "",
+    optimiser: Annotated[str, typer.Option(help="Such as adam:lr=0.001; default: SGD with momentum.")] = "",
     workers: Annotated[int, typer.Option(min=1, help="As you train, or want to.")] = 2,
     threads_per_worker: Annotated[int, typer.Option(min=1, help="Inside each operator.")] = 1,
     batch: Annotated[int, typer.Option(min=1, help="Of each worker.")] = 32,

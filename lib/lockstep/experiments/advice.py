@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.sentences import briefly
+from lockstep.analysis.statistics import BASELINE, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
 from lockstep.experiments.report import Answered, markdown_table, read_all, targets_table
@@ -20,10 +23,19 @@ def _room(stored: Stored) -> str:
     return f"{two['times'].max():.3g}" if len(two) else ""
 
 
+def _over_links(stored: Stored) -> str:
+    link = {"experiment": "links", "use_case": "Pneumonia", "variant": "a"}
+    hosts = {**link, "strategy": "allreduce", "link_bits_per_second": 1e10}
+    try:
+        return str(ratio_with_interval(stored.shown.records, hosts, {**link, **BASELINE}, "images_per_second"))
+    except AnalysisError:
+        return ""
+
+
 @dataclass(frozen=True)
 class Advice:
     """A reader's need, the strategy to try first, and the target of a notebook that measures what it gains, or what
-    reads a number from its records. Of several rows for one need the one with the largest number is shown."""
+    reads that from its records ("" for nothing). Of several rows for one need the largest number's is shown."""
 
     need: str
     strategy: str
@@ -51,8 +63,7 @@ ADVICE = (
     ),
     Advice(
         "several machines", "`lockstep mpi --sync allreduce`, a large batch", "05",
-        "2 emulated hosts at 10 Gbit/s over one core, whole gradients, the 50x50 network",
-        "times one core's speed, two emulated hosts with a core each at 10 Gbit/s, a small CNN",
+        _over_links, "times one core's speed, two emulated hosts with a core each at 10 Gbit/s, a small CNN",
     ),
     Advice(
         "data that are in Spark already", "`launcher=\"spark_driver\", sync=\"sparknet\"`, seldom exchanges", "06",
@@ -97,7 +108,7 @@ def _path(answered: dict[str, Answered], each: Advice) -> str:
 def _reading(answered: Answered, each: Advice) -> str:
     """The number with its interval, and what keeps it from being one. Raises ValueError for a target that is none."""
     if not isinstance(each.target, str):
-        return f"{told} {each.means}" if (told := each.target(answered.stored)) else "not measured yet"
+        return f"{briefly(told)} {each.means}" if (told := each.target(answered.stored)) else "not measured yet"
     table = targets_table(answered.targets, answered.stored).set_index("what")
     if each.target not in table.index:
         raise ValueError(f"notebook {each.notebook} has no target {each.target!r}; there are: {', '.join(table.index)}")

@@ -15,9 +15,9 @@ import pandas as pd
 from lockstep.analysis.confidence import told_apart
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
-from lockstep.analysis.sentences import numbered
+from lockstep.analysis.sentences import interval_shown, numbered
 from lockstep.analysis.stored import Stored, no_records, read_stored
-from lockstep.analysis.targets import Target, interval_shown, target_table
+from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NEEDS_HARDWARE, NOT_YET, UNDECIDED, Verdict
 from lockstep.engine.job import NO_USE_CASE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     GREY,
     PALETTE,
@@ -24,7 +25,6 @@ from lockstep.analysis.figures.style import (
     note,
     panels,
     row_labels,
-    use_case_title,
 )
 from lockstep.analysis.tables import PHASES
 

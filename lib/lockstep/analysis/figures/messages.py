@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from lockstep.analysis.figures.style import GREY, StoredFigure, label, look
+from lockstep.analysis.figures.style import GREY, StoredFigure, data_label, label, look
 from lockstep.engine.job.strategies import STRATEGIES
 
 LONGEST = 230
@@ -27,6 +29,17 @@ _OF_NAMES = frozenset(
 )
 """What tells strategies apart (`lockstep.analysis.sentences.way_name`): a name without it may be another one's."""
 _UNANSWERED = ("not known yet", "is not known", "do not answer")
+
+
+NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
+"""Use cases whose network has a name of its own."""
+
+
+def use_case_title(use_case: str, rows: pd.DataFrame) -> str:
+    """Of a panel: the network, its use case, and what it was measured on."""
+    network = NETWORKS.get(use_case, "")
+    name = f"{network[:1].upper()}{network[1:]} ({use_case}; " if network else f"{use_case} ("
+    return f"{name}{data_label(rows)})"
 
 
 def headline(finding: str) -> str:

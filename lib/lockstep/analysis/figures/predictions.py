@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from lockstep.analysis.figures.bars import side_texts
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     SIMULATED,
     StoredFigure,
@@ -20,7 +21,6 @@ from lockstep.analysis.figures.style import (
     look,
     note,
     panels,
-    use_case_title,
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -209,17 +209,6 @@ def data_label(table: pd.DataFrame) -> str:
     batches = sorted(int(value) for value in ok["global_batch_size"].unique())
     text = str(batches[0]) if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
     return f"{source}, {text} images per step"
-
-
-NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
-"""Use cases whose network has a name of its own."""
-
-
-def use_case_title(use_case: str, rows: pd.DataFrame) -> str:
-    """Of a panel: the network, its use case, and what it was measured on."""
-    network = NETWORKS.get(use_case, "")
-    name = f"{network[:1].upper()}{network[1:]} ({use_case}; " if network else f"{use_case} ("
-    return f"{name}{data_label(rows)})"
 
 
 def interval_points(axis: Axes, x: pd.Series, rows: pd.DataFrame, columns: tuple[str, str, str], **style: Any) -> None:

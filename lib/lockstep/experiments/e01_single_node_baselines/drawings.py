@@ -19,6 +19,7 @@ from lockstep.analysis.figures.bars import (
     stack_legend,
     without_skipped,
 )
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     GREY,
     KIND_COLOURS,
@@ -30,7 +31,6 @@ from lockstep.analysis.figures.style import (
     new_figure,
     note,
     panels,
-    use_case_title,
 )
 from lockstep.experiments.e01_single_node_baselines.grid import ROOF, ROOF_1_CORE
 from lockstep.experiments.e01_single_node_baselines.tables import PARTS

@@ -200,11 +200,9 @@ def resources(stored: Stored) -> str:
     traced = stored.table("resources")
     table = trace_table(traced[traced["experiment"] == "table1"]) if len(traced) else traced
     sampled = {
-        f"{strategy.capitalize()} that train {network_name(str(use_case))}": (str(use_case), strategy, own)
-        for use_case in _use_cases(stored.records)
-        for strategy in ("processes", "threads")
-        for own in ([table[(table["use_case"] == use_case) & (table["strategy"] == strategy)]] if len(table) else [])
-        if len(own)
+        f"{str(strategy).capitalize()} that train {network_name(str(use_case))}": (str(use_case), str(strategy), own)
+        for (use_case, strategy), own in (table.groupby(["use_case", "strategy"], sort=False) if len(table) else ())
+        if strategy in ("processes", "threads")
     }
 
     def say(who: str) -> str:

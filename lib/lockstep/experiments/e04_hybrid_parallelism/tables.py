@@ -222,10 +222,9 @@ def _predicted(stored: Stored) -> pd.DataFrame:
 
 
 def _map(stored: Stored) -> pd.DataFrame:
-    table, rates = hybrid_wins_table(map_of(stored)), ["hybrid_from", "hybrid_to", "gain_at"]
-    known = [name for name in rates if name in table]
-    shown = table.assign(**{name: table[name] / 1e9 for name in known})
-    return shown.rename(columns={name: f"{name}_Gbit_per_s" for name in known}).round(2)
+    table = hybrid_wins_table(map_of(stored))
+    rates = {name: f"{name}_Gbit_per_s" for name in ("hybrid_from", "hybrid_to", "gain_at") if name in table}
+    return table.assign(**{name: table[name] / 1e9 for name in rates}).rename(columns=rates).round(2)
 
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {

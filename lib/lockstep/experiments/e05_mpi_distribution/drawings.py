@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from lockstep.analysis.figures.bars import ERROR
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     GREY,
     MARKERS,
@@ -30,7 +31,6 @@ from lockstep.analysis.figures.style import (
     new_figure,
     panels,
     size_text,
-    use_case_title,
 )
 from lockstep.experiments.e05_mpi_distribution.tables import predicted_speedups
 from lockstep.predict.link_model import PING_PONG, AlphaBeta

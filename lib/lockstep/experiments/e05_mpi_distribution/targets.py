@@ -72,9 +72,6 @@ def _worst_wire(stored: Stored) -> Reading:
     return Reading(ratio, reason=which)
 
 
-_LINKS: dict[str, Any] = {"experiment": "links", "use_case": "Pneumonia", "variant": "a"}
-
-
 def _bytes_over(strategy: str) -> Read:
     """Bytes between hosts against MPI's all-reduce, which may pair the ranks of a host first, or a direct exchange."""
     return compared({"strategy": "mpi_shared_memory"}, {"strategy": strategy}, "link_bytes_sent", _BETWEEN)
@@ -111,11 +108,6 @@ TARGETS: tuple[Target, ...] = (
         0.10,
         _worst_wire,
         WITHIN,
-    ),
-    Target(
-        "2 emulated hosts at 10 Gbit/s over one core, whole gradients, the 50x50 network",
-        1.80,
-        compared({"strategy": "allreduce", "link_bits_per_second": 1e10}, {"strategy": "sequential"}, shared=_LINKS),
     ),
     Target(f"{_BYTES} MPI's all-reduce", 0.55, _bytes_over("mpi_allreduce"), AT_MOST),
     Target(f"{_BYTES} an all-reduce of every rank with every other", 0.55, _bytes_over("sockets"), AT_MOST),
