@@ -72,8 +72,8 @@ def test_a_use_case_is_called_by_its_network() -> None:
         (
             CLEAR,
             math.inf,
-            "a ran at 1.5 times the speed of b [1.4, 1.6], but whether that exceeds the noise of two equal runs is not "
-            "known yet",
+            "a ran at 1.5 times the speed of b [1.4, 1.6], but whether that exceeds the noise of two equal runs is "
+            "still open",
             "cannot",
         ),
     ],

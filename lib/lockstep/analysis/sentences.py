@@ -122,7 +122,7 @@ def faster(ratio: Estimate, noise: float, subject: str, rival: str, sessions: st
     if not is_difference(ratio, noise):
         within = ", which is within the noise of two equal runs"
         if math.isinf(noise):
-            within = ", but whether that exceeds the noise of two equal runs is not known yet"
+            within = ", but whether that exceeds the noise of two equal runs is still open"
         return f"{subject} ran at {times(ratio, f'the speed of {rival}')}{sessions}{within}"
     if ratio.value > 1:
         return f"{subject} are {times(ratio, f'as fast as {rival}')}{sessions}"

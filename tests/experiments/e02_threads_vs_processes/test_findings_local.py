@@ -92,7 +92,7 @@ def test_shares_of_the_slowest_workers_are_said_to_add_up_to_more(measured: Stor
 def test_a_cost_that_may_be_noise_is_still_bounded(measured: Stored) -> None:
     alone = Stored(measured.records[measured.records["variant"] == "a"], measured.tables)
     told = said(alone, "scaling")
-    assert "processes ran at 1.2" in told and "whether that exceeds the noise of two equal runs is not known" in told
+    assert "processes ran at 1.2" in told and "whether that exceeds the noise of two equal runs is still op" in told
     assert "costs at most that" in told
 
 

@@ -47,7 +47,8 @@ def headline(finding: str) -> str:
     without its period.
 
     A long sentence ends at a semicolon, so that each number keeps its interval, and with dots; if that does not help,
-    its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first sentence says so.
+    its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first
+    sentence says so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
     found = re.split(r"(?<=\.) (?=[A-Z])", text)

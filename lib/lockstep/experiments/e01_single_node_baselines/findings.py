@@ -67,7 +67,7 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
         ratio = ratio_with_interval(stored.records, top, base, SPEED)
         own = _by_machine(stored, top, base) if ratio.apart else {}
         apart |= len(own) > 1
-        for machine, each in own.items() if len(own) > 1 else [("", ratio)]:
+        for machine, each in list(own.items()) if len(own) > 1 else [("", ratio)]:
             of = f"{'' if parts else 'as fast as one thread on one core '}in {precision}{machine}"
             parts.append(times(each, of))
     return listed(parts), apart
