@@ -12,7 +12,6 @@ from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
 
-
 _DIFFERING = "Where sessions differ, the number is their mean, and the findings below tell what each of them gave."
 
 

@@ -96,7 +96,7 @@ def test_a_link_on_which_nothing_pays_is_said_so(frame: pd.DataFrame) -> None:
 
 def test_the_figure_of_links_says_first_from_which_on_they_pay(frame: pd.DataFrame) -> None:
     first = headline(said(frame, "links"))
-    assert first.startswith("Two hosts train the 50x50 network faster than one core ") and "Gbit/s on with" in first
+    assert first.startswith("Two hosts train the 50x50 network faster than one core ") and "bit/s on with" in first
     assert first.endswith("by a model from counted bytes")
 
 
