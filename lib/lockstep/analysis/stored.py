@@ -114,5 +114,5 @@ def read_stored(folder: Path) -> Stored:
     traced = rows["source"] == TRACE
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
     sessions = read_run(folder)["sessions"] if (folder / "run.json").is_file() else []
-    units = {number: str(each["machine"].get("bfloat16", "")) for number, each in enumerate(sessions)}
+    units = {number: str(each.get("machine", {}).get("bfloat16", "")) for number, each in enumerate(sessions)}
     return Stored(rows[~traced].copy(), read_tables(folder), units=units, traces=rows[traced].copy())

@@ -68,8 +68,9 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
         own = _by_machine(stored, top, base) if ratio.apart else {}
         apart |= len(own) > 1
         for machine, each in list(own.items()) if len(own) > 1 else [("", ratio)]:
-            of = f"{'' if parts else 'as fast as one thread on one core '}in {precision}{machine}"
-            parts.append(times(each, of))
+            of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
+            again = bool(parts) and machine != next(iter(own), machine)  # the precision stands before it
+            parts.append(times(each, f"{'' if again else of}{machine}".strip()))
     return listed(parts), apart
 
 

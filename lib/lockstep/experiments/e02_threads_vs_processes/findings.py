@@ -48,6 +48,13 @@ def _cell(records: pd.DataFrame, use_case: str, strategy: str) -> Conditions:
     return table1(records, use_case=use_case, device="cpu", strategy=strategy)
 
 
+def _over(records: pd.DataFrame, use_case: str, above: str, under: str, measure: str = SPEED) -> Estimate:
+    sides = [_cell(records, use_case, strategy) for strategy in (above, under)]
+    ratio = ratio_with_interval(records, sides[0], sides[1], measure)
+    require_rounds(ratio)
+    return ratio
+
+
 def _over_one_core(records: pd.DataFrame, use_case: str, strategy: str, measure: str = SPEED) -> Estimate:
     ratio = ratio_with_interval(records, _cell(records, use_case, strategy), sequential(records, use_case), measure)
     require_rounds(ratio)
@@ -73,8 +80,7 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
         return f"{train} ({batch} images per step) {gain('processes')}"
 
     def over(above: str, under: str, *names: str) -> str:
-        sides = (_cell(records, use_case, strategy) for strategy in (above, under))
-        return faster(ratio_with_interval(records, *sides, SPEED), aa_noise(records), *names)
+        return faster(_over(records, use_case, above, under), aa_noise(records), *names)
 
     return known_of({
         f"processes beside one core ({network})": processes,
@@ -101,7 +107,7 @@ def scaling(stored: Stored) -> str:
         ratio = Estimate(row["processes_over_threads"], row["low"], row["high"], int(row["rounds"]))
         cost = "costs at most that" if ratio.low > 1 else "costs nothing that shows here"
         compared = faster(ratio, noise, "processes", "threads", sessions_in(row, "processes_over_threads"))
-        return sentence(f"{split}, {compared}: what threads share, the interpreter among it, {cost}")
+        return sentence(f"{split}, {compared}: sharing one interpreter {cost}")
 
     split = f"With one budget of cores split over {workers} and"
     rows = {f"{split} {row['global_batch_size']} images per step": row for row in most.to_dict("records")}
@@ -121,9 +127,7 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
         return f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}"
 
     def compared() -> str:
-        sides = (_cell(records, use_case, name) for name in ("processes", "threads"))
-        ratio = ratio_with_interval(records, *sides, MEMORY)
-        require_rounds(ratio)
+        ratio = _over(records, use_case, "processes", "threads", MEMORY)
         told = "processes and threads cannot be told apart"
         if is_difference(ratio, aa_noise(records, MEMORY)):
             told = f"processes need {'more' if ratio.value > 1 else 'less'} than threads"
@@ -137,7 +141,9 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
 @finding
 def phases(stored: Stored) -> str:
     """The shares of a step of processes that compute, and that exchange and update."""
-    return " ".join(settle_each(partial(_phases, stored.records), _use_cases(stored.records)))
+    told = " ".join(settle_each(partial(_phases, stored.records), _use_cases(stored.records)))
+    more = " Each phase is its slowest worker's, so shares can add up to more than 100 %."
+    return told + (more if "computing takes" in told else "")
 
 
 def _phases(records: pd.DataFrame, use_case: str) -> str:
@@ -153,7 +159,7 @@ def _phases(records: pd.DataFrame, use_case: str) -> str:
     of_step = f"of a step of {network_name(use_case)}"
     return sentence(
         f"with a process per core, computing takes {share('compute')} {of_step}, exchange and update together "
-        f"{share('exchange', 'update')} (each phase is its slowest worker's, so shares can add up to more than 100 %)"
+        f"{share('exchange', 'update')}"
     )
 
 

@@ -9,11 +9,8 @@ from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     counted,
-    estimate_in,
     faster,
     finding,
-    interval_text,
-    listed,
     measure_of,
     network_name,
     sentence,
@@ -22,7 +19,7 @@ from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow, cell
 from lockstep.experiments.e05_mpi_distribution import regimes
-from lockstep.experiments.e05_mpi_distribution.findings import ALLREDUCE, gigabits, pays_from, sent
+from lockstep.experiments.e05_mpi_distribution.findings import ALLREDUCE, at_rate, gigabits, pays_from
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.e05_mpi_distribution.verdicts import OVER_MPI, WITHOUT_MPI
 
@@ -49,20 +46,15 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     table = link_table(records)
     if table.empty or table["speedup"].isna().all():
         raise NotNow("", "no training over emulated links was measured")
-    told: list[str] = []
-    hosts = counted(int(table["hosts"].min()), "emulated host")
-    for row in table[table["low"].notna()].sort_values("link_bits_per_second", ascending=False).to_dict("records"):
-        gain = estimate_in(row, "speedup")
-        rate = gigabits(row["link_bits_per_second"])
-        times = "times" if told else "times as fast as one core"
-        told.append(f"{gain.value:.3g} {times} with {sent(row['strategy'])} at {rate} {interval_text(gain)}")
+    hosts, known = counted(int(table["hosts"].min()), "emulated host"), table[table["low"].notna()]
+    told = "; ".join(at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second"))
     if not told:
         raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
     rest = int((table["speedup"].notna() & table["low"].isna()).sum())
     open_yet = f"; too few rounds for {counted(rest, 'more comparison')}" if rest else ""
     use_case = str(table["use_case"].iloc[0])
     what = " (a small CNN for 50 x 50 images)" if use_case == _SMALL else ""
-    return sentence(f"{hosts} train {network_name(use_case)}{what} {listed(told)}{open_yet}")
+    return sentence(f"{hosts} train {network_name(use_case)}{what} so many times as fast as one core: {told}{open_yet}")
 
 
 def _mpi_costs(records: pd.DataFrame) -> str:

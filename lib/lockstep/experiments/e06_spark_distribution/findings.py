@@ -180,7 +180,7 @@ def answer(stored: Stored) -> str:
 def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
     """SparkNet's speeds and one node's as multiples of one core's; whether Spark is a way to train, where it is slower
     than one core by each of its intervals."""
-    gains = []
+    gains: list[str] = []
     for row in known.sort_values("strategy", ascending=False).to_dict("records"):
         gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
         at = f"{gain.value:.3g} times" + ("" if gains else " one core's speed")
