@@ -60,6 +60,10 @@ def test_fields_become_a_question() -> None:
 def test_advice_is_for_the_chosen_model_or_the_reader_s_own_file(tmp_path: Path) -> None:
     one, other = (advice_text(calibrations(), name, FormFields()) for name in ("MLPMixer", "TextLSTM"))
     assert one != other and "images/s" in one and "workers" in one
+    assert one.startswith("MLPMixer, 64 samples per step over all workers, 1..8 workers, no link:\n\n")
+    far = FormFields(workers="1,2", hosts="1,2", link="1gbit", batch="32")
+    asked = "MLPMixer, 32 samples per step over all workers, 1,2 workers, 1,2 machines, a link of 1gbit:"
+    assert advice_text(calibrations(), "MLPMixer", far).splitlines()[0] == asked
     write_calibration(tmp_path / "own.json", calibrations()["TextLSTM"])
     assert advice_text(calibrations(), "MLPMixer", FormFields(file=str(tmp_path / "own.json"))) == other
 

@@ -58,6 +58,14 @@ def test_another_machine_for_a_worker_of_two_threads() -> None:
     assert not any(w.hosts == 1 and w.workers > 1 and w.threads_per_worker > 1 for w in beside.ways)
 
 
+def test_the_legend_explains_threads_where_there_are_any() -> None:
+    asked = Question(workers=(1, 2))
+    with_threads, without = (text_of(advise(one, asked, NARROW), asked) for one in (threaded(0.12), made_up()))
+    legend = "batch, memory: per worker mostly: of the step"
+    assert f"{legend} 2x2: 2 workers with 2 threads each" in with_threads
+    assert legend in without and "2x2" not in without
+
+
 def test_the_images_with_which_a_step_computes_are_those_of_its_terms() -> None:
     found = advise(made_up(), Question(workers=(1, 2), link=SLOW), NARROW)
     says = r"With (\d+) images per worker and step, 90% of a step on 2 machines with 2 workers each computes"

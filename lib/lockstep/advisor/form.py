@@ -60,14 +60,22 @@ def advice_text(calibrations: Mapping[str, Calibration], name: str, asked: FormF
     try:
         if asked.file.strip():
             calibration = read_calibration(asked.file.strip())
+            name = calibration.model.name
         elif name in calibrations:
             calibration = calibrations[name]
         else:
             raise CalibrationError(f"there is no calibration {name!r}; there are: {', '.join(calibrations) or 'none'}")
         question = question_of(asked)
-        return "\n".join(shown_lines(advise(calibration, question), question))
+        return "\n".join([_asked(name, asked), "", *shown_lines(advise(calibration, question), question)])
     except CalibrationError as error:
         return f"No advice: {error}"
+
+
+def _asked(model: str, asked: FormFields) -> str:
+    """What is answered: a small ResNet, 64 samples per step over all workers, 1..8 workers, a link of 1gbit."""
+    told = [model, f"{asked.batch} samples per step over all workers", f"{asked.workers} workers"]
+    told += [f"{asked.hosts} machines"] if asked.hosts.strip() else []
+    return ", ".join([*told, f"a link of {asked.link}" if asked.link.strip() else "no link"]) + ":"
 
 
 class AdviceForm:

@@ -12,7 +12,8 @@ from lockstep.advisor.sentences import bytes_text, duration_text, name_of, span_
 
 WIDTH = 100
 MOST_ROWS = 10
-_MARKS = "> recommended   * extrapolated   ! does not fit   batch, memory: of a worker   mostly: of the step"
+_MARKS = "> recommended   * extrapolated   ! does not fit   batch, memory: per worker   mostly: of the step"
+_THREADS = "2x2: 2 workers with 2 threads each"
 _MISSED_FIRST = ("step, ms", "sent", "memory", "mostly")
 """Columns that are left out, one after the other, of a table that is too wide."""
 
@@ -22,8 +23,9 @@ def shown_lines(advised: Advised, question: Question) -> Iterator[str]:
     yield from _wrapped(advised.sentence)
     if advised.ways:
         yield ""
-        yield from _table(shown_ways(advised, question), _columns(advised, question))
+        yield from _table(rows := shown_ways(advised, question), _columns(advised, question))
         yield _MARKS
+        yield from [_THREADS] * any(way.threads_per_worker > 1 for way in rows)
     for title, lines in (("What would change this", advised.changes), ("How far this reaches", advised.scope)):
         if lines:
             yield from ("", f"{title}:")

@@ -26,6 +26,8 @@ __all__ = ["MIN_ROUNDS", "MISS"]
 _LARGEST = 700.0  # the largest logarithm of a float
 _ROUNDING = 1e-12
 _DIFFERING = "sessions differ: "
+WIDEST = 100.0
+"""A ratio whose interval ends more than so many times apart is not written with it."""
 
 
 class AnalysisError(ValueError):
@@ -49,9 +51,15 @@ class Estimate:
     apart: Sessions = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
+        return f"{self.value:.3g} {self.interval}{self.differing}"
+
+    @property
+    def interval(self) -> str:
+        """The interval as text, in its place that there is none yet, or of a ratio none that says anything."""
         if self.open:
-            return f"{self.value:.3g} (no interval yet)"
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]{self.differing}"
+            return "(no interval yet)"
+        wide = self.logarithmic and math.inf > self.high > WIDEST * self.low > 0
+        return "(no useful interval yet)" if wide else f"[{self.low:.3g}, {self.high:.3g}]"
 
     @property
     def open(self) -> bool:
@@ -61,7 +69,7 @@ class Estimate:
     @property
     def differing(self) -> str:
         """The sessions' own intervals as text where they differ, else ""."""
-        own = "; ".join(f"session {name}: {found}" for name, found in self.apart)
+        own = "; ".join(f"session {name}: {one.value:.3g} [{one.low:.3g}, {one.high:.3g}]" for name, one in self.apart)
         return f" ({_DIFFERING}{own})" if own else ""
 
     @property

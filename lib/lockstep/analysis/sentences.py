@@ -91,14 +91,7 @@ def briefly(text: str) -> str:
 
 def interval_text(ratio: Estimate) -> str:
     """The interval alone, where the number already stands; says so where there is none yet."""
-    return "(no interval yet)" if ratio.open else f"[{ratio.low:.3g}, {ratio.high:.3g}]{ratio.differing}"
-
-
-def interval_shown(low: float, high: float) -> str:
-    """The interval behind a number of a table; none where there is none, or where it leaves a factor of 100 open."""
-    if math.isnan(low):
-        return ""
-    return " (no useful interval yet)" if 0 < 100 * low < high else f" [{low:.3g}, {high:.3g}]"
+    return f"{ratio.interval}{ratio.differing}"
 
 
 def estimate_in(row: Mapping[str, Any], name: str, low: str = "low", high: str = "high") -> Estimate:

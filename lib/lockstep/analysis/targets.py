@@ -87,6 +87,7 @@ def _row(target: Target, stored: Stored) -> dict[str, Any]:
         "ratio": ratio.value if ratio else None,
         "low": ratio.columns[1] if ratio else None,
         "high": ratio.columns[2] if ratio else None,
+        "interval": ratio.interval if ratio else "",
         "rounds": ratio.rounds if ratio else 0,
         "reached": reached,
         "reason": reason,

@@ -15,10 +15,10 @@ import pandas as pd
 from lockstep.analysis.confidence import told_apart
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
-from lockstep.analysis.sentences import interval_shown, numbered
+from lockstep.analysis.sentences import numbered
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
-from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NEEDS_HARDWARE, NOT_YET, UNDECIDED, Verdict
+from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
 from lockstep.engine.job import NO_USE_CASE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
@@ -166,9 +166,8 @@ def sources(records: pd.DataFrame) -> str:
 
 def tally(answers: Sequence[str]) -> str:
     """How often each answer occurs: 3 supported, 1 undecided, 2 need hardware."""
-    counts = {word: list(answers).count(word) for word in ANSWERS}
-    plural = {NEEDS_HARDWARE: "need hardware"}
-    return ", ".join(f"{n} {plural.get(word, word) if n > 1 else word}" for word, n in counts.items() if n)
+    counts = ((word, list(answers).count(word)) for word in ANSWERS)
+    return ", ".join(f"{n} {word.replace('needs', 'need') if n > 1 else word}" for word, n in counts if n)
 
 
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
@@ -285,7 +284,8 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     """Targets as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
-        measured = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}{interval_shown(row['low'], row['high'])}"
+        interval = "" if pd.isna(row["low"]) else f" {row['interval']}"
+        measured = "" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}{interval}"
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if stored.records.empty:
             reached = NOT_YET

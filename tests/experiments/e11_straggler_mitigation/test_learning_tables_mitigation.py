@@ -211,6 +211,17 @@ def test_advice_is_judged_on_another_seed_and_by_the_best_of_the_kind() -> None:
     shown = advice_table(misled).set_index("delays").loc["exponential"]
     assert shown["advised"] == CODING and shown["followed"] > 1.3
     assert "needs 1." in advice(misled) and advice(misled) != advice(found)
+    assert "surely slower than waiting for all under no kind." in advice(misled), "coding saves half here"
+
+
+def test_advice_that_is_worse_than_waiting_says_under_which_kinds() -> None:
+    """It once named the kind with the largest mean alone, however wide its interval."""
+    found = stored(saved={DROP_ONE: 0.9, CODING: -0.5}, only=["throughput", "advice"])
+    policies = found.table("policies").copy()
+    wrong = (policies["experiment"] == "advice") & (policies["contender"] == CODING)
+    policies.loc[wrong & (policies["delays"] == "exponential"), "seconds_per_sample"] /= 10
+    text = advice(Stored(found.records, {"policies": policies}))
+    assert "slower than waiting for all under exponential pauses. As far as is sure, it costs most under expo" in text
 
 
 def test_advice_of_one_seed_is_not_judged() -> None:

@@ -23,7 +23,7 @@ def test_a_start_of_two_seconds_is_paid_back_by_what_the_epochs_save() -> None:
 def test_what_was_measured_takes_the_place_of_the_prediction() -> None:
     """Cells that follow the model of costs to the last digit: both say the same, and the measured gain is the surer."""
     table = epochs_table(fake_advisor.stored(rounds=8, off=0.0, noise=0.01))
-    row = table[table["model"] == "MLPMixer"].iloc[0]
+    row = table[table["model"] == "an MLP-Mixer"].iloc[0]  # as the notebook calls it
     predicted, measured = (float(row[f"{name} gain"].split()[0]) for name in ("predicted", "measured"))
     assert measured == pytest.approx(predicted, rel=0.02)
     start = float(row["start"].removesuffix(" s"))

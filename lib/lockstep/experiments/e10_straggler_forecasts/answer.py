@@ -8,10 +8,11 @@ from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.sentences import counted, finding, measure_of, require_rounds, sentence, times
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, LSTM
+from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, LSTM, MEMBERS, STATES
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
 from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, known_onsets, over_kinds
 
+BEST_SO_FAR = f"whichever of {counted(len(MEMBERS), 'simple forecaster')} erred least lately"
 HARDLY = 0.05
 """Whoever names a smaller share of the workers that become stragglers sees hardly any coming."""
 
@@ -35,20 +36,22 @@ def answer(stored: Stored) -> str:
     """How the LSTM's error stands to those of two simple rivals, and how many stragglers it sees coming."""
     last, best = (error_over_kinds(stored, LSTM, rival) for rival in (BASE, BEST))
     text = (
-        f"on average over {counted(len(KINDS), 'kind')} of delays, the paper's LSTM, trained online, "
-        f"{errs(last, 'repeating the last value')}, and {errs(best, 'following the best of six simple forecasters')}"
+        f"on average over {counted(len(KINDS), 'kind')} of delays, an LSTM built from the paper's description and "
+        f"trained online {errs(last, 'predicting the last value again')}, and {errs(best, BEST_SO_FAR)}"
     )
     return f"{sentence(text)} {sentence(seen_coming(stored, LSTM))}"
 
 
 def seen_coming(stored: Stored, name: str) -> str:
-    """The kind on which most new stragglers are named beforehand, and on how many kinds hardly any are."""
+    """The kind on which most new stragglers are named beforehand, and on how many kinds hardly any are; told the state
+    of the system, as hollow marks of the figure are."""
     known = _known_by_kind(stored, name)
     most = max(known, key=lambda kind: known[kind].value)
     few = sum(recall.high < HARDLY for recall in known.values())
     share = measure_of(known[most].times(100), "%")
+    told = ", told the balance" if most in STATES else ""
     return (
-        f"of the workers that become stragglers it names {share} a round before on {most}, the kind "
+        f"of the workers that become stragglers it names {share} a step before on {most}{told}, the kind "
         f"with the highest mean, and fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
     )
 
@@ -59,7 +62,7 @@ def _known_by_kind(stored: Stored, name: str) -> dict[str, Estimate]:
     known = {}
     for kind in KINDS:
         try:
-            known[kind] = mean_of(known_onsets(stored, kind, name))
+            known[kind] = mean_of(known_onsets(stored, kind, name, told=True))
         except AnalysisError:
             continue
         require_rounds(known[kind])

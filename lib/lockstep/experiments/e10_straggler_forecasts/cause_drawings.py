@@ -67,7 +67,7 @@ def _trace_panel(axis: Axes, own: pd.DataFrame) -> None:
 
 
 def cost_bars(table: pd.DataFrame, title: str, limit: float) -> StoredFigure:
-    """Milliseconds of a core for each round (`tables.costs_table`); dashed: the aim."""
+    """Milliseconds of a core for each step (`tables.costs_table`); dashed: the aim."""
     known = table[table["forecaster"].isin(CAUSAL)].reset_index(drop=True) if len(table) else table
     if known.empty:
         return empty(title, "no cost was measured yet")
@@ -89,7 +89,7 @@ def cost_bars(table: pd.DataFrame, title: str, limit: float) -> StoredFigure:
         axis.set_yticks(range(len(known)), [LABELS[name] for name in known["forecaster"]])
         axis.set_ylim(len(known) - 0.5, -0.5)
         axis.grid(False, axis="y")
-        axis.set_xlabel("milliseconds of a core for each round of eight workers")
+        axis.set_xlabel("milliseconds of a core for each step of eight workers")
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
     return figure
 

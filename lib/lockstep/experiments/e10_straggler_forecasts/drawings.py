@@ -43,7 +43,7 @@ MARKS: dict[str, dict[str, Any]] = {
 COMPARED = tuple(name for name in SIMULATED if name != BASE)
 NOTHING = "nothing of the kind was simulated yet"
 _SIMULATED = "simulated; intervals over seeds"
-_PERIODS = {"early": "rounds 5 to 60", "later": "from round 60 on"}
+_PERIODS = {"early": "steps 5 to 60", "later": "from step 60 on"}
 _SPREAD = 0.72  # of a row, which its marks share
 
 
@@ -141,7 +141,7 @@ def onset_rows(table: pd.DataFrame, title: str) -> StoredFigure:
             if len(chance) and np.isfinite(chance.iloc[0]):
                 axis.barh(y, float(chance.iloc[0]), height=0.85, color="0.88", zorder=1)
         axis.set_xlim(-0.03, 1.03)
-        axis.set_xlabel("share of onsets for whose round the worker was forecast to be a straggler")
+        axis.set_xlabel("share of onsets for whose step the worker was forecast to be a straggler")
         handles: list[Any] = [*_handles(NAMED_BEFORE), _TOLD]
         handles.append(Patch(facecolor="0.88", label="chance: the LSTM's false alarms"))
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
@@ -167,7 +167,7 @@ def example_lines(table: pd.DataFrame, name_of: Callable[[str], str], title: str
                 axis.plot(aside, said["seconds"], linestyle="none", markersize=3.6, zorder=3, **MARKS[name])
             axis.set_title(f"{kind} ({name_of(kind)})", loc="left")
             axis.set_ylabel("seconds of a task")
-        axes[-1].set_xlabel("round")
+        axes[-1].set_xlabel("step")
         handles: list[Any] = [Patch(facecolor="0.85", label="what it took"), *_handles((BASE, "ar", LSTM))]
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
@@ -184,7 +184,7 @@ def calibration_rows(table: pd.DataFrame, title: str) -> StoredFigure:
     with look():
         figure = new_figure(8.6, 1.7 + 0.5 * len(kinds))
         axis = figure.subplots()
-        figure.suptitle(f"{title}\n(simulated, means over seeds, from round 60 on)")
+        figure.suptitle(f"{title}\n(simulated, means over seeds, from step 60 on)")
         for quantile in QUANTILES:
             _row_marks(axis, known, kinds, names, f"below_{quantile:g}")
             axis.axvline(quantile, color="0.3", linestyle="--", linewidth=1, zorder=1)
@@ -199,7 +199,7 @@ _COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def history_lines(table: pd.DataFrame, ends: Sequence[int], title: str) -> StoredFigure:
-    """Error over the last value's against the rounds seen, a panel per kind (`tables.history_table`)."""
+    """Error over the last value's against the steps seen, a panel per kind (`tables.history_table`)."""
     kinds = [kind for kind in KINDS if len(table) and (table["kind"] == kind).any()]
     if not kinds:
         return empty(title, NOTHING)
@@ -227,7 +227,7 @@ def history_lines(table: pd.DataFrame, ends: Sequence[int], title: str) -> Store
             axis.set_yticks(_COARSE, [f"{tick:g}" for tick in _COARSE])
             axis.set_yticks([], minor=True)
         for axis in axes[-1]:
-            axis.set_xlabel("rounds seen, from")
+            axis.set_xlabel("steps seen, from")
         for row in axes:
             row[0].set_ylabel("error / last value's")
         handles: list[Any] = [*_handles(names), Patch(facecolor="0.93", label="fewer than ten")]

@@ -42,7 +42,7 @@ def errors(stored: Stored) -> Figure:
 
 
 def onsets(stored: Stored) -> Figure:
-    return onset_rows(errors_table(stored), "Who is seen to become a straggler, a round before?")
+    return onset_rows(errors_table(stored), "Who is seen to become a straggler, a step before?")
 
 
 def examples(stored: Stored) -> Figure:

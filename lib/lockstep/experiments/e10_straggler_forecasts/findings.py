@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import pandas as pd
@@ -36,12 +36,11 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BEST,
     CAUSAL,
     LABELS,
-    LEARNED,
     LSTM,
     QUANTILES,
     READINGS,
+    SIMPLE,
     TRAINED,
-    TRIVIAL,
 )
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS, TRACE_OF
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
@@ -57,6 +56,7 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
 )
 from lockstep.experiments.e10_straggler_forecasts.tables import history_table, trace_table
 from lockstep.experiments.e10_straggler_forecasts.verdicts import DENORMAL_EXPONENT
+from lockstep.experiments.e10_straggler_forecasts.worlds import STEPS
 
 
 def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str = LATER) -> Estimate:
@@ -138,10 +138,10 @@ def history(stored: Stored) -> str:
     table = history_table(stored)
     for reading, name in READINGS.items():
         early, later = (_ratio(stored, "periodic", name, period=period) for period in (EARLY, LATER))
-        parts.append(f"{reading} {early} after 5 to 60 rounds, {later} later")
+        parts.append(f"{reading} {early} after 5 to 60 steps, {later} later")
         own = table[(table["forecaster"] == name) & (table["relative_high"] < 1)] if len(table) else table
         first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else pd.Series(dtype=int)
-        ends = f"{first.min()} to {first.max()} rounds on {len(first)}" if len(first) else "no number of rounds on any"
+        ends = f"{first.min()} to {first.max()} steps on {len(first)}" if len(first) else "no number of steps on any"
         needed.append(f"{reading} it first errs less after {ends} of {counted(len(KINDS), 'kind')}")
     return " ".join([
         sentence(f"on periodic delays the LSTM's error relative to the last value's is {'; '.join(parts)}"),
@@ -151,37 +151,34 @@ def history(stored: Stored) -> str:
 
 @finding
 def traces(stored: Stored) -> str:
-    """On each recorded run: who errs least, and whether what learns beats what does not."""
-    table, parts = trace_table(stored), []
+    """On each recorded run: the simple forecaster that errs least, beside the LSTM; and the LSTM's largest error on
+    whole steps."""
+    table, parts, steps = trace_table(stored), [], {}
     for name in TRACE_OF.values() if len(table) else ():
         try:
-            (learns, error), (trivial, other) = (_least(stored, name, names) for names in (LEARNED, TRIVIAL))
+            found = {each: interval_of(trace_error(stored, name, each)).value for each in CAUSAL}
+            steps[name] = interval_of(trace_error(stored, name, LSTM, STEPS))
         except AnalysisError:
             continue
-        parts.append(
-            f"{name}: {LABELS[trivial]} {other:.2f} times the error of the last value, {LABELS[learns]} {error:.2f}"
-        )
+        best = min(SIMPLE, key=found.__getitem__)
+        parts.append(f"on {name} {LABELS[best]} {found[best]:.2f} and {found[LSTM]:.2f}")
     if not parts:
         return "No recorded run was in the data folder."
-    least = "the least errors of what does not learn and of what does, on micro-batches within a step"
-    return sentence(f"{least}: {'; '.join(parts)}")
-
-
-def _least(stored: Stored, trace: str, names: Iterable[str]) -> tuple[str, float]:
-    found = {name: interval_of(trace_error(stored, trace, name)).value for name in names}
-    best = min(found, key=lambda name: found[name])
-    return best, found[best]
+    least = "errors over the last value's on micro-batches, of the simple forecaster that errs least and of the LSTM"
+    worst = max(steps, key=lambda name: steps[name].value)
+    most = f"on whole steps the LSTM's is at most {times(steps[worst], 'the error of the last value')}, on {worst}"
+    return " ".join(sentence(text) for text in (f"{least}: {'; '.join(parts)}", most))
 
 
 @finding
 def costs(stored: Stored) -> str:
-    """What the LSTM takes of a core for each round, and what the dearest of the others takes."""
+    """What the LSTM takes of a core for each step, and what the dearest of the others takes."""
     spent = {name: interval_of(cost(stored, name)) for name in CAUSAL}
     lstm = spent.pop(LSTM)
     require_rounds(lstm)
     most = max(spent, key=lambda name: spent[name].value)
     return sentence(
-        f"for each round of eight workers the LSTM takes {measure_of(lstm, 'ms')} of a core, {LABELS[most]}, the "
+        f"for each step of eight workers the LSTM takes {measure_of(lstm, 'ms')} of a core, {LABELS[most]}, the "
         f"dearest of the others, {measure_of(spent[most], 'ms')}"
     )
 

@@ -36,10 +36,11 @@ worker completion times and related snapshots of the system's state is used". In
 TRAINING_STEPS = 200
 READINGS = {"trained online": LSTM, "also trained beforehand": TRAINED}
 """Of the paper's LSTM."""
-TRIVIAL = ("last", "mean", "median")
+TRIVIAL = ("last", "mean", "median", "smoothing")
 """They learn nothing."""
 LEARNED = ("ar", "linear", "lstm")
 CAUSAL = tuple(name for name in FORECASTERS if name != ORACLE)
+SIMPLE = tuple(name for name in CAUSAL if name != LSTM)
 SIMULATED = (*CAUSAL, TRAINED)
 MEMBERS = ("last", "mean", "median", "smoothing", "ar", "linear")
 """Whom `best` follows."""

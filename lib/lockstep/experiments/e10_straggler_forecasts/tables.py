@@ -142,7 +142,8 @@ def _stragglers(stored: Stored) -> pd.DataFrame:
     shown = table["forecaster"].isin((BASE, *READINGS.values())) | (table["state"] != NO_STATE)
     columns = ["kind", "forecaster", "state", "base_rate", "f1", "average_precision", "onsets", "onset_recall"]
     columns += ["onset_recall_low", "onset_recall_high", "chance", "lead_rounds"]
-    return table[shown][columns].round(3).reset_index(drop=True)
+    known = table[shown][columns].round(3).reset_index(drop=True)
+    return known.rename(columns={"lead_rounds": "lead_steps"})
 
 
 def _calibration(stored: Stored) -> pd.DataFrame:
@@ -164,14 +165,15 @@ def _history(stored: Stored) -> pd.DataFrame:
         return table
     own = table[table["forecaster"].isin(READINGS.values())]
     wide = own.pivot_table(index=["kind", "forecaster"], columns="seen_rounds", values="relative", sort=False)
-    return wide.reindex(columns=[first for first in BINS if first in wide.columns]).round(3)
+    wide = wide.reindex(columns=[first for first in BINS if first in wide.columns]).round(3)
+    return wide.rename_axis(columns="seen_steps")
 
 
 def _traces(stored: Stored) -> pd.DataFrame:
     table = trace_table(stored)
     if table.empty:
         return table
-    own = table[table["forecaster"].isin(CAUSAL)]
+    own = table[table["forecaster"].isin(CAUSAL)].round({"memory": 3, "base_rate": 3})
     rows = ["trace", "unit", "memory", "base_rate"]
     wide = own.pivot_table(index=rows, columns="forecaster", values="relative", sort=False)
     return wide.reindex(columns=list(CAUSAL)).rename(columns=LABELS).round(3)

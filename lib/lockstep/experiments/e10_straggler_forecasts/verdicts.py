@@ -130,7 +130,7 @@ def small_jobs_are_hard(claim: Claim, stored: Stored) -> Verdict:
     """Does the LSTM err more, beside the last value, while it has seen fewer than ten rounds?"""
     few = interval_of(over_kinds(stored, partial(_by_history, stored)))
     enough(few.rounds)
-    text = f"times the error relative to the last value's, with fewer than ten rounds seen over {MUCH_HISTORY} and more"
+    text = f"times the error relative to the last value's, with fewer than ten steps seen over {MUCH_HISTORY} and more"
     return graded(above(few, 1.0, 1.0, text, "1"), MODEL)
 
 
@@ -215,4 +215,4 @@ def slow_loading_makes_stragglers(claim: Claim, stored: Stored) -> Verdict:
         ("stragglers", above(behind, SEEN_COMING, SEEN_COMING, text, f"{SEEN_COMING:g}")),
         ("throughput", above(lost, 1.0, 1.0, "times as much slowed down as its mean worker, a step", "1")),
     ]
-    return graded(join(parts), MODEL, "rounds that wait for all, input as 0.3 of the work, three times as slow")
+    return graded(join(parts), MODEL, "steps that wait for all, input as 0.3 of the work, three times as slow")

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.figures.style import GREY, empty, look
 from lockstep.analysis.seeds import mean_columns
-from lockstep.analysis.sentences import counted, finding, sentence
+from lockstep.analysis.sentences import counted, finding, listed, sentence
 from lockstep.analysis.statistics import interval_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import NotNow
@@ -103,9 +103,13 @@ def advice(stored: Stored) -> str:
         f"who replays a recorded run and takes the quickest policy needs {followed} times the time per image of the "
         f"best policy of each kind, mean over {kinds}; who waits for all {waiting} times"
     )]  # fmt: skip
-    worst = table.loc[table["followed"].idxmax()]
-    if (found := estimate_in(worst, "followed")) is not None:
-        said.append(sentence(f"the advice costs most under {worst['kind']}: {found} times"))
+    slower = listed(table[table["followed_low"] > table["waiting_high"]]["kind"]) or "no kind"
+    said.append(sentence(f"following the advice is surely slower than waiting for all under {slower}"))
+    known = table.dropna(subset=["followed_low", "waiting_low"])
+    if len(known):
+        worst = known.loc[known["followed_low"].idxmax()]
+        both = f"{estimate_in(worst, 'followed')} times, and waiting for all {estimate_in(worst, 'waiting')}"
+        said.append(sentence(f"as far as is sure, it costs most under {worst['kind']}: {both}"))
     errors = 100 * table["error"]
     said.append(sentence(
         f"replayed gains are off by {errors.min():.0f} to {errors.max():.0f} % in the median, by kind"

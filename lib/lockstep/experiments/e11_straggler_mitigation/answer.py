@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
-from lockstep.analysis.confidence import AnalysisError, Estimate
-from lockstep.analysis.sentences import counted, finding, listed, measure_of, require_rounds, sentence, times
+from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.sentences import counted, finding, listed, measure_of, require_rounds, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation.bounds import PUBLISHED
@@ -19,7 +19,14 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
 from lockstep.experiments.e11_straggler_mitigation.learning import over
 from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation, mitigation_table, throughput
 from lockstep.experiments.e11_straggler_mitigation.prices import computed_of
-from lockstep.experiments.e11_straggler_mitigation.rows import required
+from lockstep.experiments.e11_straggler_mitigation.rows import RIVALRY, required, rows_of
+from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio
+
+CALLED: Mapping[str, str] = {
+    OURS: "our own policy, which updates at a deadline with the work done so far,",
+    NEVER_WAIT: "asynchronous training",
+}
+"""What a first screen calls these policies."""
 
 
 def reading_name(contender: str) -> str:
@@ -37,21 +44,33 @@ def reached(stored: Stored) -> tuple[list[str], list[str]]:
     return sure, list(dict.fromkeys(may["kind"]))
 
 
-def _saved(stored: Stored) -> str:
-    known = {name: found for name in (*DPRO_READINGS, OURS, NEVER_WAIT) if (found := mean_mitigation(stored, name))}
-    readings = sorted((name for name in DPRO_READINGS if name in known), key=lambda name: known[name].value)
-    if not readings:
+def saved(stored: Stored, contenders: Iterable[str]) -> dict[str, str]:
+    """The share of the delay that each of these policies saves on average over kinds, the largest first. Raises NotNow
+    for too few seeds."""
+    known = {name: found for name in contenders if (found := mean_mitigation(stored, name))}
+    for found in known.values():
+        require_rounds(found)
+    ranked = sorted(known, key=lambda name: -known[name].value)
+    return {name: measure_of(known[name].times(100), "%") for name in ranked}
+
+
+def saved_by_readings(stored: Stored) -> str:
+    """What the readings of DPro-SM's text save, the least and the most. Raises NotNow where none has a number."""
+    known = saved(stored, DPRO_READINGS)
+    if not known:
         raise NotNow("", "no reading of DPro-SM was simulated under every kind of delays")
-    for name in known:
-        require_rounds(known[name])
-    percent = {name: measure_of(found.times(100), "%") for name, found in known.items()}
-    ends = [f"{percent[name]} ({reading_name(name)})" for name in dict.fromkeys((readings[0], readings[-1]))]
+    ends = dict.fromkeys(f"{known[name]} ({reading_name(name)})" for name in (list(known)[-1], next(iter(known))))
+    who = f"the {counted(len(known), 'reading')} of DPro-SM's text save{'s' * (len(known) == 1)}"
+    return f"{who} {' to '.join(ends)}"
+
+
+def _saved(stored: Stored) -> str:
+    sure, _ = reached(stored)  # which says so where nothing is stored
     kinds = counted(int(mitigation_table(stored)["kind"].nunique()), "kind")
-    sure, _ = reached(stored)
-    of_98 = f"one reaches 98 % under {listed(sure)}" if sure else "none is shown to reach 98 % under any"
-    text = f"of the time that delays cost, DPro-SM's readings save {' to '.join(ends)} on average over {kinds}; {of_98}"
-    others = {"our deadline": OURS, "asynchronous training": NEVER_WAIT}
-    own = [f"{called} saves {percent[name]}" for called, name in others.items() if name in known]
+    of_98 = f"one reaches 98 % under {listed(sure)}" if sure else "none is shown to reach 98 % under any kind of delay"
+    text = f"of the time that delays cost, {saved_by_readings(stored)}, mean over {kinds}, and {of_98}"
+    others = saved(stored, CALLED)
+    own = [f"{words} saves {others[name]}" for name, words in CALLED.items() if name in others]
     return sentence("; ".join([text, *own]))
 
 
@@ -66,24 +85,31 @@ def _price(stored: Stored) -> str:
     return sentence(f"the price is images computed per image used, {listed(parts)}, or a standby node beside {workers}")
 
 
-def _beside_waiting(found: Estimate, subject: str) -> str:
-    """How a policy's time to the loss stands to that of waiting for all, never more than its interval allows."""
-    require_rounds(found)
-    if found.low <= 1 <= found.high:
-        return f"{subject} cannot be told apart from waiting for all ({times(found, 'its time')})"
-    return f"{subject} takes {times(found, 'the time of waiting for all')}"
-
-
 def _buys(stored: Stored) -> str:
     parts = []
     for name, called in ((NEVER_WAIT, "asynchronous training"), (OURS, "the deadline")):
         try:
-            parts.append(_beside_waiting(over(stored, name, WAIT), called))
+            require_rounds(found := over(stored, name, WAIT))
         except (NotNow, AnalysisError):
             continue
+        parts.append(f"{called} takes {found}{' (no difference shown)' if found.low <= 1 <= found.high else ''}")
     if not parts:
         raise NotNow("", "no policy has reached the loss under every kind of delays with even and odd seeds")
-    return sentence(f"to the same loss, {'; '.join(parts)}")
+    beside = f"{listed(parts)} times the time of waiting for all"
+    return sentence(f"to the same loss without momentum, {beside}{_with_momentum(stored)}")
+
+
+def _with_momentum(stored: Stored) -> str:
+    """With how many workers waiting for all is surely ahead of asynchronous training where all have momentum."""
+    parts = []
+    for workers in sorted({int(count) for count in rows_of(stored, RIVALRY)["workers"]}):
+        try:
+            found = rival_ratio(stored, workers, WAIT, NEVER_WAIT)
+        except AnalysisError:
+            continue
+        parts += [f"{found} ({workers} workers)"] if found.high < 1 else []
+    ahead = f"waiting for all takes {listed(parts)} times the time of asynchronous training"
+    return f"; with momentum and a slower server, {ahead}" if parts else ""
 
 
 _PARTS: tuple[Callable[[Stored], str], ...] = (_saved, _price, _buys)

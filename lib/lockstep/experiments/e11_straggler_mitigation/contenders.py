@@ -104,8 +104,8 @@ ADVISED: Mapping[str, Contender] = {
 others seconds per image say too little. Of a node that stands by, a recording holds nothing."""
 
 RIVALS: Mapping[str, Contender] = {name: LEARNERS[name] for name in (WAIT, NEVER_WAIT, OURS)}
-"""Ours, what it is measured by, and asynchronous training, with momentum and a server that takes one message after the
-other."""
+"""Ours, what it is measured by, and asynchronous training, with momentum and a server whose messages take twice as
+long."""
 
 LEFT_OUT, NOTHING_STANDS_IN = "left out, rescaled", "nothing stands in"
 LSTM_GRADIENT, LSTM_WEIGHTS = "an LSTM stands in", "an LSTM's weights stand in"

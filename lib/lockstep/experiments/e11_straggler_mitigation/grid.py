@@ -7,7 +7,7 @@ advice         what a replay of a recorded run says of each policy, which throug
 time_to_loss   until a small network on X-rays has reached a loss, at several shares and learning rates
 slow_nodes     the same with 0, 1, 2 ... slow nodes                                            (Figure 4 of the paper)
 paper_network  the same with the convolutional network of Table 2, under some kinds of delays
-rivals         ours and asynchronous training with momentum, behind a server that takes one message after the other
+rivals         ours and asynchronous training with momentum, behind a server whose messages take twice as long
 stand_ins      what made-up gradients are worth                                         (section 5, Figures 1 and 2)
 partitions     leaving out the same worker for ever, with images that are shuffled and images that stay
 """

@@ -128,8 +128,8 @@ def paper_network_figure(stored: Stored) -> Figure:
 
 
 def rivals_figure(stored: Stored) -> Figure:
-    """Ours over asynchronous training with momentum, each at its best rate, against the number of workers."""
-    title = "Ours against asynchronous training, with momentum and a server that queues (simulated)"
+    """Ours and waiting for all over asynchronous training, with momentum, each at its best rate, by workers."""
+    title = "Against asynchronous training, with momentum and a slower server (simulated)"
     table = rivals_table(stored)
     if table.empty:
         return empty(title, "no rivals were trained with an even and an odd seed yet")

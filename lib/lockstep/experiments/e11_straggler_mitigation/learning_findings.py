@@ -36,6 +36,7 @@ from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
     SMALL,
     agreements,
     networks_table,
+    rival_ratio,
     rivals_table,
     slow_nodes_table,
 )
@@ -123,28 +124,37 @@ def _ours_over(stored: Stored, name: str, rivals: Sequence[str]) -> list[str]:
 
 @finding
 def rivals(stored: Stored) -> str:
-    """By workers: is ours faster than asynchronous training, and who is the fastest of all?"""
-    table = required(rivals_table(stored), "rivals")
-    own = table[table["contender"] == OURS].sort_values("workers")
-    if own.empty:
-        raise NotNow("", "ours was not run beside asynchronous training")
-    missed = table[table["contender"] == NEVER_WAIT].set_index("workers")["missed"]
-    said = [f"with {row['workers']} workers {_beside(row, missed.get(row['workers'], 0))}" for _, row in own.iterrows()]
-    text = f"against asynchronous training with momentum, each at its best rate, ours is {'; '.join(said)}"
-    return sentence(text)
+    """By workers: the time of every contender beside asynchronous training, and whose mean is the lowest."""
+    table = required(rivals_table(stored), "rivals").sort_values("workers", kind="stable")
+    said = [f"with {workers} workers {_beside(stored, own)}" for workers, own in table.groupby("workers")]
+    text = "time over asynchronous training's, with momentum, a slower server, and each at its best rate"
+    return sentence(f"{text}: {'; '.join(said)}")
 
 
-def _beside(row: pd.Series, missed: int) -> str:
-    """`missed`: how often asynchronous training did not reach the loss."""
-    found = estimate_in(row, "over_asynchronous")
-    if found is None and row["missed"]:
-        return f"without the loss {counted(int(row['missed']), 'time')}"
-    if found is None and missed:
-        return f"not compared, for asynchronous training missed the loss {counted(missed, 'time')}"
-    if found is None:
-        return "without an interval yet"
-    word = "faster" if found.high < 1 else "slower" if found.low > 1 else "not to be told apart"
-    return f"{word} ({times(found, 'the time')})"
+def _beside(stored: Stored, own: pd.DataFrame) -> str:
+    """With so many workers. Beside waiting for all where asynchronous training missed the loss."""
+    workers, missed = int(own["workers"].iloc[0]), own.set_index("contender")["missed"]
+    base = WAIT if missed.get(NEVER_WAIT, 1) else NEVER_WAIT
+    lost = [f"{name} missed the loss {counted(int(often), 'time')}" for name, often in missed.items() if often]
+    found = {}
+    for name in missed.index:
+        try:
+            found[str(name)] = rival_ratio(stored, workers, str(name), base)
+        except AnalysisError:
+            continue
+    ranked = sorted(found, key=lambda name: found[name].value)
+    others = [f"{name} {found[name]}" for name in ranked if name != base]
+    if not others:
+        return f"nothing is compared ({'; '.join(lost) or 'not run with an even and an odd seed'})"
+    of_base = f" over {base}" if base != NEVER_WAIT else ""
+    return f"{', '.join([*lost, listed(others) + of_base])}, {_lowest(stored, workers, ranked)}"
+
+
+def _lowest(stored: Stored, workers: int, ranked: Sequence[str]) -> str:
+    """Whose mean is the lowest, and whom the seeds do not tell it apart from."""
+    first, *others = ranked
+    alike = [name for name in others if rival_ratio(stored, workers, first, name).high >= 1]
+    return f"{first} lowest{f', not told apart from {listed(alike)}' if alike else ''}"
 
 
 @finding
@@ -175,7 +185,8 @@ def _so_many(some: int, whole: int) -> str:
 def _changed(own: pd.DataFrame) -> str:
     """Under which kinds a loss is surely higher or lower."""
     ends = {"higher": own["loss_over_nothing_low"] > 1, "lower": own["loss_over_nothing_high"] < 1}
-    parts = [f"{word} under {listed(own[sure]['kind'])}" for word, sure in ends.items() if sure.any()]
+    where = {word: "every kind" if sure.all() else listed(own[sure]["kind"]) for word, sure in ends.items()}
+    parts = [f"{word} under {kinds}" for word, kinds in where.items() if kinds]
     return "; ".join(parts) or "no difference can be shown"
 
 

@@ -1,10 +1,10 @@
-"""The answer to notebook 13's title: what several workers gained here, and how far the advice was off."""
+"""The answer to notebook 13's title: how many workers are best, what several gained, how far the advice was off."""
 
 from __future__ import annotations
 
 from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import counted, finding, interval_text, measure_of, sentence, settle_each, times
+from lockstep.analysis.sentences import counted, finding, listed, measure_of, sentence, settle_each
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
@@ -16,13 +16,27 @@ from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name,
 
 @finding
 def answer(stored: Stored) -> str:
-    """Gains of several workers over one, the error of predictions, and how often the advice was right."""
-    parts = {"What workers gain": _gains, "How far off the advice is": _errors}
+    """How many workers the fastest way has, gains over one, the error of predictions, how often advice was right."""
+    parts = {"How many workers are best": _how_many, "What workers gain": _gains, "How far off the advice is": _errors}
     return " ".join(settle_each(lambda name: parts[name](stored), parts))
 
 
+def _how_many(stored: Stored) -> str:
+    """In how many choices of a model and a batch the fastest way is decided, and with how many workers."""
+    table = picks(stored)
+    if table.empty:
+        raise NotNow("", "no two ways to train one global batch were measured")
+    best = [int(name.rpartition(" x ")[2]) if " x " in name else 1 for name in table[table["decided"]]["best"]]
+    choices = f"{counted(len(table), 'choice')}, each of a model and a global batch,"
+    if not best:
+        undecided = "can the fastest way be told from the others, so how many workers are best is undecided"
+        return sentence(f"in none of {choices} {undecided}")
+    many = [f"{counted(count, 'worker')} in {best.count(count)}" for count in sorted(set(best))]
+    return sentence(f"of {choices} the fastest way is decided in {len(best)}: {listed(many)}")
+
+
 def _gains(stored: Stored) -> str:
-    """The least and the most that workers with a core each gain, of all models."""
+    """The least and the most that workers with a core each gain, of all models, with the batch per worker as it is."""
     found, several = [], set[int]()
     for use_case in stored.records.loc[stored.records["experiment"] == CALIBRATION, "use_case"].unique():
         cell = {"experiment": CALIBRATION, "use_case": use_case, "variant": "a"}
@@ -39,14 +53,12 @@ def _gains(stored: Stored) -> str:
         raise NotNow("", "no round holds two workers beside one")
     who = " or ".join(counted(count, "worker") for count in sorted(several))
     workers = f"{who} with a core each and one copy of the parameters"
-    least, most = (pick(found, key=lambda each: each[0].value) for pick in (min, max))
-    if len(found) == 1:
-        gain = times(least[0], "as fast as one")
-        model = model_name(least[1])
-        return sentence(f"{workers} train {model} {gain}")
-    ends = [f"{ratio.value:.3g} times {interval_text(ratio)} ({model_name(of)})" for ratio, of in (least, most)]
-    train = f"{workers} train {counted(len(found), 'model')}"
-    return sentence(f"{train} {ends[0]} to {ends[1]} as fast as one does")
+    ends = dict.fromkeys(pick(found, key=lambda each: each[0].value) for pick in (min, max))
+    gains = " to ".join(f"{ratio} ({model_name(of)})" for ratio, of in ends)
+    models = f"{counted(len(found), 'model')}, at the same batch per worker,"
+    open_ = sum(ratio.low <= 1 <= ratio.high for ratio, _ in found)
+    undecided = f"; for {counted(open_, 'model')} that gain is undecided" if open_ else ""
+    return sentence(f"{workers} train {models} at {gains} times the samples per second of one worker{undecided}")
 
 
 def _errors(stored: Stored) -> str:
@@ -54,7 +66,9 @@ def _errors(stored: Stored) -> str:
     far = measure_of(quantile_of(errors, 0.5), "%")
     table, own = judged(stored), picks(stored)
     table = table[table["kind"] != AS_CALIBRATED]
-    ranges = f"{int(table['holds'].sum())} of {len(table)} steps lie in their 90 % range"
+    emulated = int((table["hosts"] > 1).sum())
+    those = f" (these and {emulated} on emulated hosts)" if emulated else ""
+    ranges = f"{int(table['holds'].sum())} of {len(table)} steps{those} lie in their 90 % range"
     decided = own[own["decided"]] if len(own) else own
     right = ""
     if len(decided):

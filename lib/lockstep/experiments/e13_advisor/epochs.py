@@ -13,6 +13,7 @@ from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, p
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e13_advisor.checking import advisors
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
+from lockstep.experiments.e13_advisor.tables import model_name
 
 SYNC = "shared_memory"
 """Two processes with one copy of the parameters, which `lockstep.train` uses unless told otherwise."""
@@ -41,7 +42,7 @@ def _row(stored: Stored, name: str) -> dict[str, str]:
     span = predictor.step_seconds("local", 1, 1, 2 * share).over(two)
     predicted = (span.middle, span.low, span.high)
     measured = _measured(stored.records, name, share)
-    row = {"model": name, "global batch": str(2 * share)}
+    row = {"model": model_name(name), "global batch": str(2 * share)}
     row |= {"predicted gain": "{:.2f} [{:.2f}, {:.2f}]".format(*predicted)}
     row |= {"measured gain": "not measured" if measured is None else str(measured)}
     row |= {"start": duration_text(calibration.start_seconds)}

@@ -117,19 +117,21 @@ def chosen(stored: Stored) -> str:
     decided = table[table["decided"]]
     limit = f"{100 * allowed_loss(stored):.0f} %"
     if decided.empty:
-        told_apart = f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others"
-        return sentence(f"{told_apart}, so no pick is right or wrong")
-    good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
-    told = [sentence(f"{good}, the way predicted quickest is as fast, up to {limit}")]
-    simple = "the recommended way, the simplest that can't be told from it, is so in"
-    told.append(sentence(f"{simple} {int(decided['advised_good'].sum())}"))
+        none = f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others"
+        told = [sentence(f"{none}, so no pick is right or wrong")]
+    else:
+        good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
+        told = [sentence(f"{good}, the way predicted quickest is as fast, up to {limit}")]
+        simple = "the recommended way, the simplest that can't be told from it, is so in"
+        told.append(sentence(f"{simple} {int(decided['advised_good'].sum())}"))
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
         by = f"{100 * worst['loss']:.3g} % slower than the fastest way"
         told.append(sentence(f"the worst way predicted quickest of all {len(table)} is {by}"))
-    if table["advised_loss"].notna().any() and table["advised_loss"].max() > 0:
-        by = f"{100 * table['advised_loss'].max():.3g} % slower than the fastest way"
-        told.append(sentence(f"the worst recommended one is {by}"))
+    if table["advised_loss"].max() > 0:  # NaN: of none
+        mean, most = (f"{100 * loss:.3g} %" for loss in (table["advised_loss"].mean(), table["advised_loss"].max()))
+        slower = "slower than the fastest one, by the means over rounds"
+        told.append(sentence(f"the recommended way is on average {mean}, and at most {most}, {slower}"))
     return " ".join(told)
 
 
