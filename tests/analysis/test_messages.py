@@ -47,6 +47,7 @@ def titled(width: float = 6.0, finding: str = FINDING) -> Figure:
         ("A is 1.2 [1.1, 1.3]; B is 1.4 (of C; D) [1.3, 1.5].", "A is 1.2 [1.1, 1.3]; B is 1.4 (of C; D) [1.3, 1.5]"),
         (f"A is 1.2 [1.1, 1.3]; {'long ' * 50}.", "A is 1.2 [1.1, 1.3]; ..."),
         (f"A (at best, b) is 1.2 (no interval yet) {'x' * 230}.", f"A is 1.2 (no interval yet) {'x' * 230}"),
+        (f"SparkNet (images as files) and (1 %) {'x' * 230}.", f"SparkNet (images as files) and (1 %) {'x' * 230}"),
     ],
 )  # fmt: skip
 def test_a_title_is_the_first_sentence_that_says_something(finding: str, message: str) -> None:

@@ -8,9 +8,12 @@ import pandas as pd
 import pytest
 
 from lockstep.analysis.sentences import (
+    at_most_whole,
+    briefly,
     counted,
     faster,
     finding,
+    known_of,
     listed,
     network_name,
     noise_unknown,
@@ -32,6 +35,7 @@ NOISE = 0.5  # as a logarithm: two runs of the same cell may differ by 1.65
 def test_singular_and_plural() -> None:
     assert [counted(number, "process") for number in (0, 1, 2)] == ["no processes", "one process", "two processes"]
     assert counted(1, "core") == "one core" and counted(16, "core") == "16 cores"
+    assert counted(2, "micro-batch") == "two micro-batches" and counted(2, "epoch") == "two epochs"
 
 
 def test_lists_in_a_sentence() -> None:
@@ -64,14 +68,43 @@ def test_a_use_case_is_called_by_its_network() -> None:
         (CLEAR, 0.0, "a are 1.5 times as fast as b [1.4, 1.6]", "cannot"),
         (Estimate(0.5, 0.4, 0.6, 5), 0.0, "a are slower than b", "cannot"),
         (UNCLEAR, 0.0, "cannot be told apart", "faster"),
-        (CLEAR, NOISE, "cannot be told apart", "are 1.5"),
-        (CLEAR, NOISE, "two runs of one cell may differ by as much", "not known"),
-        (CLEAR, math.inf, "how far two runs of one cell lie apart is not known yet", "as much"),
+        (CLEAR, NOISE, "a ran at 1.5 times the speed of b [1.4, 1.6], which is within the noise of two equal", "known"),
+        (
+            CLEAR,
+            math.inf,
+            "a ran at 1.5 times the speed of b [1.4, 1.6], but whether that exceeds the noise of two equal runs is "
+            "still open",
+            "cannot",
+        ),
     ],
 )
 def test_a_comparison_says_no_more_than_its_interval(ratio: Estimate, noise: float, says: str, never: str) -> None:
     said = faster(ratio, noise, "a", "b")
     assert says in said and never not in said
+
+
+def test_sessions_stand_behind_the_interval_of_a_comparison() -> None:
+    for ratio in (CLEAR, UNCLEAR, Estimate(0.5, 0.4, 0.6, 5)):
+        for noise in (0.0, NOISE, math.inf):
+            said = faster(ratio, noise, "a", "b", " (sessions differ: x)")
+            assert f"{ratio.high:.3g}] (sessions differ: x)" in said and briefly(said).count("(sessions differ)") == 1
+
+
+def test_a_share_ends_at_the_whole() -> None:
+    session = Estimate(99.0, 90.0, 109.0, 5)
+    found = at_most_whole(Estimate(90.6, 70.6, 116.0, 6, apart=((3, session),)))
+    assert str(found) == "90.6 [70.6, 100] (sessions differ: session 3: 99 [90, 100])"
+    assert at_most_whole(Estimate(90.6, 0.0, math.inf, 1)).open
+
+
+def test_what_is_known_of_several_comparisons_is_told() -> None:
+    def lacks() -> str:
+        raise NotNow("", "one round stored")
+
+    assert known_of({"a": lambda: "a gains 2", "b": lacks}) == "A gains 2; too few rounds yet for b."
+    assert known_of({"a": lambda: "a gains 2"}) == "A gains 2."
+    with pytest.raises(NotNow, match="one round stored"):
+        known_of({"a": lacks, "b": lacks})
 
 
 def test_too_few_rounds_compare_nothing() -> None:
@@ -96,6 +129,12 @@ def test_one_use_case_without_data_does_not_silence_the_others() -> None:
         return f"{name} gains."
 
     assert settle_each(say, ["a", "b", "c"]) == ["a gains.", "b: not known yet (no records of b).", "c gains."]
+    missing = NotNow("", "no records")
+
+    def never(name: str) -> str:
+        raise missing
+
+    assert settle_each(never, ["ComplexSmall"]) == ["VGG16: not known yet (no records)."]
 
 
 def test_what_is_computed_once_is_computed_once_for_each_run_folder() -> None:
@@ -127,8 +166,9 @@ def test_predictions_are_counted_by_the_side_to_which_they_err() -> None:
     rows = [{"ratio": ratio, "variant": "a"} | shared for ratio in (1.05, 0.5, 1.2, float("nan"))]
     table = pd.DataFrame([*rows, rows[1] | {"variant": "b"}, rows[0]])
     text = predicted_steps(table, ["one", "two", "three", "four", "two again", "one"], 0.10)
-    assert text.startswith("Predictions lie within 10 % of the step in 1 of 3 cells; they are too short in 1 and too ")
-    assert "too long in 2; one more cell could not be predicted." in text
+    assert text.startswith("Predictions lie within 10 % of the measured step in 1 of 3 cells; of the others 1 are too ")
+    assert "too short and 1 too long; one more cell could not be predicted." in text
     assert text.endswith("The worst is 0.5 times the measured step (no interval yet): two.")
     with pytest.raises(NotNow, match="no step was both"):
         predicted_steps(table[table["ratio"].isna()], ["four"], 0.10)
+    assert "in 1 of 1 cells. The worst" in predicted_steps(table[:1], ["one"], 0.10), "no others, so nothing of them"

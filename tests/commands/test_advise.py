@@ -70,6 +70,7 @@ def test_the_answer_as_json(saved: Path) -> None:
         ("--from {saved} --model made.up:model --input 3,64,64", "inputs: 3,224,224 was calibrated, 3,64,64 is here"),
         ("--from {saved} --model made.up:model --loss mse", "loss: cross_entropy was calibrated, mse is here"),
         ("--from {saved} --model made.up:model --optimiser adam", "optimiser: sgd was calibrated, adam is here"),
+        ("--from {saved} --model made.up:model --optimizer adam", "optimiser: sgd was calibrated, adam is here"),
         ("--from {saved} --input 3,64,64", "--input: the calibration of --from is answered from as it is"),
         ("--from {saved} --model made.up:model --device cuda", "--device cuda: --from"),
     ],

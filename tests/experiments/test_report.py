@@ -44,9 +44,10 @@ from lockstep.experiments.report import (
     render_markdown,
     report_all,
     report_json,
+    sources,
     tally,
 )
-from lockstep.records import COLUMNS, SCHEMA_VERSION
+from lockstep.records import COLUMNS, CONTENDED, SCHEMA_VERSION
 from lockstep.records.places import repository_root
 
 NOTEBOOK = "02_threads_vs_processes"
@@ -156,7 +157,7 @@ def test_report_all_holds_every_claim_and_names_the_data(stored: Path) -> None:
     text = report_all(stored)
     for row in read_ledger().to_dict("records"):
         assert f"| {row['place']} | {row['statement']} |" in text, row["id"]
-    assert f"Data: real. {records()['round'].nunique()} rounds" in text and "No records are stored." in text
+    assert f" measurements in {records()['round'].nunique()} rounds" in text and "No records are stored." in text
     assert text.count("| Place | Claim |") == read_claims()["notebook"].nunique()
     assert "## Not tied to a notebook" in text
 
@@ -266,7 +267,7 @@ def test_the_headlines_show_what_was_asked_published_and_measured(stored: Path) 
     assert f"| {ratio} |" in ours and ours.endswith("| reached |")
     everything = [found.answer for part in read_all(stored) for _, found in part.judged]
     assert f"All {len(read_claims())} claims of the ledger: {tally(everything)}." in text
-    assert f"{NOTEBOOK[:2]}: Data: real. {records()['round'].nunique()} rounds" in text
+    assert f"{NOTEBOOK[:2]}: {sources(records())}" in text
 
 
 def test_every_built_notebook_with_claims_has_a_headline() -> None:
@@ -278,6 +279,18 @@ def test_every_built_notebook_with_claims_has_a_headline() -> None:
 
 def test_a_tally_counts_in_the_order_of_the_words() -> None:
     assert tally([NOT_YET, SUPPORTED, NOT_YET]) == "1 supported, 2 not measured yet"
+    assert tally([NEEDS_HARDWARE]) == "1 needs hardware" and tally([NEEDS_HARDWARE] * 2) == "2 need hardware"
+
+
+def test_what_was_measured_is_told_in_a_sentence() -> None:
+    frame = records(2)
+    ok, rounds = (frame["status"] == "ok").sum(), frame["round"].nunique()
+    skipped = (frame["status"] == "skipped").sum()
+    assert sources(frame) == f"Data: real. {ok} measurements in {rounds} rounds, {skipped} skipped."
+    noisy = frame.assign(reason=frame["reason"].where(frame.index != frame.index[-1], CONTENDED))
+    assert sources(noisy).endswith(f"rounds, {skipped} skipped; other programs ran during 1.")
+    failed = frame.assign(status=frame["status"].where(frame.index != frame.index[-1], "failed"))
+    assert f"{ok - 1} measurements in {rounds} rounds, 1 failed, {skipped} skipped." in sources(failed)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import Conditions, median_or_nan, ratio_with_interval, select
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
+    MEASURED,
     NOT_YET,
     SUPPORTED,
     TOLERANCE,
@@ -33,10 +34,11 @@ from lockstep.analysis.verdicts import (
 UNKNOWN_NOISE = f"the noise of two runs of the same cell is not known: no A/A pair has {MIN_ROUNDS} rounds"
 
 
-def enough(rounds: int) -> None:
-    """Raises NotNow where there are fewer rounds than an interval needs."""
+def enough(rounds: int, grade: str = MEASURED) -> None:
+    """Raises NotNow where there are fewer rounds than an interval needs; `grade`: of what they would decide."""
     if rounds < MIN_ROUNDS:
-        raise NotNow(UNDECIDED, f"only {rounds} paired round(s); an interval needs {MIN_ROUNDS}")
+        many = "1 round" if rounds == 1 else f"{rounds} rounds"
+        raise NotNow(UNDECIDED, f"only {many}; an interval needs {MIN_ROUNDS}", grade)
 
 
 def above_one(ratio: Estimate, noise: float, text: str) -> Verdict:

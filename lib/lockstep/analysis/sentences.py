@@ -7,13 +7,16 @@ more than its interval does.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
+from lockstep.analysis.figures.messages import NETWORKS
 from lockstep.analysis.figures.style import label
 from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored
@@ -21,10 +24,7 @@ from lockstep.analysis.verdicts import TOLERANCE, NotNow
 
 Finding = Callable[[Stored], str]
 
-NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
-"""Use cases whose network has a name of its own."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_PLURALS: Mapping[str, str] = {"process": "processes", "micro-batch": "micro-batches"}
 
 
 def network_name(use_case: str) -> str:
@@ -41,7 +41,8 @@ def way_name(strategy: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number and its noun, singular or plural; in words up to ten: one process, two processes, 16 cores."""
     word = _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
-    return f"{word} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
+    many = noun + ("es" if noun.endswith(("process", "batch")) else "s")
+    return f"{word} {noun if number == 1 else many}"
 
 
 def listed(parts: Iterable[str]) -> str:
@@ -74,6 +75,20 @@ def measure_of(ratio: Estimate, unit: str) -> str:
     return f"{ratio.value:.3g} {unit} {interval_text(ratio)}"
 
 
+def at_most_whole(share: Estimate) -> Estimate:
+    """A share in percent whose interval ends at 100, as the share does."""
+    if share.open:
+        return share
+    value, low, high = (min(100.0, each) for each in (share.value, share.low, share.high))
+    apart = tuple((name, at_most_whole(own)) for name, own in share.apart)
+    return replace(share, value=value, low=low, high=high, apart=apart)
+
+
+def briefly(text: str) -> str:
+    """A text without what each session says by itself; it still says that they differ."""
+    return re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", text)
+
+
 def interval_text(ratio: Estimate) -> str:
     """The interval alone, where the number already stands; says so where there is none yet."""
     return f"{ratio.interval}{ratio.differing}"
@@ -88,23 +103,23 @@ def estimate_in(row: Mapping[str, Any], name: str, low: str = "low", high: str =
     return Estimate(row[name], ends[0], ends[1], int(row["rounds"]))
 
 
-def faster(ratio: Estimate, noise: float, subject: str, rival: str) -> str:
+def faster(ratio: Estimate, noise: float, subject: str, rival: str, sessions: str = "") -> str:
     """Whether `subject` or `rival` is faster, by the ratio of their images per second; never more than the interval and
     the noise of the A/A pairs allow.
 
-    `subject` and `rival` are plural. Raises NotNow for too few rounds.
+    `subject` and `rival` are plural; `sessions` stands behind the interval. Raises NotNow for too few rounds.
     """
     require_rounds(ratio)
+    if ratio.low <= 1 <= ratio.high:
+        return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')}{sessions})"
     if not is_difference(ratio, noise):
-        why = ""
-        if not ratio.low <= 1 <= ratio.high:
-            why = ", and two runs of one cell may differ by as much"
-            if math.isinf(noise):
-                why = ", and how far two runs of one cell lie apart is not known yet"
-        return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')}{why})"
+        within = ", which is within the noise of two equal runs"
+        if math.isinf(noise):
+            within = ", but whether that exceeds the noise of two equal runs is still open"
+        return f"{subject} ran at {times(ratio, f'the speed of {rival}')}{sessions}{within}"
     if ratio.value > 1:
-        return f"{subject} are {times(ratio, f'as fast as {rival}')}"
-    return f"{subject} are slower than {rival}, {times(ratio, 'as fast')}"
+        return f"{subject} are {times(ratio, f'as fast as {rival}')}{sessions}"
+    return f"{subject} are slower than {rival}, {times(ratio, 'as fast')}{sessions}"
 
 
 def pays(ratio: Estimate, noise: float) -> int:
@@ -124,7 +139,8 @@ def noise_unknown(noise: float) -> list[str]:
 
 
 def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) -> str:
-    """How many steps were predicted within a tolerance, how many too short and too long, and the worst prediction.
+    """How many steps were predicted within a tolerance, how many of the others are too short and too long, and the
+    worst prediction.
 
     `table`: a row per cell with use_case, variant, step_seconds (measured), ratio (predicted over measured) with low
     and high, rounds. `names`: of its rows; what a figure draws once, counts once. Raises NotNow for no prediction.
@@ -138,14 +154,13 @@ def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) ->
         raise NotNow("", "no step was both measured and predicted")
     off = (known["ratio"] - 1).abs()
     worst = known.loc[off.idxmax()].to_dict()
-    short, lacking = int((known["ratio"] < 1).sum()), len(shown) - len(known)
-    right = f"{int((off <= within).sum())} of {len(known)} cells"
+    wrong, lacking = known.loc[off > within, "ratio"], len(shown) - len(known)
+    right = f"{len(known) - len(wrong)} of {len(known)} cells"
+    short = int((wrong < 1).sum())
+    others = f"; of the others {short} are too short and {len(wrong) - short} too long" if len(wrong) else ""
     more = f"; {counted(lacking, 'more cell')} could not be predicted" if lacking else ""
     return " ".join([
-        sentence(
-            f"predictions lie within {100 * within:g} % of the step in {right}; they are too short in {short} and too "
-            f"long in {len(known) - short}{more}"
-        ),
+        sentence(f"predictions lie within {100 * within:g} % of the measured step in {right}{others}{more}"),
         sentence(f"the worst is {times(estimate_in(worst, 'ratio'), 'the measured step')}: {worst['called']}"),
     ])  # fmt: skip
 
@@ -190,12 +205,26 @@ def finding(compute: Finding) -> Finding:
     return found
 
 
+def known_of(asked: Mapping[str, Callable[[], str]]) -> str:
+    """What is known of several comparisons as the clauses of one sentence, and the names of those that have too few
+    rounds. Raises NotNow where all lack them."""
+    said, lacking = [], {}
+    for name, say in asked.items():
+        try:
+            said.append(say())
+        except (NotNow, AnalysisError) as error:
+            lacking[name] = str(error)
+    if not said:
+        raise NotNow("", next(iter(lacking.values()), "nothing was measured"))
+    return sentence("; ".join([*said, *([f"too few rounds yet for {listed(lacking)}"] if lacking else [])]))
+
+
 def settle_each(say: Callable[[str], str], names: Iterable[str]) -> list[str]:
-    """What `say` says about each name, and the reason where data are missing."""
+    """What `say` says about each name, and the reason where data are missing; a use case is called by its network."""
     found = []
     for name in names:
         try:
             found.append(say(name))
         except (NotNow, AnalysisError) as error:
-            found.append(f"{name}: not known yet ({error}).")
+            found.append(f"{NETWORKS.get(name, name)}: not known yet ({error}).")
     return found

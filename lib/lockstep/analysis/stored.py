@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from lockstep.analysis.cells import CELL
-from lockstep.records import COLUMNS, TRACE, read_records, read_tables, repeated_by_seed
+from lockstep.records import COLUMNS, TRACE, read_records, read_run, read_tables, repeated_by_seed
 from lockstep.records.reading import contended
 
 Value = TypeVar("Value")
@@ -30,6 +30,7 @@ class Stored:
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     """What a reader assumes and nothing measured, by name: an experiment's `drawn_only` parameters, of its notebook."""
+    units: Mapping[int, str] = field(default_factory=dict)  # for bfloat16, of each session: amx, avx512_bf16, none
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -112,4 +113,6 @@ def read_stored(folder: Path) -> Stored:
     rows = read_records(folder)
     traced = rows["source"] == TRACE
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
-    return Stored(rows[~traced].copy(), read_tables(folder), traces=rows[traced].copy())
+    sessions = read_run(folder)["sessions"] if (folder / "run.json").is_file() else []
+    units = {number: str(each.get("machine", {}).get("bfloat16", "")) for number, each in enumerate(sessions)}
+    return Stored(rows[~traced].copy(), read_tables(folder), units=units, traces=rows[traced].copy())

@@ -94,9 +94,9 @@ class Verdicts(dict[str, VerdictFunction]):
 class NotNow(Exception):
     """Carries a verdict out of a computation that lacks its data."""
 
-    def __init__(self, answer: str, reason: str) -> None:
+    def __init__(self, answer: str, reason: str, grade: str = MEASURED) -> None:
         super().__init__(reason)
-        self.verdict = Verdict(answer, "", reason)
+        self.verdict = Verdict(answer, "", reason, grade=grade)
 
 
 # Choosing rows

@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from lockstep.analysis.sentences import counted
+from lockstep.analysis.sentences import briefly, counted
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
+
+_DIFFERING = "Where sessions differ, the number is their mean, and the findings below tell what each of them gave."
 
 
 def answer_box(answered: Answered, stored: Stored) -> str:
@@ -24,7 +26,8 @@ def answer_box(answered: Answered, stored: Stored) -> str:
     """
     parts = [f"**{answered.notebook.question}**", answer_text(answered, stored)]
     if len(answered.stored.records):
-        parts.append(f"*{' '.join([*_claims(answered), *_rests_on(answered)])}*")
+        differing = [_DIFFERING] if "sessions differ" in parts[1] else []
+        parts.append(f"*{' '.join([*differing, *_claims(answered), *_rests_on(answered)])}*")
     lines = "\n\n".join(parts).split("\n")
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
@@ -36,8 +39,7 @@ def answer_text(answered: Answered, stored: Stored | None = None) -> str:
     if answer is None:
         return "Nobody has said yet how its records answer it."
     # What each session says by itself stands in the findings; a first screen says that they differ.
-    text = answer(answered.stored if stored is None else stored)
-    return re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", text)
+    return briefly(answer(answered.stored if stored is None else stored))
 
 
 def _claims(answered: Answered) -> list[str]:

@@ -151,22 +151,23 @@ def _texts(found: Verdict) -> str:
 
 
 def sources(records: pd.DataFrame) -> str:
-    """One sentence on what was measured: data, rounds, and how many rows are ok, failed and skipped."""
+    """What was measured: data, measurements, rounds, and how many cells failed and were skipped."""
     if records.empty:
         return "No records are stored."
     counts = records["status"].value_counts()
-    states = ", ".join(f"{counts[name]} {name}" for name in ("ok", "failed", "skipped") if name in counts)
+    others = "".join(f", {counts[name]} {name}" for name in ("failed", "skipped") if name in counts)
     trained = records[records["use_case"] != NO_USE_CASE]  # rows about the machine have no data
     data = " and ".join(sorted(trained["data_source"].unique()))
     ok = records[records["status"] == "ok"]
     disturbed = int(ok["reason"].astype(str).str.contains(CONTENDED).sum())
-    noted = f" Others used the machine during {disturbed} of the {len(ok)} ok rows." if disturbed else ""
-    return f"Data: {data}. {records['round'].nunique()} rounds; rows: {states}.{noted}"
+    noted = f"; other programs ran during {disturbed}" if disturbed else ""
+    return f"Data: {data}. {len(ok)} measurements in {records['round'].nunique()} rounds{others}{noted}."
 
 
 def tally(answers: Sequence[str]) -> str:
-    """How often each answer occurs: 3 supported, 1 undecided."""
-    return ", ".join(f"{count} {word}" for word in ANSWERS if (count := list(answers).count(word)))
+    """How often each answer occurs: 3 supported, 1 undecided, 2 need hardware."""
+    counts = ((word, list(answers).count(word)) for word in ANSWERS)
+    return ", ".join(f"{n} {word.replace('needs', 'need') if n > 1 else word}" for word, n in counts if n)
 
 
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:

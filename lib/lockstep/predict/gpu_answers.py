@@ -194,7 +194,7 @@ def mpi_speedup(claim: Claim) -> Verdict:
 def gpu_over_cpu(use_case: str, best: Estimate, cores: int) -> Verdict:
     """One GPU's modelled images/s over the best that this machine's CPU was measured at. The chance is that of the
     draws against it, and that of an interval of the CPU's which misses, at whichever level is the kinder."""
-    enough(best.rounds)
+    enough(best.rounds, MODEL)
     rate = gpus.images_per_second(use_case, gpus.drawn_machines())
     whole, (low, high) = gpus.range_of(rate / best.value), (float(np.quantile(rate, end)) for end in (0.025, 0.975))
     slowest = gpus.Range(whole.value, low / best.high, high / best.low if best.low > 0 else math.inf)
@@ -281,7 +281,7 @@ def cpu_per_image(claim: Claim, decoded_over_trained: Callable[[], Estimate]) ->
     at = f"{claim['value']:g} % at {faster:.3g} times the images/s"
     measured = f"CPU per image 1/{1 / share:.0f} of data parallelism's: {at}"
     ratio = decoded_over_trained().times(share)
-    enough(ratio.rounds)
+    enough(ratio.rounds, BOUND)
     implied = (
         f"if both decode their photos, data parallelism spent at most {share:.2%} of its CPU on that, so its GPUs "
         f"trained at most {ratio} times what its own CPU cores would have trained by themselves"

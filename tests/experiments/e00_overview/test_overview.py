@@ -17,7 +17,7 @@ from lockstep.analysis.figures.style import PUBLISHED
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import ANSWERS, GRADES, MEASURED, NEEDS_HARDWARE, NOT_YET, TOLERANCE
+from lockstep.analysis.verdicts import ANSWERS, GRADES, MEASURED, NEEDS_HARDWARE, NOT_YET, TOLERANCE, UNDECIDED
 from lockstep.experiments import catalogue as catalogue_module
 from lockstep.experiments import report
 from lockstep.experiments.catalogue import Notebook, catalogue
@@ -93,7 +93,7 @@ def test_a_notebook_that_only_the_ledger_knows_is_to_come(monkeypatch: pytest.Mo
 
 def test_notebooks_say_what_is_stored_of_them(seen: Overview, nothing: Overview) -> None:
     text = seen.notebooks()
-    assert f"Data: real. {records()['round'].nunique()} rounds" in row(text, f"]({NOTEBOOK}.ipynb)")
+    assert f" measurements in {records()['round'].nunique()} rounds" in row(text, f"]({NOTEBOOK}.ipynb)")
     assert "measures nothing" in row(text, "](00_overview.ipynb)")
     assert "not measured yet" in row(nothing.notebooks(), f"]({NOTEBOOK}.ipynb)")
     claims = read_claims()
@@ -297,14 +297,18 @@ def test_every_figure_and_text_of_the_notebook_is_there(opened: Run) -> None:
         opened.text("claim")
 
 
-def test_the_answer_counts_every_claim_once_and_by_paper(seen: Overview, opened: Run) -> None:
+def test_the_answer_counts_every_claim_once_and_the_finding_by_paper(seen: Overview, opened: Run) -> None:
     said, counts = opened.answer().data, seen.counts().loc["all"]
     assert said.startswith(f"> **{EXPERIMENT.question}**")
-    assert f"of {counts['claims']} claims." in said
-    for word in ANSWERS:
-        assert (f"{counts[word]} {word}" in said) == bool(counts[word])
+    decided = counts[ANSWERS[0]] + counts[ANSWERS[1]]
+    told = f"{counts[ANSWERS[0]]} supported and {counts[ANSWERS[1]]} contradicted"
+    assert f"Of {counts['claims']} claims {decided} are decided: {told}; {counts[UNDECIDED]} are undecided; " in said
+    assert f"; {counts[NEEDS_HARDWARE]} need hardware that is missing here" in said and counts[NEEDS_HARDWARE] > 1
+    assert f"; {counts[NOT_YET]} are not measured yet. " in said and opened.finding("numbers").data in said
+    most = opened.finding("verdicts").data
+    assert re.match(r"Notebooks? \d\d \(\d+ of \d+\).* ha(s|ve) the most decided claims\. By paper: ", most), most
     for paper, name in catalogue_module.PAPERS.items():
-        assert f"of {(read_claims()['paper'] == paper).sum()} claims of *{name}*" in said
+        assert f"of {(read_claims()['paper'] == paper).sum()} claims of *{name}*" in most
 
 
 def test_a_published_number_lies_above_our_interval_within_it_or_below_it(seen: Overview, opened: Run) -> None:

@@ -46,7 +46,7 @@ def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
     ceilings = [c for axis in figure.axes for c in axis.collections if c.get_linestyle()[0][1]]
     assert len(ceilings) == table["ceiling"].notna().sum()
     big = figure.axes[1]
-    assert "SimpleBig (real photos, 8 images per step)" in [big.get_title(loc="left")]
+    assert "AlexNet (SimpleBig; real photos, 8 images per step)" in [big.get_title(loc="left")]
 
 
 def test_a_ladder_without_intervals_shows_its_bars_to_their_end_and_no_empty_brackets() -> None:

@@ -6,11 +6,13 @@ import re
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from fake_single_node import records
 from lockstep.analysis.judging import judge as judge_claim
+from lockstep.analysis.rules import enough
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import CONTRADICTED, MEASURED, MODEL, NOT_YET, SUPPORTED, UNDECIDED, Verdict
+from lockstep.analysis.verdicts import CONTRADICTED, MEASURED, MODEL, NOT_YET, SUPPORTED, UNDECIDED, NotNow, Verdict
 from lockstep.experiments.e01_single_node_baselines.verdicts import RULES
 
 CLAIM: dict[str, Any] = {"id": "x", "use_case": "both", "verdict": "gpu_beats_cpu"}
@@ -59,3 +61,14 @@ def test_without_a_gpu_the_model_of_one_stands_beside_this_cpu() -> None:
     fast["images_per_second"] *= 1000
     assert judge(fast).answer == CONTRADICTED, "no GPU of those years is as fast as that"
     assert judge(records().iloc[:0]).answer == NOT_YET
+    few = judge(records(1))
+    assert (few.answer, few.grade, few.measured) == (UNDECIDED, MODEL, ""), "what would decide it is a model"
+    assert "only 2 rounds; an interval needs 5" in few.reason
+
+
+@pytest.mark.parametrize(("rounds", "few"), [(1, "only 1 round; an interval needs 5"), (4, "only 4 rounds; an ")])
+def test_too_few_rounds_are_counted(rounds: int, few: str) -> None:
+    with pytest.raises(NotNow, match=few) as stopped:
+        enough(rounds)
+    assert stopped.value.verdict.grade == MEASURED
+    enough(5)

@@ -83,10 +83,18 @@ def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> No
     assert len(shown) == 9
     for row in shown.itertuples():
         assert any(text.startswith(f"{row.speedup:.2f}  ({row.step_seconds:.3g} s") for text in found)
-    for value in ("4", "6.15", "5.76", "15.57", "1.57", "1.25", "published (Table 1)",
-                  "published (Table 1), beyond the axis"):
+    for value in (
+        "4",
+        "6.15",
+        "5.76",
+        "15.57",
+        "1.57",
+        "1.25",
+        "published (Table 1)",
+        "published (Table 1), beyond the axis",
+    ):
         assert value in found
-    assert "SimpleBig (real photos, 16 images per step)" in found
+    assert "AlexNet (SimpleBig; real photos, 16 images per step)" in found
     assert found.count("skipped: no CUDA device") == 2, "rows with a published mark; the others are a footnote"
 
 

@@ -46,14 +46,63 @@ def test_the_speedup_is_that_of_the_records(measured: Stored) -> None:
     cell = {"experiment": "table1", "use_case": "SimpleBig", "device": "cpu", "precision": "float32", "variant": "a"}
     processes = cell | {"strategy": "processes"}
     ratio = ratio_with_interval(measured.records, processes, cell | {"strategy": "sequential"}, "images_per_second")
-    assert f"AlexNet {ratio.value:.3g} times as fast as one core" in said(measured, "speedup")
+    told = said(measured, "speedup")
+    assert f"AlexNet (16 images per step) {ratio.value:.3g} times as fast as one core" in told
+    inside = ratio_with_interval(measured.records, cell | {"strategy": "intra_op"}, processes, "images_per_second")
+    assert f"threads inside operators are slower than processes, {inside.value:.3g} times as fast" in told
+    assert re.search(r"; one process with threads inside operators trains AlexNet 1\.(69|7)\d* times as fast", told)
+
+
+def test_threads_inside_operators_that_win_are_said_to_win(measured: Stored) -> None:
+    where = {"experiment": "table1", "strategy": "intra_op", "use_case": "SimpleBig"}
+    told = said(changed(measured, "images_per_second", 2.0, **where), "speedup")
+    assert re.search(r"threads inside operators are 1\.[78]\d* times as fast as processes \[", told)
+    gone = Stored(measured.records[measured.records["strategy"] != "intra_op"], measured.tables)
+    assert "too few rounds yet for threads inside operators and threads inside operators beside proce" in said(
+        gone, "speedup"
+    )
+
+
+def rare(stored: Stored, rounds: int, **where: object) -> Stored:
+    """The same records with so many rounds of some cells."""
+    rows = pd.Series(True, index=stored.records.index)
+    for name, value in where.items():
+        rows &= stored.records[name] == value
+    kept = sorted(stored.records.loc[rows, "round"].unique())[:rounds]
+    return Stored(stored.records[~rows | stored.records["round"].isin(kept)], stored.tables)
+
+
+def test_what_has_too_few_rounds_does_not_silence_the_rest(measured: Stored) -> None:
+    few = said(rare(measured, 3, experiment="kernels"), "scaling")
+    assert "16 images per step, processes are" in few and "256 images per step: not known yet (three rounds" in few
+    few = said(rare(measured, 2, experiment="table1", strategy="threads", use_case="SimpleBig"), "memory")
+    assert "To train AlexNet, processes need 1.5" in few and "too few rounds yet for threads beside one core" in few
+    few = said(rare(measured, 1, experiment="input", cores_per_worker=1), "input")
+    assert "With no core free for decoding: not known yet (one round stored" in few and "With a core free" in few
+    traces = measured.tables["resources"]
+    seldom = (traces["strategy"] == "threads") & (traces["round"] % 100 > 1)
+    few = said(Stored(measured.records, {"resources": traces[~seldom]}), "resources")
+    assert "Processes that train AlexNet have" in few and "Threads that train AlexNet: not known yet (two r" in few
+
+
+def test_shares_of_the_slowest_workers_are_said_to_add_up_to_more(measured: Stored) -> None:
+    more = "Each phase is its slowest worker's, so shares can add up to more than 100 %."
+    assert said(measured, "phases").endswith(more) and said(measured, "phases").count("slowest") == 1
+    assert more not in said(Stored(measured.records[measured.records["experiment"] != "table1"]), "phases")
+
+
+def test_a_cost_that_may_be_noise_is_still_bounded(measured: Stored) -> None:
+    alone = Stored(measured.records[measured.records["variant"] == "a"], measured.tables)
+    told = said(alone, "scaling")
+    assert "processes ran at 1.2" in told and "whether that exceeds the noise of two equal runs is still op" in told
+    assert "costs at most that" in told
 
 
 def test_processes_that_win_are_said_to_win_and_processes_that_lose_to_lose(measured: Stored) -> None:
     where = {"experiment": "table1", "strategy": "processes", "use_case": "SimpleBig", "precision": "float32"}
     fast, slow = (changed(measured, "images_per_second", factor, **where) for factor in (4.0, 0.25))
-    assert re.search(r"processes are [\d.]+ times as fast as threads", said(fast, "speedup"))
-    assert "processes are slower than threads" in said(slow, "speedup")
+    assert re.search(r"processes are [\d.]+ times as fast as threads with a replica each", said(fast, "speedup"))
+    assert "processes are slower than threads with a replica each" in said(slow, "speedup")
 
 
 def test_one_process_trains_and_several_train(measured: Stored) -> None:

@@ -43,7 +43,7 @@ def test_too_few_rounds_decide_nothing() -> None:
     found.pop("s2m-complexsmall-more-ram")  # all rounds of a cell count, whatever stood beside it
     measured = [each for each in found.values() if each.grade == MEASURED]
     assert measured and not {each.answer for each in measured} & set(DECIDED)
-    assert any("only 4 paired round" in each.reason for each in measured)
+    assert any("only 4 rounds; an interval needs 5" in each.reason for each in measured)
 
 
 def test_enough_rounds_answer_every_claim_without_a_gpu() -> None:

@@ -49,31 +49,33 @@ def test_the_answer_of_the_reference_holds_the_numbers_of_the_table(reference: S
     assert len(known) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in known.itertuples())
     assert all(f"{row.speedup:.3g} times" in text for row in known.itertuples())
     assert f"{leads(reference.shown)['gain'].max():.3g} times" in text
-    assert len(text.split()) <= 120
+    assert len(text.split()) <= 130
 
 
 def test_a_head_that_beats_data_parallelism_pays_and_one_that_does_not_does_not(frame: pd.DataFrame) -> None:
     best = HYBRID[2]["processes"]
     gain = HYBRID[2]["head_parallel"]
     text = said(frame, "answer")
-    assert f"two ranks train AlexNet {gain:.3g} times as fast as one core" in text and gain < best
-    assert f"which does not pay against data parallelism alone, {best:.3g} times by processes (shared memory)" in text
+    split = "With the convolutions data parallel and the fully connected layers split over two ranks, AlexNet (64 "
+    assert f"{split}images per step) trains {gain:.3g} times as fast as on one core [" in text and gain < best
+    assert f"pure data parallelism gives {best:.3g} times by processes (shared memory) [" in text
+    assert "so the split does not pay: it is " in text
     fast = said(scaled(frame, "images_per_second", 2.0, **HEAD), "answer")
-    assert "which pays against data parallelism alone" in fast and "whether that beats" not in fast.split("VGG16")[0]
+    assert "so the split pays: it is " in fast and "too close to tell" not in fast.split("VGG16")[0]
 
 
 def test_a_head_that_cannot_be_told_from_data_parallelism_is_not_decided(frame: pd.DataFrame) -> None:
     text = said(noisy(frame, 0.5, **HEAD), "answer")
-    assert "whether that beats data parallelism alone" in text.split("VGG16")[0]
+    assert "too close to tell which is faster" in text.split("VGG16")[0]
     alone = frame[frame["variant"] == "a"]  # no pair of equal cells: their noise is not known
     text = said(alone, "answer")
-    assert "whether that beats data parallelism alone" in text and "not pay against" not in text
+    assert "too close to tell which is faster" in text and "so the split" not in text
     assert "How far two runs of one cell lie apart is not known" in said(alone, "speedup")
 
 
 def test_a_head_without_a_rival_says_so(frame: pd.DataFrame) -> None:
     lost = without(without(frame, strategy="processes"), strategy="processes_allreduce", workers=2, device="cpu")
-    assert "data parallelism alone has too few rounds beside it" in said(lost, "answer")
+    assert "pure data parallelism has too few rounds beside it" in said(lost, "answer")
 
 
 def test_replicas_of_a_pipeline_gain_or_do_not(frame: pd.DataFrame) -> None:
@@ -102,7 +104,7 @@ def test_two_rounds_are_no_answer(name: str) -> None:
 def test_the_answer_follows_what_the_model_expects(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"use_case": "SimpleBig", "ranks": 8, "gain": 1.25, "gain_at": 2e9}
     monkeypatch.setattr(ANSWERS, "leads", lambda stored: pd.DataFrame([row]))
-    expected = "to be at most 1.25 times as fast as any other choice (AlexNet, 8 ranks, 2 Gbit/s)"
+    expected = "replicas of pipelines to lead by 1.25 times at the most, for AlexNet on 8 ranks at 2 Gbit/s."
     assert expected in said(frame, "answer")
     monkeypatch.setattr(ANSWERS, "leads", lambda stored: pd.DataFrame([row | {"gain": 0.9}]))
     assert "expects replicas of pipelines never to be fastest" in said(frame, "answer")
@@ -132,7 +134,7 @@ def test_the_map_says_where_the_hybrid_leads(frame: pd.DataFrame) -> None:
     assert text.count("nowhere") == int(table["hybrid_from"].isna().sum())
     assert text.count("Gbit/s with") == int(table["hybrid_from"].notna().sum())
     assert "off on steps that were measured" in text
-    assert (table["gain"] <= table["most_gain"] * (1 + 1e-9)).all(), "one device is a rival, too"
+    assert text.count(" times at the most, at ") == int((table["gain"] > 1).sum())
 
 
 def test_few_traces_have_no_interval(frame: pd.DataFrame) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from fake_distribution import HEADLINE, records, resources, scaled, without
+from lockstep.analysis.figures.messages import headline
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e05_mpi_distribution import regimes
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
@@ -41,7 +42,10 @@ def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:
     assert len(known) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in known.itertuples())
     images = regimes.worker(reference.records, "SimpleBig").batch_of(0.10, 1e10)
     assert f"{images.value:.3g} images [{images.low:.3g}, {images.high:.3g}]" in text
-    assert len(text.split()) <= 100
+    assert len(text.split()) <= 130
+    assert text.count("(a small CNN for 50 x 50 images)") == 1, "said once"
+    assert text.count(" train the 50x50 network faster than one core ") == 1
+    assert "with whole gradients; at 10 Gbit/s, sending" in text
 
 
 def test_the_answer_is_told_without_what_lacks(frame: pd.DataFrame) -> None:
@@ -73,7 +77,7 @@ def test_no_difference_on_one_host_leaves_the_headline_open(frame: pd.DataFrame)
     for name, gain in HEADLINE[1].items():
         factor = HEADLINE[1]["mpi_allreduce"] / gain
         level = scaled(level, "images_per_second", factor, experiment="headline", strategy=name, hosts=1)
-    assert "No difference shows on one host" in said(level, "ranking")
+    assert "No difference beyond noise shows on one host" in said(level, "ranking")
     assert "only one host was measured" in said(without(frame, experiment="headline", hosts=2), "ranking").lower()
 
 
@@ -87,7 +91,19 @@ def test_two_rounds_have_no_interval(name: str) -> None:
 def test_a_link_on_which_nothing_pays_is_said_so(frame: pd.DataFrame) -> None:
     assert "Gbit/s on with whole gradients" in said(frame, "links") or "at no rate with whole" in said(frame, "links")
     slow = scaled(frame, "step_seconds", 100.0, experiment="links", strategy="topk")
-    assert "at no rate with top-k" in said(slow, "links")
+    assert "at no rate with top-k" in said(slow, "links") and "top-k" not in said(slow, "answer").split("model")[1]
+
+
+def test_the_figure_of_links_says_first_from_which_on_they_pay(frame: pd.DataFrame) -> None:
+    first = headline(said(frame, "links"))
+    assert first.startswith("Two hosts train the 50x50 network faster than one core ") and "bit/s on with" in first
+    assert first.endswith("by a model from counted bytes")
+
+
+def test_a_link_and_a_batch_are_told_without_each_other(frame: pd.DataFrame) -> None:
+    text = said(without(frame, experiment="batches"), "answer")
+    assert "faster than one core" in text and "per single-core node" not in text
+    assert "sending gradients takes less than 10 % of AlexNet's step only with at least" in said(frame, "answer")
 
 
 def test_the_wire_is_slower_than_its_model_or_faster(frame: pd.DataFrame) -> None:

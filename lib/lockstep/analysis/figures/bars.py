@@ -13,13 +13,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     GREY,
     PALETTE,
     PUBLISHED,
     StoredFigure,
     colour,
-    data_label,
     empty,
     look,
     note,
@@ -64,7 +64,7 @@ def by_use_case(
 
     def each() -> Iterator[tuple[Axes, pd.DataFrame]]:
         for axis, (name, rows) in zip(axes, groups, strict=True):
-            axis.set_title(f"{name} ({data_label(rows)})", loc="left")
+            axis.set_title(use_case_title(name, rows), loc="left")
             axis.set_yticks(range(len(rows)), row_labels(rows))
             axis.set_ylim(len(rows) - 0.4, -0.6)
             axis.grid(False, axis="y")

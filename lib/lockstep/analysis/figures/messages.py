@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from lockstep.analysis.figures.style import GREY, StoredFigure, look
+from lockstep.analysis.figures.style import GREY, StoredFigure, data_label, label, look
+from lockstep.engine.job.strategies import STRATEGIES
 
 LONGEST = 230
 """Letters of a title; what is longer ends with a clause that has its own number and interval, and with dots."""
@@ -19,7 +22,24 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _UNITS = "%|s|ms|KiB|MiB|GiB|Gbit/s|times|points"
 _REMARK = re.compile(r" \((?![^()]*(?:interval|round|trace|seed|profile|start|session|yet))[^()\[\]]*\)")
 """In parentheses, and neither an interval nor what lacks one: a title can do without it."""
+_OF_NAMES = frozenset(
+    f" ({part})"
+    for name in STRATEGIES
+    for part in (label(name).partition(", ")[2], *re.findall(r"\(([^()]*)\)", label(name)))
+)
+"""What tells strategies apart (`lockstep.analysis.sentences.way_name`): a name without it may be another one's."""
 _UNANSWERED = ("not known yet", "is not known", "do not answer")
+
+
+NETWORKS: Mapping[str, str] = {"SimpleBig": "AlexNet", "ComplexSmall": "VGG16", "Pneumonia": "the 50x50 network"}
+"""Use cases whose network has a name of its own."""
+
+
+def use_case_title(use_case: str, rows: pd.DataFrame) -> str:
+    """Of a panel: the network, its use case, and what it was measured on."""
+    network = NETWORKS.get(use_case, "")
+    name = f"{network[:1].upper()}{network[1:]} ({use_case}; " if network else f"{use_case} ("
+    return f"{name}{data_label(rows)})"
 
 
 def headline(finding: str) -> str:
@@ -27,13 +47,16 @@ def headline(finding: str) -> str:
     without its period.
 
     A long sentence ends at a semicolon, so that each number keeps its interval, and with dots; if that does not help,
-    its remarks in parentheses are left out. Where nothing is known yet the first sentence says so.
+    its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first
+    sentence says so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
     found = re.split(r"(?<=\.) (?=[A-Z])", text)
     first = next((each for each in found if not any(word in each for word in _UNANSWERED)), found[0])
     clauses = _clauses(first.removesuffix("."))
-    kept = clauses[0] if len(clauses[0]) <= LONGEST else _REMARK.sub("", clauses[0])
+    kept = clauses[0]
+    if len(kept) > LONGEST:
+        kept = _REMARK.sub(lambda found: found[0] if found[0] in _OF_NAMES else "", kept)
     for clause in clauses[1:]:
         if len(kept) + 2 + len(clause) > LONGEST:
             return f"{kept}; ..."

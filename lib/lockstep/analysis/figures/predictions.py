@@ -11,11 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from lockstep.analysis.figures.bars import side_texts
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     SIMULATED,
     StoredFigure,
     colour,
-    data_label,
     empty,
     label,
     look,
@@ -39,7 +39,7 @@ def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = N
         for axis, name in zip(axes, use_cases, strict=True):
             own = shown[shown["use_case"] == name].reset_index(drop=True)
             _prediction_panel(axis, own)
-            axis.set_title(f"{name} ({data_label(own)})", loc="left")
+            axis.set_title(use_case_title(name, own), loc="left")
         axes[-1].set_xlabel("seconds per step")
         handles: list[Any] = [Patch(facecolor="0.75", label="measured (in its strategy's colour)")]
         handles.append(Line2D([], [], color="0.1", linewidth=2, label="predicted", **SIMULATED))

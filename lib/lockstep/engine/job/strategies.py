@@ -232,7 +232,7 @@ RUNGS: dict[str, Rung] = {
     "sequential": Rung("sequential, torch's defaults", BASELINE_FIELDS),
     "intra_op": Rung("+ threads inside operators", {}),  # threads and cores: those of the machine
     "allocator": Rung("+ allocator profile", {"environment": "tuned"}),
-    "fused": Rung("+ fused optimiser", {"optimiser": "fused"}),
+    "fused": Rung("+ fused optimizer", {"optimiser": "fused"}),
     "channels_last": Rung("+ channels last", {"memory_format": "channels_last"}),
     "bfloat16": Rung("+ bfloat16", {"precision": "bfloat16"}),
     "copies": Rung("+ casts avoided", {"copies": "avoided"}),

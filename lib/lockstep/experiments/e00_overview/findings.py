@@ -1,4 +1,4 @@
-"""What notebook 00 says in sentences: how many claims stand, by paper, and how far numbers are apart."""
+"""What notebook 00 says in sentences: how many claims are decided, where, and how far numbers are apart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lockstep.analysis.sentences import Finding, listed
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import ANSWERS
+from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, UNDECIDED
 from lockstep.experiments.answering import answers_list
 from lockstep.experiments.catalogue import PAPERS
 from lockstep.experiments.e00_overview.tables import overview
@@ -14,27 +14,45 @@ from lockstep.experiments.report import tally
 
 
 def answer(stored: Stored) -> str:
-    """How many claims of each paper our evidence supports and contradicts, and how many it can't decide."""
-    parts, every = [], []
+    """How many claims our evidence supports and contradicts, and how many it can't decide; how numbers compare."""
+    counts = overview(stored).counts().loc["all"]
+    decided = counts[SUPPORTED] + counts[CONTRADICTED]
+    lacking = counts[NEEDS_HARDWARE]
+    parts = {
+        UNDECIDED: _are(counts[UNDECIDED], UNDECIDED),
+        NEEDS_HARDWARE: f"{lacking} {'needs' if lacking == 1 else 'need'} hardware that is missing here",
+        NOT_YET: _are(counts[NOT_YET], NOT_YET),
+    }
+    rest = "".join(f"; {text}" for word, text in parts.items() if counts[word])
+    split = f"{counts[SUPPORTED]} supported and {counts[CONTRADICTED]} contradicted"
+    return f"Of {counts['claims']} claims {_are(decided, 'decided')}: {split}{rest}. {numbers(stored)}"
+
+
+def _are(count: int, what: str) -> str:
+    return f"{count} {'is' if count == 1 else 'are'} {what}"
+
+
+def _by_paper(stored: Stored) -> str:
+    parts = []
     for paper, name in PAPERS.items():
         own = [
             found.answer for one in overview(stored).answered for claim, found in one.judged if claim["paper"] == paper
         ]
-        every += own
         if own:
             parts.append(f"of {len(own)} claims of *{name}* {tally(own)}")
-    return f"All papers together: {tally(every)}, of {len(every)} claims. By paper: {'; '.join(parts)}."
+    return f"By paper: {'; '.join(parts)}."
 
 
 def verdicts(stored: Stored) -> str:
-    """The notebooks with the most decided claims."""
+    """The notebooks with the most decided claims, and the answers by paper."""
     counts = overview(stored).counts().drop(index="all")
     decided = counts[list(ANSWERS[:2])].sum(axis=1)
     first = decided[decided > 0].nlargest(3)
     if first.empty:
-        return "No claim is decided yet."
-    most = [f"notebook {name} ({count} of {counts.loc[name, 'claims']})" for name, count in first.items()]
-    return f"The most decided claims have {listed(most)}."
+        return f"No claim is decided yet. {_by_paper(stored)}"
+    most = listed(f"{name} ({count} of {counts.loc[name, 'claims']})" for name, count in first.items())
+    told = f"Notebook {most} has" if len(first) == 1 else f"Notebooks {most} have"
+    return f"{told} the most decided claims. {_by_paper(stored)}"
 
 
 def numbers(stored: Stored) -> str:

@@ -19,6 +19,7 @@ from lockstep.analysis.figures.bars import (
     stack_legend,
     without_skipped,
 )
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     GREY,
     KIND_COLOURS,
@@ -43,7 +44,7 @@ def _rungs(table: pd.DataFrame, title: str) -> tuple[StoredFigure, list[tuple[Ax
     figure, axes = panels(len(groups), len(table), heights=[len(rows) for _, rows in groups])
     figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
     for axis, (name, rows) in zip(axes, groups, strict=True):
-        axis.set_title(f"{name} ({data_label(rows)})", loc="left")
+        axis.set_title(use_case_title(name, rows), loc="left")
         again = [", measured again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
         axis.set_yticks(range(len(rows)), [text + more for text, more in zip(rows["label"], again, strict=True)])
         axis.set_ylim(len(rows) - 0.4, -0.6)

@@ -8,9 +8,12 @@ from functools import partial
 
 import pandas as pd
 
+from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
+    at_most_whole,
+    briefly,
     counted,
     finding,
     listed,
@@ -29,6 +32,10 @@ from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF
 from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_of
 
 SPEED = "images_per_second"
+_UNITS: Mapping[str, str] = {
+    "amx": "with AMX", "avx512_bf16": "with AVX-512 BF16 only", "none": "without bfloat16 units", "": "of other kinds"
+}  # fmt: skip
+_PARTS = dict(zip(PARTS, ("the input", "the forward pass", "the backward pass", "the optimizer's update"), strict=True))
 
 
 def _use_cases(stored: Stored) -> list[str]:
@@ -51,14 +58,35 @@ def _tops(stored: Stored, use_case: str) -> dict[str, Conditions]:
     return dict(sorted(found.items(), reverse=True))
 
 
-def _speedups(stored: Stored, use_case: str) -> str:
-    """The highest rungs over the baseline, all in one clause."""
+def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
+    """The highest rungs over the baseline, all in one clause, and whether machines are told apart in it."""
     base = _cell(use_case, "sequential")
     parts: list[str] = []
+    apart = False
     for precision, top in _tops(stored, use_case).items():
-        of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
-        parts.append(times(ratio_with_interval(stored.records, top, base, SPEED), of))
-    return listed(parts)
+        ratio = ratio_with_interval(stored.records, top, base, SPEED)
+        own = _by_machine(stored, top, base) if ratio.apart else {}
+        apart |= len(own) > 1
+        for machine, each in list(own.items()) if len(own) > 1 else [("", ratio)]:
+            of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
+            again = bool(parts) and machine != next(iter(own), machine)  # the precision stands before it
+            parts.append(times(each, f"{'' if again else of}{machine}".strip()))
+    return listed(parts), apart
+
+
+def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate]:
+    """The ratio on each kind of machine, by what multiplies bfloat16 there, where it has an interval."""
+    kinds: dict[str, list[int]] = {}
+    for session in sorted(stored.records["session"].unique()):
+        kinds.setdefault(stored.units.get(int(session), ""), []).append(int(session))
+    found = {}
+    for units, sessions in kinds.items():
+        try:
+            own = stored.records[stored.records["session"].isin(sessions)]
+            found[f" on CPUs {_UNITS.get(units, f'with {units}')}"] = ratio_with_interval(own, above, below, SPEED)
+        except AnalysisError:
+            continue
+    return {name: ratio for name, ratio in found.items() if not ratio.open}
 
 
 @finding
@@ -72,18 +100,16 @@ def answer(stored: Stored) -> str:
 def _answer(stored: Stored, use_case: str) -> str:
     top = list(_tops(stored, use_case).values())[-1]
     cores = counted(cores_given(select(stored.records, top)), "core")
-    rate = interval_of(per_round(stored.records, top, SPEED))
-    return sentence(
-        f"one process on {cores} trains {network_name(use_case)} {_speedups(stored, use_case)}, which makes "
-        f"{measure_of(rate, 'images per second')}"
-    )
+    rate, (speedups, apart) = interval_of(per_round(stored.records, top, SPEED)), _speedups(stored, use_case)
+    makes = "" if apart else f", which makes {measure_of(rate, 'images per second')}"
+    return sentence(f"one process on {cores} trains {network_name(use_case)} {speedups}{makes}")
 
 
 @finding
 def ladder(stored: Stored) -> str:
     """The highest rungs over the baseline, and which ingredients gain anything by themselves."""
     said = settle_each(
-        lambda name: sentence(f"with all rungs one process trains {network_name(name)} {_speedups(stored, name)}"),
+        lambda name: sentence(f"with all rungs one process trains {network_name(name)} {_speedups(stored, name)[0]}"),
         _use_cases(stored),
     )
     if math.isinf(aa_noise(stored.records)):
@@ -114,9 +140,14 @@ def _steps(stored: Stored, use_case: str) -> str:
         shares = {name: 100 * per_round(stored.records, cell, name) / step for name in PARTS}
         most = max(shares, key=lambda name: shares[name].median())
         known = {name: interval_of(shares[name].dropna()) for name in dict.fromkeys((most, "update_seconds"))}
-        parts.append(listed(f"{name.removesuffix('_seconds')} takes {each} %" for name, each in known.items()))
+        parts.append(listed(f"{_PARTS[name]} takes {_share(each)}" for name, each in known.items()))
         parts[-1] += f" {where}"
     return sentence(f"of a step of {network_name(use_case)}, {'; '.join(parts)}")
+
+
+def _share(found: Estimate) -> str:
+    """A share in percent, without what each session says by itself."""
+    return briefly(measure_of(at_most_whole(found), "%"))
 
 
 def _profiles(stored: Stored) -> pd.DataFrame:
@@ -141,7 +172,7 @@ def roofline(stored: Stored) -> str:
         parts = []
         for kind, rows in own[own["flops"] > 0].groupby("operators", sort=False):
             share = interval_of(stored.by_round(rows, rows["flops"] / rows["seconds"])).over(peak).times(100)
-            parts.append(f"{kind}s reach {share} %")
+            parts.append(f"{kind}s reach {_share(share)}")
         cores = counted(int(cell["threads_per_worker"]), "core")
         where = f"{network_name(str(use_case))} in {cell['precision']} on {cores}"
         said.append(sentence(f"of the measured matrix peak, {listed(parts)} ({where})"))
@@ -155,7 +186,8 @@ def operators(stored: Stored) -> str:
     for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
         most = own.groupby("operators")["share"].median().sort_values(ascending=False).index[:2]
         rows = {kind: own[own["operators"] == kind] for kind in most}
-        shares = [f"{kind} {interval_of(stored.by_round(each, 100 * each['share']))} %" for kind, each in rows.items()]
+        found = {kind: interval_of(stored.by_round(each, 100 * each["share"])) for kind, each in rows.items()}
+        shares = [f"{kind} {_share(share)}" for kind, share in found.items()]
         said.append(f"{listed(shares)} of a pass of {network_name(str(use_case))} (rung {strategy})")
     return sentence(f"most time goes to {'; '.join(said)}".replace("channels_last", "channels last"))
 
@@ -171,7 +203,7 @@ def resources(stored: Stored) -> str:
         rung = str(strategy).replace("_", " ")
         try:
             require_rounds(busy)
-            kept = f"keeps {counted(cores, 'core')} {busy} % busy"
+            kept = f"keeps {counted(cores, 'core')} {_share(busy)} busy"
         except NotNow:
             kept = f"kept {counted(cores, 'core')} {busy.value:.3g} % busy in {counted(len(own), 'trace')}"
         said.append(f"{network_name(str(use_case))} ({rung}) {kept}")

@@ -54,7 +54,7 @@ def phases(stored: Stored) -> Figure:
 
 
 def exchange(stored: Stored) -> Figure:
-    return exchange_bars(exchange_table(stored.records), "Agreeing on the parameters: reduce + update alone")
+    return exchange_bars(exchange_table(stored.records), "The exchange alone: reduce + update")
 
 
 FIGURES: Mapping[str, Recipe] = {

@@ -13,7 +13,7 @@ from lockstep.analysis.sentences import (
     counted,
     faster,
     finding,
-    listed,
+    known_of,
     measure_of,
     network_name,
     require_rounds,
@@ -48,6 +48,13 @@ def _cell(records: pd.DataFrame, use_case: str, strategy: str) -> Conditions:
     return table1(records, use_case=use_case, device="cpu", strategy=strategy)
 
 
+def _over(records: pd.DataFrame, use_case: str, above: str, under: str, measure: str = SPEED) -> Estimate:
+    sides = [_cell(records, use_case, strategy) for strategy in (above, under)]
+    ratio = ratio_with_interval(records, sides[0], sides[1], measure)
+    require_rounds(ratio)
+    return ratio
+
+
 def _over_one_core(records: pd.DataFrame, use_case: str, strategy: str, measure: str = SPEED) -> Estimate:
     ratio = ratio_with_interval(records, _cell(records, use_case, strategy), sequential(records, use_case), measure)
     require_rounds(ratio)
@@ -61,14 +68,26 @@ def speedup(stored: Stored) -> str:
 
 
 def _speedup(records: pd.DataFrame, use_case: str) -> str:
-    processes, threads = (_cell(records, use_case, name) for name in ("processes", "threads"))
-    workers = int(select(records, processes)["workers"].max())
-    gain = _over_one_core(records, use_case, "processes")
-    rivals = ratio_with_interval(records, processes, threads, SPEED)
-    compared = faster(rivals, aa_noise(records), "processes", "threads on as many cores")
-    train = "trains" if workers == 1 else "train"
-    gained = f"{counted(workers, 'process')} {train} {network_name(use_case)} {times(gain, 'as fast as one core')}"
-    return sentence(f"{gained}; {compared}")
+    network, inside = network_name(use_case), "threads inside operators"
+
+    def gain(strategy: str) -> str:
+        return times(_over_one_core(records, use_case, strategy), "as fast as one core")
+
+    def processes() -> str:
+        rows = select(records, _cell(records, use_case, "processes"))
+        workers, batch = int(rows["workers"].max()), int(rows["global_batch_size"].max())
+        train = f"{counted(workers, 'process')} {'trains' if workers == 1 else 'train'} {network}"
+        return f"{train} ({batch} images per step) {gain('processes')}"
+
+    def over(above: str, under: str, *names: str) -> str:
+        return faster(_over(records, use_case, above, under), aa_noise(records), *names)
+
+    return known_of({
+        f"processes beside one core ({network})": processes,
+        "processes beside threads": lambda: over("processes", "threads", "processes", "threads with a replica each"),
+        inside: lambda: f"one process with {inside} trains {network} {gain('intra_op')}",
+        f"{inside} beside processes": lambda: over("intra_op", "processes", inside, "processes"),
+    })  # fmt: skip
 
 
 @finding
@@ -82,15 +101,17 @@ def scaling(stored: Stored) -> str:
     most = known[known["workers"] == known["workers"].max()].sort_values("global_batch_size")
     noise = aa_noise(stored.records)
     workers = counted(int(most["workers"].iloc[0]), "worker")
-    parts = []
-    for row in most.to_dict("records"):
+
+    def say(split: str) -> str:
+        row = rows[split]
         ratio = Estimate(row["processes_over_threads"], row["low"], row["high"], int(row["rounds"]))
-        split = f"with one budget of cores split over {workers} and {row['global_batch_size']} images per step"
-        slower = is_difference(ratio, noise) and ratio.value > 1
-        cost = "costs at most that" if slower else "costs nothing that shows here"
-        compared = faster(ratio, noise, "processes", "threads") + sessions_in(row, "processes_over_threads")
-        parts.append(sentence(f"{split}, {compared}: what threads share, the interpreter among it, {cost}"))
-    return " ".join(parts)
+        cost = "costs at most that" if ratio.low > 1 else "costs nothing that shows here"
+        compared = faster(ratio, noise, "processes", "threads", sessions_in(row, "processes_over_threads"))
+        return sentence(f"{split}, {compared}: sharing one interpreter {cost}")
+
+    split = f"With one budget of cores split over {workers} and"
+    rows = {f"{split} {row['global_batch_size']} images per step": row for row in most.to_dict("records")}
+    return " ".join(settle_each(say, rows))
 
 
 @finding
@@ -100,21 +121,29 @@ def memory(stored: Stored) -> str:
 
 
 def _memory(records: pd.DataFrame, use_case: str) -> str:
-    processes, threads = (_cell(records, use_case, name) for name in ("processes", "threads"))
-    gains = []
-    for name in ("processes", "threads"):
-        gains.append(f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}")
-    ratio = ratio_with_interval(records, processes, threads, MEMORY)
-    compared = "processes and threads cannot be told apart"
-    if is_difference(ratio, aa_noise(records, MEMORY)):
-        compared = f"processes need {'more' if ratio.value > 1 else 'less'} than threads"
-    return sentence(f"to train {network_name(use_case)}, {listed(gains)}; {compared} ({times(ratio, 'as much')})")
+    network = network_name(use_case)
+
+    def need(name: str) -> str:
+        return f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}"
+
+    def compared() -> str:
+        ratio = _over(records, use_case, "processes", "threads", MEMORY)
+        told = "processes and threads cannot be told apart"
+        if is_difference(ratio, aa_noise(records, MEMORY)):
+            told = f"processes need {'more' if ratio.value > 1 else 'less'} than threads"
+        return f"{told} ({times(ratio, 'as much')})"
+
+    asked = {f"{name} beside one core": partial(need, name) for name in ("processes", "threads")}
+    told = known_of({**asked, "processes beside threads": compared})
+    return f"To train {network}, {told[:1].lower()}{told[1:]}"
 
 
 @finding
 def phases(stored: Stored) -> str:
     """The shares of a step of processes that compute, and that exchange and update."""
-    return " ".join(settle_each(partial(_phases, stored.records), _use_cases(stored.records)))
+    told = " ".join(settle_each(partial(_phases, stored.records), _use_cases(stored.records)))
+    more = " Each phase is its slowest worker's, so shares can add up to more than 100 %."
+    return told + (more if "computing takes" in told else "")
 
 
 def _phases(records: pd.DataFrame, use_case: str) -> str:
@@ -138,18 +167,22 @@ def _phases(records: pd.DataFrame, use_case: str) -> str:
 def jpeg_input(stored: Stored) -> str:
     """JPEG photos over tensors in memory, with a core to spare and without."""
     table = input_table(stored.records)
-    parts = []
-    for row in table[table["ratio"].notna()].to_dict("records") if len(table) else ():
+    known = table[table["ratio"].notna()].to_dict("records") if len(table) else []
+
+    def say(where: str) -> str:
+        row = rows[where]
         ratio = Estimate(row["ratio"], row["low"], row["high"], int(row["rounds"]))
         require_rounds(ratio)
-        free = row["cores_per_worker"] > row["threads_per_worker"]
-        where = "with a core free for decoding" if free else "with no core free for it"
         costs = "a step from JPEG photos cannot be told from one without decoding"
         if not ratio.low <= 1 <= ratio.high:
             costs = f"training from JPEG photos is {'slower' if ratio.value < 1 else 'faster'} than without decoding"
         many = times(ratio, "as many images per second") + sessions_in(row, "ratio")
-        parts.append(sentence(f"{where}, {costs}: {many}"))
-    return " ".join(parts) or "No cell was measured both with JPEG photos and with tensors in memory."
+        return sentence(f"{where}, {costs}: {many}")
+
+    words = {True: "With a core free for decoding", False: "With no core free for decoding"}
+    rows = {words[row["cores_per_worker"] > row["threads_per_worker"]]: row for row in known}
+    told = " ".join(settle_each(say, rows))
+    return told or "No cell was measured both with JPEG photos and with tensors in memory."
 
 
 @finding
@@ -172,23 +205,22 @@ def resources(stored: Stored) -> str:
     """Mean CPU use and number of threads of the traced cells, processes beside threads."""
     traced = stored.table("resources")
     table = trace_table(traced[traced["experiment"] == "table1"]) if len(traced) else traced
-    parts = []
-    for use_case in _use_cases(stored.records):
-        for strategy in ("processes", "threads"):
-            own = table[(table["use_case"] == use_case) & (table["strategy"] == strategy)] if len(table) else table
-            if own.empty:
-                continue
-            cores = cores_given(select(stored.records, _cell(stored.records, use_case, strategy)))
-            busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
-            require_rounds(busy)
-            count = interval_of(own["threads_mean"].dropna())
-            parts.append(
-                sentence(
-                    f"{strategy} train {network_name(use_case)} with {measure_of(count, 'threads')} and keep "
-                    f"{counted(cores, 'core')} {measure_of(busy, '%')} busy"
-                )
-            )
-    return " ".join(parts) or "No resources were sampled in these records."
+    sampled = {
+        f"{str(strategy).capitalize()} that train {network_name(str(use_case))}": (str(use_case), str(strategy), own)
+        for (use_case, strategy), own in (table.groupby(["use_case", "strategy"], sort=False) if len(table) else ())
+        if strategy in ("processes", "threads")
+    }
+
+    def say(who: str) -> str:
+        use_case, strategy, own = sampled[who]
+        cores = cores_given(select(stored.records, _cell(stored.records, use_case, strategy)))
+        busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
+        require_rounds(busy)
+        count = interval_of(own["threads_mean"].dropna())
+        kept = f"{counted(cores, 'core')} {measure_of(busy, '%')} busy"
+        return sentence(f"{who} have {measure_of(count, 'threads')} and keep {kept}")
+
+    return " ".join(settle_each(say, sampled)) or "No resources were sampled in these records."
 
 
 FINDINGS: Mapping[str, Finding] = {

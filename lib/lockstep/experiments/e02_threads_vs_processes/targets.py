@@ -40,6 +40,7 @@ _FREE_CORE |= {"cores_per_worker": 2, "threads_per_worker": 1}
 TARGETS: tuple[Target, ...] = (
     Target("processes over the sequential baseline", 1.85, _table1("processes", "sequential")),
     Target("threads over the sequential baseline", 1.60, _table1("threads", "sequential")),
+    Target("threads inside operators over the sequential baseline", 1.85, _table1("intra_op", "sequential")),
     Target("shared memory over DDP, float32", 1.10, _table1("processes", "ddp")),
     Target("shared memory over DDP, bfloat16", 1.18, _table1("processes", "ddp", "bfloat16")),
     Target(

@@ -51,11 +51,20 @@ def _use_cases(records: pd.DataFrame) -> tuple[list[str], list[str]]:
 def _pipelined(ours: Pipelined) -> str:
     count = len(ours.sides) - 1
     by = way_name(str(ours.cell["strategy"])) if count == 1 else f"the fastest of {counted(count, 'schedule')}"
-    return f"pipelined by {by}"
+    return f"pipelined ({by})"
 
 
 def _cores(records: pd.DataFrame, ours: Pipelined) -> str:
     return counted(cores_given(select(records, ours.cell)), "core")
+
+
+def _rival(records: pd.DataFrame, use_case: str, name: str) -> str:
+    """What a sentence calls another way to use the same cores."""
+    rows = select(records, speedup_cell(records, use_case, strategy=name))
+    if name == "processes":
+        return f"{counted(int(rows['workers'].max()), 'data parallel process')}"
+    cores = cores_given(rows)
+    return f"one process that uses {'both cores' if cores == 2 else counted(cores, 'core')}"
 
 
 def _over_one_core(records: pd.DataFrame, noise: float, use_case: str) -> str:
@@ -85,14 +94,16 @@ def _same_cores(records: pd.DataFrame, noise: float, use_case: str) -> str:
     rivals = set(select(records, wanted)["strategy"])
     sides = {pays(ours.ratio, noise) for ours in found.values()}
     first = next(iter(found.values()))
-    cut = f"cutting {network_name(use_case)} over {_cores(records, first)}"
-    judged = f"whether {cut} pays is not decided here"
+    where = f"for {network_name(use_case)} on {_cores(records, first)}"
+    judged = f"whether cutting pays {where} is not decided"
     if -1 in sides:
-        judged = f"{cut} does not pay here"
+        judged = f"cutting does not pay {where}"
     elif sides == {1} and set(found) == rivals:
-        judged = f"{cut} pays here"
-    compared = listed(times(ours.ratio, f"as fast as with {way_name(name)}") for name, ours in found.items())
-    return f"{judged}: {_pipelined(first)}, it trains {compared} on the same cores"
+        judged = f"cutting pays {where}"
+    compared = listed(
+        times(ours.ratio, f"as fast as {_rival(records, use_case, name)}") for name, ours in found.items()
+    )
+    return f"{judged}: {_pipelined(first)}, it trains {compared}"
 
 
 def _naive(records: pd.DataFrame, noise: float, use_case: str) -> str:
@@ -134,7 +145,7 @@ def room(stored: Stored) -> list[str]:
         return []
     most = table.groupby("pipeline_ranks")["times"].max()
     fits = listed(f"{found:.3g} times ({counted(int(str(ranks)), 'rank')})" for ranks, found in most.items())
-    return [sentence(f"by counted bytes, a cut model may be up to {fits} as large as one that just fits one device")]
+    return [sentence(f"by counted bytes, a cut model may be up to {fits} as large as the largest that fits one device")]
 
 
 @finding

@@ -51,19 +51,20 @@ def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
         return []
     row = own.iloc[0].to_dict()
     gain, ranks = estimate_in(row, "speedup"), counted(int(row["workers"]), "rank")
-    told = f"with convolutions data parallel and the head model parallel, {ranks} train {network} "
-    told += times(gain, "as fast as one core") + sessions_in(row, "speedup")
+    told = f"with the convolutions data parallel and the fully connected layers split over {ranks}, {network} "
+    told += f"({int(row['global_batch_size'])} images per step) trains {times(gain, 'as fast as on one core')}"
+    told += sessions_in(row, "speedup")
     rivals = known[known["strategy"].isin(DATA) & (known["workers"] == row["workers"])]
     if rivals.empty:
-        return [sentence(f"{told}; data parallelism alone has too few rounds beside it")]
+        return [sentence(f"{told}; pure data parallelism has too few rounds beside it")]
     rival = rivals.loc[rivals["speedup"].idxmax()].to_dict()
     best = estimate_in(rival, "speedup")
-    alone = f"data parallelism alone, {best.value:.3g} times by {way_name(rival['strategy'])} {interval_text(best)}"
+    alone = f"pure data parallelism gives {best.value:.3g} times by {way_name(rival['strategy'])} {interval_text(best)}"
     over = gain.over(best)
     if not is_difference(over, noise * NOISE_OF_A_QUOTIENT):
-        return [sentence(f"{told}; whether that beats {alone}, is not decided")]
+        return [sentence(f"{told}; {alone}, too close to tell which is faster")]
     word = "pays" if over.value > 1 else "does not pay"
-    return [sentence(f"{told}, which {word} against {alone}: {times(over, 'as fast')}")]
+    return [sentence(f"{told}; {alone}, so the split {word}: it is {times(over, 'as fast')}")]
 
 
 def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> list[str]:
@@ -99,6 +100,6 @@ def _expected(stored: Stored) -> list[str]:
     row = table.loc[table["gain"].idxmax()]
     if row["gain"] <= 1:
         return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]
-    where = f"{network_name(row['use_case'])}, {row['ranks']} ranks, {gigabits(row['gain_at'])}"
-    most = f"at most {row['gain']:.3g} times as fast as any other choice ({where})"
-    return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to be {most}")]
+    where = f"for {network_name(row['use_case'])} on {row['ranks']} ranks at {gigabits(row['gain_at'])}"
+    most = f"lead by {row['gain']:.3g} times at the most, {where}"
+    return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to {most}")]

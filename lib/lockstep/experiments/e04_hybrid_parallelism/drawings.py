@@ -65,7 +65,7 @@ def _map_panel(axis: Axes, own: pd.DataFrame) -> None:
     for kind in shown:
         axis.plot(speeds.index, speeds[kind], color=_KINDS[kind][0], linewidth=2, **SIMULATED)
     if "hybrid" in speeds:
-        leads = speeds["hybrid"] > speeds.drop(columns="hybrid").max(axis=1)
+        leads = speeds["hybrid"] > speeds.drop(columns="hybrid").max(axis=1).clip(lower=1.0)
         at = speeds.index.to_numpy(dtype=float)
         axis.fill_between(
             at, 0, 0.02, where=leads.to_numpy(), transform=axis.get_xaxis_transform(), color=GREY, alpha=0.35

@@ -66,7 +66,8 @@ def speedup(stored: Stored) -> str:
         known, thin = own[own["low"].notna()], own[own["low"].isna()]
         if len(known):
             gains = "; ".join(f"{_gain(row)} with {row['called']}" for row in known.to_dict("records"))
-            told.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
+            batch = f"{network} ({int(known['global_batch_size'].max())} images per step)"
+            told.append(sentence(f"{batch} trains at these multiples of one core's speed: {gains}"))
         if len(thin):
             few = listed(f"{row['called']} ({row['speedup']:.3g})" for row in thin.to_dict("records"))
             told.append(f"Too few rounds for an interval ({network}): {few}.")
@@ -107,19 +108,12 @@ def hybrid_map(stored: Stored) -> str:
 
 
 def leads(stored: Stored) -> pd.DataFrame:
-    """`hybrid_wins_table` where it holds a gain, with `gain`, the hybrid's largest predicted one over the best of the
-    other two and of one device, which may be faster than all of them, and `gain_at` (bit/s). Raises NotNow for none."""
-    rates = map_of(stored)
-    table = hybrid_wins_table(rates)
-    known = table[table["most_gain"].notna()] if "most_gain" in table else pd.DataFrame()
+    """`hybrid_wins_table` where it holds a gain. Raises NotNow for none."""
+    table = hybrid_wins_table(map_of(stored))
+    known = table[table["gain"].notna()] if "gain" in table else pd.DataFrame()
     if known.empty:
         raise NotNow("", "layers, link and one core's step were not all measured")
-    gains = []
-    for row in known.to_dict("records"):
-        own = rates[(rates["use_case"] == row["use_case"]) & (rates["ranks"] == row["ranks"])]
-        speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
-        gains.append((speeds["hybrid"] / speeds.drop(columns="hybrid").max(axis=1).clip(lower=1.0)).dropna())
-    return known.assign(gain=[float(each.max()) for each in gains], gain_at=[float(each.idxmax()) for each in gains])
+    return known
 
 
 def farthest_off(stored: Stored) -> float | None:
@@ -140,8 +134,7 @@ def _lead(row: Mapping[str, Any]) -> str:
         return f"nowhere with {ranks}"
     ends = [gigabits(row["hybrid_from"]), gigabits(row["hybrid_to"])]
     where = f"at {ends[0]}" if ends[0] == ends[1] else f"from {ends[0].split()[0]} to {ends[1]}"
-    most = f"at most {row['gain']:.3g} times the best other choice"
-    return f"{where} with {ranks} ({most}, at {gigabits(row['gain_at'])})"
+    return f"{where} with {ranks} (by {row['gain']:.3g} times at the most, at {gigabits(row['gain_at'])})"
 
 
 @finding

@@ -148,23 +148,24 @@ def hybrid_map_table(records: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFram
 def hybrid_wins_table(table: pd.DataFrame) -> pd.DataFrame:
     """For each use case and number of ranks of a `map_table`, the link rates at which the hybrid is predicted fastest.
 
-    Columns: use_case, ranks, hybrid_from and hybrid_to (bit/s, among the rates of the map; NaN: never), most_gain (its
-    largest predicted speedup over the better of the other two) and at_bits_per_second, replicas, stages there.
+    Columns: use_case, ranks, hybrid_from and hybrid_to (bit/s, among the rates of the map; NaN: never), gain (its
+    largest predicted speedup over the best other choice, one device included) and gain_at (bit/s), replicas, stages
+    there.
     """
     rows = []
     for (use_case, ranks), own in table.groupby(["use_case", "ranks"], sort=False) if len(table) else ():
-        seconds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_step_seconds")
+        speeds = own.pivot(index="link_bits_per_second", columns="kind", values="predicted_speedup")
         row = {"use_case": use_case, "ranks": ranks, "hybrid_from": np.nan, "hybrid_to": np.nan}
         gain = pd.Series(dtype=float)  # where a prediction lacks a measurement, there is no gain to tell
-        if "hybrid" in seconds:
-            gain = (seconds.drop(columns="hybrid").min(axis=1) / seconds["hybrid"]).dropna()
+        if "hybrid" in speeds:
+            gain = (speeds["hybrid"] / speeds.drop(columns="hybrid").max(axis=1).clip(lower=1.0)).dropna()
         if len(gain):
             at = float(gain.idxmax())
             ahead = gain.index[gain > 1]
             if len(ahead):
                 row |= {"hybrid_from": float(ahead.min()), "hybrid_to": float(ahead.max())}
             best = own[(own["kind"] == "hybrid") & (own["link_bits_per_second"] == at)].iloc[0]
-            row |= {"most_gain": float(gain.max()), "at_bits_per_second": at}
+            row |= {"gain": float(gain.max()), "gain_at": at}
             row |= {name: int(best[name]) for name in ("replicas", "stages", "micro_batches")}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -221,7 +222,9 @@ def _predicted(stored: Stored) -> pd.DataFrame:
 
 
 def _map(stored: Stored) -> pd.DataFrame:
-    return hybrid_wins_table(map_of(stored)).round(2)
+    table = hybrid_wins_table(map_of(stored))
+    rates = {name: f"{name}_Gbit_per_s" for name in ("hybrid_from", "hybrid_to", "gain_at") if name in table}
+    return table.assign(**{name: table[name] / 1e9 for name in rates}).rename(columns=rates).round(2)
 
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {

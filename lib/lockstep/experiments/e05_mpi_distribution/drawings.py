@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from lockstep.analysis.figures.bars import ERROR
+from lockstep.analysis.figures.messages import use_case_title
 from lockstep.analysis.figures.style import (
     GREY,
     MARKERS,
@@ -62,7 +63,7 @@ def ranking_points(table: pd.DataFrame, title: str) -> StoredFigure:
         counts = sorted(int(count) for count in shown["hosts"].unique())
         for axis, name in zip(axes, use_cases, strict=True):
             _ranking_panel(axis, shown[shown["use_case"] == name], counts)
-            axis.set_title(f"{name} ({data_label(shown[shown['use_case'] == name])})", loc="left")
+            axis.set_title(use_case_title(name, shown[shown["use_case"] == name]), loc="left")
         axes[-1].set_xlabel("images/s relative to processes that all-reduce, on as many hosts (95 % interval)")
         handles = [
             Line2D([], [], linestyle="none", **_hosts_style(index), label=f"{count} host{'s' if count > 1 else ''}")

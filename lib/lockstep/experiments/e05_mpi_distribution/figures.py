@@ -29,11 +29,11 @@ def _speedups(stored: Stored, experiment: str, title: str) -> Figure:
 
 
 def weak(stored: Stored) -> Figure:
-    return _speedups(stored, "weak", "Weak scaling: a batch for every worker, for each way to agree on an update")
+    return _speedups(stored, "weak", "Weak scaling: a batch for every worker, for each way to exchange")
 
 
 def strong(stored: Stored) -> Figure:
-    return _speedups(stored, "strong", "Strong scaling: one batch for all workers, for each way to agree on an update")
+    return _speedups(stored, "strong", "Strong scaling: one batch for all workers, for each way to exchange")
 
 
 def messages(stored: Stored) -> Figure:
@@ -42,7 +42,7 @@ def messages(stored: Stored) -> Figure:
         "one host": message_table(stored.records, "collective"),
         "two hosts, emulated link": message_table(stored.records, "wire", link),
     }
-    return message_lines(tables, "Agreeing on a message", link)
+    return message_lines(tables, "The exchange of one message", link)
 
 
 def links(stored: Stored) -> Figure:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -54,7 +53,7 @@ def ranking(stored: Stored) -> str:
     for row in rivals.sort_values("hosts", kind="stable").to_dict("records"):
         name = WAYS[row["strategy"]]
         try:
-            told = faster(estimate_in(row, "ratio"), noise, name, WAYS[RANKING_BASE]) + sessions_in(row, "ratio")
+            told = faster(estimate_in(row, "ratio"), noise, name, WAYS[RANKING_BASE], sessions_in(row, "ratio"))
             parts.append(sentence(f"on {_hosts(row['hosts'])}, {told}"))
         except NotNow as error:
             thin[f"{name} on {_hosts(row['hosts'])}"] = str(error)
@@ -77,9 +76,8 @@ def _returning(rivals: pd.DataFrame) -> str:
         for count in (few, many)
     )
     if not here:
-        return sentence(
-            f"no difference shows on {_hosts(few)}, so whether a ranking there holds on {_hosts(many)} stays open"
-        )
+        stays = f"so whether a ranking there holds on {_hosts(many)} stays open"
+        return sentence(f"no difference beyond noise shows on {_hosts(few)}, {stays}")
     again = sum(there.get(name) is side for name, side in here.items())
     return sentence(f"of {counted(len(here), 'difference')} on {_hosts(few)}, {again} can be seen on {_hosts(many)}")
 
@@ -162,18 +160,20 @@ def _on_one_host(records: pd.DataFrame, size: int) -> str:
 
 @finding
 def links(stored: Stored) -> str:
-    """Speedup of two hosts over one core at each rate, and from which rate on it pays by the bytes counted."""
+    """From which rate on two hosts pay by the bytes counted, and their speedup over one core at each rate."""
     table = link_table(stored.records)
     known = table[table["speedup"].notna()] if len(table) else table
     if known.empty:
         return "No training over emulated links was measured."
-    told = [_at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
+    told = [at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
     hosts, use_case = counted(int(known["hosts"].min()), "host"), network_name(str(known["use_case"].iloc[0]))
     gained = sentence(f"{hosts} train {use_case} so many times as fast as one core: {'; '.join(told)}")
-    return " ".join([gained, _pays(known.drop_duplicates("strategy").to_dict("records"))])
+    paid = [sentence(f"{pays}, by a model from counted bytes")] if (pays := pays_from(known)) else []
+    return " ".join([*paid, gained])
 
 
-def _at_rate(rate: float, rows: pd.DataFrame) -> str:
+def at_rate(rate: float, rows: pd.DataFrame) -> str:
+    """The speedups of a `link_table` at one rate: over 1 Gbit/s, 1.54 with whole gradients [1.5, 1.57]."""
     gains = [
         f"{gain.value:.3g} with {sent(row['strategy'])} {interval_text(gain)}{sessions_in(row, 'speedup')}"
         for row in rows.to_dict("records")
@@ -182,15 +182,17 @@ def _at_rate(rate: float, rows: pd.DataFrame) -> str:
     return f"over {gigabits(rate)}, {listed(gains)}"
 
 
-def _pays(rows: Iterable[dict[str, Any]]) -> str:
+def pays_from(table: pd.DataFrame) -> str:
+    """From which rate on the hosts of a `link_table` are faster than one core, as a clause; "" where none is known."""
     told = []
-    for row in rows:
+    for row in table.drop_duplicates("strategy").to_dict("records"):
         rate = row["pays_from_bits_per_second"]
         if pd.isna(rate):
             continue
         at = "at no rate" if rate == math.inf else f"from {gigabits(rate)} on"
         told.append(f"{at} with {sent(row['strategy'])}")
-    return sentence(f"by a model from the bytes counted, they pay {listed(told)}") if told else ""
+    hosts, network = counted(int(table["hosts"].min()), "host"), network_name(str(table["use_case"].iloc[0]))
+    return f"{hosts} train {network} faster than one core {listed(told)}" if told else ""
 
 
 def sent(strategy: str) -> str:

@@ -68,7 +68,7 @@ def worker(records: pd.DataFrame, use_case: str) -> Worker:
     small, large = steps[0].align(steps[-1], join="inner")
     image = (large - small) / (sizes[-1] - sizes[0])
     kept = image > 0  # a round so disturbed that more images took less time tells nothing
-    enough(int(kept.sum()))
+    enough(int(kept.sum()), MODEL)
     return Worker((small - sizes[0] * image)[kept], image[kept], gradient_bytes(records, use_case))
 
 

@@ -11,6 +11,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.sentences import (
     Finding,
+    at_most_whole,
     counted,
     estimate_in,
     finding,
@@ -72,35 +73,35 @@ def speedup(stored: Stored) -> str:
         if len(known):
             gains = "; ".join(_gain(row) for row in known.to_dict("records"))
             network = network_name(str(use_case))
-            parts.append(sentence(f"{network} trains so many times as fast as on one core: {gains}"))
+            parts.append(sentence(f"{network} trains at these multiples of one core's speed: {gains}"))
         if len(thin):
             names = listed(
                 f"{way_name(row['strategy'])} with {counted(int(row['workers']), 'worker')} ({row['speedup']:.3g})"
                 for row in thin.to_dict("records")
             )
-            parts.append(sentence(f"too few rounds for an interval hold {names}"))
+            parts.append(f"Too few rounds for an interval ({network_name(str(use_case))}): {names}.")
     return " ".join(parts)
 
 
 @finding
 def parts(stored: Stored) -> str:
-    """The share of a step that goes into agreeing, of SparkNet and beside it."""
+    """The share of a step that goes into exchanging parameters or gradients, of SparkNet and beside it."""
     told = []
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
-        found = _agreeing(stored, cell, rows)
+        found = _exchanging(stored, cell, rows)
         if found is not None and cell["strategy"] in (PAPER_STYLE, NODE):
             step = interval_of(_in_sessions(stored, parts_by_round(cell, rows, None)["step_seconds"]))
             told.append(sentence(
-                f"agreeing takes {measure_of(found, '%')} of a step of {network_name(cell['use_case'])} by "
+                f"the exchange takes {measure_of(found, '%')} of a step of {network_name(cell['use_case'])} by "
                 f"{way_name(cell['strategy'])}, which lasts {measure_of(step, 's')}"
             ))  # fmt: skip
     return " ".join(told) or "No step was measured."
 
 
-def _agreeing(stored: Stored, cell: dict[str, Any], rows: pd.DataFrame) -> Estimate | None:
+def _exchanging(stored: Stored, cell: dict[str, Any], rows: pd.DataFrame) -> Estimate | None:
     """The share of a step (%) spent neither reading nor computing nor updating; None where none was measured."""
     shares = 100 * _in_sessions(stored, parts_by_round(cell, rows, stored.tables.get("spark"))["agreeing"])
-    return interval_of(shares) if len(shares) and (shares > 0).all() else None
+    return at_most_whole(interval_of(shares)) if len(shares) and (shares > 0).all() else None
 
 
 def _in_sessions(stored: Stored, values: pd.Series) -> pd.Series:
@@ -172,31 +173,35 @@ def answer(stored: Stored) -> str:
     if known.empty:
         require_rounds(estimate_in(table.iloc[0].to_dict(), "speedup"))
         raise NotNow("", f"neither {way_name(PAPER_STYLE)} nor {way_name(NODE)} was measured often enough")
-    told = []
-    for use_case, rows in known.groupby("use_case", sort=False):
-        gains = (_beside_one_core(row) for row in rows.sort_values("strategy", ascending=False).to_dict("records"))
-        told.append(sentence(f"against one core, {network_name(str(use_case))} trains {listed(gains)}"))
+    told = [_beside_one_core(str(use_case), rows) for use_case, rows in known.groupby("use_case", sort=False)]
     return " ".join([*told, *_where_time_goes(stored), *_open(stored, table)])
 
 
-def _beside_one_core(row: Mapping[str, Any]) -> str:
-    gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
-    word = "no faster and no slower, as far as can be told,"
-    if not gain.low <= 1 <= gain.high:
-        word = "faster" if gain.value > 1 else "slower"
-    told = f"{times(gain, 'the speed')}{sessions_in(row, 'speedup')}"
-    return f"{word} by {way_name(row['strategy'])} with {workers}, at {told}"
+def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
+    """SparkNet's speeds and one node's as multiples of one core's; whether Spark is a way to train, where it is slower
+    than one core by each of its intervals."""
+    gains: list[str] = []
+    for row in known.sort_values("strategy", ascending=False).to_dict("records"):
+        gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
+        at = f"{gain.value:.3g} times" + ("" if gains else " one core's speed")
+        told = f"{interval_text(gain)}{sessions_in(row, 'speedup')}"
+        gains.append(f"{at} by {way_name(row['strategy'])} with {workers} {told}")
+    batches = known["global_batch_size"] / known["workers"]
+    images = f" with {counted(int(batches.iloc[0]), 'image')} per worker" if batches.nunique() == 1 else ""
+    spark = known[known["strategy"] == PAPER_STYLE]
+    network = network_name(use_case)
+    begin = f"not for {network} here: it" if len(spark) and (spark["high"] < 1).all() else network
+    return sentence(f"{begin} trains{images} at {listed(gains)}")
 
 
 def _where_time_goes(stored: Stored) -> list[str]:
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
-        found = _agreeing(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
+        found = _exchanging(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
         if found is not None:
             rounds = "" if not found.open else f", in {counted(found.rounds, 'round')}"
             workers = counted(int(cell["workers"]), "worker")
-            return [sentence(
-                f"with {workers}, agreeing on parameters takes SparkNet {measure_of(found, '% of a step')}{rounds}"
-            )]  # fmt: skip
+            takes = f"takes SparkNet {measure_of(found, '% of a step')}{rounds}"
+            return [sentence(f"with {workers}, exchanging parameters {takes}")]
     return []
 
 
@@ -210,7 +215,7 @@ def _open(stored: Stored, table: pd.DataFrame) -> list[str]:
     sizes = data_table(stored.records)
     if sizes.empty or sizes["times_smallest_low"].isna().all():
         names.append("more data")
-    return [sentence(f"not known yet, for want of rounds: {'; '.join(names)}")] if names else []
+    return [sentence(f"too few rounds yet for {'; '.join(names)}")] if names else []
 
 
 FINDINGS: Mapping[str, Finding] = {

@@ -241,7 +241,7 @@ def _speedup(stored: Stored) -> pd.DataFrame:
 def _parts(stored: Stored) -> pd.DataFrame:
     columns = ["use_case", "strategy", "workers", "exchange_every", "step_seconds", *PARTS, "agreeing"]
     table = parts_table(stored.records, stored.table("spark"))
-    return table.reindex(columns=[*columns, "status", "reason"]).round(3)
+    return table.reindex(columns=[*columns, "status", "reason"]).round(3).rename(columns={"agreeing": "exchange_share"})
 
 
 def _overhead(stored: Stored) -> pd.DataFrame:
