@@ -54,7 +54,7 @@ def test_the_answer_follows_what_workers_gain(frame: pd.DataFrame) -> None:
     table = strong_scaling(Stored(frame))
     cell = table[(table["network"] == "cnn") & (table["strategy"] == "parameter_server") & (table["workers"] == 2)]
     gain = cell.loc[cell["global_batch_size"].idxmax(), "speedup"]
-    told = rf"two workers train the CNN .* {{}} \[[^]]*\] \(parameter server\) times as fast as one"
+    told = r"two workers train the CNN .* {} \[[^]]*\] \(parameter server\) times as fast as one"
     assert re.search(told.format(f"{gain:.3g}"), said(frame, "answer"))
     half = scaled(frame, "images_per_second", 0.5, **where)
     assert re.search(told.format(f"{gain / 2:.3g}"), said(half, "answer"))
