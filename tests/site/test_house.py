@@ -14,7 +14,7 @@ from lockstep.experiments.registry import EXPERIMENTS, every
 
 MOST_LINES = 300
 MOST_ROOMS = 10
-MOST_LINES_OF_THE_LIBRARY = 38_958
+MOST_LINES_OF_THE_LIBRARY = 38_765
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models, and what later issues add to old files."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
@@ -31,7 +31,7 @@ LATER += ("experiments/e00_overview/findings",)
 LATER += ("experiments/answering", "experiments/advice", "experiments/readme", "experiments/opening")
 LATER += ("analysis/figures/sheet", "analysis/figures/messages", "measure/progress")
 LATER += ("experiments/judged_before",)
-LATER += ("experiments/e01_single_node_baselines/findings",)
+LATER += ("experiments/e01_single_node_baselines/findings", "experiments/e02_threads_vs_processes/findings")
 LATER += ("experiments/e03_pipelined_model_parallelism/findings", "experiments/e04_hybrid_parallelism/findings")
 LATER += ("experiments/e05_mpi_distribution/findings", "experiments/e06_spark_distribution/findings")
 LATER += ("experiments/e05_mpi_distribution/answer", "analysis/sentences")

@@ -1,8 +1,8 @@
 """What a replay of a recorded run advises, and what following it costs: chosen on one seed, judged on the next.
 
-    recorded   waiting for all, some updates of one seed: a table of tasks, as a run on real ranks writes it
-    replayed   the same times under every policy; the quickest per image is the advice
-    judged     by that policy's time per image under the same kind of delays with another seed's draws
+recorded   waiting for all, some updates of one seed: a table of tasks, as a run on real ranks writes it
+replayed   the same times under every policy; the quickest per image is the advice
+judged     by that policy's time per image under the same kind of delays with another seed's draws
 """
 
 from __future__ import annotations

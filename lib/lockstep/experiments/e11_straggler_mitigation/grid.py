@@ -73,9 +73,7 @@ def cells(chosen: Parameters) -> list[Job]:
             jobs.append(_learning("slow_nodes", chosen, kind, chosen.workers, largest, rate))
     for kind in ("none", *chosen.paper_network_kinds):
         for rate in chosen.paper_network_rates:
-            jobs.append(
-                _learning("paper_network", chosen, kind, chosen.workers, largest, rate, standardise=True)
-            )
+            jobs.append(_learning("paper_network", chosen, kind, chosen.workers, largest, rate, standardise=True))
     for workers in chosen.rival_workers:
         for kind in chosen.rival_kinds:
             for rate in chosen.rival_rates:
