@@ -29,7 +29,7 @@ from lockstep.analysis.verdicts import (
     UNDECIDED,
     VerdictFunction,
 )
-from lockstep.experiments import report
+from lockstep.experiments import machines, report
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.readme import fill_tables
 from lockstep.experiments.registry import every, experiment
@@ -37,7 +37,6 @@ from lockstep.experiments.report import (
     LISTS,
     REPORT_COLUMNS,
     claims_table,
-    machines,
     markdown_table,
     published_text,
     read_all,
@@ -194,11 +193,14 @@ def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -
     one, other = ({"cpu": cpu, "cores": 2, "memory_bytes": 24 << 30, "bfloat16": "none"} for cpu in "AB")
     days = [(one, "2026-11-22"), (one, "2026-11-22"), (other, "2026-11-23"), (one, "2026-11-23"), (one, "2026-11-22")]
     sessions = [{"machine": machine, "day": day} for machine, day in days]
-    monkeypatch.setattr(report, "read_run", lambda folder: {"sessions": sessions})
-    assert machines(Path()) == (
+    monkeypatch.setattr(machines, "read_run", lambda folder: {"sessions": sessions})
+    assert machines.machines(Path()) == (
         "A, 2 cores, 24 GiB, bfloat16 units: none (sessions 0, 1, 4: 2026-11-22, session 3: 2026-11-23); "
         "B, 2 cores, 24 GiB, bfloat16 units: none (session 2: 2026-11-23)"
     )
+    assert machines.machines_in_short(Path()) == "A (none) and B (none), 2 cores, 24 GiB (2026-11-22 to 2026-11-23)"
+    monkeypatch.setattr(machines, "read_run", lambda folder: {"sessions": sessions[:1]})
+    assert machines.machines_in_short(Path()) == "A (none), 2 cores, 24 GiB (2026-11-22)"
 
 
 def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:

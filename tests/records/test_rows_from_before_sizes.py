@@ -15,6 +15,7 @@ DEFAULTS = {"lstm_units": 0, "dense_units": 0, "convolutions": 0, "head": "defau
 def test_their_columns_stand_behind_those_of_all_records(root: Path) -> None:
     assert tuple(DEFAULTS) == OF_SIZES and set(OF_SIZES) <= set(ADDED)
     frame = read_records(root / "results" / "reference" / "07_convlstm_batch_size")
+    frame = frame[frame["experiment"] != "heads"]  # measured since, with heads of their own
     assert len(frame) and all((frame[name] == value).all() for name, value in DEFAULTS.items())
     assert {name: getattr(Job(), name) for name in OF_SIZES} == DEFAULTS
 

@@ -12,7 +12,7 @@ from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
 
-_DIFFERING = "Where sessions differ, the number is their mean, and the findings below tell what each of them gave."
+_DIFFERING = "Where sessions differ, the number is their mean; the appendix's tables tell what each gave."
 
 
 def answer_box(answered: Answered, stored: Stored) -> str:
@@ -38,7 +38,7 @@ def answer_text(answered: Answered, stored: Stored | None = None) -> str:
     answer = experiment(answered.notebook.name).answer
     if answer is None:
         return "Nobody has said yet how its records answer it."
-    # What each session says by itself stands in the findings; a first screen says that they differ.
+    # What each session says by itself stands in tables; a first screen says that they differ.
     return briefly(answer(answered.stored if stored is None else stored))
 
 
@@ -52,7 +52,7 @@ def _claims(answered: Answered) -> list[str]:
 
 
 def _rests_on(answered: Answered) -> list[str]:
-    machine = [f"{answered.machine}."] if answered.machine else []
+    machine = [f"{answered.machine_in_short}."] if answered.machine else []
     return [*machine, sources(answered.stored.records)]
 
 

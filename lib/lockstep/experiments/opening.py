@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import draw, draw_all
 from lockstep.analysis.published import CLAIM, read_ledger
+from lockstep.analysis.sentences import briefly
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
 from lockstep.engine.options import TooShort
@@ -139,8 +140,9 @@ class Run:
         return draw(name, self.experiment.figures, self.experiment.findings, self.stored.shown)
 
     def finding(self, name: str) -> Markdown:
-        """What that figure shows, in a sentence or two. Raises KeyError for a figure without a finding."""
-        return Markdown(self._named(self.experiment.findings, name, "finding")(self.stored.shown))
+        """What that figure shows, in a sentence or two; of sessions that differ tables tell each one's number. Raises
+        KeyError for a figure without a finding."""
+        return Markdown(briefly(self._named(self.experiment.findings, name, "finding")(self.stored.shown)))
 
     def text(self, name: str) -> Markdown:
         """A text of the experiment. Raises KeyError, listing the texts, for one that it has not."""

@@ -15,7 +15,6 @@ import pandas as pd
 from lockstep.analysis.confidence import told_apart
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
-from lockstep.analysis.sentences import numbered
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
@@ -23,8 +22,9 @@ from lockstep.engine.job import NO_USE_CASE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.judged_before import judged_before
+from lockstep.experiments.machines import machines, machines_in_short
 from lockstep.experiments.registry import checked_claims, experiment
-from lockstep.records import CONTENDED, read_run
+from lockstep.records import CONTENDED
 
 REPORT_COLUMNS = (
     "claim", "place", "statement", "use_case", "published", "measured", "answer", "evidence", "reason", "notebook"
@@ -59,7 +59,8 @@ class Answered:
     targets: Sequence[Target] = ()
     headlines: Sequence[str] = ()  # claims that the README shows
     unjudged: Sequence[dict[str, Any]] = ()
-    machine: str = ""  # on what its records were measured
+    machine: str = ""  # on what its records were measured, and in which sessions
+    machine_in_short: str = ""
 
     @cached_property
     def stored(self) -> Stored:
@@ -197,8 +198,8 @@ def read_all(results_root: str | Path) -> list[Answered]:
         known = _judged(folder if there else None, rows, own, read)
         judged = list(zip(rows, known, strict=True))
         beside = others[others["notebook"] == notebook.name].to_dict("records")
-        machine = machines(folder) if there else ""
-        found.append(Answered(notebook, read, judged, own.targets, own.headlines, beside, machine))
+        machine = (machines(folder), machines_in_short(folder)) if there else ()
+        found.append(Answered(notebook, read, judged, own.targets, own.headlines, beside, *machine))
     return _corrected(found)
 
 
@@ -216,23 +217,6 @@ def _judged(
 def _corrected(answered: Sequence[Answered]) -> list[Answered]:
     verdicts = iter(corrected([found for one in answered for _, found in one.judged]))
     return [replace(one, judged=[(claim, next(verdicts)) for claim, _ in one.judged]) for one in answered]
-
-
-def machines(folder: Path) -> str:
-    """On what the rounds of a results folder were measured, and when: A CPU, 2 cores, 24 GiB (2026-11-22). Of several
-    sessions their numbers stand there, too: (sessions 0-2: 2026-11-22, session 3: 2026-11-23)."""
-    days: dict[str, dict[str, list[int]]] = {}
-    sessions = read_run(folder)["sessions"]
-    for number, session in enumerate(sessions):
-        machine, memory = session["machine"], f"{session['machine']['memory_bytes'] / 2**30:.0f} GiB"
-        name = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
-        days.setdefault(name, {}).setdefault(session["day"], []).append(number)
-    alone = len(sessions) == 1
-    told = {
-        name: ", ".join(day if alone else f"{numbered('session', own)}: {day}" for day, own in each.items())
-        for name, each in days.items()
-    }
-    return "; ".join(f"{name} ({on})" for name, on in told.items())
 
 
 def report_all(results_root: str | Path) -> str:

@@ -120,7 +120,7 @@ def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
             timed = max(timed, *own)
     if not found:
         raise NotNow("", "no larger batch was timed with data-parallel processes")
-    return sentence(f"time was measured with batches up to {timed}: {'; '.join(found)}")
+    return sentence(f"batches up to {timed} were timed: {'; '.join(found)}")
 
 
 def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str, Any]) -> str:

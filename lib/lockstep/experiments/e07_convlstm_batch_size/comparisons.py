@@ -35,12 +35,16 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
 
 def _pairs(job: Job, timed: Sequence[Job]) -> Iterator[tuple[Job, Job]]:
     """Each pair in which `job` is the first: beside sequential training (a second run beside the first), the ConvLSTM
-    beside the CNN, TensorFlow beside torch, and the plain CNN beside what is added to it."""
+    beside the CNN, TensorFlow beside torch, the plain CNN beside what is added to it, and two processes with a larger
+    batch beside two with Table 2's."""
     if job.variant != "a":
         yield from ((job, other) for other in timed if other == job.with_(variant="a"))
         return
     if job.strategy != "sequential":
         yield from ((job, other) for other in _sequential(job, timed))
+        if (job.strategy, job.framework) == ("processes", "torch") and job.global_batch_size > PLAIN_BATCH:
+            plain = {"strategy": "processes", "global_batch_size": PLAIN_BATCH}
+            yield from ((job, other) for other in _sequential(job, timed, **plain))
         if job.framework == "tensorflow":
             yield from ((job, other) for other in _sequential(job, timed, framework="torch", strategy=job.strategy))
         if (job.network, job.framework, job.model_parallel) == ("convlstm", "torch", "none"):

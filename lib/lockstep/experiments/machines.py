@@ -1,0 +1,38 @@
+"""On which machines the rounds of a results folder were measured, and when, as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lockstep.analysis.sentences import listed, numbered
+from lockstep.records import read_run
+
+
+def machines(folder: Path) -> str:
+    """On what the rounds of a results folder were measured, and when: A CPU, 2 cores, 24 GiB (2026-11-22). Of several
+    sessions their numbers stand there, too: (sessions 0-2: 2026-11-22, session 3: 2026-11-23)."""
+    days: dict[str, dict[str, list[int]]] = {}
+    sessions = read_run(folder)["sessions"]
+    for number, session in enumerate(sessions):
+        machine, memory = session["machine"], f"{session['machine']['memory_bytes'] / 2**30:.0f} GiB"
+        name = f"{machine['cpu']}, {machine['cores']} cores, {memory}, bfloat16 units: {machine['bfloat16']}"
+        days.setdefault(name, {}).setdefault(session["day"], []).append(number)
+    alone = len(sessions) == 1
+    told = {
+        name: ", ".join(day if alone else f"{numbered('session', own)}: {day}" for day, own in each.items())
+        for name, each in days.items()
+    }
+    return "; ".join(f"{name} ({on})" for name, on in told.items())
+
+
+def machines_in_short(folder: Path) -> str:
+    """The same for a first screen: A CPU (amx) and B CPU (none), 2 cores, 24 GiB (2026-11-22 to 2026-11-25). In
+    parentheses stand the units for bfloat16."""
+    sessions = read_run(folder)["sessions"]
+    alike: dict[str, list[str]] = {}
+    for machine in (session["machine"] for session in sessions):
+        size = f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB"
+        alike.setdefault(size, []).append(f"{machine['cpu']} ({machine['bfloat16']})")
+    days = sorted(session["day"] for session in sessions)
+    on = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    return f"{'; '.join(f'{listed(dict.fromkeys(each))}, {size}' for size, each in alike.items())} ({on})"
