@@ -12,7 +12,7 @@ from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
 
-_DIFFERING = "Where sessions differ, the number is their mean; the appendix's tables tell what each gave."
+_DIFFERING = "Where sessions differ, the number is their mean; the appendix tells what each of them gave."
 
 
 def answer_box(answered: Answered, stored: Stored) -> str:

@@ -50,7 +50,9 @@ def test_the_speedup_is_that_of_the_records(measured: Stored) -> None:
     assert f"AlexNet (16 images per step) {ratio.value:.3g} times as fast as one core" in told
     inside = ratio_with_interval(measured.records, cell | {"strategy": "intra_op"}, processes, "images_per_second")
     assert f"threads inside operators are slower than processes, {inside.value:.3g} times as fast" in told
-    assert re.search(r"; one process with threads inside operators trains AlexNet 1\.(69|7)\d* times as fast", told)
+    assert re.search(
+        r"; one process with threads inside operators reaches 1\.(69|7)\d* times one core's speed \[", told
+    )
 
 
 def test_threads_inside_operators_that_win_are_said_to_win(measured: Stored) -> None:
@@ -74,21 +76,15 @@ def rare(stored: Stored, rounds: int, **where: object) -> Stored:
 
 def test_what_has_too_few_rounds_does_not_silence_the_rest(measured: Stored) -> None:
     few = said(rare(measured, 3, experiment="kernels"), "scaling")
-    assert "16 images per step, processes are" in few and "256 images per step: not known yet (three rounds" in few
+    assert "16 images per step on two workers, processes are" in few and "yet for 256 images per step on two w" in few
     few = said(rare(measured, 2, experiment="table1", strategy="threads", use_case="SimpleBig"), "memory")
     assert "To train AlexNet, processes need 1.5" in few and "too few rounds yet for threads beside one core" in few
     few = said(rare(measured, 1, experiment="input", cores_per_worker=1), "input")
-    assert "With no core free for decoding: not known yet (one round stored" in few and "With a core free" in few
+    assert "too few rounds yet for no core free for decoding" in few and "With a core free for decoding, " in few
     traces = measured.tables["resources"]
     seldom = (traces["strategy"] == "threads") & (traces["round"] % 100 > 1)
     few = said(Stored(measured.records, {"resources": traces[~seldom]}), "resources")
-    assert "Processes that train AlexNet have" in few and "Threads that train AlexNet: not known yet (two r" in few
-
-
-def test_shares_of_the_slowest_workers_are_said_to_add_up_to_more(measured: Stored) -> None:
-    more = "Each phase is its slowest worker's, so shares can add up to more than 100 %."
-    assert said(measured, "phases").endswith(more) and said(measured, "phases").count("slowest") == 1
-    assert more not in said(Stored(measured.records[measured.records["experiment"] != "table1"]), "phases")
+    assert "rocesses that train AlexNet have" in few and "too few rounds yet for threads that train " in few
 
 
 def test_a_cost_that_may_be_noise_is_still_bounded(measured: Stored) -> None:
@@ -101,8 +97,8 @@ def test_a_cost_that_may_be_noise_is_still_bounded(measured: Stored) -> None:
 def test_processes_that_win_are_said_to_win_and_processes_that_lose_to_lose(measured: Stored) -> None:
     where = {"experiment": "table1", "strategy": "processes", "use_case": "SimpleBig", "precision": "float32"}
     fast, slow = (changed(measured, "images_per_second", factor, **where) for factor in (4.0, 0.25))
-    assert re.search(r"processes are [\d.]+ times as fast as threads with a replica each", said(fast, "speedup"))
-    assert "processes are slower than threads with a replica each" in said(slow, "speedup")
+    assert re.search(r"processes are [\d.]+ times as fast as replica threads", said(fast, "speedup"))
+    assert "processes are slower than replica threads" in said(slow, "speedup")
 
 
 def test_one_process_trains_and_several_train(measured: Stored) -> None:
@@ -120,7 +116,7 @@ def test_memory_that_is_less_is_said_to_be_less(measured: Stored) -> None:
 def test_an_interpreter_that_costs_much_is_said_to_cost(measured: Stored) -> None:
     where = {"experiment": "scaling", "strategy": "processes", "workers": 2}
     assert "costs at most that" in said(changed(measured, "images_per_second", 3.0, **where), "scaling")
-    assert "costs nothing that shows" in said(changed(measured, "images_per_second", 0.3, **where), "scaling")
+    assert "costs" not in said(changed(measured, "images_per_second", 0.3, **where), "scaling")
 
 
 def test_decoding_that_costs_is_said_to_slow_training(measured: Stored) -> None:
@@ -136,7 +132,7 @@ def test_two_rounds_are_no_finding(name: str) -> None:
     assert "two rounds stored" in text and "times as fast as one core" not in text
 
 
-@pytest.mark.parametrize("name", ["speedup", "memory", "scaling", "input"])
+@pytest.mark.parametrize("name", ["speedup", "scaling", "input"])
 def test_a_finding_tells_two_machines_apart_where_they_differ(name: str) -> None:
     """A second machine on which processes, decoding and their memory are far from the first one's."""
     first = records()

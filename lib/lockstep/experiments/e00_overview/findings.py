@@ -63,9 +63,8 @@ def numbers(stored: Stored) -> str:
     above = int((table["published"] > table["high"]).sum())
     below = int((table["published"] < table["low"]).sum())
     return (
-        f"{table['claim'].nunique()} published numbers have {len(table)} measured ones of the same unit beside them: "
-        f"in {above} the published one is above our interval, in {below} below it, in {len(table) - above - below} "
-        "within it."
+        f"Of {len(table)} comparisons of {table['claim'].nunique()} published numbers with measured ones, in {above} "
+        f"the published one is above our interval, in {below} below it, in {len(table) - above - below} within it."
     )
 
 

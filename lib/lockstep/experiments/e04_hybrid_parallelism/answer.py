@@ -15,7 +15,6 @@ from lockstep.analysis.sentences import (
     pays,
     sentence,
     times,
-    way_name,
 )
 from lockstep.analysis.statistics import is_difference
 from lockstep.analysis.stored import Stored
@@ -59,7 +58,7 @@ def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
         return [sentence(f"{told}; pure data parallelism has too few rounds beside it")]
     rival = rivals.loc[rivals["speedup"].idxmax()].to_dict()
     best = estimate_in(rival, "speedup")
-    alone = f"pure data parallelism gives {best.value:.3g} times by {way_name(rival['strategy'])} {interval_text(best)}"
+    alone = f"pure data parallelism gives {best.value:.3g} times {interval_text(best)}"
     over = gain.over(best)
     if not is_difference(over, noise * NOISE_OF_A_QUOTIENT):
         return [sentence(f"{told}; {alone}, too close to tell which is faster")]

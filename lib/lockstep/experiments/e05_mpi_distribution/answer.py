@@ -47,14 +47,15 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     if table.empty or table["speedup"].isna().all():
         raise NotNow("", "no training over emulated links was measured")
     hosts, known = counted(int(table["hosts"].min()), "emulated host"), table[table["low"].notna()]
-    told = "; ".join(at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second"))
+    told = [at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
     if not told:
         raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
     rest = int((table["speedup"].notna() & table["low"].isna()).sum())
     open_yet = f"; too few rounds for {counted(rest, 'more comparison')}" if rest else ""
     use_case = str(table["use_case"].iloc[0])
     what = " (a small CNN for 50 x 50 images)" if use_case == _SMALL else ""
-    return sentence(f"{hosts} train {network_name(use_case)}{what} so many times as fast as one core: {told}{open_yet}")
+    first = f"{hosts} train {network_name(use_case)}{what} so many times as fast as one core: {told[-1]}{open_yet}"
+    return " ".join(map(sentence, (first, *told[-2::-1])))
 
 
 def _mpi_costs(records: pd.DataFrame) -> str:

@@ -178,10 +178,11 @@ def answer(stored: Stored) -> str:
 
 
 def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
-    """SparkNet's speeds and one node's as multiples of one core's; whether Spark is a way to train, where it is slower
-    than one core by each of its intervals."""
+    """SparkNet's speed and one node's with the most workers as multiples of one core's; whether Spark is a way to
+    train, where it is slower than one core by each of its intervals."""
     gains: list[str] = []
-    for row in known.sort_values("strategy", ascending=False).to_dict("records"):
+    most = known[known["workers"] == known.groupby("strategy")["workers"].transform("max")]
+    for row in most.sort_values("strategy", ascending=False).to_dict("records"):
         gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
         at = f"{gain.value:.3g} times" + ("" if gains else " one core's speed")
         told = f"{interval_text(gain)}{sessions_in(row, 'speedup')}"
