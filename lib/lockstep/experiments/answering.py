@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from lockstep.analysis.figures.messages import headline
 from lockstep.analysis.sentences import briefly, counted
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import DECIDED, UNDECIDED
@@ -57,12 +58,14 @@ def _rests_on(answered: Answered) -> list[str]:
 
 
 def answers_list(everything: Iterable[Answered], link: Callable[[Answered, str], str]) -> str:
-    """The question of every notebook that measures, as a link, and its answer's first sentence, as a Markdown list."""
+    """The question of every notebook that measures, as a link, and its answer's first sentence, as short as the title
+    of a figure, as a Markdown list."""
     lines = []
     for each in everything:
         if each.notebook.built and experiment(each.notebook.name).grid is not None:
             title = link(each, f"{each.notebook.number} · {each.notebook.question}")
-            lines.append(f"- **{title}** {_first_sentence(each)}")
+            short = headline(_first_sentence(each))
+            lines.append(f"- **{title}** {short}{'' if short.endswith('...') else '.'}")
     return "\n".join(lines)
 
 

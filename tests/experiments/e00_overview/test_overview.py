@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_records import records, resources
+from lockstep.analysis.figures.messages import LONGEST
 from lockstep.analysis.figures.style import PUBLISHED
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
@@ -323,6 +324,8 @@ def test_the_answers_of_all_notebooks_stand_in_00_with_links(opened: Run, tmp_pa
     assert len(lines) == sum(found.grid is not None for found in every())
     (own,) = [line for line in lines if f"](../{NOTEBOOK}/executed.ipynb)" in line]
     assert "times as fast as one core" in own
+    shown = [line.partition("?](")[2].partition(")** ")[2] for line in lines]
+    assert all(text.endswith(".") and len(text) <= 1.1 * LONGEST + 5 for text in shown), "a notebook is read in minutes"
     assert all("Nothing is stored yet" in line for line in lines if line is not own)
     nothing = Stored(opened.stored.records, assumptions={"results": str(tmp_path), "measure": False})
     assert "No published number has a measured one" in EXPERIMENT.findings["numbers"](nothing)

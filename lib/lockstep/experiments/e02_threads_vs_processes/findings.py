@@ -85,8 +85,8 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
 
     asked = {
         f"processes beside one core ({network})": processes,
-        "processes beside threads": lambda: over("processes", "threads", "processes", "replica threads"),
         inside: lambda: f"one process with {inside} reaches {gain('intra_op', one_core)}",
+        "processes beside threads": lambda: over("processes", "threads", "processes", "replica threads"),
     }
     if use_case == "SimpleBig":  # a first screen has little room
         asked[f"{inside} beside processes"] = lambda: over("intra_op", "processes", inside, "processes")
