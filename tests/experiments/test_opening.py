@@ -44,9 +44,9 @@ def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     assert len(run.stored.records) and run.folder.name == LOCAL
     sessions = json.loads((run.folder / "run.json").read_text())["sessions"]
     assert "rounds" in run.about()
-    for number, session in enumerate(sessions):
-        machine, when = session["machine"], f"session {number}: {session['day']}"
-        assert f"{machine['cores']} cores" in run.about() and (when if sessions[1:] else session["day"]) in run.about()
+    for session in sessions:
+        machine = session["machine"]
+        assert f"{machine['cores']} cores" in run.about() and session["day"] in run.about()
         assert f"bfloat16 units: {machine['bfloat16']} (" in run.about(), "none is a word here"
     assert len(run.table("speedup")) and run.figure("speedup").axes
     assert run.finding("speedup").data == run.experiment.findings["speedup"](run.stored)

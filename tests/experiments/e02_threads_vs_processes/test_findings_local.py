@@ -116,7 +116,8 @@ def test_memory_that_is_less_is_said_to_be_less(measured: Stored) -> None:
 def test_an_interpreter_that_costs_much_is_said_to_cost(measured: Stored) -> None:
     where = {"experiment": "scaling", "strategy": "processes", "workers": 2}
     assert "costs at most that" in said(changed(measured, "images_per_second", 3.0, **where), "scaling")
-    assert "costs" not in said(changed(measured, "images_per_second", 0.3, **where), "scaling")
+    slower = said(changed(measured, "images_per_second", 0.3, **where), "scaling").split("; ")[0]
+    assert "processes are slower than threads" in slower and "costs" not in slower
 
 
 def test_decoding_that_costs_is_said_to_slow_training(measured: Stored) -> None:
