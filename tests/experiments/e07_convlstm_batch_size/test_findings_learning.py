@@ -76,7 +76,7 @@ def test_the_answer_of_the_reference_is_that_of_the_records(reference: Stored) -
         does = "makes no difference that shows" if unsure else f"{'raises' if row['points'] > 0 else 'lowers'} accuracy"
         points = re.escape(f"{row['points']:+.3g} points")
         assert re.search(rf"{does}[^;]* on {row['use_case']} \({points}", text)
-    assert known and re.search(r"Time was measured with batches up to \d+: an epoch of the CNN in two processes", text)
+    assert known and re.search(r"Batches up to \d+ were timed: an epoch of the CNN in two processes", text)
 
 
 def test_the_figure_of_accuracy_tells_first_what_the_batch_does(made: Stored) -> None:
@@ -115,7 +115,7 @@ def test_time_that_is_saved_is_said_to_be(made: Stored) -> None:
     large = (frame["experiment"] == "speed") & (frame["global_batch_size"] == 128)
     frame.loc[large, "epoch_seconds"] *= 0.1
     assert re.search(r"with batch 128 takes 0\.0\d+ times as long as with 32", answer(Stored(frame)))
-    assert "Time was measured with batches up to 128: " in answer(made)
+    assert "Batches up to 128 were timed: " in answer(made)
 
 
 def test_few_seeds_are_not_an_answer() -> None:
