@@ -14,7 +14,7 @@ from lockstep.experiments.registry import EXPERIMENTS, every
 
 MOST_LINES = 300
 MOST_ROOMS = 10
-MOST_LINES_OF_THE_LIBRARY = 38_765
+MOST_LINES_OF_THE_LIBRARY = 38_753
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models, and what later issues add to old files."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
@@ -28,7 +28,7 @@ LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/tr
 LATER += ("engine/training/first_pass", "engine/training/randomness", "records/checking")
 LATER += ("engine/launch/stopped_programs", "engine/replica/batch_norm", "engine/sync/batch_norm")
 LATER += ("experiments/e00_overview/findings",)
-LATER += ("experiments/answering", "experiments/advice", "experiments/readme", "experiments/opening")
+LATER += ("experiments/answering", "experiments/machines", "experiments/advice", "experiments/readme", "experiments/opening")
 LATER += ("analysis/figures/sheet", "analysis/figures/messages", "measure/progress")
 LATER += ("experiments/judged_before",)
 LATER += ("experiments/e01_single_node_baselines/findings", "experiments/e02_threads_vs_processes/findings")
