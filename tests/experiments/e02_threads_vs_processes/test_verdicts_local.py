@@ -188,7 +188,7 @@ def test_a_larger_gain_with_simple_big() -> None:
     noisy_pair = records()
     noisy_pair.loc[noisy_pair["variant"] == "b", "images_per_second"] *= 1.1
     found = judge(claim("larger_gain_simple_big"), noisy_pair)
-    assert found.answer == UNDECIDED and "the A/A noise of" in found.reason, "8 %, by cells that are 10 % off themselves"
+    assert found.answer == UNDECIDED and "the A/A noise of" in found.reason, "8 %, by 10 % of noise"
     assert judge(claim("larger_gain_simple_big"), in_simple_big(0.8, "threads", "processes")).answer == CONTRADICTED
     assert judge(claim("larger_gain_simple_big"), in_simple_big(0.92, "threads", "processes")).answer == UNDECIDED
 
