@@ -37,6 +37,13 @@ def test_fewer_rounds_have_no_interval() -> None:
     assert (found.low, found.high, found.half_width) == (0.0, math.inf, math.inf)
 
 
+def test_an_interval_without_an_upper_end_says_at_least() -> None:
+    """Bug: the ledger of claims said "1.83 [1.73, inf]"."""
+    assert str(Estimate(1.83, 1.73, math.inf, 9)) == "1.83 (at least 1.73)"
+    assert str(Estimate(1.83, -1.73, math.inf, 9, logarithmic=False)) == "1.83 (at least -1.73)"
+    assert str(Estimate(1.83, 0.0, math.inf, 3)) == "1.83 (no interval yet)"
+
+
 @pytest.mark.parametrize("rounds", [5, 9, 40])
 def test_the_interval_ends_where_the_mixture_of_likelihoods_reaches_twenty(rounds: int) -> None:
     """E_n from its definition: the t statistic's density, averaged over effects from N(0, 1), over that under 0."""
@@ -214,7 +221,7 @@ def test_the_highest_is_open_upwards_where_one_has_too_few_rounds() -> None:
     fast = estimate(np.exp(np.tile([0.60, 0.70], 6)))
     found = highest([fast, estimate([1.0, 1.1])])
     assert found.low > 1.5 and found.high == math.inf and found.chance(1.0) < 0.001 and found.chance(9.0) == 1.0
-    assert not found.open and str(found).endswith("inf]")
+    assert not found.open and str(found) == "1.92 (at least 1.8)"
 
 
 def test_what_cannot_be_stretched_is_open() -> None:

@@ -215,7 +215,7 @@ def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:
     assert "A CPU, 2 cores, 24 GiB, bfloat16 units: none (session 0: 2026-11-22); Another CPU, " in text
     listed = [line for line in text.splitlines() if line.startswith("- s2m-processes-beat-threads, session ")]
     assert [line.split(", ")[1].split(": ")[0] for line in listed] == ["session 0", "session 1"] * 2, "two use cases"
-    assert "session 0: 1.15 [" in listed[0] and "session 1: 0.80" in listed[1]
+    assert "session 0: 1.16 [" in listed[0] and "session 1: 0.81" in listed[1]
     found = {row["id"]: row for row in json.loads(report_json(tmp_path))}["s2m-processes-beat-threads"]
     assert len(found["sessions_differ"]) == 4 and found["answer"] == UNDECIDED
     table = summary_table(pd.concat([first, other]))

@@ -56,9 +56,9 @@ class Estimate:
     @property
     def interval(self) -> str:
         """The interval as text, in its place that there is none yet, or of a ratio none that says anything."""
-        if self.open:
-            return "(no interval yet)"
-        wide = self.logarithmic and math.inf > self.high > WIDEST * self.low > 0
+        if math.isinf(self.high):
+            return "(no interval yet)" if self.open else f"(at least {self.low:.3g})"
+        wide = self.logarithmic and self.high > WIDEST * self.low > 0
         return "(no useful interval yet)" if wide else f"[{self.low:.3g}, {self.high:.3g}]"
 
     @property
