@@ -25,7 +25,7 @@ TABLE1 = ("sequential", "threads", "processes")
 BESIDE_TABLE1 = ("intra_op", "ddp")
 """What SimpleBig is trained with, too: other ways to use the same cores. ComplexSmall has the first."""
 TWICE = ("processes", "threads", "intra_op")
-"""What SimpleBig is trained with a second time in each of its rounds."""
+"""The strategies that are measured with SimpleBig as A/A pairs."""
 SMALL = "Pneumonia"
 """The use case whose network is small enough for a step of milliseconds."""
 RIVALS = ("threads", "processes")
