@@ -24,8 +24,7 @@ TABLE1 = ("sequential", "threads", "processes")
 """The rows of the paper's Table 1."""
 BESIDE_TABLE1 = ("intra_op", "ddp")
 """What SimpleBig is trained with, too: other ways to use the same cores. ComplexSmall has the first."""
-TWICE = ("processes", "threads", "intra_op")
-"""The strategies that are measured with SimpleBig as A/A pairs."""
+TWICE = ("processes", "threads", "intra_op")  # the strategies that are measured with SimpleBig as A/A pairs
 SMALL = "Pneumonia"
 """The use case whose network is small enough for a step of milliseconds."""
 RIVALS = ("threads", "processes")
@@ -53,9 +52,8 @@ def _table1(chosen: Parameters, use_case: str) -> list[Job]:
     jobs = [_cell(chosen, "table1", strategy, use_case) for strategy in strategies]
     if use_case == "SimpleBig":  # A/A pairs of what is compared: one alone says next to nothing of how pairs spread
         jobs += [_cell(chosen, "table1", strategy, use_case, variant="b") for strategy in TWICE]
-    for strategy in ("sequential", "processes_allreduce"):
-        jobs.append(_cell(chosen, "table1", strategy, use_case, device="cuda"))
-    return jobs
+    gpu = ("sequential", "processes_allreduce")
+    return jobs + [_cell(chosen, "table1", strategy, use_case, device="cuda") for strategy in gpu]
 
 
 def _small(chosen: Parameters) -> list[Job]:
@@ -142,8 +140,7 @@ def _pairs_of_table1(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job, bool]]:
     for strategy in BESIDE_TABLE1:
         yield from _with(ours, [on_cpu.get((strategy, "float32"))])
     yield from _with(on_cpu.get(("processes", "bfloat16")), [on_cpu.get(("ddp", "bfloat16"))])
-    for strategy in TWICE:
-        yield from _with(on_cpu.get((strategy, "float32")), _of(jobs, variant="b", strategy=strategy))
+    yield from ((on_cpu[job.strategy, "float32"], job, False) for job in _of(jobs, variant="b"))
     on_gpu = {job.strategy: job for job in jobs if job.device == "cuda"}
     yield from _with(on_gpu.get("processes_allreduce"), [on_gpu.get("sequential")])
 
