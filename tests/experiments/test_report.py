@@ -186,6 +186,7 @@ def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
         and own["evidence"] == MEASURED
     )
     assert "NaN" not in report_json(stored) and "Infinity" not in report_json(stored)
+    assert all(row["minutes_more"] is None for row in rows if row["answer"] != UNDECIDED), "decided: no minutes"
 
 
 def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:

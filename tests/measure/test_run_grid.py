@@ -156,7 +156,7 @@ def test_minutes_that_hold_no_round_say_how_many_that_takes(recorder: Recorder, 
     recorder.visit_seconds = 30.0
     run(photos, jobs=JOBS[:2], minutes=2.5)
     before = len(recorder.measured)
-    with pytest.raises(JobError, match=r"minutes=0.5 is too short: one round takes 2; give at least that"):
+    with pytest.raises(JobError, match=r"minutes=0.5 is too short: give at least 2, which one round takes"):
         run(photos, jobs=JOBS[:2], minutes=0.5)
     assert len(recorder.measured) == before
 

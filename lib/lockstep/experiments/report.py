@@ -101,8 +101,8 @@ def time_to_decide(found: Verdict) -> str:
         return "a day of measuring would not decide it"
     if math.isnan(rounds):
         return ""
-    counted = f"about {rounds:.0f} more rounds would decide it"
-    return counted if math.isnan(minutes) else f"{counted}: {max(1, round(minutes))} minutes"
+    text = f"about {counted(round(rounds), 'more round')} would decide it"
+    return text if math.isnan(minutes) else f"{text}: {counted(max(1, round(minutes)), 'minute')}"
 
 
 def unjudged_table(rows: Iterable[Mapping[str, Any]], *, kinds: bool = True) -> str:
@@ -248,7 +248,7 @@ def report_json(results_root: str | Path) -> str:
                 for of, number in found.numbers
             ],
             "chance": found.chance if found.answer in DECIDED else None,
-            "minutes_more": _finite(found.minutes_more),
+            "minutes_more": _finite(found.minutes_more) if found.answer == UNDECIDED else None,
             "reason": found.reason,
             "machine": answered.machine or None,
             "sessions_differ": told_apart(_texts(found)),

@@ -88,7 +88,7 @@ class SgdLearner:
         self._tangent: tuple[Floats, float, Floats] | None = None  # where it touches, the loss there, and its slope
         self.remembers = True  # gradients of single workers; without them nothing can stand in for one
         self.square_norm = float("nan")
-        self._stand_ins = StandIns(len(problem.start))
+        self._stand_ins = StandIns(len(problem.start), seed)
 
     @property
     def parameters(self) -> Floats:
@@ -152,10 +152,10 @@ class SgdLearner:
             total += weight * own
         for one in stand_in:
             total += one.weight * self.made_up(one)
-        if self.remembers:
-            self._stand_ins.moved(total)
         self.square_norm = float(total @ total)
         self._velocity = self.momentum * self._velocity + self._rate(used, stand_in) * total
+        if self.remembers:
+            self._stand_ins.moved(self._velocity / self.learning_rate)
         new, old = self.parameters - self._velocity, self._version
         self._version += 1
         self.versions[self._version] = new
