@@ -44,7 +44,8 @@ def test_a_round_of_the_whole_grid_counts_for_its_pairs_and_everything_counts_as
     """Bug: the minutes were those of the pairs alone, without seeds, traces, and rounds of more than two cells."""
     whole = records(5, cells=(*PAIR, Job.of("sequential", experiment="learning", epochs=1)))
     whole["round"] += 4
-    known, spent = minutes_until_known(pd.concat([records(4), whole]), traces=records(12)[lambda rows: rows["round"] > 9])
+    traces = records(12)[lambda rows: rows["round"] > 9]
+    known, spent = minutes_until_known(pd.concat([records(4), whole]), traces)
     assert list(known.values()) == [5.0], "the first whole round was the fifth"
     assert spent == pytest.approx(11.0)
 

@@ -299,8 +299,8 @@ def test_what_was_measured_is_told_in_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("name", "tables"),
     [
-        ("README.md", ["answers", "advice"]),
-        ("docs/claims.md", ["headlines"]),
+        ("README.md", ["findings", "advice"]),
+        ("docs/claims.md", ["notebooks", "headlines"]),
         ("docs/measuring.md", ["minutes"]),
         ("docs/train.md", ["epochs"]),
     ],

@@ -10,15 +10,8 @@ import pytest
 
 from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.statistics import mean_of
-from lockstep.measure.planning import (
-    DAY_SECONDS,
-    Comparison,
-    Progress,
-    choose,
-    fewest_minutes,
-    not_begun,
-    outlook,
-)
+from lockstep.measure.outlook import fewest_minutes, not_begun, outlook
+from lockstep.measure.planning import DAY_SECONDS, Comparison, Progress, choose
 
 
 def state(rounds: int = 0, noise: float = 0.02, seconds: float = 10.0, headline: bool = False) -> Progress:

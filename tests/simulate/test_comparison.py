@@ -222,7 +222,7 @@ def test_the_tasks_of_a_run_are_written_and_can_be_replayed(tmp_path: Path) -> N
 
 
 def test_ten_thousand_workers_for_a_thousand_steps_fit_into_256_mib() -> None:
-    words = "--policy k_sync --options k=9500 --workers 10000 --steps 1000 --delays pareto".split()
+    words = ["--policy", "k_sync", "--options", "k=9500", "--workers", "10000", "--steps", "1000", "--delays", "pareto"]
     done = subprocess.run([sys.executable, "-m", "lockstep", "simulate", *words], capture_output=True, text=True)
     found = re.search(r"(\d+) MiB of memory at the most", done.stdout)
     assert done.returncode == 0 and found is not None, done.stderr

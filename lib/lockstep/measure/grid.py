@@ -26,7 +26,8 @@ from lockstep.measure.cell import depends_on_framework, why_impossible
 from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.history import History
-from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, not_begun, outlook
+from lockstep.measure.outlook import fewest_minutes, not_begun, outlook
+from lockstep.measure.planning import Comparison, Progress, choose
 from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import Lines, progress_of, say

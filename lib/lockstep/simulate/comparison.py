@@ -71,7 +71,9 @@ class Trial:
                 problem_of(setting.samples, setting.seed), LEARNING_RATE, setting.workers, setting.seed,
                 setting.global_batch, target=self.loss,
             )  # fmt: skip
-        return simulate(make(setting), self.cluster, self.made_delays, self.until, learner=learner, keep_tasks=keep_tasks)
+        return simulate(
+            make(setting), self.cluster, self.made_delays, self.until, learner=learner, keep_tasks=keep_tasks
+        )
 
 
 LEARNING_RATE = 0.5

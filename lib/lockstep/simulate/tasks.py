@@ -84,13 +84,14 @@ class TaskLog:
 
 
 def task_trace(tasks: pd.DataFrame) -> dict[str, Any]:
-    """The tasks of one run as a Chrome trace (chrome://tracing, Perfetto): a thread per worker, an event per task, named
-    after its fate. Raises ValueError for rows of several runs."""
+    """The tasks of one run as a Chrome trace (chrome://tracing, Perfetto): a thread per worker, an event per task,
+    named after its fate. Raises ValueError for rows of several runs."""
     if tasks.duplicated(["worker", "task"]).any():
         raise ValueError("a worker has several rows for one task: give the rows of one run")
     named = {"name": "thread_name", "ph": "M", "pid": 0}
     events: list[dict[str, Any]] = [
-        named | {"tid": int(worker), "args": {"name": f"worker {worker}"}} for worker in sorted(tasks["worker"].unique())
+        named | {"tid": int(worker), "args": {"name": f"worker {worker}"}}
+        for worker in sorted(tasks["worker"].unique())
     ]
     told = ("task", "version", "samples", "update", "staleness")
     for row in tasks.sort_values(["worker", "began_seconds"]).to_dict("records"):

@@ -83,7 +83,7 @@ class Delays(ABC):
         return _sum(workers, tasks, starts, seconds)
 
     def begins_anew(self, task: int) -> bool:
-        """Was something left out between this task and the one before it, so that nothing may be forecast from there?"""
+        """Was something left out between this task and the one before it? Then nothing may be forecast from there."""
         del task
         return False
 

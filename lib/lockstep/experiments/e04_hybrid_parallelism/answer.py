@@ -20,7 +20,14 @@ from lockstep.analysis.statistics import is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import cores_of_machine, sessions_in
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e04_hybrid_parallelism.findings import farthest_off, gigabits, is_hybrid, leads, ways
+from lockstep.experiments.e04_hybrid_parallelism.findings import (
+    beside_others,
+    farthest_off,
+    gigabits,
+    is_hybrid,
+    leads,
+    ways,
+)
 
 HEAD = "head_parallel"
 """The strategy whose convolutions are data parallel and whose fully connected layers are model parallel."""
@@ -100,5 +107,5 @@ def _expected(stored: Stored) -> list[str]:
     if row["gain"] <= 1:
         return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]
     where = f"for {network_name(row['use_case'])} on {row['ranks']} ranks at {gigabits(row['gain_at'])}"
-    most = f"lead by {row['gain']:.3g} times at the most, {where}"
+    most = f"lead by {row['gain']:.3g} times at the most, {where}{beside_others(stored)}"
     return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to {most}")]
