@@ -375,6 +375,6 @@ def test_a_disturbed_seed_drops_no_quiet_cell_of_its_round() -> None:
     quiet = pd.DataFrame([make_row(Job.of("threads", workers=2, round=number), {"images_per_second": 10.0 + number})
                           for number in range(3)], columns=list(COLUMNS))  # fmt: skip
     learnt = make_row(Job.of("sequential", experiment="learning", epochs=1, round=1), {}, reason=CONTENDED)
-    frame = pd.concat([quiet, pd.DataFrame([learnt], columns=list(COLUMNS))], ignore_index=True)
+    frame = pd.DataFrame([*quiet.to_dict("records"), learnt], columns=list(COLUMNS))
     found = per_round(frame, {"strategy": "threads"}, "images_per_second")
     assert found.index.get_level_values("round").tolist() == [0, 1, 2]

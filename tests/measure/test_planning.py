@@ -95,7 +95,7 @@ def test_no_round_is_begun_that_does_not_fit() -> None:
 def test_a_first_round_that_should_not_fit_is_not_begun_and_that_is_said() -> None:
     unknown, known = Progress(Comparison((0,), True, rounds=1), first_seconds=50.0), state(2, seconds=5.0)
     assert choose([unknown, known], 49.0) == 1 and choose([unknown, known], 51.0) == 0
-    told = "1 were not begun, with 0.5 minutes left: a first round should take 0.8 or more"
+    told = "1 were not begun, with 0.5 minutes left: a first round should take 0.8 minutes or more"
     assert not_begun([unknown, known], 30.0) == told
     assert not_begun([unknown, known], 51.0) == not_begun([known], 1.0) == ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -226,8 +225,11 @@ def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) 
     for trial in trials:
         typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
     typer.echo("\n".join(("", *_LEGEND)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    typer.echo(f"simulated in {time.perf_counter() - began:.1f} s, {peak:.0f} MiB of memory at the most")
+    from lockstep.engine.resident_memory import peak_rss_bytes
+
+    took, peak = time.perf_counter() - began, peak_rss_bytes()
+    memory = "" if peak != peak else f", {peak / 2**20:.0f} MiB of memory at the most"
+    typer.echo(f"simulated in {took:.1f} s{memory}")
 
 
 def _text(kind: str, rows: pd.DataFrame, trial: Trial) -> list[str]:

@@ -60,12 +60,13 @@ def _rests_on(answered: Answered) -> list[str]:
 
 
 def answers_list(everything: Iterable[Answered], link: Callable[[Answered, str], str]) -> str:
-    """The question of every notebook that measures, as a link, and its answer's first sentence, as a Markdown list."""
+    """The question of every notebook that measures, as a link, and its answer's first sentence, as short as the title
+    of a figure, as a Markdown list."""
     lines = []
     for each in everything:
         if each.notebook.built and experiment(each.notebook.name).grid is not None:
             title = link(each, f"{each.notebook.number} · {each.notebook.question}")
-            lines.append(f"- **{title}** {_first_sentence(each)}")
+            lines.append(f"- **{title}** {headline(_first_sentence(each))}.")
     return "\n".join(lines)
 
 
@@ -75,7 +76,7 @@ def readme_findings(results_root: Path) -> str:
     for each in read_all(results_root):
         if each.notebook.number in FOUND:
             link = f"[{each.notebook.number}](notebooks/{each.notebook.name}.ipynb)"
-            lines.append(f"- {headline(_first_sentence(each)).removesuffix('; ...')} ({link}).")
+            lines.append(f"- {headline(_first_sentence(each))} ({link}).")
     return "\n".join(lines)
 
 

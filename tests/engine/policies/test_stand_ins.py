@@ -117,7 +117,7 @@ def test_the_way_of_the_parameters_is_known_with_momentum_too() -> None:
     """Bug: the LSTM of the weights was told of the gradients' sum, which is not where momentum moves the parameters."""
     problem = Logistic(samples=64, features=3)
     learner = SgdLearner(problem, 0.4, workers=2, momentum=0.9)
-    policy = made("wait_for_all", workers=2, samples=64, global_batch=8)
+    policy = made("dpro_sm", "reading=weights,forecast=last,when=detected", workers=2, samples=64, global_batch=8)
     ran(policy, updates=5, learner=learner)
     way = (problem.start - learner.parameters) / 0.4
     np.testing.assert_allclose(learner._stand_ins._way, way, rtol=1e-9)

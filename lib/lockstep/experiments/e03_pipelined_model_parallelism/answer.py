@@ -149,9 +149,8 @@ def room(stored: Stored) -> list[str]:
         for row in most.to_dict("records")
     )
     return [
-        sentence(f"by counted bytes, without what a step holds for a moment, a cut model may be up to {fits} as large "
-                 "as the largest that fits one device")
-    ]  # fmt: skip
+        sentence(f"by counted bytes, a cut model may be up to {fits} as large as the largest that fits one device")
+    ]
 
 
 @finding

@@ -101,7 +101,8 @@ def hybrid_map(stored: Stored) -> str:
         told.append(sentence(f"by the cost model, the hybrid of {network} leads {found}"))
     off = farthest_off(stored)
     if off is not None:
-        told.append(f"The same model is up to {off:.0f} % off on steps that were measured{beside_others(stored)}.")
+        lead = "" if (both := ratio_off(stored)) is None else f", and a hybrid's lead may be {both:.2f} times too large"
+        told.append(f"The same model is up to {off:.0f} % off on steps that were measured{lead}.")
     rest = sorted(set(stored.table("layers")["use_case"]) - set(table["use_case"]))
     told += [sentence(f"too little of {listed(map(network_name, rest))} was measured to predict it")] if rest else []
     return " ".join(told)
@@ -121,12 +122,6 @@ def farthest_off(stored: Stored) -> float | None:
     table = costs_of(stored)
     known = table.loc[table["variant"] == "a", "ratio"].dropna() if len(table) else pd.Series(dtype=float)
     return 100 * float((known - 1).abs().max()) if len(known) else None
-
-
-def beside_others(stored: Stored) -> str:
-    """What that error makes of a lead, as the end of a sentence."""
-    off = ratio_off(stored)
-    return "" if off is None else f", and its lead of a hybrid may be {off:.2f} times too large"
 
 
 def gigabits(rate: float) -> str:

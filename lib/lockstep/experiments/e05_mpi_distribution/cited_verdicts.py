@@ -125,7 +125,7 @@ def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
     measured = f"{', '.join(part.measured for part in parts)}, times all-reduce in images/s"
     why = f"{published:g} times {_reached(stored.records, published)}, by the bytes counted"
     answers = {part.answer for part in parts}
-    if len(answers) == 1 and not _between(published, ratios):
+    if answers == {SUPPORTED} or (len(answers) == 1 and not _between(published, ratios)):
         hardest = max(parts, key=lambda part: part.chance)
         why = f"{hardest.reason} at every rate measured; {why}"
         return graded(replace(hardest, measured=measured, reason=why, numbers=parts[0].numbers), EMULATED)

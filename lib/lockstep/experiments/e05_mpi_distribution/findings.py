@@ -80,8 +80,9 @@ def _returning(rivals: pd.DataFrame) -> str:
         return sentence(f"no difference beyond noise shows on {_hosts(few)}, {stays}")
     again = sum(there.get(name) is side for name, side in here.items())
     if len(here) == 1:
-        return sentence(f"the one difference on {_hosts(few)} {'shows' if again else 'does not show'} on {_hosts(many)}")
-    return sentence(f"of {counted(len(here), 'difference')} on {_hosts(few)}, {again or 'none'} shows on {_hosts(many)}")
+        return sentence(f"that difference {'shows' if again else 'does not show'} on {_hosts(many)}")
+    which = f"of {counted(len(here), 'difference')} on {_hosts(few)}"
+    return sentence(f"{which}, {again or 'none'} shows on {_hosts(many)}")
 
 
 @finding
@@ -114,9 +115,8 @@ def _gains(stored: Stored, experiment: str, what: str) -> str:
             for row, gain in gains
         )
         workers = counted(int(most["workers"].iloc[0]), "worker")
-        parts.append(
-            sentence(f"{workers} train {network_name(str(use_case))} at these multiples of one core's speed: {listed(told)}")
-        )
+        what = f"{workers} train {network_name(str(use_case))}"
+        parts.append(sentence(f"{what} at these multiples of one core's speed: {listed(told)}"))
     if thin:
         parts.append("What has no interval yet, for want of rounds, cannot be ranked.")
     return " ".join(parts)
