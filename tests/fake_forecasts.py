@@ -13,6 +13,7 @@ from lockstep.engine.job import Job
 from lockstep.experiments.e10_straggler_forecasts.causes import DEPTHS, EXPONENTS, NETWORKS, PARTS, SIGMOID, WAYS
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BINS,
+    DECIDING,
     DRAWN,
     FORECASTERS,
     LEARNING_CURVES,
@@ -115,6 +116,8 @@ def _costs(dice: np.random.Generator) -> Any:
     for name in FORECASTERS:
         asking, training = 0.2 * dice.normal(1, 0.02), 1.5 if name == "lstm" else 0.0
         yield {"forecaster": name, "asking_milliseconds": asking, "training_milliseconds": training}
+    for name in DECIDING:
+        yield {"forecaster": name, "asking_milliseconds": 0.5 * dice.normal(1, 0.02), "training_milliseconds": 1.0}
 
 
 def _parts(dice: np.random.Generator, decoding: float) -> Any:

@@ -34,7 +34,8 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.tables import ratio_columns, summary_table, trace_table
 from lockstep.analysis.verdicts import UNDECIDED
-from lockstep.records import CONTENDED
+from lockstep.engine.job import Job
+from lockstep.records import COLUMNS, CONTENDED, make_row
 
 
 def small(ours: list[float], base: list[float]) -> pd.DataFrame:
@@ -367,3 +368,13 @@ def test_disturbed_rounds_are_left_out_where_quiet_ones_are() -> None:
     )
     rows = {found["strategy"]: set(own["round"]) for found, own in cells(everything, "table1")}
     assert rows["another"] == {1001} and 1000 not in rows["processes"]
+
+
+def test_a_disturbed_seed_drops_no_quiet_cell_of_its_round() -> None:
+    """Bug: others disturbed a cell that learns, and the speeds of its round were left out with it."""
+    quiet = pd.DataFrame([make_row(Job.of("threads", workers=2, round=number), {"images_per_second": 10.0 + number})
+                          for number in range(3)], columns=list(COLUMNS))  # fmt: skip
+    learnt = make_row(Job.of("sequential", experiment="learning", epochs=1, round=1), {}, reason=CONTENDED)
+    frame = pd.DataFrame([*quiet.to_dict("records"), learnt], columns=list(COLUMNS))
+    found = per_round(frame, {"strategy": "threads"}, "images_per_second")
+    assert found.index.get_level_values("round").tolist() == [0, 1, 2]

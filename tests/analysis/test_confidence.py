@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import nct, norm, t
 
-from lockstep.analysis.anytime import MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
 from lockstep.analysis.confidence import AnalysisError, Estimate, estimate, highest, told_apart
 
 
@@ -192,7 +192,7 @@ def test_the_chance_of_what_was_combined_is_that_of_its_interval_at_every_level(
 def test_rounds_until_what_was_combined_is_told_apart_are_the_fewest() -> None:
     for found in _quotient_and_highest():
         more = int(found.rounds_until(1.02)) - found.rounds
-        assert more > 0 and found.ends(0.001, more)[0] > 1.02 >= found.ends(0.001, more - 1)[0]
+        assert more > 0 and found.ends(AMONG_MANY, more)[0] > 1.02 >= found.ends(AMONG_MANY, more - 1)[0]
         assert found.rounds_until(found.value) == math.inf
 
 

@@ -186,6 +186,7 @@ def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
         and own["evidence"] == MEASURED
     )
     assert "NaN" not in report_json(stored) and "Infinity" not in report_json(stored)
+    assert all(row["minutes_more"] is None for row in rows if row["answer"] != UNDECIDED), "decided: no minutes"
 
 
 def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +253,7 @@ def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) 
     filled = fill_tables(text, tmp_path)
     assert "old" not in filled and filled.startswith("before\n<!-- table:headlines -->\n| Asked | Published |")
     assert filled.endswith("<!-- /table -->\nafter\n") and fill_tables(filled, tmp_path) == filled
-    with pytest.raises(ValueError, match="'nothing' does not exist; there are: advice, answers, epochs, headlines"):
+    with pytest.raises(ValueError, match="'nothing' does not exist; there are: advice, epochs, findings, headlines"):
         fill_tables(text.replace("headlines", "nothing"), tmp_path)
 
 
@@ -298,8 +299,8 @@ def test_what_was_measured_is_told_in_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("name", "tables"),
     [
-        ("README.md", ["answers", "advice"]),
-        ("docs/claims.md", ["headlines"]),
+        ("README.md", ["findings", "advice"]),
+        ("docs/claims.md", ["notebooks", "headlines"]),
         ("docs/measuring.md", ["minutes"]),
         ("docs/train.md", ["epochs"]),
     ],

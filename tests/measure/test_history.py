@@ -148,7 +148,7 @@ def test_a_first_round_that_cannot_end_is_given_up_after_its_first_visit(
     assert len(recorder.measured) == 1 and recorder.clock.now == 100.0
     told = capsys.readouterr().err
     assert "given up after 1 of 4 visits: the others should take 5.0 minutes, and 0.3 are left" in told
-    assert "1 were not begun, with 0.3 minutes left: a first round should take 6.7 or more" in told
+    assert "1 were not begun, with 0.3 minutes left: a first round should take 6.7 minutes or more" in told
     assert not (photos.parent / "out" / "02" / "records.csv").exists()
 
 
@@ -159,7 +159,8 @@ def test_a_first_round_like_one_that_would_not_fit_is_not_begun(
     recorder.visit_seconds = 10.0
     run(photos, minutes=1)
     assert recorder.clock.now == 40.0
-    assert "1 were not begun, with 0.3 minutes left: a first round should take 0.7 or more" in capsys.readouterr().err
+    told = "1 were not begun, with 0.3 minutes left: a first round should take 0.7 minutes or more"
+    assert told in capsys.readouterr().err
     run(photos, minutes=1)
     assert recorder.clock.now == 80.0, "and with a minute of its own it fits"
 

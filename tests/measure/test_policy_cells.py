@@ -22,6 +22,8 @@ def test_a_row_is_per_update_and_tasks_are_kept() -> None:
     row, tables = summarise(this, traces), traced_tables(this, traces, None)
     assert set(row) <= set(MEASUREMENTS)
     tasks = tables["tasks"]
+    of_the_cell = tasks[["policy", "delays", "compute", "seed"]].drop_duplicates().to_dict("records")
+    assert of_the_cell == [{name: getattr(this, name) for name in ("policy", "delays", "compute", "seed")}]
     applied = tasks[tasks["fate"] == "applied"]
     assert len(applied) == 12 and set(applied["worker"]) == {0}
     assert len(tables["steps"]) == 10, "the updates after the warm-up"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 from lockstep.commands.cli import app
-from lockstep.engine.policies import Setting, policy_of
+from lockstep.engine.policies import POLICIES, Setting, policy_of
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta
 from lockstep.simulate import Cluster
 from lockstep.simulate.comparison import Trial, bound_seconds_per_sample, compare_policies, wasted_share
 from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.problems import Logistic
+from lockstep.simulate.tasks import COLUMNS as TASK_COLUMNS
+from lockstep.simulate.tasks import task_trace
 from policy_runs import made, ran
 
 SHARE, IMAGE_SECONDS = 10, 0.01
@@ -57,7 +63,9 @@ def test_what_a_policy_refuses_is_a_row_with_its_reason() -> None:
 
 def test_who_waits_for_ever_says_so() -> None:
     table = compare_policies(named("wait_for_all", "k_sync"), [trial("gone:worker=1,at=1.05")]).set_index("policy")  # type: ignore[arg-type]
-    assert table.loc["wait_for_all", "reason"] == "waits for ever after 10 updates"
+    assert table.loc["wait_for_all", "reason"] == "waits for worker 1 for ever after 10 updates"
+    learning = compare_policies(named("wait_for_all"), [trial("gone:worker=1,at=1.05", loss=0.001)])
+    assert learning.loc[0, "reason"] == "waits for worker 1 for ever after 10 updates", "event by event, too"
     assert table.loc["k_sync", "reason"] == ""
 
 
@@ -74,8 +82,8 @@ def test_a_smaller_update_steps_less_far() -> None:
     class Half:
         samples = 4
 
-    assert learner._rate([(Half(), 0.5)], ()) == pytest.approx(0.2)  # type: ignore[list-item]
-    assert learner._rate([(Half(), 0.5)] * 3, ()) == pytest.approx(0.4), "never above that of a whole batch"  # type: ignore[list-item]
+    assert learner._share([(Half(), 0.5)], ()) == pytest.approx(0.5)  # type: ignore[list-item]
+    assert learner._share([(Half(), 0.5)] * 3, ()) == 1.0, "never above that of a whole batch"  # type: ignore[list-item]
 
 
 def test_the_bound_is_of_as_long_a_run() -> None:
@@ -175,8 +183,48 @@ def test_a_trace_says_how_many_workers_there_are_unless_told(tmp_path: Path) -> 
         (["--delays", "bad_node:worker=9"], "worker=9 does not exist; there are 8: 0 … 7"),
         (["--trace", "a,b.csv"], "a comma parts the options of delays"),
         (["--policy", "reassign", "--options", "forecast=oracle"], "take another forecaster"),
+        (["--tasks", "t.csv"], "--tasks t.csv holds one run; name one policy"),
+        (["--tasks", "t.txt", "--policy", "k_sync", "--delays", "none"], "--tasks t.txt is neither .csv nor .json"),
+        (["--tasks", "no/t.csv", "--policy", "k_sync", "--delays", "none"], "the folder no does not exist"),
     ],
 )
 def test_what_is_refused(words: list[str], said: str) -> None:
     code, text = told(*words)
     assert code == 2 and said in " ".join(text.split())
+
+
+def test_all_policies_have_a_number_but_those_that_lack_something() -> None:
+    """Bug: local SGD was refused for micro-batches that it was given unasked, and anytime mini-batches computed for ten
+    times a step."""
+    code, text = told("--delays", "none", "--steps", "20", "--workers", "4")
+    without = {line.partition(": ")[0]: line for line in text.splitlines() if line.partition(": ")[0] in POLICIES}
+    assert code == 0 and set(without) == {"standby", "adaptive_k"}, without
+    assert seconds_of(text, "anytime") == pytest.approx(2.0, rel=0.1)
+    assert seconds_of(text, "local_sgd") == pytest.approx(2.0, rel=0.1)
+
+
+def test_the_tasks_of_a_run_are_written_and_can_be_replayed(tmp_path: Path) -> None:
+    words = ["--policy", "k_sync", "--delays", "pareto", "--steps", "5", "--workers", "4"]
+    assert told(*words, "--tasks", str(tmp_path / "tasks.csv"))[0] == 0
+    tasks = pd.read_csv(tmp_path / "tasks.csv")
+    assert tuple(tasks.columns) == TASK_COLUMNS and set(tasks["worker"]) == {0, 1, 2, 3}
+    assert told("--trace", str(tmp_path / "tasks.csv"), "--what-if", "--policy", "wait_for_all")[0] == 0
+    code, text = told(*words, "--tasks", str(tmp_path / "tasks.json"))
+    events = json.loads((tmp_path / "tasks.json").read_text())["traceEvents"]
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert code == 0 and f"{len(tasks)} tasks written to" in text and len(drawn) == len(tasks)
+    assert {event["name"] for event in drawn} == set(tasks["fate"])
+    assert sum(event["dur"] for event in drawn) == pytest.approx(
+        1e6 * (tasks["ended_seconds"] - tasks["began_seconds"]).sum()
+    )
+    with pytest.raises(ValueError, match="rows of one run"):
+        task_trace(pd.concat([tasks, tasks]))
+
+
+def test_ten_thousand_workers_for_a_thousand_steps_fit_into_256_mib() -> None:
+    words = ["--policy", "k_sync", "--options", "k=9500", "--workers", "10000", "--steps", "1000", "--delays", "pareto"]
+    command = [sys.executable, "-m", "lockstep.commands.cli", "simulate", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = re.search(r"(\d+) MiB of memory at the most", done.stdout)
+    assert done.returncode == 0 and found is not None, done.stderr
+    assert 0 < int(found[1]) <= 256

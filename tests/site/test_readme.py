@@ -161,7 +161,9 @@ def test_it_is_short_and_opens_with_a_command(readme: str) -> None:
 
 
 def test_two_generated_tables_and_one_figure(readme: str) -> None:
-    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == ["table:answers", "/table", "table:advice", "/table"]
+    assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == [
+        "table:findings", "/table", "table:advice", "/table"
+    ]
     assert len(re.findall(r"!\[[^]]+\]\(results/reference/\w+/figures/\w+\.png\)", readme)) == 1
 
 

@@ -28,6 +28,7 @@ from lockstep.analysis.verdicts import (
     Verdict,
     cores_given,
     each,
+    opposite,
     table1,
 )
 
@@ -44,6 +45,8 @@ def enough(rounds: int, grade: str = MEASURED) -> None:
 def above_one(ratio: Estimate, noise: float, text: str) -> Verdict:
     """Whether a ratio is above 1: by its whole interval, beyond `noise` (`lockstep.analysis.noise.aa_noise`)."""
     enough(ratio.rounds)
+    if ratio.open:  # such as a quotient of two ratios that have hardly enough rounds each
+        raise NotNow(UNDECIDED, "too few rounds for an interval")
     if math.isinf(noise):
         return undecided(f"{ratio} {text}".strip(), UNKNOWN_NOISE, math.nan)
     return above(ratio, math.exp(noise), math.exp(-noise), text, one_and_noise(noise))
@@ -63,15 +66,17 @@ def above(value: Estimate, high: float, low: float, text: str, limit: str) -> Ve
         return _decided(CONTRADICTED, measured, f"the interval is below {limit}", value, [low])
     if low <= value.low and value.high <= high:  # a difference as small as noise: more rounds would not show it
         return undecided(measured, f"the interval lies within {limit}", math.inf)
+    holds = "holds" if value.low <= low and high <= value.high else "reaches into"
     nearer = high if value.value >= (low + high) / 2 else low
-    return undecided(measured, f"the interval holds {limit}", value.rounds_until(nearer) - value.rounds)
+    # A value between the limits stays there: its interval will lie within them one day.
+    more = math.inf if low < value.value < high else value.rounds_until(nearer) - value.rounds
+    return undecided(measured, f"the interval {holds} {limit}", more)
 
 
 def below(value: Estimate, limit: float, unit: str, of: str) -> Verdict:
     """Whether a value is below `limit`, both in `unit`."""
     enough(value.rounds)
-    found = above(value, limit, limit, f"{unit} {of}", f"{limit:g} {unit}")
-    return replace(found, answer={SUPPORTED: CONTRADICTED, CONTRADICTED: SUPPORTED}.get(found.answer, found.answer))
+    return opposite(above(value, limit, limit, f"{unit} {of}", f"{limit:g} {unit}"))
 
 
 def not_below(value: Estimate, limit: float, unit: str, of: str) -> Verdict:

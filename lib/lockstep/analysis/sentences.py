@@ -176,7 +176,7 @@ def resources_used(traces: pd.DataFrame) -> str:
         if busy.open:  # said once for all three
             used = [each.removesuffix(" (no interval yet)") for each in used]
         without = ", without an interval" if busy.open else ""
-        who = f"while {way_name(str(strategy))} trains {network_name(str(use_case))}, its ranks together use"
+        who = f"training {network_name(str(use_case))} with {way_name(str(strategy))}, all ranks together use"
         many = f"and {threads.value:.3g} threads, in {counted(busy.rounds, 'trace')}{without}"
         told.append(sentence(f"{who} {', '.join(used)}, {many}"))
     return " ".join(told) or "No resources were sampled in these records."

@@ -151,7 +151,10 @@ def _calm(values: pd.Series, records: pd.DataFrame) -> pd.Series:
     """Without the rounds that others disturbed, as long as others are left. Nobody changes what a seed gives."""
     if values.name == "seed" or "reason" not in records:
         return values
-    disturbed = records["round"].to_numpy()[contended(records["reason"])]
+    marked = contended(records["reason"])
+    if not marked.any():
+        return values
+    disturbed = records["round"].to_numpy()[marked & ~repeated_by_seed(records).to_numpy()]
     calm = values[~values.index.get_level_values("round").isin(disturbed)]
     return calm if len(calm) else values
 

@@ -190,6 +190,8 @@ def join(parts: list[tuple[str, Verdict]]) -> Verdict:
         decisive = [part for part in verdicts if part.answer == weakest.answer]
         chance = max(part.chance for part in decisive)
     slowest = max(decisive, key=lambda part: part.minutes_more if part.minutes_more > 0 else 0.0)
+    if against and slowest.rounds_more <= 1:  # rounds enough by itself; what they would take for k parts is not known
+        slowest = replace(slowest, rounds_more=math.nan)
     grade = min((part.grade for part in decisive), key=list(GRADES).index)
     return replace(_texts(parts), answer=decisive[0].answer, grade=grade, chance=chance,
                    rounds_more=slowest.rounds_more, round_seconds=slowest.round_seconds)  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -65,12 +65,16 @@ def simulate_policies(
     what_if: Annotated[
         bool, typer.Option("--what-if", help="The recorded run itself: its steps, in its seconds, by other policies.")
     ] = False,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(help="Write the tasks of one policy under one kind of delays: .csv, or .json as a Chrome trace."),
+    ] = None,
 ) -> None:
     """Run straggler policies in virtual time: mean step, what was gained, and what could be gained at all."""
     with checking_arguments():
         for name in _THREADS:  # before numpy and torch are loaded: their threads would only wait for each other here
             os.environ.setdefault(name, "1")
-        made = _policies(policy, options)
+        made = _policies(policy, options, STEP_SECONDS if step_seconds is None else step_seconds)
         run = _recorded(trace, delays, what_if, steps, step_seconds)
         workers = workers or (WORKERS if run is None else run.workers)
         steps, step = (run.steps, run.step_seconds) if run and what_if else (steps or STEPS, step_seconds)
@@ -80,7 +84,11 @@ def simulate_policies(
         trials = _trials(_kinds(delays, trace, what_if), cluster, steps, loss, share, micro_batch, seed)
         for make in made.values() if policy != ALL else ():
             make(trials[0].setting)
+        if tasks is not None:
+            _check_tasks(tasks, made, trials)
     _show(made, trials)
+    if tasks is not None:
+        _write_tasks(tasks, *made.values(), *trials)
 
 
 class Recorded(NamedTuple):
@@ -115,7 +123,7 @@ def _recorded(
     return Recorded(seconds.shape[1], seconds.shape[0], float(np.median(seconds)))
 
 
-def _policies(names: str, options: str) -> Mapping[str, Callable[[Setting], Policy]]:
+def _policies(names: str, options: str, step_seconds: float) -> Mapping[str, Callable[[Setting], Policy]]:
     """The policies by the name that the table shows. Raises JobError or RunError for one that does not exist."""
     import functools
 
@@ -124,7 +132,43 @@ def _policies(names: str, options: str) -> Mapping[str, Callable[[Setting], Poli
     chosen = list(POLICIES) if names == ALL else [name.strip() for name in names.split(",")]
     if options and len(chosen) != 1:
         raise RunError(f"--options {options!r} are those of one policy; name one with --policy")
+    if names == ALL:
+        return {name: functools.partial(_fitting, name, step_seconds) for name in chosen}
     return {name: functools.partial(policy_of, name, options) for name in chosen}
+
+
+def _fitting(name: str, step_seconds: float, setting: Setting) -> Policy:
+    """A policy with its defaults, but for what must fit the others' step: a fixed time is one step long, and a local
+    step takes a worker's whole share."""
+    from dataclasses import replace
+
+    from lockstep.engine.policies import policy_of
+
+    if name == "local_sgd":
+        setting = replace(setting, micro_batch=0)
+    return policy_of(name, f"seconds={step_seconds:g}" if name == "anytime" else "", setting)
+
+
+def _check_tasks(file: Path, made: Mapping[str, Any], trials: list[Trial]) -> None:
+    """Raises RunError for what can't be written."""
+    if len(made) != 1 or len(trials) != 1:
+        raise RunError(f"--tasks {file} holds one run; name one policy with --policy and one kind with --delays")
+    if file.suffix not in (".csv", ".json"):
+        raise RunError(f"--tasks {file} is neither .csv nor .json, a Chrome trace; give one of them")
+    if not file.parent.is_dir():
+        raise RunError(f"--tasks {file}: the folder {file.parent} does not exist; create it first")
+
+
+def _write_tasks(file: Path, make: Callable[[Setting], Policy], trial: Trial) -> None:
+    """Raises WriteError."""
+    from lockstep.engine.files import write_atomically
+    from lockstep.simulate.tasks import task_trace
+
+    found = trial.run(make, keep_tasks=True).tasks
+    assert found is not None
+    text = found.to_csv(index=False) if file.suffix == ".csv" else json.dumps(task_trace(found)) + "\n"
+    write_atomically(file, text)
+    typer.echo(f"{len(found)} tasks written to {file}")
 
 
 def _kinds(delays: str, trace: Path | None, what_if: bool) -> list[str]:
@@ -181,8 +225,11 @@ def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) 
     for trial in trials:
         typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
     typer.echo("\n".join(("", *_LEGEND)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    typer.echo(f"simulated in {time.perf_counter() - began:.1f} s, {peak:.0f} MiB of memory at the most")
+    from lockstep.engine.resident_memory import peak_rss_bytes
+
+    took, peak = time.perf_counter() - began, peak_rss_bytes()
+    memory = "" if peak != peak else f", {peak / 2**20:.0f} MiB of memory at the most"
+    typer.echo(f"simulated in {took:.1f} s{memory}")
 
 
 def _text(kind: str, rows: pd.DataFrame, trial: Trial) -> list[str]:

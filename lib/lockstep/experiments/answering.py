@@ -13,6 +13,8 @@ from lockstep.analysis.verdicts import DECIDED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
 
+FOUND = ("02", "03", "06", "08", "11")
+"""The notebooks whose answers the README tells first: what most readers ask, from one machine to many."""
 _DIFFERING = "Where sessions differ, the number is their mean; the appendix tells what each of them gave."
 
 
@@ -64,18 +66,30 @@ def answers_list(everything: Iterable[Answered], link: Callable[[Answered, str],
     for each in everything:
         if each.notebook.built and experiment(each.notebook.name).grid is not None:
             title = link(each, f"{each.notebook.number} · {each.notebook.question}")
-            short = headline(_first_sentence(each))
-            lines.append(f"- **{title}** {short}{'' if short.endswith('...') else '.'}")
+            lines.append(f"- **{title}** {headline(_first_sentence(each))}.")
     return "\n".join(lines)
 
 
-def readme_answers(results_root: Path) -> str:
-    """A row for every notebook, as Markdown: its question, as a link, and the first sentence of its answer."""
-    lines = ["| | asks | found so far |", "| --- | --- | --- |"]
+def readme_findings(results_root: Path) -> str:
+    """Five findings as a Markdown list: the beginning of the answers of five notebooks, each with its link."""
+    lines = []
+    for each in read_all(results_root):
+        if each.notebook.number in FOUND:
+            link = f"[{each.notebook.number}](notebooks/{each.notebook.name}.ipynb)"
+            lines.append(f"- {headline(_first_sentence(each))} ({link}).")
+    return "\n".join(lines)
+
+
+def notebooks_table(results_root: Path) -> str:
+    """A row for every notebook, as Markdown for `docs/`: its question, as a link, and how many of its claims are
+    decided."""
+    lines = ["| | asks | claims decided |", "| --- | --- | --- |"]
     for each in read_all(results_root):
         if each.notebook.built:
-            link = f"[{each.notebook.number}](notebooks/{each.notebook.name}.ipynb)"
-            lines.append(f"| {link} | {each.notebook.question} | {_first_sentence(each)} |")
+            link = f"[{each.notebook.number}](../notebooks/{each.notebook.name}.ipynb)"
+            answers = [found.answer for _, found in each.judged]
+            decided = f"{sum(answer in DECIDED for answer in answers)} of {len(answers)}" if answers else "has none"
+            lines.append(f"| {link} | {each.notebook.question} | {decided} |")
     return "\n".join(lines)
 
 

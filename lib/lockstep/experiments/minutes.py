@@ -13,31 +13,39 @@ from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.stored import read_stored
 from lockstep.experiments.catalogue import catalogue
 from lockstep.experiments.report import markdown_table
-from lockstep.records import CONTENDED, repeated_by_seed
+from lockstep.records import repeated_by_seed
+from lockstep.records.reading import contended
 
 MINUTES = (10.0, 30.0, 240.0)
 Pair = tuple[tuple[object, ...], ...]
 
 
-def minutes_until_known(records: pd.DataFrame) -> tuple[dict[Pair, float], float]:
-    """Each pair of cells that stood back to back -> after how many minutes of measuring it had as many quiet rounds of
-    one session as an interval needs, infinite if it never had; and the minutes in all. Rounds that others disturbed
-    count as time spent and as nothing else."""
-    found: dict[Pair, float] = {}
-    rounds: Counter[tuple[Pair, int]] = Counter()
-    spent = 0.0
+def minutes_until_known(records: pd.DataFrame, traces: pd.DataFrame | None = None) -> tuple[dict[Pair, float], float]:
+    """Each pair of cells that stood back to back -> after how many minutes of measuring it had as many quiet rounds as
+    an interval needs, over all sessions as in the answers, infinite if it never had; and the minutes in all, of seeds
+    and traces too. Rounds that others disturbed count as time spent and as nothing else; a round of the whole grid
+    counts for all pairs whose cells it holds."""
     timed = records[~repeated_by_seed(records)]
-    for _, rows in timed.groupby("round", sort=True):
-        spent += float(rows["measuring_seconds"].sum()) / 60
-        if len(rows) != 2 or (rows["status"] != "ok").any():
+    good = timed[timed["status"] == "ok"]
+    held = {
+        number: {tuple(cell) for cell in rows[CELL].itertuples(index=False, name=None)}
+        for number, rows in good.groupby("round")
+    }
+    pairs = {tuple(sorted(cells, key=repr)) for cells in held.values() if len(cells) == 2}
+    disturbed = set(timed["round"][contended(timed["reason"])])
+    rounds: Counter[Pair] = Counter()
+    found: dict[Pair, float] = dict.fromkeys(sorted(pairs, key=repr), float("inf"))
+    spent = 0.0
+    both = [frame[["round", "measuring_seconds"]] for frame in (records, traces) if frame is not None and len(frame)]
+    for number, seconds in pd.concat(both).groupby("round")["measuring_seconds"].sum().items():
+        spent += float(seconds) / 60
+        if number in disturbed:
             continue
-        pair = tuple(sorted(rows[CELL].itertuples(index=False, name=None), key=repr))
-        found.setdefault(pair, float("inf"))
-        if not rows["reason"].astype(str).str.contains(CONTENDED).any():
-            key = (pair, int(rows["session"].iloc[0]))
-            rounds[key] += 1
-            if rounds[key] == MIN_ROUNDS:
-                found[pair] = min(found[pair], spent)
+        for pair in pairs if number in held else ():
+            if held[number].issuperset(pair):
+                rounds[pair] += 1
+                if rounds[pair] == MIN_ROUNDS:
+                    found[pair] = spent
     return found, spent
 
 
@@ -49,7 +57,8 @@ def minutes_table(results_root: Path, minutes: Sequence[float] = MINUTES) -> str
         folder = Path(results_root) / notebook.name
         if not (folder / "records.csv").is_file():
             continue
-        known, spent = minutes_until_known(read_stored(folder).records)
+        stored = read_stored(folder)
+        known, spent = minutes_until_known(stored.records, stored.traces)
         if not known:
             continue
         row = {"Notebook": notebook.number, "Pairs begun": str(len(known))}

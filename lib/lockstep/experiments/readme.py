@@ -66,10 +66,16 @@ def _minutes(results_root: Path) -> str:
     return minutes_table(results_root)
 
 
-def _answers(results_root: Path) -> str:
-    from lockstep.experiments.answering import readme_answers
+def _findings(results_root: Path) -> str:
+    from lockstep.experiments.answering import readme_findings
 
-    return readme_answers(results_root)
+    return readme_findings(results_root)
+
+
+def _notebooks(results_root: Path) -> str:
+    from lockstep.experiments.answering import notebooks_table
+
+    return notebooks_table(results_root)
 
 
 def _advice(results_root: Path) -> str:
@@ -91,6 +97,7 @@ def _epochs(results_root: Path) -> str:
 
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
 TABLES: dict[str, Callable[[Path], str]] = {
-    "advice": _advice, "answers": _answers, "epochs": _epochs, "headlines": _headlines, "minutes": _minutes,
+    "advice": _advice, "epochs": _epochs, "findings": _findings,
+    "headlines": _headlines, "minutes": _minutes, "notebooks": _notebooks,
 }  # fmt: skip
 """The generated parts of the README and of `docs/`."""

@@ -15,6 +15,7 @@ import pandas as pd
 from lockstep.analysis.confidence import told_apart
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_ledger
+from lockstep.analysis.sentences import counted
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
@@ -101,8 +102,8 @@ def time_to_decide(found: Verdict) -> str:
         return "a day of measuring would not decide it"
     if math.isnan(rounds):
         return ""
-    counted = f"about {rounds:.0f} more rounds would decide it"
-    return counted if math.isnan(minutes) else f"{counted}: {max(1, round(minutes))} minutes"
+    text = f"about {counted(round(rounds), 'more round')} would decide it"
+    return text if math.isnan(minutes) else f"{text}: {counted(max(1, round(minutes)), 'minute')}"
 
 
 def unjudged_table(rows: Iterable[Mapping[str, Any]], *, kinds: bool = True) -> str:
@@ -248,7 +249,7 @@ def report_json(results_root: str | Path) -> str:
                 for of, number in found.numbers
             ],
             "chance": found.chance if found.answer in DECIDED else None,
-            "minutes_more": _finite(found.minutes_more),
+            "minutes_more": _finite(found.minutes_more) if found.answer == UNDECIDED else None,
             "reason": found.reason,
             "machine": answered.machine or None,
             "sessions_differ": told_apart(_texts(found)),

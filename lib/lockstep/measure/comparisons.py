@@ -92,7 +92,8 @@ def states_of(comparisons: Sequence[Comparison], history: History) -> list[Progr
                 _count(state, found.iloc[[whose.index(place) for place in own.cells]], found)
     for state in states:
         if state.comparison.rounds and (seeds := history.seeds_learnt(state.comparison.cells[0])):
-            state.logs = state.logs[:seeds]  # a seed counts once, however often it was learnt
+            # A seed counts once, however often it was learnt.
+            state.logs, state.sessions = state.logs[:seeds], state.sessions[:seeds]
     return states
 
 
@@ -104,3 +105,4 @@ def _count(state: Progress, own: pd.DataFrame, whole: pd.DataFrame) -> None:
     timed = whole[~repeated_by_seed(whole)]
     if repeated_by_seed(own).all() or not timed["reason"].str.contains(CONTENDED).any():
         state.logs.append(log_ratio(own.to_dict("records")))
+        state.sessions.append(int(own["session"].iloc[0]))

@@ -26,7 +26,8 @@ from lockstep.measure.cell import depends_on_framework, why_impossible
 from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.history import History
-from lockstep.measure.planning import Comparison, Progress, choose, fewest_minutes, not_begun, outlook
+from lockstep.measure.outlook import fewest_minutes, not_begun, outlook
+from lockstep.measure.planning import Comparison, Progress, choose
 from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import Lines, progress_of, say
@@ -154,9 +155,10 @@ class _Grid:
         traces = [Comparison((place,), trace=True) for place, job in enumerate(self.jobs) if self.traced(job)]
         comparisons = self._possible([*comparisons, *traces])
         states = states_of(comparisons, self.history)
-        least = fewest_minutes(states)
+        self._guess(states)
+        least = math.ceil(100 * fewest_minutes(states)) / 100
         if seconds < 60 * least:
-            raise TooShort(f"minutes={seconds / 60:g} is too short: one round takes {least:.2g}; give at least that")
+            raise TooShort(f"minutes={seconds / 60:g} is too short: give at least {least:g}, which one round takes")
         say(f"{self.run.path.name}: {outlook(states)}")
         last: int | None = None
         while (chosen := self._choose(states, ends, last)) is not None:
@@ -172,10 +174,14 @@ class _Grid:
         if waiting := not_begun(states, ends - time.monotonic()):
             say(f"{self.run.path.name}: {waiting}")
 
-    def _choose(self, states: Sequence[Progress], ends: float, last: int | None) -> int | None:
+    def _guess(self, states: Sequence[Progress]) -> None:
+        """What the first round of those that have none should take."""
         for state in states:
             if not state.seconds:
                 state.first_seconds = self.history.durations.of_round(state.comparison)
+
+    def _choose(self, states: Sequence[Progress], ends: float, last: int | None) -> int | None:
+        self._guess(states)
         return choose(states, ends - time.monotonic(), last)
 
     def _measure_next(self, state: Progress, ends: float) -> None:
@@ -189,12 +195,11 @@ class _Grid:
         state.seconds.append(time.monotonic() - began)
         state.disturbed_now += found.disturbed
         state.just_disturbed = found.others_worked
-        if state.learns and found.diverged:
-            state.logs.append(0.0)  # that seed is done
-        elif found.failed:
+        if found.failed and not (state.learns and found.diverged):
             state.failures += 1
         elif state.learns or not found.disturbed:
-            state.logs.append(found.log_ratio)
+            state.logs.append(0.0 if found.diverged else found.log_ratio)  # that seed is done
+            state.sessions.append(self.run.number)
 
     def _possible(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """The comparisons of cells that can run here; the others get a row each that says why not, once."""

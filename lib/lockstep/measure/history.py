@@ -38,13 +38,15 @@ class History:
         known = self.rows[self.rows["cell"] >= 0]
         for row in known[repeated_by_seed(known)].to_dict("records"):
             self._note_seed(row["cell"], row)
-        timed = known[known["session"].isin(self.sessions) & (known["status"] == "ok") & (known["source"] != TRACE)]
-        for _, rows in timed.groupby("round"):
+        timed = known[(known["status"] == "ok") & (known["source"] != TRACE)]
+        here = timed["session"].isin(self.sessions)
+        # What a cell took on another machine tells more than what others that are only like it took here.
+        heeded = here | ~timed["cell"].isin(timed.loc[here, "cell"])
+        for _, rows in timed.assign(heeded=heeded).groupby("round"):
             # A pair was visited A B B A, and its rows hold both visits.
             visits = 2 if len(rows) == 2 < len(self._jobs) else 1
-            for place, seconds in zip(rows["cell"], rows["measuring_seconds"], strict=True):
-                if seconds > 0:
-                    self.durations.note(place, seconds / visits)
+            for row in rows[rows["heeded"] & (rows["measuring_seconds"] > 0)].to_dict("records"):
+                self.durations.note(row["cell"], row["measuring_seconds"] / visits)
 
     def _note_seed(self, place: int, row: Mapping[str, Any]) -> None:
         if learnt(row):

@@ -15,14 +15,16 @@ long as others use the machine, what learns or is simulated comes first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 from scipy.stats import chi2
 
 from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
+from lockstep.analysis.statistics import SESSION, over_sessions
 from lockstep.analysis.tables import TRACE_SECONDS
 
 HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
@@ -84,6 +86,10 @@ class Progress:
     """Its cells are one and the same (A/A): what they lie apart is the noise that every difference is held against."""
     first_seconds: float = math.nan
     """What a round should take where none was measured, by cells like these; NaN: nothing tells."""
+    sessions: list[int] = field(default_factory=list)
+    """Of each of `logs`; empty: all of one."""
+    _known: tuple[int, float] = field(default=(0, math.nan), init=False, repr=False)
+    """The number of rounds, and their deviation."""
 
     @property
     def rounds(self) -> int:
@@ -91,7 +97,12 @@ class Progress:
 
     @property
     def deviation(self) -> float:
-        return float(np.std(self.logs, ddof=1)) if self.rounds > 1 else _USUAL_DEVIATION
+        """Of a round; where sessions differ, what makes the interval of so many rounds as wide as theirs is."""
+        if self.rounds < 2:
+            return _USUAL_DEVIATION
+        if self._known[0] != self.rounds:
+            self._known = self.rounds, _deviation(self.logs, self.sessions)
+        return self._known[1]
 
     @property
     def round_seconds(self) -> float:
@@ -128,6 +139,16 @@ class Progress:
         return self.rounds_left == 0
 
     @property
+    def undecided(self) -> bool:
+        """Two cells whose interval is narrow enough and still holds 1, which a day of measuring would change."""
+        own = self.comparison
+        if self.again or own.rounds or own.trace or len(own.cells) != 2 or not self.settled:
+            return False
+        apart = abs(sum(self.logs) / self.rounds)
+        more = rounds_needed(self.deviation, apart, AMONG_MANY) - self.rounds
+        return 0 < more * self.round_seconds <= DAY_SECONDS
+
+    @property
     def hopeless(self) -> bool:
         """Never settled in a day of measuring nothing else, even if what was seen is the noisiest in twenty.
 
@@ -144,17 +165,29 @@ class Progress:
         return not self.rounds and self.disturbed_now >= _DISTURBED_ALLOWED
 
     @property
+    def given_up(self) -> bool:
+        """Its cells failed again and again."""
+        return self.failures >= _FAILURES_ALLOWED
+
+    @property
     def unsettled(self) -> bool:
         """It lacks rounds, and they can be measured."""
-        return not (self.settled or self.disturbed or self.failures >= _FAILURES_ALLOWED)
+        return not (self.settled or self.disturbed or self.given_up)
 
     @property
     def open(self) -> bool:
-        return self.unsettled and not self.hopeless
+        return (self.unsettled and not self.hopeless) or (self.undecided and not self.given_up)
 
     def fits(self, seconds: float) -> bool:
         """Whether a round can end in this time; if nothing tells how long it takes, as long as there is any."""
         return seconds > 0 and not self.round_seconds > seconds
+
+
+def _deviation(logs: Sequence[float], sessions: Sequence[int]) -> float:
+    own = list(sessions) if len(sessions) == len(logs) else [0] * len(logs)
+    index = pd.MultiIndex.from_arrays([own, range(len(logs))], names=[SESSION, "round"])
+    found = over_sessions(pd.Series(logs, index, dtype=float), logarithmic=False)
+    return float(np.std(logs, ddof=1)) if math.isnan(found.deviation) else found.deviation
 
 
 @lru_cache
@@ -186,7 +219,7 @@ def choose(states: Sequence[Progress], seconds: float, last: int | None = None) 
     alike = [
         index
         for index in others
-        if _rank(states[index], seconds, usual)[:3] == _rank(states[first], seconds, usual)[:3]
+        if _rank(states[index], seconds, usual)[:4] == _rank(states[first], seconds, usual)[:4]
     ]
     return alike[0] if first == last and alike else first
 
@@ -224,45 +257,16 @@ def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:
     ]
 
 
-def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, int, float]:
-    """The least comes first: within reach, a headline or the noise it is held against, without an interval; of those
+def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, bool, int, float]:
+    """The least comes first: not narrow yet, within reach, a headline or the noise it is held against, without an
+    interval; of those
     with a number of rounds of their own, as seeds have it, the one with the fewest, so that no cell waits for all seeds
     of another; then the quickest.
     """
     left, known = state.seconds_until_known(usual), state.rounds >= MIN_ROUNDS
     done = state.rounds if state.comparison.rounds else 0
     first = state.comparison.headline or (state.again and not known)
-    return left > seconds, not first, known, done, left
-
-
-def fewest_minutes(states: Iterable[Progress]) -> float:
-    """What the shortest round takes, where that is known; 0 where any is unknown."""
-    known = [state.round_seconds if state.seconds else math.nan for state in states if state.open]
-    return min(known) / 60 if known and not any(math.isnan(each) for each in known) else 0.0
-
-
-def outlook(states: Sequence[Progress]) -> str:
-    """One line: how many comparisons are settled, how many minutes the others would take, and what is hopeless."""
-    settled = sum(state.settled for state in states)
-    parts = [f"{settled} of {len(states)} comparisons settled"]
-    left = [state.seconds_left() for state in states if state.open and state.seconds]
-    if left:
-        parts.append(f"about {math.ceil(sum(left) / 60)} more minutes for those that were measured")
-    if disturbed := sum(state.disturbed for state in states):
-        parts.append(f"{disturbed} given up, since others used the machine in every round")
-    if hopeless := sum(state.hopeless for state in states):
-        parts.append(f"{hopeless} would take more than a day each and are only looked at again now and then")
-    return ", ".join(parts)
-
-
-def not_begun(states: Sequence[Progress], seconds: float) -> str:
-    """One line on the comparisons whose first round does not fit into the `seconds` that are left; empty for none."""
-    waiting = [state.first_seconds for state in states if state.open and not state.seconds and not state.fits(seconds)]
-    known = [each for each in waiting if not math.isnan(each)]
-    if not waiting:
-        return ""
-    text = f"{len(waiting)} were not begun, with {max(0.0, seconds) / 60:.1f} minutes left"
-    return f"{text}: a first round should take {min(known) / 60:.1f} or more" if known else text
+    return state.settled, left > seconds, not first, known, done, left
 
 
 def log_ratio(rows: Sequence[Mapping[str, object]]) -> float:

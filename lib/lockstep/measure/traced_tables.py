@@ -36,6 +36,7 @@ _OF_TRAINING: Mapping[str, Sequence[str]] = {
     "actions": OF_PIPELINES,
     "spark": ("variant", "executor_data", "exchange_every", "global_batch_size", "images"),
     "timeline": ("variant", "hosts", "launcher"),
+    "tasks": ("variant", "launcher", "policy", "policy_options", "delays", "compute", "seed"),
 }
 """Table that training writes -> the columns of its cell, besides those that every table has."""
 

@@ -63,7 +63,7 @@ class Trial:
         """One object for all policies: what it says depends on nobody who has asked before, and it says it sooner."""
         return make_delays(self.delays, self.setting.workers, self.setting.seed)
 
-    def run(self, make: MakePolicy) -> SimulatedRun:
+    def run(self, make: MakePolicy, keep_tasks: bool = False) -> SimulatedRun:
         """One policy."""
         setting, learner = self.setting, None
         if self.loss is not None:
@@ -71,7 +71,9 @@ class Trial:
                 problem_of(setting.samples, setting.seed), LEARNING_RATE, setting.workers, setting.seed,
                 setting.global_batch, target=self.loss,
             )  # fmt: skip
-        return simulate(make(setting), self.cluster, self.made_delays, self.until, learner=learner)
+        return simulate(
+            make(setting), self.cluster, self.made_delays, self.until, learner=learner, keep_tasks=keep_tasks
+        )
 
 
 LEARNING_RATE = 0.5
@@ -160,7 +162,8 @@ def unfinished(run: SimulatedRun, trial: Trial) -> str:
     if run.samples < trial.until.samples or not len(run.updates):  # type: ignore[operator]
         if trial.loss is not None and len(run.updates) and run.updates["loss"].iloc[-1] <= trial.loss:
             return ""
-        return f"waits for ever after {len(run.updates)} updates"
+        whom = f" for worker {', '.join(map(str, run.lost))}" if run.lost else ""
+        return f"waits{whom} for ever after {len(run.updates)} updates"
     return "" if trial.loss is None else f"did not come to a loss of {trial.loss:g}"
 
 

@@ -226,7 +226,10 @@ class Events:
         # An event: a task begins, or a message is received.
         events = sum(self._given) + self._received
         sums, name = self._sums | {"events": events}, type(self.policy).__name__
-        return SimulatedRun(name, self.cluster.workers, updates, table, sums, self.policy.facts())
+        under_way = self._under_way.values()
+        lost = {one.worker for one in under_way if one.ended >= NEVER or (one.worker, one.task) in self._lost}
+        facts = self.policy.facts()
+        return SimulatedRun(name, self.cluster.workers, updates, table, sums, facts, tuple(sorted(lost)))
 
 
 def _distinct(used: Iterable[Course]) -> int:

@@ -78,7 +78,7 @@ class SgdLearner:
     ) -> None:  # fmt: skip
         self.problem, self.learning_rate, self.seed, self.workers = problem, learning_rate, seed, workers
         self.batch, self.momentum = batch, momentum
-        self._velocity = np.zeros_like(problem.start)  # of the parameters, per update
+        self._way = np.zeros_like(problem.start)  # of the parameters in an update, in units of - learning rate
         self.versions: dict[int, Floats] = {0: problem.start.copy()}
         self._version = 0
         self._held: dict[int, int] = {}  # version by worker
@@ -88,7 +88,7 @@ class SgdLearner:
         self._tangent: tuple[Floats, float, Floats] | None = None  # where it touches, the loss there, and its slope
         self.remembers = True  # gradients of single workers; without them nothing can stand in for one
         self.square_norm = float("nan")
-        self._stand_ins = StandIns(len(problem.start))
+        self._stand_ins = StandIns(len(problem.start), seed)
 
     @property
     def parameters(self) -> Floats:
@@ -152,11 +152,11 @@ class SgdLearner:
             total += weight * own
         for one in stand_in:
             total += one.weight * self.made_up(one)
-        if self.remembers:
-            self._stand_ins.moved(total)
         self.square_norm = float(total @ total)
-        self._velocity = self.momentum * self._velocity + self._rate(used, stand_in) * total
-        new, old = self.parameters - self._velocity, self._version
+        self._way = self.momentum * self._way + self._share(used, stand_in) * total
+        if self.remembers:
+            self._stand_ins.moved(self._way)
+        new, old = self.parameters - self.learning_rate * self._way, self._version
         self._version += 1
         self.versions[self._version] = new
         self._forget(old)
@@ -183,11 +183,11 @@ class SgdLearner:
         self._tangent = parameters, loss, cast(Convex, self.problem).slope(parameters)
         return loss
 
-    def _rate(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
+    def _share(self, used: Sequence[tuple[Course, float]], stand_in: Sequence[GradientStandIn]) -> float:
+        """Of the learning rate, by the samples of the update."""
         if not self.batch:
-            return self.learning_rate
-        share = sum(course.samples for course, _ in used) / self.batch + sum(one.weight for one in stand_in)
-        return self.learning_rate * min(1.0, share)
+            return 1.0
+        return min(1.0, sum(course.samples for course, _ in used) / self.batch + sum(one.weight for one in stand_in))
 
     def _forget(self, version: int) -> None:
         if version != self._version and not self._uses[version]:

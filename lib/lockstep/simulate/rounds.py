@@ -79,6 +79,7 @@ class Rounds:
         self._crossed = Crossed(np.empty(0, np.int64), np.empty(0, np.int64))
         self._batches = _Batches(policy.setting)
         self._updates: list[tuple[float, int, int]] = []
+        self._lost: tuple[int, ...] = ()
         self._sums = dict.fromkeys(("compute_seconds", "delay_seconds", "applied", "recalled", "events"), 0.0)
 
     def run(self) -> SimulatedRun:
@@ -91,7 +92,7 @@ class Rounds:
         updates = pd.DataFrame(self._updates, columns=["ended_seconds", "samples", "contributions"])
         updates["loss"] = np.nan
         name, facts = type(self.policy).__name__, self.policy.facts()
-        return SimulatedRun(name, self.cluster.workers, updates, None, self._sums, facts)
+        return SimulatedRun(name, self.cluster.workers, updates, None, self._sums, facts, self._lost)
 
     def _round(self) -> bool:
         policy, cluster = self.policy, self.cluster
@@ -113,6 +114,7 @@ class Rounds:
             policy.idle(int(queue.starts[0] - self.now) / NANOSECONDS)
         found = self._close(queue, opened, working)
         if found is None:
+            self._lost = tuple(np.setdiff1d(working, queue.workers).tolist())
             return False
         self._finish(queue, found, opened, courses)
         return True

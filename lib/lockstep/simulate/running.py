@@ -29,6 +29,7 @@ def simulate(
     if path not in PATHS:
         raise AnalysisError(f"path={path!r} does not exist; there are: {', '.join(PATHS)}")
     wants_events = learner is not None or keep_tasks
+    policy.hear_of_gaps(delays.begins_anew)
     if path == "rounds" and wants_events:
         raise AnalysisError("path='rounds' has neither gradients nor a table of tasks; give path='events'")
     if path == "events" or wants_events or (path == "auto" and refusal(policy)):

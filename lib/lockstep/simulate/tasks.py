@@ -41,7 +41,8 @@ FATES = ("applied", "late", "dropped", "recalled", "unfinished")
 @dataclass
 class SimulatedRun:
     """`updates` has a row per update: ended_seconds, samples, contributions, loss. `tasks` is None where nobody asked
-    for it. Sums count all tasks, also where no table was kept. `facts` are the policy's own (`Policy.facts`)."""
+    for it. Sums count all tasks, also where no table was kept. `facts` are the policy's own (`Policy.facts`).
+    `lost`: the workers whose last message will never come through."""
 
     policy: str
     workers: int
@@ -49,6 +50,7 @@ class SimulatedRun:
     tasks: pd.DataFrame | None = None
     sums: dict[str, float] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
+    lost: tuple[int, ...] = ()
 
     @property
     def total_seconds(self) -> float:
@@ -79,3 +81,23 @@ class TaskLog:
             if name.endswith("_seconds") and name != "forecast_seconds":
                 table[name] = table[name].to_numpy(dtype=np.float64) / 1e9
         return table.sort_values(["began_seconds", "worker"], kind="stable", ignore_index=True)
+
+
+def task_trace(tasks: pd.DataFrame) -> dict[str, Any]:
+    """The tasks of one run as a Chrome trace (chrome://tracing, Perfetto): a thread per worker, an event per task,
+    named after its fate. Raises ValueError for rows of several runs."""
+    if tasks.duplicated(["worker", "task"]).any():
+        raise ValueError("a worker has several rows for one task: give the rows of one run")
+    named = {"name": "thread_name", "ph": "M", "pid": 0}
+    events: list[dict[str, Any]] = [
+        named | {"tid": int(worker), "args": {"name": f"worker {worker}"}}
+        for worker in sorted(tasks["worker"].unique())
+    ]
+    told = ("task", "version", "samples", "update", "staleness")
+    for row in tasks.sort_values(["worker", "began_seconds"]).to_dict("records"):
+        seconds = row["ended_seconds"] - row["began_seconds"]
+        what = {"name": row["fate"], "ph": "X", "pid": 0, "tid": int(row["worker"])}
+        when = {"ts": row["began_seconds"] * 1e6, "dur": seconds * 1e6}
+        arguments = {name: int(row[name]) for name in told} | {"delay_seconds": float(row["delay_seconds"])}
+        events.append(what | when | {"args": arguments})
+    return {"traceEvents": events, "displayTimeUnit": "ms"}

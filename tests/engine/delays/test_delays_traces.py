@@ -140,7 +140,8 @@ def test_a_trace_stretches_work_by_seconds_over_the_median(tmp_path: Path) -> No
     for task in (0, 3, 4, 8):
         expected = 0.5 * 0.2 * 1.1 ** (task % 5) / rows()["seconds"].median()
         assert whole.end(0, task, 1.0, 0.5) - 1.0 == pytest.approx(expected)
-    assert delays.segments.tolist() == [0, 0, 1, 2, 2]  # type: ignore[attr-defined]
+    anew = [delays.begins_anew(task) for task in range(7)]
+    assert anew == [True, False, True, True, False, True, False], "after a gap, and where it is played again"
 
 
 def test_one_by_one_and_together_agree_to_the_bit_for_traces(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_micro_batches_are_a_series_without_gaps(tmp_path: Path) -> None:
     table.loc[(table["step"] == 9) & (table["mb_id"] == 1) & (table["dp_rank"] == 0), "duration"] *= 3
     delays = make_delays(f"trace:file={stored(tmp_path, table)},unit=micro_batch", 3, 0)
     np.testing.assert_allclose(delays.ends(0, np.arange(7), 0.0, 1.0), [1, 1, 1, 1, 3, 1, 1])
-    assert delays.segments.tolist() == [0, 0, 0, 1, 1, 1]  # type: ignore[attr-defined]
+    assert [delays.begins_anew(task) for task in range(6)] == [True, False, False, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -293,3 +294,13 @@ def test_tasks_of_unequal_size_are_compared_by_the_sample(tmp_path: Path) -> Non
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "tasks.csv", index=False)
     seconds = read_trace(tmp_path / "tasks.csv").step_seconds(0)
     np.testing.assert_allclose(seconds[:, 1] / seconds[:, 0], 3.0)
+
+
+def test_tasks_of_several_runs_are_refused() -> None:
+    """Bug: the tasks of a measured cell begin at 0 in every round, and were said to stand there twice."""
+    run = {"worker": [0, 0], "task": [0, 1], "samples": [4, 4], "began_seconds": [0.0, 1.0],
+           "ended_seconds": [1.0, 3.0], "fate": ["applied", "applied"]}  # fmt: skip
+    first, second = pd.DataFrame(run).assign(round=0), pd.DataFrame(run).assign(round=3)
+    assert as_trace(first, "tasks.csv").step_seconds(0).tolist() == [[1.0], [2.0]]
+    with pytest.raises(JobError, match=r"tasks.csv holds several runs, rounds 0, 3; give a file with the rows of one"):
+        as_trace(pd.concat([first, second]), "tasks.csv")

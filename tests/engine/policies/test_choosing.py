@@ -74,3 +74,9 @@ def test_it_goes_on_from_its_state() -> None:
             cut.load(state)
     assert whole.chosen == cut.chosen
     assert whole.state() == cut.state()
+
+
+def test_what_it_has_chosen_is_a_fact_of_the_run() -> None:
+    """Bug: no table said which rule it had come to."""
+    assert ran(Choosing(SETTING), "none").facts == {"chosen_contributions": 16}
+    assert ran(Choosing(SETTING), "bad_node:worker=3,slow=50").facts == {"chosen_contributions": 15}

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from lockstep.engine.delays import make_delays
 from lockstep.engine.policies import GradientStandIn
 from lockstep.engine.policies.forecasting import predicted_stragglers, shares_by_speed
-from policy_runs import Hand, Watched, learner_of, made, ran
+from lockstep.simulate import Until, simulate
+from policy_runs import Hand, Watched, cluster_of, learner_of, made, ran
 
 SMALL = {"workers": 4, "samples": 400, "global_batch": 40, "micro_batch": 0}
 
@@ -205,3 +211,21 @@ def test_the_oracle_is_told_the_truth() -> None:
         seen.append(shares(hand))
         hand.round(lambda worker, work: truth(worker, hand.tasks[worker] - 1) * work.samples)
     assert seen == [{worker: 4 if worker == task else 12 for worker in range(4)} for task in range(4)]
+
+
+@pytest.mark.parametrize("path", ["rounds", "events"])
+def test_nothing_is_forecast_across_a_gap_in_a_trace(path: str, tmp_path: Path) -> None:
+    """Bug: policies learned from one segment of a trace to the next, and from its end to its start."""
+    rows = [(worker, step, 1.0 + step + worker) for worker in range(2) for step in (0, 1, 7)]
+    file = tmp_path / "trace.csv"
+    pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(file, index=False)
+    delays = make_delays(f"trace:file={file}", 2, 0)
+    policy: Any = made("reassign", "forecast=ar", workers=2)
+    learn, follows = policy.forecast.learn, []
+    policy.forecast.learn = lambda seen: (follows.append(seen.follows.all()), learn(seen))
+    simulate(policy, cluster_of(policy), delays, Until(updates=7), path=path)
+    policy.forecast.predict()
+    assert follows[:7] == [False, True, False, False, True, False, False][: len(follows)] and len(follows) > 4
+    ours: Any = made("deadline", workers=2)
+    simulate(ours, cluster_of(ours), delays, Until(updates=1))
+    assert ours.forecast.begins_anew(2) and not ours.forecast.begins_anew(1)

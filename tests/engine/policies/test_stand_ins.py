@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from lockstep.engine.policies.stand_ins import KINDS, StandIns
+from lockstep.simulate.learner import SgdLearner
+from lockstep.simulate.problems import Logistic
 from policy_runs import Watched, learner_of, made, ran
 
 
@@ -109,3 +111,19 @@ def test_a_run_with_an_lstm(options: str) -> None:
     kinds = {stand_in.kind for decision in watched.decisions for stand_in in decision.stand_in}
     assert len(kinds) == 1 and np.isfinite(learner.parameters).all() and len(run.updates) == 12
     watched.check_fates()
+
+
+def test_the_way_of_the_parameters_is_known_with_momentum_too() -> None:
+    """Bug: the LSTM of the weights was told of the gradients' sum, which is not where momentum moves the parameters."""
+    problem = Logistic(samples=64, features=3)
+    learner = SgdLearner(problem, 0.4, workers=2, momentum=0.9)
+    policy = made("dpro_sm", "reading=weights,forecast=last,when=detected", workers=2, samples=64, global_batch=8)
+    ran(policy, updates=5, learner=learner)
+    way = (problem.start - learner.parameters) / 0.4
+    np.testing.assert_allclose(learner._stand_ins._way, way, rtol=1e-9)
+    assert np.abs(way).max() > 0.1
+
+
+def test_a_learners_stand_ins_have_its_seed() -> None:
+    """Bug: the LSTM of all seeds began with the same weights."""
+    assert SgdLearner(Logistic(samples=8, features=3), 0.4, workers=2, seed=7)._stand_ins.seed == 7

@@ -19,11 +19,12 @@ from lockstep.engine.job import Job
 from lockstep.engine.pipelines.partition import LayerCost
 from lockstep.engine.replica.pipeline import building
 from lockstep.engine.replica.pipeline.cut import check_cuts, flatten
-from lockstep.engine.replica.pipeline.memory import HeldMemory, PeakTensorMemory, peak_rss_bytes, reset_peak_rss
+from lockstep.engine.replica.pipeline.memory import HeldMemory, PeakTensorMemory
 from lockstep.engine.replica.pipeline.mesh import Mesh
 from lockstep.engine.replica.pipeline.profile import static_costs
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.pipeline.stage import Layers
+from lockstep.engine.resident_memory import peak_rss_bytes, reset_peak_rss
 
 MEBIBYTE = 1 << 20
 

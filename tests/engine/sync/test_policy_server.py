@@ -296,3 +296,47 @@ def test_a_contribution_to_a_task_that_was_never_given_is_refused() -> None:
     this = job(workers=1)
     with pytest.raises(GroupError, match="worker 0 contributes to task 99, and was given 1 tasks"):
         on_ranks(2, lie)
+
+
+@pytest.mark.parametrize(
+    ("delays", "message"),
+    [
+        ("link", "delays='link' slows messages, and what one takes alone only a simulator knows"),
+        ("gone:worker=7", "worker=7 does not exist; there are 2: 0 … 1"),
+    ],
+)
+def test_delays_that_real_workers_can_not_have_are_refused_before_they_start(delays: str, message: str) -> None:
+    """Bugs: a link's delays were accepted and did nothing; a worker that does not exist was refused inside a rank."""
+    with pytest.raises(JobError) as caught:
+        job("k_sync", delays=delays)
+    assert message in str(caught.value)
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines and delays are on the monotonic clock: here the other one jumps back by a day at every look."""
+    looks = iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: -86400.0 * next(looks))
+    traces = ran(job("deadline", 3, micro_batch=1, delays="exponential:mean=1"))
+    tasks = tasks_of(traces)
+    assert len(traces[-1].steps) == 12 and (tasks["ended_seconds"] >= tasks["began_seconds"]).all()
+
+
+def with_a_long_stop(policy: str, options: str) -> pd.DataFrame:
+    """What was applied, in order, of three workers that each stand still for about fifty updates' time now and then."""
+    delays = "periodic:slow=100000,period=0.4,share=0.5"
+    tasks = tasks_of(ran(job(policy, 3, policy_options=options, delays=delays, micro_batch=1, steps=150)))
+    used = tasks[tasks["update"] >= 0].sort_values("update")
+    ended = used.groupby("worker")["ended_seconds"]
+    assert ended.diff().max() > 0.1 and ended.max().min() > 0.4, "it stood, and came back"
+    return used
+
+
+def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp() -> None:
+    done = dict.fromkeys(range(3), 0)
+    for worker in with_a_long_stop("ssp", "bound=2")["worker"]:
+        done[worker] += 1
+        assert max(done.values()) - min(done.values()) <= 3
+
+
+def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
+    assert with_a_long_stop("deadline", "deadline=0.002")["staleness"].max() <= 2

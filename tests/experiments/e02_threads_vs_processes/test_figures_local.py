@@ -76,13 +76,13 @@ def test_drawing_leaves_the_callers_settings_alone() -> None:
     assert dict(mpl.rcParams) == before
 
 
-def test_speedups_are_drawn_with_seconds_data_source_batch_and_published() -> None:
+def test_speedups_are_drawn_with_data_source_batch_and_published() -> None:
     found = texts(speedup_figure(records()))
     table = speedup_table(records())
     shown = table[(table["status"] == "ok") & (table["variant"] == "a")]
     assert len(shown) == 9
     for row in shown.itertuples():
-        assert any(text.startswith(f"{row.speedup:.2f}  ({row.step_seconds:.3g} s") for text in found)
+        assert any(text == f"{row.speedup:.2f}" for text in found), "alone: seconds are of other rounds, too"
     for value in (
         "4",
         "6.15",

@@ -76,7 +76,7 @@ def test_the_frameworks_threads_stand_apart_from_lockstep_own() -> None:
     told.loc[told["strategy"] == "processes", "framework_threads"] = 2
     found = judge(claim("same_mean_threads"), records(), told)
     assert found.answer == UNDECIDED and found.rounds_more == math.inf
-    assert found.measured.count("of these the framework's and the runtime's 8 [8, 8] and 2 [2, 2]") == 2
+    assert found.measured.count("of these PyTorch's and Python's own 8 [8, 8] and 2 [2, 2]") == 2
 
 
 @pytest.mark.parametrize("factor", [1, 2])

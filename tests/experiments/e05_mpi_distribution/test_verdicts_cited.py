@@ -13,7 +13,7 @@ from lockstep.analysis.judging import judge
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
-    MEASURED,
+    EMULATED,
     MODEL,
     NEEDS_HARDWARE,
     NOT_YET,
@@ -54,7 +54,7 @@ def test_sixteen_nodes_follow_from_two() -> None:
 
 def test_terngrad_is_judged_over_every_link(frame: pd.DataFrame) -> None:
     found = judged(claim("terngrad-speed"), frame)
-    assert (found.answer, found.grade) == (SUPPORTED, MEASURED)
+    assert (found.answer, found.grade) == (SUPPORTED, EMULATED)
     assert "at 1 Gbit/s" in found.measured and "at 10 Gbit/s" in found.measured
     slow = scaled(frame, "images_per_second", 0.5, experiment="links", strategy="terngrad")
     assert judged(claim("terngrad-speed"), slow).answer == CONTRADICTED

@@ -81,7 +81,9 @@ def test_the_answer_of_the_reference_is_that_of_the_records(reference: Stored) -
 
 def test_the_figure_of_accuracy_tells_first_what_the_batch_does(made: Stored) -> None:
     text = said("accuracy", made)
-    assert text.startswith("With batch 512 instead of 32, ") and " Accuracy and area under the curve with batch" in text
+    falls = "accuracy falls in all six cases and rises in none. It falls for the CNN on Pneumonia (-2 points ["
+    assert text.startswith(f"With batch 512 instead of 32, at as many epochs, {falls}")
+    assert " Accuracy and area under the curve with batch" in text
     small = made.records[made.records["global_batch_size"] == 32]
     assert said("accuracy", Stored(small)).startswith("Accuracy and area under the curve with batch 32 are: ")
     assert "do not answer this yet" in said("accuracy", Stored(records(2)))
@@ -104,7 +106,8 @@ def test_an_lstm_that_gains_or_loses_is_said_to(made: Stored) -> None:
 
 def test_an_lstm_that_learns_more_slowly_is_said_to_once_an_interval_shows_it(made: Stored) -> None:
     slow = moved(made, -10, experiment="learning", network="convlstm")
-    lower = r"its mean accuracy is lower in all \w+ settings? \(.*?\), by the whole interval in [1-9]\d* of them\."
+    few = r"With fewer updates \(batch 512 or 40 updates\) the ConvLSTM's mean accuracy is below the CNN's "
+    lower = few + r"in all \w+ settings? \([^()]*\), by the whole interval in [1-9]\d* of them\."
     assert re.search(lower, answer(slow)) and "learns more slowly" not in answer(slow)
     assert "learns more slowly is open" in answer(made), "there its mean is higher"
 
@@ -124,9 +127,56 @@ def test_few_seeds_are_not_an_answer() -> None:
 
 
 def test_distributing_that_costs_accuracy_is_not_alike(made: Stored) -> None:
-    assert re.match(r"In all \w+ cells? several workers are surely as accurate", said("paired", made))
-    worse = moved(made, -9, experiment="paired", strategy="processes")
-    assert not said("paired", worse).startswith("In all") and "mean furthest off is -9" in said("paired", worse)
+    within = "After 10 epochs with batch 32, several workers are within 2 points of one's accuracy with 95 % confidence"
+    alike, worse = said("paired", made), said("paired", moved(made, -9, experiment="paired", strategy="processes"))
+    assert alike.startswith(f"{within} in all four cells (ten seeds or more); ")
+    assert worse.startswith(f"{within} in none of four cells (ten seeds or more); ") and "furthest off is -9" in worse
+
+
+def test_a_gap_that_shrinks_is_said_to(made: Stored) -> None:
+    where = {"experiment": "learning", "network": "cnn", "global_batch_size": 512, "use_case": "Pneumonia"}
+    told = said("gap", moved(made, -5, "train_accuracy", **where))
+    change = "With batch 512 instead of 32, at as many epochs, the gap on Pneumonia shrinks for the CNN (-5 points ["
+    assert change in told and ". The CNN's gap is 10 points [" in told
+    assert " grows for the CNN (+5 points [" in said("gap", moved(made, 5, "train_accuracy", **where))
+
+
+def test_the_choice_is_quoted_as_it_is_drawn(made: Stored) -> None:
+    """Bug: the text quoted the finalist, trained anew on all images, beside a figure of the candidates."""
+    drawn = said("candidates", made)
+    assert drawn.startswith("Trained without the held-out images, validation's setting of the CNN reaches 85.2 % [")
+    assert said("candidates", moved(made, 5, experiment="selected")) == drawn
+    assert "reaches 90.2 % [" in said("candidates", moved(made, 5, experiment="candidates", network="cnn"))
+
+
+def test_a_choice_that_is_open_is_not_quoted_and_says_so(made: Stored) -> None:
+    """Bug: it was quoted where a target called it not measured yet, and one figure left its network out silently."""
+    worst = (made.records["experiment"] == "candidates") & (made.records["class_weights"] == "balanced")
+    worst &= (made.records["network"] == "cnn") & (made.records["round"] > 5)
+    open_yet = Stored(made.records.assign(status=made.records["status"].mask(worst, "failed")), made.tables)
+    for name in ("candidates", "confusion"):
+        text = said(name, open_yet)
+        assert text.endswith(" For the CNN no setting is quoted: 1 of 3 candidates lack seeds that others have.")
+        assert "of the CNN reaches" not in text and "The CNN's lowest recall" not in text
+        assert "no setting is quoted" not in said(name, made)
+    labels = [tick.get_text() for axis in EXPERIMENT.figures["candidates"](open_yet).axes
+              for tick in axis.get_yticklabels()]  # fmt: skip
+    assert sum("chosen" in text for text in labels) == 1, "the ConvLSTM's"
+
+
+@pytest.mark.parametrize("name, small, large", [("frameworks", 3, 3), ("prices", 4, 2)])
+def test_a_ratio_of_every_batch_that_is_drawn_is_told(made: Stored, name: str, small: int, large: int) -> None:
+    """Bug: "cannot be told apart" was of the smallest batch alone, unsaid; the larger one's interval was off 1."""
+    assert [said(name, made).count(f" at batch {size} ") for size in (32, 128)] == [small, large]
+
+
+def test_a_ratio_within_the_noise_is_no_difference(made: Stored) -> None:
+    frame = made.records.copy()
+    slow = (frame["framework"] == "tensorflow") & (frame["experiment"] == "speed")
+    frame.loc[slow, "step_seconds"] *= 1.004 * 0.8  # 0.8: of torch's speed
+    noise = ", which is not shown to exceed the noise of two equal runs"
+    assert f"the CNN at batch 32 1 times as long [1, 1]{noise};" in said("frameworks", Stored(frame))
+    assert noise not in said("frameworks", made)
 
 
 def test_pooling_that_costs_accuracy_is_said_to(made: Stored) -> None:

@@ -180,6 +180,15 @@ def test_a_gain_in_percent_may_be_a_slip_for_so_many_times(frame: pd.DataFrame) 
     assert "the fastest of 2" in judge(claim("model-gain"), frame).measured
 
 
+def test_a_gain_without_an_interval_says_so() -> None:
+    """Bug: "74 (at least -100) % more images/s", of five rounds whose interval pays for a choice."""
+    few = records(rounds=5)
+    few["images_per_second"] *= np.exp(np.random.default_rng(5).normal(0, 0.01, len(few)))
+    found = judge(claim("model-gain"), few)
+    assert " (no interval yet) % more images/s" in found.measured and "at least" not in found.measured
+    assert found.answer == UNDECIDED
+
+
 def test_nearly_double_is_of_a_cnn_by_one_worker_at_the_fastest_batch(frame: pd.DataFrame) -> None:
     """It was read over the ConvLSTM's own sequential training; §5.1 names a CNN on one node."""
     found = judge(claim("nearly-double"), frame)

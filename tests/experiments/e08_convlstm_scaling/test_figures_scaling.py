@@ -90,9 +90,18 @@ def test_only_cells_with_a_core_each_stand_beside_the_model(frame: pd.DataFrame)
 def test_scaling_shows_who_takes_turns(frame: pd.DataFrame) -> None:
     tables = {name: worker_scaling_table(frame, name) for name in ("strong", "weak")}
     figure = scaling_panels(tables, "title")
-    assert len(figure.axes) == 4 and "ranks take turns on cores" in texts(figure) and "Amdahl's fit" in texts(figure)
+    assert len(figure.axes) == 4 and "ranks take turns on cores" in texts(figure)
     hollow = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"]
     assert {round(float(x)) for line in hollow for x in line.get_xdata()} == {2, 4}  # 2 and the server; 4
+
+
+def test_a_fit_to_one_point_is_not_drawn(frame: pd.DataFrame) -> None:
+    """Bug: Amdahl's line through one point looked like a finding on more workers."""
+    strong = worker_scaling_table(frame, "strong")
+    assert strong["amdahl_speedup"].notna().any()
+    assert "Amdahl's fit" not in texts(scaling_panels({"strong": strong}, "title"))
+    more = strong.assign(time_shared=False, cores=strong["workers"])
+    assert "Amdahl's fit" in texts(scaling_panels({"strong": more}, "title"))
 
 
 def test_held_out_cells_are_filled_and_the_others_hollow(frame: pd.DataFrame) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fake_tuning
@@ -32,13 +33,17 @@ def test_without_a_pool_every_finding_says_what_is_missing(name: str) -> None:
 
 def test_the_ladder_says_what_each_step_gains() -> None:
     said = FINDINGS["ladder"](fake_tuning.stored(tuned=0.05))
-    assert said.startswith("Beside the plain CNN's 80.0 % of test images, a network with dropout gains 1 points")
+    assert said.startswith(
+        "Of four networks with additions, 4 are shown to gain on the plain CNN's 80.0 % of test images. "
+        "A network with dropout gains 1 points"
+    )
     assert "a network with dropout and L2 gains 2 points" in said
     assert "the tuned network gains 5.01 points [" in said
     assert "the tuned network loses 3.99 points [" in FINDINGS["ladder"](fake_tuning.stored(tuned=-0.04))
-    assert "the tuned network cannot be told apart" in FINDINGS["ladder"](fake_tuning.stored(tuned=0.0))
+    alike = FINDINGS["ladder"](fake_tuning.stored(tuned=0.0))
+    assert "additions, 3 are shown" in alike and "the tuned network cannot be told apart from it (" in alike
     few = FINDINGS["ladder"](fake_tuning.stored(seeds=2))
-    assert "with too few seeds for an interval" in few and "gains" not in few
+    assert "with too few seeds for an interval" in few and "gains" not in few and "none is shown to gain" in few
 
 
 def test_the_ladder_is_paired_by_seed() -> None:
@@ -176,15 +181,65 @@ def test_the_answer_says_what_was_found_what_it_took_and_what_is_not_known_yet()
     assert EXPERIMENT.answer is not None
     said = EXPERIMENT.answer(stored)
     last = 100 * fake_tuning.curves(16)[:, -1]
-    assert said.startswith("Of 16 settings drawn at random and trained for 8 epochs, the best classifies ")
+    assert said.startswith("Beside the plain CNN of the paper's Table 2, the network that held-out images chose ")
+    assert "Of 16 settings drawn at random and trained for 8 epochs, the best classifies " in said
     assert f"the median one {np.median(last):.1f} %, and the worst {last[-1]:.1f} %" in said
     hours = (16 * 2.0 * 8 + sum(range(16))) / 3600
     assert f"took {hours:.2g} core-hours; several engines train one list of trials 1.8 times as fast" in said
     pool = stored.records[stored.records["experiment"] == "pool"]
     said = EXPERIMENT.answer(Stored(pool, stored.tables))
-    assert "No network that these images chose has been scored on test images yet." in said
+    assert said.startswith("Not known yet is whether tuning pays on test images: no network that held-out images chose")
     assert "what several engines save in time is not known yet: the list of trials was not timed yet" in said
     assert "what pruners save: not known yet" in said
+
+
+def replays(effective: float) -> pd.DataFrame:
+    shares = {"share_of_epochs": 0.8, "share_low": 0.7, "share_high": 0.9, "kept": 0.9, "kept_low": 0.8}
+    row = shares | {"kept_high": 1.0, "trials": 12, "workers": 1, "effective": effective, "on_frontier": True}
+    return pd.DataFrame([row | {"compared": name} for name in ("LSTM", "Median")])
+
+
+def test_a_pool_of_few_studies_tells_nothing_of_pruners() -> None:
+    """Bug: intervals from 0 to 100 % were told as what a pruner saves."""
+    whole, of_pool = fake_tuning.stored(), "cannot be told from this pool: the orders that are replayed have most"
+    assert EXPERIMENT.answer is not None
+    for effective, unsure in ((1.7, True), (40.0, False)):
+        told = Stored(whole.records, {**whole.tables, "replays": replays(effective)})
+        for text in (FINDINGS["pruners"](told), EXPERIMENT.answer(told)):
+            assert (of_pool in text) == unsure and ("80 % [70, 90] of the epochs" in text) != unsure
+    assert "amount to 1.7 independent studies, and an interval needs 5" in FINDINGS["pruners"](
+        Stored(whole.records, {**whole.tables, "replays": replays(1.7)})
+    )
+
+
+def test_a_forecast_is_told_beside_a_rule_that_costs_nothing_and_where_it_is_worst() -> None:
+    """Bug: an LSTM as good as a rule without a network, and worse than the last value later, was told as better."""
+    rows = []
+    for name, errors in (("lstm", (0.64, 1.3)), ("gain", (0.65, 0.9)), ("last", (1.1, 1.1)), ("power", (1.0, 1.0))):
+        for epoch, error in zip((2, 8), errors, strict=True):
+            ends = {"relative_low": error - 0.1, "relative_high": error + 0.1}
+            rows.append({"forecaster": name, "epoch": epoch, "relative": error, "covered": 0.9} | ends)
+    whole = fake_tuning.stored()
+    said = FINDINGS["forecasts"](Stored(whole.records, {**whole.tables, "curve_forecasts": pd.DataFrame(rows)}))
+    assert "errs less than the best value so far, and cannot be told apart from best so far + usual gain, a" in said
+    assert "its own is then 0.64 [0.54, 0.74], and the rule's 0.65 [0.55, 0.75]; " in said
+    assert "it is the largest after 8 epochs, 1.3 [1.2, 1.4]." in said
+
+
+def test_choices_whose_intervals_overlap_do_not_stand_out() -> None:
+    """Bug: the first three were called most important of all, with intervals that held those of all others."""
+    whole, table = fake_tuning.stored(), pd.DataFrame({"name": ["rate", "batch"], "importance": [0.6, 0.4]})
+    for low, begins in ((0.2, "No choice stands out: all intervals overlap. "), (0.55, "One choice stands out. ")):
+        own = table.assign(low=[low, 0.3], high=[0.7, 0.5])
+        assert FINDINGS["importances"](Stored(whole.records, {**whole.tables, "importances": own})).startswith(begins)
+
+
+def test_the_ladder_does_not_promise_a_step_that_is_not_there() -> None:
+    """Bug: its figure was headed "and tuning add" without any tuned network."""
+    whole = fake_tuning.stored()
+    without = Stored(whole.records[whole.records["experiment"] != "chosen"], whole.tables)
+    titles = [EXPERIMENT.figures["ladder"](each).axes[0].get_title() for each in (whole, without)]
+    assert titles[0].endswith("an LSTM head, and tuning add") and "no tuned network" in titles[1]
 
 
 def test_pruners_have_intervals_however_few_studies_there_are() -> None:

@@ -20,6 +20,7 @@ from lockstep.engine.training.loop import Site, Trace
 from lockstep.experiments.e10_straggler_forecasts import causes, measuring
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BINS,
+    DECIDING,
     DRAWN_ROUNDS,
     FORECASTERS,
     LEARNING_CURVES,
@@ -136,7 +137,8 @@ def test_costs_are_of_every_forecaster_and_training_is_the_lstms() -> None:
     trace = run(job)
     fits_the_schema(trace, job)
     rows = {row["forecaster"]: row for row in trace.tables["forecast_costs"]}
-    assert list(rows) == list(FORECASTERS)
+    assert list(rows) == [*FORECASTERS, *DECIDING]
+    assert all(rows[name]["training_milliseconds"] > 0 for name in DECIDING), "by the LSTM"
     assert all(row["asking_milliseconds"] > 0 for row in rows.values())
     assert rows["lstm"]["training_milliseconds"] > 10 * rows["ar"]["training_milliseconds"]
 

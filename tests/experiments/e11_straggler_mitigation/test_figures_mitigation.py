@@ -66,7 +66,8 @@ def test_one_seed_alone_is_shown_without_an_interval() -> None:
 def test_every_policy_has_its_row_and_what_reaches_98_percent_a_frame() -> None:
     found = stored(saved={DPRO_SHARES: 0.99}, only=["throughput"])
     figure = EXPERIMENT.figures["mitigation"](found)
-    (axis,) = figure.axes
+    axis, bar = figure.axes
+    assert bar.get_ylabel() == "mitigated (%)"
     assert set(CONTENDERS) <= {label.get_text() for label in axis.get_yticklabels()}
     table = mitigation_table(found)
     reached = table[table["mitigation"] >= 0.98]
@@ -101,6 +102,19 @@ def test_a_line_is_broken_where_a_loss_was_missed(made: Stored) -> None:
     figure = EXPERIMENT.figures["slow_nodes"](made)
     broken = [line for line in figure.axes[0].lines if len(line.get_ydata()) == 3 and np.isnan(line.get_ydata()[1])]
     assert broken
+
+
+def test_what_is_not_drawn_is_said_and_nothing_is_minus_zero(made: Stored) -> None:
+    """Bug: a column of a figure was empty, and a line ended, without a word; fields of a map said "-0"."""
+    assert f"missed the loss: {DPRO_SHARES} with 1 slow)" in " ".join(texts(EXPERIMENT.figures["slow_nodes"](made)))
+    table = made.table("policies")
+    lost = (table["experiment"] == "rivals") & (table["contender"] == NEVER_WAIT) & (table["workers"] == 8)
+    some = Stored(made.records, {"policies": table.assign(seconds_to_loss=table["seconds_to_loss"].mask(lost))})
+    said = "with 8 workers a seed of asynchronous training missed the loss: not drawn"
+    drawn = [" ".join(texts(EXPERIMENT.figures["rivals"](each))) for each in (made, some)]
+    assert said not in drawn[0] and said in drawn[1]
+    nothing = stored(saved={OURS: -0.001}, noise=0.0, only=["throughput"])
+    assert "-0" not in texts(EXPERIMENT.figures["mitigation"](nothing))
 
 
 def test_logarithmic_axes_have_numbers_as_one_writes_them(made: Stored) -> None:

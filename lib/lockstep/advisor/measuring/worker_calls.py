@@ -6,12 +6,12 @@ Every function here is `function(job, group, site) -> Trace`, as a team runs the
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import statistics
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from lockstep.engine.groups import Group
 from lockstep.engine.groups.base import SubGroup, first_ranks
 from lockstep.engine.job import Job
 from lockstep.engine.peers import run_function
+from lockstep.engine.resident_memory import peak_rss_bytes, reset_peak_rss, rss_bytes
 from lockstep.engine.training.loop import Site, Trace, run_job
 
 PEAK = "peak_bytes"
@@ -46,16 +47,15 @@ def train_visit(job: Job, group: Group, site: Site) -> Trace:
 def empty_visit(job: Job, group: Group, site: Site) -> Trace:
     """The memory of a worker that has built nothing yet."""
     del site
-    used = torch.cuda.memory_allocated() if job.device == "cuda" else _status_bytes("VmRSS")
-    return Trace(group.rank, scores={PEAK: float(used or peak_bytes(job.device))})
+    used = torch.cuda.memory_allocated() if job.device == "cuda" else rss_bytes()
+    return Trace(group.rank, scores={PEAK: float(peak_bytes(job.device) if math.isnan(used) else used)})
 
 
 def forget_peak(device: str) -> None:
     """The next `peak_bytes` is of what comes from now on, where the system can do that."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+    reset_peak_rss()
 
 
 def peak_bytes(device: str) -> int:
@@ -63,17 +63,9 @@ def peak_bytes(device: str) -> int:
     since it began elsewhere."""
     if device == "cuda":
         return int(torch.cuda.max_memory_allocated())
-    found = _status_bytes("VmHWM")
+    found = peak_rss_bytes()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found or int(most if sys.platform == "darwin" else most * 1024)
-
-
-def _status_bytes(name: str) -> int:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return int((most if sys.platform == "darwin" else most * 1024) if math.isnan(found) else found)
 
 
 def machine_visit(job: Job, group: Group, site: Site) -> Trace:

@@ -133,7 +133,7 @@ def speedup_bars(table: pd.DataFrame, published: pd.DataFrame, title: str, fitte
         for axis, rows in each:
             axes.append(axis)
             bars_with_intervals(axis, rows, "speedup", "low", "high", left=1.0)
-            texts = [f"{r.speedup:.2f}  ({r.step_seconds:.3g} s per step)" for r in rows.itertuples()]
+            texts = [f"{r.speedup:.2f}" for r in rows.itertuples()]
             side_texts(axis, rows["speedup"], texts)
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
             log_speedups(axis, *ends)

@@ -14,7 +14,7 @@ from lockstep.analysis.figures.style import GREY, StoredFigure, data_label, labe
 from lockstep.engine.job.strategies import STRATEGIES
 
 LONGEST = 230
-"""Letters of a title; what is longer ends with a clause that has its own number and interval, and with dots."""
+"""Letters of a title; what is longer ends with a clause that has its own number and interval."""
 TITLE_POINTS, SUBJECT_POINTS = 10.5, 9.0
 _LETTERS_PER_INCH = 11.8  # of a title, where most are wide
 _LINE_INCHES = 0.19
@@ -46,8 +46,7 @@ def headline(finding: str) -> str:
     """What a title says of a finding: its first sentence that says something, without the sessions' own numbers and
     without its period.
 
-    A long sentence ends at a semicolon, so that each number keeps its interval, and with dots; if that does not help,
-    its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first
+    A long sentence ends at a semicolon, so that each number keeps its interval; if that does not help, its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first
     sentence says so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
@@ -59,7 +58,7 @@ def headline(finding: str) -> str:
         kept = _REMARK.sub(lambda found: found[0] if found[0] in _OF_NAMES else "", kept)
     for clause in clauses[1:]:
         if len(kept) + 2 + len(clause) > LONGEST:
-            return f"{kept}; ..."
+            break
         kept = f"{kept}; {clause}"
     return kept
 

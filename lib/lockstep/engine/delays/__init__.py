@@ -1,4 +1,5 @@
-"""Delays that can be repeated: slept by real ranks, added in virtual time by a simulator, and the same for both.
+"""Delays that can be repeated: slept by real ranks, added in virtual time by a simulator, and the same for both. Those
+of messages (`link`) are for the simulator alone.
 
     delays = make_delays("markov:slow=3,enter=0.01,leave=0.04", workers=8, seed=0)
     delays.end(worker=2, task=17, start=4.2, work_seconds=0.1)          # 4.3, or later

@@ -5,14 +5,15 @@ Two families:
 - *states* are functions of (worker, clock). A slow worker is slow at this time, whatever it does: its work is
   stretched, and work across several states is integrated exactly.
 - *pauses* are keyed by (worker, task) and add to the task, wherever in it. The task of a worker has its pause, whenever
-  it is done and whoever else has done what before.
+  it is done and whoever else has done what before. It falls into one of the micro-batches that were given out, so a
+  policy that gives out more than it waits for meets it in proportion to what was computed.
 
 So nothing is keyed by the number of a step alone, and nothing depends on who asked before or on how many workers there
 are: two policies meet the same world, and differ by what they make of it (common random numbers). A worker in a pause
 sends nothing, not even what it has finished: its message begins when its work has ended.
 
 Real ranks sleep `end - start - work_seconds` after their computation; a simulator adds it in virtual time. Both ask the
-same object.
+same object. Delays of messages are for the simulator alone, which knows what a message takes; real ranks refuse them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Delays(ABC):
     family: ClassVar[str]  # states | pauses | none
     options_kind: ClassVar[type[Any]] = NoOptions  # a frozen dataclass of lockstep.engine.options.option
     readings: ClassVar[tuple[str, ...]] = ()  # the numbers of a worker's state that its node shows, such as credits
+    of_messages: ClassVar[bool] = False  # they slow messages, whose bare seconds a simulator alone knows
 
     def __init__(self, options: Any, workers: int, seed: int) -> None:
         """Raises JobError for less than one worker, and for options that these workers don't allow."""
@@ -79,6 +81,11 @@ class Delays(ABC):
     def message_ends(self, workers: ArrayLike, tasks: ArrayLike, starts: ArrayLike, seconds: ArrayLike) -> Floats:
         """The same for arrays that are broadcast against each other; bit for bit equal to `message_end`."""
         return _sum(workers, tasks, starts, seconds)
+
+    def begins_anew(self, task: int) -> bool:
+        """Was something left out between this task and the one before it? Then nothing may be forecast from there."""
+        del task
+        return False
 
     def system(self, worker: int, clock: float) -> dict[str, float] | None:
         """What the node of `worker` shows of its state at `clock`, seconds of the run: `readings` by name; None where

@@ -173,6 +173,7 @@ class Link(Markov):
     """
 
     name = "link"
+    of_messages = True
     options_kind = Markov.Options
 
     def end(

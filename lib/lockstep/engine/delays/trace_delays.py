@@ -21,8 +21,8 @@ class TraceDelays(Delays):
     Task t has factor t modulo the trace's length, so a trace belongs to the family of pauses, which are keyed by
     (worker, task), but it stretches a task evenly, and below the median a task is shorter than its work. Worker w is
     the w-th recorded worker of `stage`; with stage -1 those of all stages are workers, stage after stage, each compared
-    within its own: what looks like a straggler may be a longer stage. `segments[t]` is the same for tasks that were
-    recorded without a gap between them.
+    within its own: what looks like a straggler may be a longer stage. Forecasts begin anew after a gap in the recorded
+    steps, and where the trace is played again from its start.
     """
 
     name = "trace"
@@ -56,7 +56,8 @@ class TraceDelays(Delays):
         self._factors = np.ascontiguousarray(every[:, :workers])
         self._lists = self._factors.tolist()
         per_step = len(every) // len(trace.segments)
-        self.segments = trace.segments if per_step == 1 else np.repeat(np.arange(len(trace.segments)), per_step)
+        segments = trace.segments if per_step == 1 else np.repeat(np.arange(len(trace.segments)), per_step)
+        self._first = np.diff(segments, prepend=-1) != 0  # of a segment
 
     def _stage(self, trace: StragglerTrace, stage: int) -> Floats:
         """The factors of one stage: [tasks, workers]."""
@@ -67,6 +68,9 @@ class TraceDelays(Delays):
         if not np.all(medians > 0):
             raise JobError(f"delays={self.text!r}: in {trace.name} the median worker of stage {stage} takes 0 s")
         return seconds / medians
+
+    def begins_anew(self, task: int) -> bool:
+        return bool(self._first[task % len(self._first)])
 
     def end(
         self, worker: int, task: int, start: float, work_seconds: float, piece: int = 0, pieces: int = 1

@@ -155,6 +155,9 @@ def _of_tasks(table: pd.DataFrame, name: str) -> pd.DataFrame:
     missing = [column for column in needed if column not in table]
     if missing:
         raise JobError(f"{name} has tasks (a column fate) but no column {', '.join(missing)}")
+    if "round" in table and table["round"].nunique() > 1:
+        rounds = ", ".join(map(str, sorted(table["round"].unique())))
+        raise JobError(f"{name} holds several runs, rounds {rounds}; give a file with the rows of one of them")
     table = table[table["fate"] != "unfinished"]
     samples = table["samples"].where(table["samples"] > 0)
     size = samples.median()

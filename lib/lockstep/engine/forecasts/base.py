@@ -12,8 +12,9 @@ server of real ranks and a simulation.
 asked for or the same worker is seen again. Then all that wait are absorbed together, in the order of workers, by
 one vectorised piece of code. So the order in which workers arrive between two forecasts has no influence either.
 
-**Gaps.** A worker's tasks are numbered. Across a gap, a task that nobody saw, nothing is forecast: what follows it is
-known from then on, but is no error of the forecaster and no example to learn from.
+**Gaps.** A worker's tasks are numbered. Across a gap, a task that nobody saw or, of a trace, that nobody recorded
+(`begins_anew`), nothing is forecast: what follows it is known from then on, but is no error of the forecaster and no
+example to learn from.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +36,11 @@ from lockstep.engine.forecasts.readings import Readings
 Array = NDArray[np.float64]
 NEVER = -2
 """The number of the last task of a worker that was not seen yet; no task follows it."""
+
+
+def _never(task: int) -> bool:
+    del task
+    return False
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class Forecast(Kept, ABC):
         self._follows = np.zeros(workers, bool)
         self._readings = Readings(workers)
         self._errors = RecentErrors(workers)
+        self.begins_anew: Callable[[int], bool] = _never  # task -> is there a gap before it?
         self._standing: Array | None = None  # what `centre` said last, until something is learned
 
     # What callers use ------------------------------------------------------------------------------------------------
@@ -102,7 +109,7 @@ class Forecast(Kept, ABC):
             self._absorb()
         self._readings.put(worker, system)
         self._waiting[worker] = seconds_per_sample
-        self._follows[worker] = task == self._task[worker] + 1
+        self._follows[worker] = task == self._task[worker] + 1 and not self.begins_anew(task)
         self._task[worker] = task
 
     def observe_round(
@@ -189,7 +196,7 @@ class Forecast(Kept, ABC):
 
     def _put_round(self, who: NDArray[np.intp], seconds: Array, task: int, readings: Array) -> None:
         self._waiting[who] = seconds[who]
-        self._follows[who] = self._task[who] == task - 1
+        self._follows[who] = (self._task[who] == task - 1) & (not self.begins_anew(task))
         self._task[who] = task
         self._readings.put_round(who, readings)
 

@@ -194,6 +194,7 @@ class Policy(DeclaredPolicy, ABC):
     Options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass, its fields declared with `options.option`
     needs: ClassVar[Needs] = Needs()
     options: Any = ()  # type: ignore[misc]  # of a job, none are declared; of a policy, an instance of `Options`
+    forecast: Any = None  # a `lockstep.engine.forecasts.Forecast`, of policies that have one
 
     def __init__(self, setting: Setting, options: Any = None) -> None:
         self.setting = setting
@@ -238,7 +239,13 @@ class Policy(DeclaredPolicy, ABC):
 
     def idle(self, budget_seconds: float) -> None:
         """The caller waits, and has so much time to spare for forecasters that learn."""
-        del budget_seconds
+        if self.forecast is not None:
+            self.forecast.idle(budget_seconds)
+
+    def hear_of_gaps(self, begins_anew: Callable[[int], bool]) -> None:
+        """`Delays.begins_anew`, before training starts: across a gap in a trace nothing may be forecast."""
+        if self.forecast is not None:
+            self.forecast.begins_anew = begins_anew
 
     def facts(self) -> dict[str, float]:
         """Numbers of the run beside the usual ones, by name: `SimulatedRun.facts`, or the server's table `facts`."""

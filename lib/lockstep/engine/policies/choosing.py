@@ -100,6 +100,11 @@ class Choosing(RoundPolicy):
             filled[worker] = longer[(self.round + worker) % len(longer)] if len(longer) else LONGER * least
         return filled
 
+    def facts(self) -> dict[str, float]:
+        """The rule that it has come to: so many contributions close a round."""
+        rule = self.candidates[self.chosen]
+        return {"chosen_contributions": float(rule.k if isinstance(rule, KSync) else self.setting.training)}
+
     def state(self) -> dict[str, Any]:
         own = {"chosen": self.chosen, "choices": self._choices, "exploring": self._exploring}
         seen = {name: [one.tolist() for one in getattr(self, f"_{name}")] for name in ("rounds", "complete")}

@@ -11,7 +11,8 @@ scale of B samples (`noise_scale`), an update makes b / (b + B) of the progress 
 bounded: whoever would be too stale for the next update is recalled, and its samples go back to the pool.
 
 Between two known ends: with `deadline=infinite` it is wait_for_all, with `deadline=none`, where every micro-batch is an
-update of its own, it is asynchronous. A "task" of MapReduce is the micro-batches of one worker from one parameters on.
+update of its own and staleness has no bound, it is asynchronous. A "task" of MapReduce is the micro-batches of one
+worker from one parameters on.
 """
 
 from __future__ import annotations
@@ -61,8 +62,7 @@ class DeadlineOptions:
 
 
 class Deadline(Policy):
-    """See the module. The first update has no deadline, for nothing is forecast yet: it waits for all, at most twice
-    the median arrival."""
+    """See the module. Until a deadline is chosen, in the first update, it waits for all, at most twice the median."""
 
     does = "workers compute until a deadline that makes the most progress per second; late work joins the next update"
     label = "deadline"
@@ -269,9 +269,6 @@ class Deadline(Policy):
         return min(self.micro_batch * max(int(seconds / each), 1), samples)
 
     # --- the record ----------------------------------------------------------------------------------------------
-
-    def idle(self, budget_seconds: float) -> None:
-        self.forecast.idle(budget_seconds)
 
     def facts(self) -> dict[str, float]:
         known = {"deadline_seconds": self.deadline, "noise_scale_samples": self.noise.samples}

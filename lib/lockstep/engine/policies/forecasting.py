@@ -67,9 +67,6 @@ class ForecastPolicy(RoundPolicy):
             system = {name: float(values[worker]) for name, values in (over.system or {}).items()}
             self.forecast.observe(worker, int(over.tasks[worker]), float(each[worker]), system or None)
 
-    def idle(self, budget_seconds: float) -> None:
-        self.forecast.idle(budget_seconds)
-
     def state(self) -> dict[str, Any]:
         return super().state() | {"forecast": self.forecast.state()}
 

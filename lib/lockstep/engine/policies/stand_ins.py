@@ -9,7 +9,8 @@
                    after a step of its own. The gradient that this amounts to is the way back from there
 
 The LSTM sees every coordinate as a sequence of its own, less the coordinate's mean and divided by the spread of all; so
-it is small, whatever the model.
+it is small, whatever the model. It learns when it is asked: a real server's workers wait for that, and virtual time
+does not count it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class StandIns:
         self._average: dict[int, Floats] = {}
         self._gradients: dict[int, deque[Floats]] = {}
         self._weights: dict[int, deque[Floats]] = {}
-        self._way = np.zeros(length)  # sum of all updates, in units of the learning rate
+        self._way = np.zeros(length)  # from the first parameters to the present ones, in units of - learning rate
         self._models: dict[str, SequenceModel] = {}
         self._random = np.random.default_rng([seed, length])
 
@@ -73,10 +74,10 @@ class StandIns:
         if WEIGHTS in self.kinds:
             self._weights.setdefault(worker, deque(maxlen=REMEMBERED)).append(self._way + gradient)
 
-    def moved(self, update: Floats) -> None:
-        """The parameters have moved by -learning rate x `update`."""
+    def moved(self, way: Floats) -> None:
+        """The parameters have moved by -learning rate x `way`: the update itself, or with momentum something else."""
         if WEIGHTS in self.kinds:
-            self._way = self._way + update
+            self._way = self._way + way
 
     def made(self, worker: int, kind: str) -> Floats:
         """The gradient of `kind` for `worker`, float64 [length]. Raises ValueError for a kind that does not exist."""

@@ -49,6 +49,20 @@ def check_delays(text: str) -> None:
         raise JobError(f"delays={text!r} is not in canonical form; write {written!r}")
 
 
+def _check_for_workers(text: str, workers: int, seed: int) -> None:
+    """Raises JobError for delays that so many real ranks can't have. A trace is read when they start: a stored job may
+    name one that is not here."""
+    if text == NO_DELAYS or text.startswith("trace:"):
+        return
+    from lockstep.engine.delays import make_delays
+
+    if make_delays(text, workers, seed).of_messages:
+        raise JobError(
+            f"delays={text!r} slows messages, and what one takes alone only a simulator knows: give lockstep simulate "
+            "--delays link, or emulate a slow network with hosts and link_bits_per_second"
+        )
+
+
 def decides_on_work(values: Values) -> bool:
     """Does the policy decide who computes what, so that workers wait for orders? Waiting for all does only where it is
     compared with such policies: under delays, or with emulated computing."""
@@ -81,6 +95,7 @@ def check_policy(values: Values) -> None:
             f"early_stopping_epochs={values['early_stopping_epochs']} with policy={name!r}: its workers have no epochs "
             "in common; give epochs"
         )
+    _check_for_workers(values["delays"], values["workers"], values["seed"])
     options = values["policy_options"]
     if (written := canonical_options(name, options)) != options:
         raise JobError(f"policy_options={options!r} is not in canonical form; write {written!r}")

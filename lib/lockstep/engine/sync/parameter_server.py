@@ -87,7 +87,7 @@ class ParameterServerSync(Sync):
         "parameter_server-1-server": {"servers": 1},
         "parameter_server-2-servers": {"servers": 2, "shards": 2},
         "parameter_server-shards": {"shards": 2},
-        "parameter_server-orders": {"servers": 1, "delays": "exponential:mean=0.001", "micro_batch": 3},
+        "parameter_server-policy-and-delays": {"servers": 1, "delays": "exponential:mean=0.001", "micro_batch": 3},
         "parameter_server-topk-of-all": {"servers": 1, "compression": "topk"},
         "parameter_server-weights": {"opt_weight": "mean"},
         "parameter_server-weights-1-server": {"opt_weight": "mean", "servers": 1},

@@ -61,7 +61,7 @@ class PolicyServer:
         self._works: dict[tuple[int, int], Work] = {}  # (worker, task) -> what it was given, until its fate is known
         self._here: dict[tuple[int, int], tuple[Note, Tensor]] = {}  # (worker, task) -> a contribution that waits
         kinds = policy.stand_in_kinds
-        self._stand_ins = StandIns(parameters.numel(), kinds=kinds) if kinds else None
+        self._stand_ins = StandIns(parameters.numel(), policy.setting.seed, kinds) if kinds else None
         self._zero = time.monotonic()
         self._stopped = self._idled = False
 
@@ -173,9 +173,11 @@ class PolicyServer:
             made = torch.from_numpy(self._stand_ins.made(one.worker, one.kind))
             self._sum.add_(made.to(self._sum), alpha=one.weight)
         norm = float(self._sum.square().sum()) if self.policy.needs.square_norm else 0.0
-        if self._stand_ins is not None:
-            self._stand_ins.moved(self._sum.double().cpu().numpy())
+        before = self.parameters.double() if self._stand_ins is not None else self.parameters
         self.optimiser.step()
+        if self._stand_ins is not None:  # with momentum they go another way than the sum
+            way = (before - self.parameters.double()) / self.optimiser.param_groups[0]["lr"]
+            self._stand_ins.moved(way.cpu().numpy())
         self.version += 1
         self._idled = False
         if self.policy.needs.square_norm:

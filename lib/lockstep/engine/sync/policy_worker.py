@@ -60,8 +60,9 @@ class PolicySync(Sync):
         self.group = group.split(1)
         parameters = group.receive(0, orders.START)[1].clone()
         policy = self._policy_for(group.size - 1)
-        readings = self.make_delays(group.size - 1).readings
-        self.owner = PolicyServer(group, parameters, self.make_optimiser, policy, self.plan.steps, readings)
+        delays = self.make_delays(group.size - 1)
+        policy.hear_of_gaps(delays.begins_anew)
+        self.owner = PolicyServer(group, parameters, self.make_optimiser, policy, self.plan.steps, delays.readings)
         self._begun = False
 
     def serve(self) -> tuple[int, StepCost] | None:

@@ -44,15 +44,17 @@ def _by_paper(stored: Stored) -> str:
 
 
 def verdicts(stored: Stored) -> str:
-    """The notebooks with the most decided claims, and the answers by paper."""
-    counts = overview(stored).counts().drop(index="all")
+    """How many claims are decided, in which notebooks most, and the answers by paper."""
+    everything = overview(stored).counts()
+    counts, whole = everything.drop(index="all"), everything.loc["all"]
     decided = counts[list(ANSWERS[:2])].sum(axis=1)
     first = decided[decided > 0].nlargest(3)
     if first.empty:
         return f"No claim is decided yet. {_by_paper(stored)}"
     most = listed(f"{name} ({count} of {counts.loc[name, 'claims']})" for name, count in first.items())
-    told = f"Notebook {most} has" if len(first) == 1 else f"Notebooks {most} have"
-    return f"{told} the most decided claims. {_by_paper(stored)}"
+    ours = listed(f"{whole[answer]} {answer}" for answer in ANSWERS[:2])
+    told = f"{int(decided.sum())} of {whole['claims']} claims are decided, {ours}"
+    return f"{told}; most of them in {'notebook' if len(first) == 1 else 'notebooks'} {most}. {_by_paper(stored)}"
 
 
 def numbers(stored: Stored) -> str:

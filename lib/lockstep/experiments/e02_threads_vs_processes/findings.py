@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -84,12 +85,13 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
         return faster(_over(records, use_case, above, under), aa_noise(records), *names)
 
     asked = {
+        "processes beside threads": lambda: (
+            f"training {network}, {over('processes', 'threads', 'processes', 'replica threads')}"
+        ),
+        f"{inside} beside processes": lambda: over("intra_op", "processes", inside, "processes"),
         f"processes beside one core ({network})": processes,
         inside: lambda: f"one process with {inside} reaches {gain('intra_op', one_core)}",
-        "processes beside threads": lambda: over("processes", "threads", "processes", "replica threads"),
     }
-    if use_case == "SimpleBig":  # a first screen has little room
-        asked[f"{inside} beside processes"] = lambda: over("intra_op", "processes", inside, "processes")
     return known_of(asked)
 
 
@@ -129,11 +131,12 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
         return f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}"
 
     def compared() -> str:
-        ratio = _over(records, use_case, "processes", "threads", MEMORY)
-        told = "processes and threads cannot be told apart"
-        if is_difference(ratio, aa_noise(records, MEMORY)):
-            told = f"processes need {'more' if ratio.value > 1 else 'less'} than threads"
-        return f"{told} ({times(ratio, 'as much')})"
+        ratio, noise = _over(records, use_case, "processes", "threads", MEMORY), aa_noise(records, MEMORY)
+        told = f"processes and threads cannot be told apart ({times(ratio, 'as much')}"
+        if is_difference(ratio, noise):
+            return f"processes need {'more' if ratio.value > 1 else 'less'} than threads ({times(ratio, 'as much')})"
+        within = not ratio.low <= 1 <= ratio.high and math.isfinite(noise)
+        return told + (f"; two equal runs differ by up to {math.expm1(noise):.1%})" if within else ")")
 
     asked = {f"{name} beside one core": partial(need, name) for name in ("processes", "threads")}
     told = briefly(known_of({**asked, "processes beside threads": compared}))

@@ -139,7 +139,7 @@ def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
         own = _traces(stored, use_case, sides, "framework_threads_mean")
         if len(own):
             several = [interval_of(own[name]) for name in sides]
-            measured = f"{measured}; of these the framework's and the runtime's {several[0]} and {several[1]}"
+            measured = f"{measured}; of these PyTorch's and Python's own {several[0]} and {several[1]}"
         why = "the program starts a fixed number for each replica, here Lockstep, and each process has a main thread"
         return undecided(measured, why, math.inf)
 

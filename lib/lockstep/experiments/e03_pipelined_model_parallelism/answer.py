@@ -143,9 +143,14 @@ def room(stored: Stored) -> list[str]:
     table = largest_table(stored.table("stages"))
     if table.empty:
         return []
-    most = table.groupby("pipeline_ranks")["times"].max()
-    fits = listed(f"{found:.3g} times ({counted(int(str(ranks)), 'rank')})" for ranks, found in most.items())
-    return [sentence(f"by counted bytes, a cut model may be up to {fits} as large as the largest that fits one device")]
+    most = table.loc[table.groupby("pipeline_ranks")["times"].idxmax()]
+    fits = listed(
+        f"{row['times']:.3g} times ({counted(int(row['pipeline_ranks']), 'rank')}, {way_name(row['strategy'])})"
+        for row in most.to_dict("records")
+    )
+    return [
+        sentence(f"by counted bytes, a cut model may be up to {fits} as large as the largest that fits one device")
+    ]
 
 
 @finding

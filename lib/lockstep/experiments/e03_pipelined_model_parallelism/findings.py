@@ -63,7 +63,7 @@ def schedules(stored: Stored) -> str:
     fast, slow = differ.count(True), differ.count(False)
     told = [
         sentence(f"relative to naive model parallelism, speeds reach from {reach}"),
-        f"Of {len(gains)} settings, {fast} can be called faster than naive and {slow} slower.",
+        f"Of {len(gains)} settings, {fast or 'none'} is shown to be faster than naive, and {slow or 'none'} slower.",
     ]
     disturbed = int(rows["reason"].astype(str).str.contains(CONTENDED).sum())
     if disturbed:

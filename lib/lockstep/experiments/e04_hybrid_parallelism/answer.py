@@ -20,7 +20,7 @@ from lockstep.analysis.statistics import is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import cores_of_machine, sessions_in
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e04_hybrid_parallelism.findings import farthest_off, gigabits, is_hybrid, leads, ways
+from lockstep.experiments.e04_hybrid_parallelism.findings import gigabits, is_hybrid, leads, ratio_off, ways
 
 HEAD = "head_parallel"
 """The strategy whose convolutions are data parallel and whose fully connected layers are model parallel."""
@@ -94,8 +94,8 @@ def _expected(stored: Stored) -> list[str]:
         table = leads(stored)
     except NotNow as error:
         return [sentence(f"with a core for each rank nothing was measured, and nothing can be predicted: {error}")]
-    off = farthest_off(stored)
-    model = "a cost model" + ("" if off is None else f", up to {off:.0f} % off on measured steps,")
+    off = ratio_off(stored)
+    model = "a cost model" + ("" if off is None else f", whose lead of a hybrid may be {off:.2f} times too large,")
     row = table.loc[table["gain"].idxmax()]
     if row["gain"] <= 1:
         return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]

@@ -80,7 +80,7 @@ def _ranking_panel(axis: Axes, rows: pd.DataFrame, counts: list[int]) -> None:
         y = strategies.index(row.strategy) + 0.22 * (index - (len(counts) - 1) / 2)
         error = [[row.ratio - row.low], [row.high - row.ratio]]
         axis.errorbar(row.ratio, y, xerr=error, linestyle="none", zorder=4, **_hosts_style(index), **ERROR)
-        text = f"{row.ratio:.3f}  ({row.step_seconds:.3g} s per step)"
+        text = f"{row.ratio:.3f}"
         axis.text(1.01, y, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
     axis.axvline(1, color="0.2", linewidth=1)
     axis.set_yticks(range(len(strategies)), [label(name) for name in strategies])

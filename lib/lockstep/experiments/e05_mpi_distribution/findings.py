@@ -79,7 +79,10 @@ def _returning(rivals: pd.DataFrame) -> str:
         stays = f"so whether a ranking there holds on {_hosts(many)} stays open"
         return sentence(f"no difference beyond noise shows on {_hosts(few)}, {stays}")
     again = sum(there.get(name) is side for name, side in here.items())
-    return sentence(f"of {counted(len(here), 'difference')} on {_hosts(few)}, {again} can be seen on {_hosts(many)}")
+    if len(here) == 1:
+        return sentence(f"that difference {'shows' if again else 'does not show'} on {_hosts(many)}")
+    which = f"of {counted(len(here), 'difference')} on {_hosts(few)}"
+    return sentence(f"{which}, {again or 'none'} shows on {_hosts(many)}")
 
 
 @finding
@@ -108,12 +111,12 @@ def _gains(stored: Stored, experiment: str, what: str) -> str:
         thin += sum(gain.open for _, gain in gains)
         told = (
             f"{gain.value:.3g} with {way_name(row['strategy'])} {interval_text(gain)}{sessions_in(row, 'speedup')}"
+            + (" (may be no gain)" if not gain.open and gain.low <= 1 <= gain.high else "")
             for row, gain in gains
         )
         workers = counted(int(most["workers"].iloc[0]), "worker")
-        parts.append(
-            sentence(f"{workers} train {network_name(str(use_case))} so many times as fast as one core: {listed(told)}")
-        )
+        what = f"{workers} train {network_name(str(use_case))}"
+        parts.append(sentence(f"{what} at these multiples of one core's speed: {listed(told)}"))
     if thin:
         parts.append("What has no interval yet, for want of rounds, cannot be ranked.")
     return " ".join(parts)

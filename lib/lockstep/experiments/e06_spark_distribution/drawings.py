@@ -31,11 +31,19 @@ _NAMES: Mapping[str, str] = {
     "input_seconds": "input (decoded images)",
     "compute_seconds": "compute",
     "update_seconds": "update",
-    "wait_seconds": "wait",
-    "broadcast_seconds": "broadcast (driver)",
-    "fetch_seconds": "fetch (executors)",
-    "exchange_seconds": "exchange (SparkNet: schedule, add up)",
+    "wait_seconds": "exchange: wait",
+    "broadcast_seconds": "exchange: broadcast (driver)",
+    "fetch_seconds": "exchange: fetch (executors)",
+    "exchange_seconds": "exchange: all else (SparkNet: schedule, add up)",
 }
+"""The last four are what sentences call the exchange."""
+STARTED: Mapping[str, str] = {
+    "mpiexec": "MPI's ranks",
+    "spark": "ranks in Spark's barrier mode",
+    "spark_driver": "SparkNet's driver",
+    "threads": "a process without Spark or MPI",
+}
+"""What sentences and figures call what a launcher starts."""
 _RATE = ("images_per_second", "low", "high")
 
 
@@ -83,7 +91,8 @@ def start_bars(table: pd.DataFrame, title: str) -> StoredFigure:
     with look():
         figure = new_figure(8.0, 1.4 + ROW_INCHES * len(rows))
         axis = figure.subplots()
-        names = [f"{str(row.launcher).replace('_', ' ')}, {_workers(int(row.ranks))}" for row in rows.itertuples()]
+        started = (STARTED.get(name, name) for name in rows["launcher"])
+        names = [f"{name}, {_workers(int(count))}" for name, count in zip(started, rows["ranks"], strict=True)]
         colours = [PALETTE[LAUNCHER_NAMES.index(name) % len(PALETTE)] for name in rows["launcher"]]
         axis.barh(range(len(rows)), rows["median"], height=0.6, color=colours, zorder=2)
         side_texts(axis, rows["median"], [_start_text(row) for row in rows.to_dict("records")])

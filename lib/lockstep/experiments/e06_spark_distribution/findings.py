@@ -28,6 +28,7 @@ from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import sessions_in, start_table, trace_table
 from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e06_spark_distribution.drawings import STARTED
 from lockstep.experiments.e06_spark_distribution.tables import (
     data_table,
     parts_by_round,
@@ -39,12 +40,8 @@ from lockstep.experiments.e06_spark_distribution.without_training import PAPER_S
 
 NODE = "mpi_shared_memory"
 """What uses the cores of one node without Spark; the verdicts choose it, too."""
-_STARTED: Mapping[str, str] = {
-    "mpiexec": "MPI's ranks",
-    "spark": "ranks in Spark's barrier mode",
-    "spark_driver": "SparkNet's driver",
-    "threads": "a process without Spark or MPI",
-}
+BARRIER = "spark_shared_memory"
+"""The same training on the same cores, started by Spark."""
 
 
 def _measured(stored: Stored) -> pd.DataFrame:
@@ -66,36 +63,50 @@ def _gain(row: Mapping[str, Any]) -> str:
 
 @finding
 def speedup(stored: Stored) -> str:
-    """Everything over one core, first what has an interval, then what has none yet."""
-    parts = []
+    """Which ways are faster than one core; then everything over one core, first what has an interval."""
+    parts, verdicts = [], []
     for use_case, rows in _measured(stored).groupby("use_case", sort=False):
         known, thin = rows[rows["low"].notna()], rows[rows["low"].isna()]
         if len(known):
+            verdicts.append(f"{network_name(str(use_case))} trains {_beside_one(_with_most_workers(known))}")
             gains = "; ".join(_gain(row) for row in known.to_dict("records"))
             network = network_name(str(use_case))
-            parts.append(sentence(f"{network} trains at these multiples of one core's speed: {gains}"))
+            parts.append(sentence(f"multiples of one core's speed for {network}: {gains}"))
         if len(thin):
             names = listed(
                 f"{way_name(row['strategy'])} with {counted(int(row['workers']), 'worker')} ({row['speedup']:.3g})"
                 for row in thin.to_dict("records")
             )
             parts.append(f"Too few rounds for an interval ({network_name(str(use_case))}): {names}.")
-    return " ".join(parts)
+    return " ".join([*([sentence("; ".join(verdicts))] if verdicts else []), *parts])
+
+
+def _beside_one(rows: pd.DataFrame) -> str:
+    """Faster than on one core by MPI, more slowly than on one core by SparkNet, as the intervals have it."""
+    found = {"more slowly than on one core": rows["high"] < 1, "faster than on one core": rows["low"] > 1}
+    found["at a speed that cannot be told from one core's"] = (rows["low"] <= 1) & (rows["high"] >= 1)
+    named = ((how, listed(map(way_name, rows.loc[own, "strategy"]))) for how, own in found.items())
+    return ", ".join(f"{how} by {names}" for how, names in named if names)
+
+
+def _with_most_workers(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["workers"] == rows.groupby("strategy")["workers"].transform("max")]
 
 
 @finding
 def parts(stored: Stored) -> str:
     """The share of a step that goes into exchanging parameters or gradients, of SparkNet and beside it."""
-    told = []
+    told: dict[str, list[str]] = {}
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
-        found = _exchanging(stored, cell, rows)
+        found, own = _exchanging(stored, cell, rows), told.setdefault(cell["use_case"], [])
         if found is not None and cell["strategy"] in (PAPER_STYLE, NODE):
-            step = interval_of(_in_sessions(stored, parts_by_round(cell, rows, None)["step_seconds"]))
-            told.append(sentence(
-                f"the exchange takes {measure_of(found, '%')} of a step of {network_name(cell['use_case'])} by "
-                f"{way_name(cell['strategy'])}, which lasts {measure_of(step, 's')}"
-            ))  # fmt: skip
-    return " ".join(told) or "No step was measured."
+            of_what = "one" if own else f"a step of {network_name(cell['use_case'])}"
+            own.append(f"{measure_of(found, '%')} of {of_what} by {way_name(cell['strategy'])}")
+            if cell["strategy"] == PAPER_STYLE:
+                step = interval_of(_in_sessions(stored, parts_by_round(cell, rows, None)["step_seconds"]))
+                own[-1] += f", which lasts {measure_of(step, 's')}"
+    texts = [sentence(f"the exchange takes {'; '.join(own)}") for own in told.values() if own]
+    return " ".join(texts) or "No step was measured."
 
 
 def _exchanging(stored: Stored, cell: dict[str, Any], rows: pd.DataFrame) -> Estimate | None:
@@ -114,38 +125,41 @@ def data(stored: Stored) -> str:
     """Images per second with the most images over those with the fewest."""
     table = data_table(stored.records)
     known = table[table["times_smallest"].notna()] if len(table) else table
-    told, thin = [], []
+    told: dict[str, list[str]] = {}
+    thin = []
     for strategy, rows in known.groupby("strategy", sort=False) if len(known) else ():
         if rows["images"].nunique() < 2:
             continue
         row = rows.loc[rows["images"].idxmax()].to_dict()
         ratio = estimate_in(row, "times_smallest", "times_smallest_low", "times_smallest_high")
-        name, sizes = way_name(str(strategy)), f"{row['images']:.0f} images instead of {rows['images'].min():.0f}"
+        name, sizes = way_name(str(strategy)), f"with {row['images']:.0f} images instead of {rows['images'].min():.0f}"
         if ratio.open:
             thin.append(f"{name} ({ratio.value:.3g} times as fast in {counted(ratio.rounds, 'round')})")
             continue
         judged = "cannot be told to be faster or slower"
         if is_difference(ratio):
             judged = "is faster" if ratio.value > 1 else "is slower"
-        told.append(sentence(f"with {sizes}, {name} {judged}: {times(ratio, 'as fast')}"))
+        told.setdefault(sizes, []).append(f"{name} {judged}, {times(ratio, 'as fast')}")
+    texts = [f"{sizes}, {'; '.join(own)}" for sizes, own in told.items()]
     if thin:
-        told.append(sentence(f"whether more data make training slower is not known yet for {listed(thin)}"))
-    return " ".join(told) or "No two sizes of the data set were measured."
+        texts.append(f"whether more data make training slower is not known yet for {listed(thin)}")
+    return " ".join(map(sentence, texts)) or "No two sizes of the data set were measured."
 
 
 @finding
 def start(stored: Stored) -> str:
-    """How long each kind of team took to start, by its largest number of ranks."""
+    """How long each kind of team took to start, by its largest number of ranks: the longest first."""
     table = start_table(stored.records)
     if table.empty:
         return "No start was recorded."
     told = []
-    for launcher, rows in table.groupby("launcher", sort=False):
-        row = rows.loc[rows["ranks"].idxmax()]
+    most = table.loc[table.groupby("launcher", sort=False)["ranks"].idxmax()]
+    for row in most.sort_values("median", ascending=False, kind="stable").to_dict("records"):
         count = counted(int(row["count"]), "start")
-        most = f", at most {row['max']:.1f} s" if row["count"] > 1 else ""
-        told.append(f"{_STARTED.get(str(launcher), launcher)} {row['median']:.1f} s ({count}{most})")
-    return sentence(f"the median seconds until training can begin: {'; '.join(told)}")
+        slowest = f", at most {row['max']:.1f} s" if row["count"] > 1 else ""
+        told.append(f"{STARTED.get(row['launcher'], row['launcher'])}, {row['median']:.1f} s ({count}{slowest})")
+    others = f" The others: {'; '.join(told[1:])}." if len(told) > 1 else ""
+    return f"Slowest to start, by the median: {told[0]}.{others}"
 
 
 @finding
@@ -167,9 +181,10 @@ def resources(stored: Stored) -> str:
 
 @finding
 def answer(stored: Stored) -> str:
-    """SparkNet and one node beside one core, where they have intervals; where SparkNet's step goes; what is open."""
+    """SparkNet, barrier mode and one node beside one core, where they have intervals; where SparkNet's step goes; what
+    is open."""
     table = _measured(stored)
-    known = table[table["low"].notna() & table["strategy"].isin((PAPER_STYLE, NODE))]
+    known = table[table["low"].notna() & table["strategy"].isin((PAPER_STYLE, BARRIER, NODE))]
     if known.empty:
         require_rounds(estimate_in(table.iloc[0].to_dict(), "speedup"))
         raise NotNow("", f"neither {way_name(PAPER_STYLE)} nor {way_name(NODE)} was measured often enough")
@@ -178,11 +193,10 @@ def answer(stored: Stored) -> str:
 
 
 def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
-    """SparkNet's speed and one node's with the most workers as multiples of one core's; whether Spark is a way to
-    train, where it is slower than one core by each of its intervals."""
+    """The speeds of SparkNet, barrier mode and one node with the most workers as multiples of one core's; whether
+    SparkNet is slower than one core by each of its intervals."""
     gains: list[str] = []
-    most = known[known["workers"] == known.groupby("strategy")["workers"].transform("max")]
-    for row in most.sort_values("strategy", ascending=False).to_dict("records"):
+    for row in _with_most_workers(known).sort_values("strategy", ascending=False).to_dict("records"):
         gain, workers = estimate_in(row, "speedup"), counted(int(row["workers"]), "worker")
         at = f"{gain.value:.3g} times" + ("" if gains else " one core's speed")
         told = f"{interval_text(gain)}{sessions_in(row, 'speedup')}"
@@ -191,7 +205,8 @@ def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
     images = f" with {counted(int(batches.iloc[0]), 'image')} per worker" if batches.nunique() == 1 else ""
     spark = known[known["strategy"] == PAPER_STYLE]
     network = network_name(use_case)
-    begin = f"not for {network} here: it" if len(spark) and (spark["high"] < 1).all() else network
+    slower = len(spark) and (spark["high"] < 1).all()
+    begin = f"SparkNet is slower than one core for {network}, which" if slower else network
     return sentence(f"{begin} trains{images} at {listed(gains)}")
 
 
@@ -210,7 +225,8 @@ def _open(stored: Stored, table: pd.DataFrame) -> list[str]:
     """What of the title these records leave open."""
     thin = table[table["low"].isna()]
     names = [
-        f"{network_name(row['use_case'])} by {way_name(row['strategy'])}, {counted(int(row['workers']), 'worker')}"
+        f"{network_name(row['use_case'])} by {way_name(row['strategy'])}, {counted(int(row['workers']), 'worker')} "
+        f"({row['speedup']:.3g} times)"
         for row in thin.to_dict("records")
     ]
     sizes = data_table(stored.records)

@@ -41,33 +41,42 @@ def points_text(points: Estimate) -> str:
     return f"{points.value:+.3g} points [{points.low:.3g}, {points.high:.3g}]{points.differing}"
 
 
-def batch_differences(stored: Stored) -> Iterator[tuple[dict[str, Any], Estimate]]:
-    """Cells of a larger batch than Table 2's at as many epochs, and their test accuracy minus that with Table 2's, seed
-    by seed; without those that no seed shares."""
+def batch_differences(stored: Stored, measure: str = "test_accuracy") -> Iterator[tuple[dict[str, Any], Estimate]]:
+    """Cells of a larger batch than Table 2's at as many epochs, and their `measure` (or the `gap`: train minus test
+    accuracy) minus that with Table 2's, seed by seed; without those that no seed shares."""
+    records = stored.records.assign(gap=stored.records["train_accuracy"] - stored.records["test_accuracy"])
     for cell, _ in cells(stored.records, LEARNING):
         plain = not cell["updates"] and cell["learning_rate_rule"] == "constant" and cell["framework"] == "torch"
         if not plain or way(cell) != "data parallel" or cell["global_batch_size"] <= PLAIN_BATCH:
             continue
         try:
             base = same_but(cell, *_OF_BATCH, global_batch_size=PLAIN_BATCH)
-            yield cell, paired_points(stored.records, cell, base)
+            yield cell, paired_points(records, cell, base, measure)
         except AnalysisError:
             continue
 
 
-def batch_text(stored: Stored) -> str:
-    """What a larger batch does to accuracy, by network and use case."""
-    found = [(cell, points) for cell, points in batch_differences(stored) if points.rounds >= MIN_ROUNDS]
+def largest_batch(stored: Stored, measure: str = "test_accuracy") -> tuple[int, list[tuple[dict[str, Any], Estimate]]]:
+    """The largest batch that has as many seeds as an interval needs, and its `batch_differences`. Raises NotNow for
+    none."""
+    found = [(cell, points) for cell, points in batch_differences(stored, measure) if points.rounds >= MIN_ROUNDS]
     if not found:
         raise NotNow("", f"a larger batch beside one of {PLAIN_BATCH} needs {MIN_ROUNDS} seeds at as many epochs")
     most = max(int(cell["global_batch_size"]) for cell, _ in found)
-    parts = by_sign(
-        ((f"{CALLED[cell['network']]} on {cell['use_case']}", points) for cell, points in found
-         if cell["global_batch_size"] == most),
-        "accuracy rises for", "accuracy falls for", "no difference shows for",
-    )  # fmt: skip
+    return most, [(cell, points) for cell, points in found if cell["global_batch_size"] == most]
+
+
+def changes(found: Iterable[tuple[dict[str, Any], Estimate]], what: str) -> str:
+    """What changes of accuracy, by network and use case; `what` it is called."""
+    named = ((f"{CALLED[cell['network']]} on {cell['use_case']}", points) for cell, points in found)
+    return by_sign(named, f"{what} rises for", f"{what} falls for", "no difference shows for")
+
+
+def batch_text(stored: Stored) -> str:
+    """What a larger batch does to accuracy, by network and use case."""
+    most, found = largest_batch(stored)
     over = "at as many epochs and over the seeds that both have"
-    return sentence(f"with batch {most} instead of {PLAIN_BATCH}, {over}, {parts}")
+    return sentence(f"with batch {most} instead of {PLAIN_BATCH}, {over}, {changes(found, 'accuracy')}")
 
 
 def lstm_text(stored: Stored) -> str:
@@ -102,7 +111,10 @@ def _with_few_updates(rows: pd.DataFrame) -> str:
     settings = counted(len(rows), "setting")
     many = f"all {settings}" if lower == len(rows) else f"{lower or 'none'} of {settings}"
     slower = "" if shown else ": whether it learns more slowly is open"
-    return f"with fewer updates its mean accuracy is lower in {many} ({ends}), {learns}{slower}"
+    parts = [setting.split(", ") for setting in rows["setting"]]  # of each what makes its updates fewer
+    fewer = dict.fromkeys(next((part for part in own if "updates" in part), own[0]) for own in parts)
+    below = f"the ConvLSTM's mean accuracy is below the CNN's in {many}"
+    return f"with fewer updates ({' or '.join(fewer)}) {below} ({ends}), {learns}{slower}"
 
 
 def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:

@@ -9,17 +9,25 @@ from lockstep.analysis.seeds import ABLATION, MARGIN, SELECTED
 from lockstep.analysis.sentences import counted, finding, listed, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, by_sign, points_of, points_text
+from lockstep.experiments.e07_convlstm_batch_size.answer import (
+    CALLED,
+    by_sign,
+    largest_batch,
+    points_of,
+    points_text,
+)
 from lockstep.experiments.e07_convlstm_batch_size.tables import (
+    candidate_accuracy,
     choices,
     learning_accuracy,
     lstm_and_heads,
     paired_accuracy,
     quoted_confusion,
 )
-from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import gain_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import gain_table, setting_text
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.heads import CALLED as NAMES_OF_HEADS
+from lockstep.experiments.fixed_batch import PLAIN_BATCH
 
 
 def required_rows(table: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -32,11 +40,20 @@ def required_rows(table: pd.DataFrame, what: str) -> pd.DataFrame:
 
 @finding
 def gap(stored: Stored) -> str:
-    """Train minus test accuracy with the smallest and the largest batch, on the first use case."""
+    """What a larger batch does to train minus test accuracy on the first use case, and how large that is with the
+    smallest and the largest batch."""
     table = required_rows(learning_accuracy(stored), "the gap")
     table = table[(table["framework"] == "torch") & (table["way"] == "data parallel") & (table["updates"] == 0)]
     table = required_rows(table[table["rule"] == "constant"], "the gap of Table 2's settings")
-    table, parts = table[table["use_case"] == table["use_case"].iloc[0]], []
+    case, parts, said = table["use_case"].iloc[0], [], []
+    table = table[table["use_case"] == case]
+    try:
+        most, found = largest_batch(stored, "gap")
+        named = ((CALLED[cell["network"]], points) for cell, points in found if cell["use_case"] == case)
+        change = by_sign(named, "grows for", "shrinks for", "shows no difference for")
+        said.append(f"with batch {most} instead of {PLAIN_BATCH}, at as many epochs, the gap on {case} {change}")
+    except NotNow:
+        pass  # the gaps stand all the same
     for network, own in table.groupby("network", sort=False):
         ends = own.sort_values("global_batch_size").iloc[[0, -1] if len(own) > 1 else [0]]
         texts = [
@@ -44,26 +61,40 @@ def gap(stored: Stored) -> str:
             f"{row['global_batch_size']}"
             for row in ends.to_dict("records")
         ]
-        parts.append(f"{CALLED[str(network)]}, {listed(texts)}")
-    where = f"train minus test accuracy on {table['use_case'].iloc[0]}, at as many epochs, is of"
-    return sentence(f"{where} {'; of '.join(parts)}")
+        parts.append(f"{CALLED[str(network)]}'s gap is {listed(texts)}")
+    return " ".join(sentence(text) for text in [*said, "; ".join(parts)])
 
 
 @finding
 def candidates(stored: Stored) -> str:
-    """What validation's choice comes to on the test split, and whether its lead is chance."""
-    table, said = choices(stored), []
-    for row in table[table["seeds"] >= MIN_ROUNDS].to_dict("records") if len(table) else ():
+    """What validation's choice comes to on the test split without the held-out images, as it is drawn, and whether its
+    lead is chance."""
+    table, said = candidate_accuracy(stored), []
+    for row in (row for row in choices(stored).to_dict("records") if row["consistent"] == "yes"):
+        own = table[(table["use_case"] == row["use_case"]) & (table["network"] == row["network"])].to_dict("records")
+        drawn = next(each for each in own if setting_text(each) == row["chosen"])
+        if drawn["seeds"] < MIN_ROUNDS or pd.isna(row["lead_low"]):
+            continue
         lead = Estimate(row["lead"], row["lead_low"], row["lead_high"], MIN_ROUNDS, logarithmic=False)
         chance = "which may be chance" if lead.low <= 0 <= lead.high else "which is more than chance"
-        test = f"{row['accuracy']:.3g} % [{row['accuracy_low']:.3g}, {row['accuracy_high']:.3g}]"
+        test = f"{drawn['accuracy']:.3g} % [{drawn['accuracy_low']:.3g}, {drawn['accuracy_high']:.3g}]"
         said.append(
-            f"validation's setting of {CALLED[row['network']]} reaches {test} on the test split; on validation data it "
-            f"leads the next one by {points_text(lead)}, {chance}"
+            f"trained without the held-out images, validation's setting of {CALLED[row['network']]} reaches {test} on "
+            f"the test split; on validation data it leads the next one by {points_text(lead)}, {chance}"
         )
     if not said:
-        raise NotNow("", f"validation's choice needs {MIN_ROUNDS} seeds on the test split")
-    return " ".join(sentence(text) for text in said)
+        raise NotNow("", f"validation's choice needs {MIN_ROUNDS} seeds, and every candidate as many")
+    return " ".join(sentence(text) for text in [*said, *_left_out(stored)])
+
+
+def _left_out(stored: Stored) -> list[str]:
+    """Networks whose choice is not quoted, and why: as the targets say it."""
+    found = [row for row in choices(stored).to_dict("records") if row["consistent"] != "yes"]
+    reasons = {"no": "the setting that validation data chose is no finalist"}
+    return [
+        f"for {CALLED[row['network']]} no setting is quoted: {reasons.get(row['consistent'], row['consistent'])}"
+        for row in found
+    ]
 
 
 @finding
@@ -76,11 +107,11 @@ def confusion(stored: Stored) -> str:
         least = own.loc[own["recall"].idxmin()]
         recall = f"{least['recall']:.3g} % [{least['recall_low']:.3g}, {least['recall_high']:.3g}]"
         said.append(
-            f"{CALLED[str(network)]} finds {recall} of the images of class {least['class']} on {use_case}, its least; "
+            f"{CALLED[str(network)]}'s lowest recall on {use_case} is {recall}, of class {least['class']}; "
             f"it predicts that class for {least['predicted_share']:.3g} % of images, and "
             f"{least['actual_share']:.3g} % have it"
         )
-    return " ".join(sentence(text) for text in said)
+    return " ".join(sentence(text) for text in [*said, *_left_out(stored)])
 
 
 @finding
@@ -95,33 +126,40 @@ def ablation(stored: Stored) -> str:
 
 @finding
 def heads(stored: Stored) -> str:
-    """What the LSTM gives over a dense head of its size, however they are trained, and over all others in the way that
-    stands first."""
+    """Whether the LSTM is more accurate than another head; beside a dense head of its size, however they are trained,
+    and beside all others in the way that stands first."""
     table = required_rows(lstm_and_heads(stored), "the LSTM beside other heads")
     table = table[table["points"].notna()]
     if table.empty:
         raise NotNow("", "no other head was trained beside the LSTM")
-    dense, said = table[table["head"] == "dense"].to_dict("records"), []
+    more, less = int((table["points_low"] > 0).sum()), int((table["points_high"] < 0).sum())
+    many = f"{more or 'none'} of {counted(len(table), 'comparison')}, and less accurate in {less or 'none'}"
+    said = [f"the LSTM is shown to be more accurate than another head in {many}"]
+    dense = [(row["training"], points_of(row)) for row in table[table["head"] == "dense"].to_dict("records")]
     if dense:
-        gains = listed(f"{points_text(points_of(row))} ({row['training']})" for row in dense)
-        said.append(f"over a dense head of equal size the LSTM gains {gains}")
+        parts = by_sign(dense, "is more accurate with", "is less accurate with", "cannot be told apart with")
+        said.append(f"beside a dense head of equal size it {parts}")
     others = table[(table["head"] != "dense") & (table["training"] == table["training"].iloc[0])]
     if len(others):
         found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in others.to_dict("records"))
-        parts = by_sign(found, "is more accurate than", "is less accurate than", "cannot be told from")
-        said.append(f"with {others['training'].iloc[0]}, it {parts}")
+        than = ("is more accurate than", "is less accurate than", "cannot be told apart from")
+        said.append(f"with {others['training'].iloc[0]}, it {by_sign(found, *than)}")
     return " ".join(sentence(text) for text in said)
 
 
 @finding
 def paired(stored: Stored) -> str:
-    """How many of the distributed trainings are surely as accurate as sequential ones, and which is the furthest."""
+    """How many of the distributed trainings are as accurate as sequential ones, after how long, and which is the
+    furthest."""
     table = required_rows(paired_accuracy(stored), "distributed minus sequential training")
     alike, whole = int(table["within"].sum()), counted(len(table), "cell")
     many = f"all {whole}" if alike == len(table) else f"{alike or 'none'} of {whole}"
     furthest = table.loc[table["points"].abs().idxmax()]
+    settings = zip(table["budget"], table["global_batch_size"], strict=True)
+    long = listed(dict.fromkeys(f"{budget} with batch {batch}" for budget, batch in settings))
     return sentence(
-        f"in {many} several workers are surely as accurate as one to within {MARGIN:g} points; the mean furthest "
-        f"off is {points_text(points_of(furthest.to_dict()))}, of {CALLED[furthest['network']]} with "
+        f"after {long}, several workers are within {MARGIN:g} points of one's accuracy with 95 % confidence in {many} "
+        f"({counted(int(table['seeds'].min()), 'seed')} or more); the mean furthest off is "
+        f"{points_text(points_of(furthest.to_dict()))}, of {CALLED[furthest['network']]} with "
         f"{counted(int(furthest['workers']), 'worker')}, {furthest['way']}"
     )

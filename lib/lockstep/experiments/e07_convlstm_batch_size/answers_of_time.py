@@ -21,8 +21,10 @@ def _ratio(row: dict[str, Any], name: str, what: str) -> str:
     if rounds < MIN_ROUNDS:
         return f"{row[name]:.3g} times {what} ({counted(rounds, 'round')}, no interval yet)"
     ratio = Estimate(row[name], row["low"], row["high"], rounds)
-    alike = ", which cannot be told apart" if ratio.low <= 1 <= ratio.high else ""
-    return f"{times(ratio, what)}{alike}"
+    if ratio.low <= 1 <= ratio.high:
+        return f"{times(ratio, what)}, which cannot be told apart"
+    noise = "" if row["difference"] else ", which is not shown to exceed the noise of two equal runs"
+    return f"{times(ratio, what)}{noise}"
 
 
 def _known(table: pd.DataFrame, name: str, what: str) -> pd.DataFrame:
@@ -49,24 +51,26 @@ def time(stored: Stored) -> str:
 
 @finding
 def frameworks(stored: Stored) -> str:
-    """TensorFlow's step over torch's, of the smallest batch of each network."""
+    """TensorFlow's step over torch's, of each network and batch."""
     table = _known(timed_frameworks(stored), "ratio", "TensorFlow")
     rows = table[table["strategy"] == "sequential"].sort_values("global_batch_size", kind="stable")
     parts = [
-        f"for {CALLED[row['network']]} {_ratio(row, 'ratio', 'as long as that of torch')}"
-        for row in rows.drop_duplicates("network").to_dict("records")
+        f"for {CALLED[row['network']]} at batch {row['global_batch_size']} {_ratio(row, 'ratio', 'as long')}"
+        for row in rows.to_dict("records")
     ]
     if not parts:
         raise NotNow("", "TensorFlow was not timed on one worker")
-    return sentence(f"a sequential step of TensorFlow takes {listed(parts)}")
+    return sentence(f"compared with torch's, a sequential step of TensorFlow takes {'; '.join(parts)}")
 
 
 @finding
 def prices(stored: Stored) -> str:
-    """The step with an LSTM, dropout or weight decay over the plain CNN's, of the smallest batch."""
+    """The step with an LSTM, dropout or weight decay over the plain CNN's, of each batch."""
     rows = _known(timed_prices(stored), "ratio", "the price of an LSTM, dropout or weight decay")
-    small = rows[rows["global_batch_size"] == rows["global_batch_size"].min()].to_dict("records")
-    parts = [f"with {row['setting'] or 'an LSTM'} {_ratio(row, 'ratio', 'as long')}" for row in small]
+    parts = [
+        f"with {row['setting'] or 'an LSTM'} at batch {row['global_batch_size']} {_ratio(row, 'ratio', 'as long')}"
+        for row in rows.sort_values("global_batch_size", kind="stable").to_dict("records")
+    ]
     return sentence(f"compared with the plain CNN's, a step takes {'; '.join(parts)}")
 
 

@@ -55,6 +55,7 @@ def training_time(stored: Stored) -> Figure:
 
 def candidates(stored: Stored) -> Figure:
     choice = choices(stored)
+    choice = choice[choice["consistent"] == "yes"] if len(choice) else choice
     chosen = list(zip(choice["network"], choice["chosen"], strict=True)) if len(choice) else []
     return setting_points(candidate_accuracy(stored), "Settings, chosen on held-out training images", chosen)
 

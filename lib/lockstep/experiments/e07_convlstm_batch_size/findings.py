@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lockstep.analysis.sentences import Finding, finding, sentence
+from lockstep.analysis.sentences import Finding, counted, finding, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e07_convlstm_batch_size import answers_of_settings, answers_of_time
-from lockstep.experiments.e07_convlstm_batch_size.answer import batch_text
+from lockstep.experiments.e07_convlstm_batch_size.answer import changes, largest_batch
 from lockstep.experiments.e07_convlstm_batch_size.tables import learning_accuracy
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
 
@@ -18,7 +18,13 @@ def accuracy(stored: Stored) -> str:
     """What a larger batch does to accuracy; then accuracy with Table 2's plain settings, and how well the same networks
     rank images: the threshold may be what accuracy lacks."""
     try:
-        said = [batch_text(stored)]
+        most, found = largest_batch(stored)
+        falls, rises = sum(points.high < 0 for _, points in found), sum(points.low > 0 for _, points in found)
+        cases = counted(len(found), "case")
+        many = f"all {cases}" if falls == len(found) else f"{falls or 'none'} of {cases}"
+        changed = f"accuracy falls in {many} and rises in {rises or 'none'}"
+        said = [f"With batch {most} instead of {PLAIN_BATCH}, at as many epochs, {changed}."]
+        said.append(sentence(changes(found, "it")))
     except NotNow:
         said = []
     table = learning_accuracy(stored)

@@ -170,7 +170,8 @@ def _ratio_label(row: dict[str, Any]) -> str:
 def operator_stacks(table: pd.DataFrame, title: str) -> StoredFigure:
     """Milliseconds of a forward and backward pass by kind of operator (`framework_operator_table`), a bar per cell.
 
-    A mark stands where the whole step was timed without a profiler. A cell that was not profiled says why.
+    A mark with its number stands where the whole step was timed without a profiler; without one the number is the
+    bar's. A cell that was not profiled says why.
     """
     if table.empty:
         return empty(title, NOTHING)
@@ -213,9 +214,11 @@ def _stack(axis: Axes, y: int, rows: pd.DataFrame) -> None:
     if not left:
         note(axis, y, f"{first['status']}: {first['reason']}")
         return
-    axis.plot(1e3 * first["step_seconds"], y, zorder=3, **_TIMED)
-    end = max(left, 1e3 * first["step_seconds"]) if pd.notna(first["step_seconds"]) else left
-    axis.annotate(f"{left:.0f} ms", (end, y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=8)
+    step = 1e3 * first["step_seconds"]
+    axis.plot(step, y, zorder=3, **_TIMED)
+    text = f"step {step:.0f} ms" if pd.notna(step) else f"{left:.0f} ms"
+    axis.annotate(text, (max(left, step) if pd.notna(step) else left, y), xytext=(6, 0), textcoords="offset points",
+                  va="center", fontsize=8)  # fmt: skip
 
 
 def _origin(table: pd.DataFrame) -> str:

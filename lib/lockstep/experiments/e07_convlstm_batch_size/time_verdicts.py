@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +69,7 @@ def _gain(claim: Claim, records: pd.DataFrame, way_of: str) -> Verdict:
     ratio, _, text = _fastest(records, found)
     value = float(claim["value"])
     mean, low, high = (100 * (end - 1) for end in (ratio.value, ratio.low, ratio.high))
+    low = -math.inf if ratio.open else low  # "at least -100 %" says nothing
     more = Estimate(mean, low, high, ratio.rounds, logarithmic=False)  # to be shown: the ratio knows its chances
     ends = (1 + (value - MARGIN) / 100, 1 + (value + MARGIN) / 100)
     text = f"{more}{ratio.differing} % more images/s than sequential training {text}"

@@ -48,7 +48,7 @@ def network_title(name: str) -> str:
 def scaling_panels(tables: dict[str, pd.DataFrame], title: str) -> StoredFigure:
     """Speedup against workers (`worker_scaling_table`), a panel for each kind of scaling and network.
 
-    With Amdahl's fit, and the ideal of the cores that train.
+    With Amdahl's fit to several cells (through one it says nothing), and the ideal of the cores that train.
     """
     drawn = []
     for name, table in tables.items():
@@ -97,7 +97,7 @@ def _scaling_panel(axis: Axes, own: pd.DataFrame, handles: dict[str, Line2D]) ->
                 interval_points(axis, part["workers"] * aside, part, SPEEDUP, linestyle="none", **style)
         handles[name] = Line2D([], [], color=paint, marker=mark, linestyle=line, label=f"{label(name)} (measured)")
         fit = rows[rows["amdahl_speedup"].notna()]
-        if len(fit) > 1:
+        if (~fit["time_shared"] & (fit["cores"] > 1)).sum() > 1:
             axis.plot(fit["workers"], fit["amdahl_speedup"], color=paint, linestyle="-.", linewidth=1.0, zorder=1)
             handles["amdahl"] = Line2D([], [], color=GREY, linestyle="-.", label="Amdahl's fit")
     cores = own.groupby("workers")["cores"].max()

@@ -5,12 +5,13 @@ Modelled numbers say so, and have no interval of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.figures.style import label
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
     counted,
@@ -19,6 +20,8 @@ from lockstep.analysis.sentences import (
     interval_text,
     listed,
     measure_of,
+    noise_unknown,
+    pays,
     sentence,
 )
 from lockstep.analysis.stored import Stored
@@ -50,26 +53,32 @@ ENGINES, SERVER = "engines_shared_memory", "parameter_server"
 
 @finding
 def scaling(stored: Stored) -> str:
-    """As many workers as the machine has cores over one, with one batch and with a batch each; and more of them."""
-    told = []
-    for name, table in (("one batch split up", strong_scaling(stored)), ("a batch each", weak_scaling(stored))):
-        own = _a_core_each(_data_parallel(table))
-        known = own[own["low"].notna()] if len(own) else own
-        if known.empty:
-            told.append(sentence(f"with {name}, no speedup has an interval yet"))
-            continue
-        told.append(sentence(f"with {name}, {_trained(known)}"))
-    return " ".join([*told, *_more_than_cores(_data_parallel(strong_scaling(stored)))])
+    """Where a gain over one worker is shown; then the slowest and the fastest of the workers that fill the machine's
+    cores, with one batch, with a batch each and as stages of a pipeline, and of more workers than cores."""
+    strong = strong_scaling(stored)
+    kinds = {"with one batch split up": _a_core_each(_several(strong))}
+    kinds |= {"with a batch each": _a_core_each(_several(weak_scaling(stored)))}
+    kinds |= {"as stages of a pipeline": _a_core_each(_several(strong, staged=True))}
+    kinds |= _more_than_cores(_several(strong))
+    known = {how: rows[rows["low"].notna()] if len(rows) else rows for how, rows in kinds.items()}
+    noise, (split, each, staged, *_) = aa_noise(stored.records), known.values()
+    shown = [*_shown((split, each), noise, "data"), *_shown((staged,), noise, "layers")]
+    told = [f"with a core for each worker, a gain over one is shown in {listed(shown)}"] if shown else []
+    if ends := [_slowest_and_fastest(rows, how) for how, rows in known.items() if len(rows)]:
+        told += [*noise_unknown(noise), f"the slowest and the fastest, in multiples of one's speed: {'; '.join(ends)}"]
+    told += [f"{how}, no speedup has an interval yet" for how, rows in known.items() if rows.empty]
+    return " ".join(sentence(text) for text in told)
 
 
 def _network(name: object) -> str:
     return f"the {network_title(str(name))}"
 
 
-def _data_parallel(table: pd.DataFrame) -> pd.DataFrame:
+def _several(table: pd.DataFrame, staged: bool = False) -> pd.DataFrame:
+    """Rows of several workers with a speedup: those that share the data, or the layers."""
     if table.empty:
         return table
-    kept = (table["variant"] == "a") & (table["model_parallel"] == "none") & (table["workers"] > 1)
+    kept = (table["variant"] == "a") & ((table["model_parallel"] != "none") == staged) & (table["workers"] > 1)
     return table[kept & table["speedup"].notna()]
 
 
@@ -79,54 +88,66 @@ def _a_core_each(rows: pd.DataFrame) -> pd.DataFrame:
     return own[own["global_batch_size"] == own["global_batch_size"].max()] if len(own) else own
 
 
-def _trained(rows: pd.DataFrame) -> str:
-    """Two workers train the CNN 1.92 [1.87, 1.97] (all-reduce) times as fast as one; the ConvLSTM ..."""
-    each = rows.groupby("network", sort=False)
-    gains = "; ".join(f"{_network(name)} {listed(_gains(own))} times as fast as one" for name, own in each)
-    return f"{counted(int(rows['workers'].iloc[0]), 'worker')} train {gains}"
-
-
-def _gains(rows: pd.DataFrame) -> list[str]:
-    return [
-        f"{gain.value:.3g} {interval_text(gain)}{sessions_in(row, 'speedup')} ({label(row['strategy'])})"
-        for row in rows.to_dict("records")
-        for gain in (estimate_in(row, "speedup"),)
-    ]
-
-
-def _more_than_cores(rows: pd.DataFrame) -> list[str]:
-    """What workers that take turns on cores gain, where it is known."""
+def _more_than_cores(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The most workers that take turns on cores, by a name that says on how many; nothing where there are none."""
     more = rows[rows["workers"] > rows["cores"]] if len(rows) else rows
     if more.empty:
-        return []
-    known = more[more["low"].notna()]
-    if known.empty:
-        return [sentence("what more workers than cores do is not known yet, for want of rounds")]
+        return {}
+    return {f"on {counted(int(more['cores'].max()), 'core')}": more[more["workers"] == more["workers"].max()]}
+
+
+def _shown(tables: Iterable[pd.DataFrame], noise: float, what: str) -> list[str]:
+    """In how many cells a gain is shown, if there are any: all ten cells that split the data."""
+    gains = [pays(estimate_in(row, "speedup"), noise) > 0 for own in tables for row in own.to_dict("records")]
+    many = f"{'all' if all(gains) else f'{sum(gains)} of' if any(gains) else 'none of'} {counted(len(gains), 'cell')}"
+    return [f"{many} that split the {what}"] if gains else []
+
+
+def _slowest_and_fastest(rows: pd.DataFrame, how: str) -> str:
+    """Two workers with a batch each, 1.8 [1.66, 1.95] (CNN, all-reduce) to 1.89 [1.74, 2.05] (ConvLSTM, all-reduce)"""
+    ends = rows.loc[list(dict.fromkeys((rows["speedup"].idxmin(), rows["speedup"].idxmax())))]
+    return f"{counted(int(rows['workers'].iloc[0]), 'worker')} {how}, {' to '.join(_gains(ends, named=True))}"
+
+
+def _trained(rows: pd.DataFrame) -> str:
+    """Two workers train the CNN 1.92 [1.87, 1.97] (all-reduce) times as fast as one; the ConvLSTM ..."""
+    gains = [f"{_network(name)} {listed(_gains(own))} times" for name, own in rows.groupby("network", sort=False)]
+    gains[0] += " as fast as one"
+    return f"{counted(int(rows['workers'].iloc[0]), 'worker')} train {'; '.join(gains)}"
+
+
+def _gains(rows: pd.DataFrame, named: bool = False) -> list[str]:
+    """Speedups with their intervals and ways; `named`: and networks."""
+    ways = [f"{network_title(row['network'])}, " * named + label(row["strategy"]) for row in rows.to_dict("records")]
     return [
-        sentence(f"on {counted(int(own['cores'].max()), 'core')}, {_trained(own)}")
-        for _, own in known.groupby("workers", sort=False)
+        f"{gain.value:.3g} {interval_text(gain)}{sessions_in(row, 'speedup')} ({way})"
+        for row, way in zip(rows.to_dict("records"), ways, strict=True)
+        for gain in (estimate_in(row, "speedup"),)
     ]
 
 
 @finding
 def cluster(stored: Stored) -> str:
-    """How many nodes the cost model expects to gain most from with one batch, by the way of exchanging."""
-    table = cluster_forecast(stored)
+    """What the cost model expects at most of nodes that share one batch and of nodes with a batch each, by the way of
+    exchanging."""
+    table, cluster = cluster_forecast(stored), cluster_of(stored)
     if table.empty:
         raise NotNow("", "the cost model was not calibrated: too few cells")
-    told = []
-    strong = table[table["scaling"] == "strong"]
-    for network, own in strong.groupby("network", sort=False):
-        told.append(f"{_network(network)} at most {listed(_peak(rows) for _, rows in own.groupby('way', sort=False))}")
-    return sentence(
-        f"over an assumed link ({cluster_of(stored).link}) and with one batch of {cluster_of(stored).batch} images, "
-        f"the cost model expects of {'; of '.join(told)}"
+    (shared, each), *others = (
+        [_peak(own[own["scaling"] == scaling]) for scaling in ("strong", "weak")]
+        for _, own in table.groupby("way", sort=False)
     )
+    told = [
+        f"over the assumed link the cost model expects at most {shared} with one batch of {cluster.batch} images that "
+        f"all nodes share; {each} with {cluster.per_worker} for each worker",
+        *(f"it expects at most {shared} and {each}" for shared, each in others),
+    ]
+    return " ".join(sentence(text) for text in told)
 
 
 def _peak(rows: pd.DataFrame) -> str:
     best = rows.loc[rows["modelled_speedup"].idxmax()]
-    return f"{best['modelled_speedup']:.2g} times on {best['nodes']} nodes by {best['way']}"
+    return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}"
 
 
 def _more_nodes(stored: Stored) -> str:
@@ -134,10 +155,11 @@ def _more_nodes(stored: Stored) -> str:
     table = cluster_forecast(stored)
     if table.empty:
         return "What more nodes would gain is not known yet: the cost model was not calibrated, for too few cells."
-    strong = table[table["scaling"] == "strong"]
+    strong, weak, cluster = table[table["scaling"] == "strong"], table[table["scaling"] == "weak"], cluster_of(stored)
     most = listed(f"{_peak(own)} for {_network(network)}" for network, own in strong.groupby("network", sort=False))
-    asked = f"with one batch of {cluster_of(stored).batch} and an assumed link ({cluster_of(stored).link})"
-    return f"For more nodes there is a cost model, not a measurement: {asked} it expects at most {most}."
+    asked = f"over an assumed link ({cluster.link}) and with one batch of {cluster.batch} shared by all nodes"
+    each = f"with {cluster.per_worker} images for each worker, {_peak(weak)}"
+    return f"For more nodes there is a cost model, not a measurement: {asked}, it expects at most {most}; {each}."
 
 
 @finding
@@ -149,9 +171,11 @@ def model(stored: Stored) -> str:
         raise NotNow("", "the cost model was not calibrated: too few cells")
     held = table[(table["part"] == "held out") & table["low"].notna()]
     fast, slow = int((held["high"] < 1).sum()), int((held["low"] > 1).sum())
+    short, long = (counted(number, "cell") if number else "none" for number in (fast, slow))
     return sentence(
         f"on {cells} cells that it was not fitted to, the cost model errs by {measure_of(found.times(100), '%')} on "
-        f"average; of {len(held)} with an interval, it promises too short a step in {fast} and too long a one in {slow}"
+        f"average; of the {len(held)} with an interval, it promises too short a step in {short} and too long a step in "
+        f"{long}"
     )
 
 
@@ -164,14 +188,15 @@ def times_of_table3(stored: Stored) -> str:
     told = sentence(
         f"from {first['nodes']:.0f} to {last['nodes']:.0f} nodes the published times gain "
         f"{last['published_times']:.3g} times, with {last['workers_times']:.3g} times the workers; {over} of "
-        f"{len(table) - 1} rows gain more than their further workers could if nothing were ever exchanged"
+        f"{len(table) - 1} rows gain more over the row before than their additional workers could without any exchange"
     )
     modelled = modelled_times(cluster_forecast(stored), [int(last["nodes"]), FIVE_NODES], FIVE_NODES)
     own = modelled[modelled["nodes"] == last["nodes"]] if len(modelled) else modelled
     if own.empty:
         return f"{told} The cost model was not calibrated for it: too few cells."
     expected = listed(f"{row.modelled_times:.2g} times ({_network(row.network)})" for row in own.itertuples())
-    return f"{told} {sentence(f'over the assumed link the cost model expects {expected}')}"
+    how = "over the assumed link and by parameter server"
+    return f"{told} {sentence(f'{how} the cost model expects {expected}')}"
 
 
 @finding
@@ -224,7 +249,7 @@ def flops(stored: Stored) -> str:
 def answer(stored: Stored) -> str:
     """What this machine's workers gain, what the cost model expects of more nodes, whether the published speedup is
     possible, and how many cores exascale would take."""
-    rows = _a_core_each(_data_parallel(strong_scaling(stored)))
+    rows = _a_core_each(_several(strong_scaling(stored)))
     known = rows[rows["strategy"].isin((ENGINES, SERVER)) & rows["low"].notna()] if len(rows) else rows
     if known.empty:
         raise NotNow("", f"no speedup with a core for each worker has {counted(MIN_ROUNDS, 'round')} yet")
@@ -236,9 +261,9 @@ def answer(stored: Stored) -> str:
         told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
     exa = exascale_table(stored.records)
     if len(exa):
-        cores = listed(f"{row.cores_needed / 1e6:.2g} million for {_network(row.network)}" for row in exa.itertuples())
-        rate = "In cores like this machine's, exascale (1e18 FLOP per second)"
-        told.append(f"{rate} would take {cores}, even if they never communicated.")
+        cores = [f"{row.cores_needed / 1e6:.2g} million cores for {_network(row.network)}" for row in exa.itertuples()]
+        rate = "At the rate of a core here, exascale (1e18 FLOP per second)"
+        told.append(f"{rate} would take {listed(cores)}, even if they never communicated.")
     return " ".join(told)
 
 

@@ -32,7 +32,7 @@ def published_times(table3: pd.DataFrame) -> pd.DataFrame:
 
     Columns: nodes, published_seconds, published_accuracy (%), published_times (seconds on the fewest nodes / seconds),
     nodes_times and workers_times (how many times as many nodes, and workers, that is), over_ideal (the gain over the
-    row before / what its further workers would give without any exchange: above 1 no link explains it). The paper
+    row before / what its additional workers would give without any exchange: above 1 no link explains it). The paper
     states neither images nor epochs for this table, so there is no rate.
     """
     table = table3.sort_values("nodes")

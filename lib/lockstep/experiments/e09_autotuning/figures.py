@@ -18,7 +18,7 @@ from lockstep.experiments.e09_autotuning.drawings import (
     learning_curves,
 )
 from lockstep.experiments.e09_autotuning.stored_pool import pool_in
-from lockstep.experiments.e09_autotuning.tables import SHOWN_SETTINGS, compared, ladder
+from lockstep.experiments.e09_autotuning.tables import SHOWN_SETTINGS, TUNED, compared, ladder
 
 
 def curves(stored: Stored) -> Figure:
@@ -38,7 +38,10 @@ def forecasts(stored: Stored) -> Figure:
 
 
 def steps(stored: Stored) -> Figure:
-    return ladder_points(ladder(stored), "What dropout, L2, an LSTM head and tuning add")
+    table = ladder(stored)
+    tuned = len(table) > 0 and TUNED in set(table["step"])
+    added = "an LSTM head, and tuning add" if tuned else "and an LSTM head add\n(no tuned network has been scored yet)"
+    return ladder_points(table, f"What dropout, L2, {added}")
 
 
 def importance(stored: Stored) -> Figure:

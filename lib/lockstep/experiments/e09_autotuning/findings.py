@@ -59,20 +59,26 @@ def replayed(stored: Stored) -> pd.DataFrame:
 def pruners(stored: Stored) -> str:
     """What our pruners save and lose, beside Median, and who dominates whom."""
     table = replayed(stored)
+    if table["effective"].iloc[0] < MIN_ROUNDS:
+        return f"{saved_beside(stored)} The figure has the means of these orders alone."
     names = [name for name in (OURS, ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
     told = [saves(table.loc[name], named(name)) for name in names]
     best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
     over = f"on the curves of this pool, in studies of {int(table['trials'].iloc[0])} trials, {'; '.join(told)}"
-    nothing = "no other pruner both trains fewer epochs and keeps the best setting more often than any one of these"
-    return f"{sentence(over)} {sentence(f'{nothing}: {listed(map(named, best))}')} {few(table)}"
+    nothing = "by the means, none both trains fewer epochs and keeps the best setting more often than any one of these"
+    return f"{sentence(over)} {sentence(f'{nothing}: {listed(map(named, best))}')}"
 
 
-def few(table: pd.DataFrame) -> str:
-    """How far the replays speak of other pools."""
-    studies = table["effective"].iloc[0]
-    said = f"the orders have most settings in common and amount to {studies:.2g} independent studies"
-    more = ": what another pool would say is undecided" if studies < MIN_ROUNDS else ""
-    return sentence(said + more)
+def saved_beside(stored: Stored) -> str:
+    """What our pruner saves beside Optuna's Median; or that the replays amount to too few studies for any interval."""
+    table = replayed(stored)
+    if (studies := table["effective"].iloc[0]) < MIN_ROUNDS:
+        cannot = "whether a pruner saves anything cannot be told from this pool: the orders that are replayed have most"
+        few = f"settings in common and amount to {studies:.2g} independent studies, and an interval needs {MIN_ROUNDS}"
+        return sentence(f"{cannot} {few}")
+    ours = saves(table.loc[OURS], "a pruner whose LSTM forecasts learning curves")
+    beside = saves(table.loc[MEDIAN], "the median rule, without a network,")
+    return sentence(f"on the curves of this pool {ours} of replayed studies, {beside}")
 
 
 def saves(row: Any, who: str) -> str:
@@ -93,13 +99,15 @@ def course(stored: Stored) -> str:
     table, pool = stored.table("best_so_far"), whole_pool(stored)
     if table.empty:
         raise NotNow("", "the pool is too small to replay studies")
-    told = []
+    told, never = [], []
     for name, own in table.groupby("compared", sort=False):
         near = own[own["regret"] <= 1 / pool.held_out]
-        share = f"after {100 * near['spent'].min():.0f} %" if len(near) else "never"
-        told.append(f"{share} with {named(str(name))}")
-    within = f"within {1 / pool.held_out:.2g} of its best score"
-    return sentence(f"of a study's epochs without pruning, it is {within} {listed(told)}")
+        never += [named(str(name))] if near.empty else []
+        told += [] if near.empty else [f"{100 * near['spent'].min():.0f} % with {named(str(name))}"]
+    within = f"the best finished setting of a study is within {1 / pool.held_out:.2g} of the best that it can find"
+    reached = f"after these shares of the epochs that no pruning takes: {listed(told)}" if told else "with no pruner"
+    others = [sentence(f"with {listed(never)} it never comes so close")] if never else []
+    return " ".join([sentence(f"{within} {reached}"), *others])
 
 
 @finding
@@ -111,20 +119,30 @@ def forecasts(stored: Stored) -> str:
     own = table[table["forecaster"] == "lstm"].set_index("epoch")
     if EARLY not in own.index:
         raise NotNow("", f"settings are trained for too few epochs to forecast after {EARLY} of them")
-    early = own.loc[EARLY]
-    error = Estimate(early["relative"], early["relative_low"], early["relative_high"], MIN_ROUNDS)
     rivals = table[(table["epoch"] == EARLY) & table["forecaster"].isin(("last", "gain", "power"))]
     best = rivals.loc[rivals["relative"].idxmin()]
-    rule = FORECASTER_MARKS[best["forecaster"]][0]
-    stands = "cannot be told apart from" if error.low <= 1 <= error.high else "errs less than"
-    stands = "errs more than" if error.low > 1 else stands
-    text = (
-        f"after {EARLY} epochs the LSTM's forecast of the end of a curve {stands} the best value so far, with "
-        f"{times(error, 'its mean error')}; of the rules without a network, {rule} errs least, "
-        f"{best['relative']:.2f} times as much as the best so far"
+    error, free = _error(own.loc[EARLY]), _error(best)
+    rule = f"{FORECASTER_MARKS[best['forecaster']][0]}, a rule without a network"
+    over = f"{_errs(error, 1, 1)} the best value so far, and {_errs(error, free.low, free.high)} {rule}"
+    text = f"after {EARLY} epochs the LSTM's forecast of the end of a curve {over}"
+    last = own["relative"].idxmax()
+    most = (
+        f"over the mean error of the best so far its own is then {error}, and the rule's {free}; it is the largest "
+        f"after {last} epochs, {_error(own.loc[last])}"
     )
-    held = [f"{100 * row['covered']:.0f} % after {epoch}" for epoch, row in own.iterrows()]
-    return f"{sentence(text)} {sentence(f'its {100 * HELD:g} % intervals hold {listed(held)} epochs')}"
+    held = f"{100 * own['covered'].min():.0f} to {100 * own['covered'].max():.0f} % of the curves, by the epochs seen"
+    return " ".join(map(sentence, (text, most, f"its {100 * HELD:g} % intervals hold {held}")))
+
+
+def _error(row: Any) -> Estimate:
+    return Estimate(row["relative"], row["relative_low"], row["relative_high"], MIN_ROUNDS)
+
+
+def _errs(error: Estimate, low: float, high: float) -> str:
+    """How an error stands to one between `low` and `high`."""
+    if error.high < low or error.low > high:
+        return "errs less than" if error.high < low else "errs more than"
+    return "cannot be told apart from"
 
 
 @finding
@@ -133,15 +151,15 @@ def steps(stored: Stored) -> str:
     table = ladder(stored)
     if table.empty or pd.isna(table["test"].iloc[0]):
         raise NotNow("", "no step of the ladder was trained")
-    told = []
-    for row in table.to_dict("records")[1:]:
-        if pd.isna(row["more"]):
-            continue
-        more = estimate_in(row | {"rounds": row["seeds"]}, "more", "more_low", "more_high")
-        told.append(f"{_step(row['step'])} {gained(more)}")
-    if not told:
+    known = [row for row in table.to_dict("records")[1:] if not pd.isna(row["more"])]
+    if not known:
         raise NotNow("", "no step was trained from the seeds of the plain CNN")
-    return sentence(f"beside the plain CNN's {table['test'].iloc[0]:.1f} % of test images, {'; '.join(told)}")
+    told = [estimate_in(row | {"rounds": row["seeds"]}, "more", "more_low", "more_high") for row in known]
+    sure = sum(more.low > 0 for more in told)
+    of = f"of {counted(len(told), 'network')} with additions, {sure or 'none'} {'is' if sure < 2 else 'are'}"
+    verdict = f"{of} shown to gain on the plain CNN's {table['test'].iloc[0]:.1f} % of test images"
+    parts = [f"{_step(row['step'])} {gained(more)}" for row, more in zip(known, told, strict=True)]
+    return f"{sentence(verdict)} {sentence('; '.join(parts))}"
 
 
 def _step(name: str) -> str:
@@ -157,7 +175,7 @@ def gained(more: Estimate) -> str:
     if more.open:
         return f"is {more.value:+.1f} points away, with too few seeds for an interval"
     if more.low <= 0 <= more.high:
-        return f"cannot be told apart ({more.value:+.1f} points [{more.low:.1f}, {more.high:.1f}])"
+        return f"cannot be told apart from it ({more.value:+.1f} points [{more.low:.1f}, {more.high:.1f}])"
     return f"{'gains' if more.value > 0 else 'loses'} {measure_of(more.times(1 if more.value > 0 else -1), 'points')}"
 
 
@@ -167,13 +185,18 @@ def importance(stored: Stored) -> str:
     table = stored.table("importances")
     if table.empty:
         raise NotNow("", "the pool is too small, or of another space than the repository's")
-    most = table.sort_values("importance", ascending=False).head(SHOWN_IMPORTANCES).to_dict("records")
+    table = table.sort_values("importance", ascending=False)
+    apart = table["low"].iloc[0] > table["high"].iloc[1:].max()
+    stands = "one choice stands out" if apart else "no choice stands out from all others"
+    if table["low"].max() <= table["high"].min():
+        stands = "no choice stands out: all intervals overlap"
     told = [
         f"{str(row['name']).replace('_', ' ')} ({100 * row['importance']:.0f} % [{100 * row['low']:.0f}, "
         f"{100 * row['high']:.0f}])"
-        for row in most
+        for row in table.head(SHOWN_IMPORTANCES).to_dict("records")
     ]
-    return sentence(f"what the best quarter of the trials have in common is, most of all, their {listed(told)}")
+    shares = f"of what sets the best quarter of the trials apart, the largest shares are those of {listed(told)}"
+    return f"{sentence(stands)} {sentence(shares)}"
 
 
 @finding

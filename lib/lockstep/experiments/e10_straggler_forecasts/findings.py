@@ -21,7 +21,7 @@ from lockstep.analysis.sentences import (
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.engine.forecasts.scores import FACTOR
-from lockstep.experiments.e10_straggler_forecasts.answer import error_over_kinds, errs, seen_coming
+from lockstep.experiments.e10_straggler_forecasts.answer import but_for_one, error_over_kinds, errs, seen_coming
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     decoding_share,
     gradients_table,
@@ -58,6 +58,9 @@ from lockstep.experiments.e10_straggler_forecasts.tables import history_table, t
 from lockstep.experiments.e10_straggler_forecasts.verdicts import DENORMAL_EXPONENT
 from lockstep.experiments.e10_straggler_forecasts.worlds import STEPS
 
+NEAR = 0.05
+"""An error that differs by less from another one is about as large."""
+
 
 def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str = LATER) -> Estimate:
     found = interval_of(error_ratio(stored, kind, name, over, period))
@@ -67,19 +70,18 @@ def _ratio(stored: Stored, kind: str, name: str, over: str = BASE, period: str =
 
 @finding
 def errors(stored: Stored) -> str:
-    """Both readings of the LSTM beside following the best; where each wins."""
-    return " ".join(sentence(_over_all(stored, reading, name)) for reading, name in READINGS.items())
+    """Both readings of the LSTM beside following the best; where each wins by more than NEAR."""
+    return " ".join(_over_all(stored, reading, name) for reading, name in READINGS.items())
 
 
 def _over_all(stored: Stored, reading: str, name: str) -> str:
     over = error_over_kinds(stored, name, BEST)
     ratios = {kind: interval_of(error_ratio(stored, kind, name, BEST, told=True)) for kind in KINDS}
-    won = [kind for kind, ratio in ratios.items() if ratio.high < 1]
-    lost = [kind for kind, ratio in ratios.items() if ratio.low > 1]
-    return (
-        f"the LSTM {reading} {errs(over, 'following the best')}: less on {listed(won) or 'none'}, and more on "
-        f"{listed(lost) or 'none'}"
-    )
+    far = {kind: f"{kind} ({ratio.value:.2f})" for kind, ratio in ratios.items() if abs(ratio.value - 1) > NEAR}
+    won = [far[kind] for kind in far if ratios[kind].high < 1]
+    lost = [far[kind] for kind in far if ratios[kind].low > 1]
+    mean = f"the LSTM {reading} {errs(over, 'following the best')}; {but_for_one(stored, name, BEST)}"
+    return f"{sentence(mean)} It errs less on {listed(won) or 'none'}, more on {listed(lost) or 'none'}."
 
 
 @finding
@@ -89,30 +91,36 @@ def onsets(stored: Stored) -> str:
     f1 = per_seed(scored(stored), "f1", kind="Markov states", forecaster=BASE, period=LATER, state="none")
     blind = mean_of(known_onsets(stored, "Markov states", BASE))
     also = (
-        f"on Markov states the last value has an F1 of {mean_of(f1)} and names {blind.value:.2g} of them: F1 counts "
-        "those that are slow already"
+        f"on Markov states the last value has an F1 of {mean_of(f1)} and names {100 * blind.value:.2g} % of them "
+        "beforehand: F1 counts those that are slow already"
     )
-    before = f"the same LSTM trained beforehand, too: {seen_coming(stored, TRAINED)}"
+    before = seen_coming(stored, TRAINED, "the same LSTM, also trained beforehand,")
     return " ".join([sentence(before), _with_the_state(stored), sentence(also)])
 
 
 def _with_the_state(stored: Stored) -> str:
     told, blind = (mean_of(known_onsets(stored, "burst credits", "linear", each)) for each in (True, False))
     return sentence(
-        f"told the balance of burst credits, {LABELS['linear']} names {told} of the workers that run out, and "
-        f"{blind.value:.2f} without it"
+        f"told the balance of burst credits, {LABELS['linear']} names {measure_of(told.times(100), '%')} of those "
+        f"that run out, and {100 * blind.value:.2g} % without it"
     )
 
 
 @finding
 def examples(stored: Stored) -> str:
     """What the drawn kinds have in common with their whole worlds: the LSTM's error there."""
-    parts = [
-        f"{kind} {times(_ratio(stored, kind, LSTM), 'the error of the last value')}, and "
-        f"{times(_ratio(stored, kind, LSTM, 'ar'), 'that of autoregression')}"
-        for kind in ("periodic", "Markov states")
-    ]
-    return sentence(f"the LSTM has, on {'; on '.join(parts)}")
+    verdicts, parts = dict[str, list[str]](), []
+    for kind in ("periodic", "Markov states"):
+        last, own = (_ratio(stored, kind, LSTM, over) for over in (BASE, "ar"))
+        verdicts.setdefault(f"{_than(last)} the last value and {_than(own)} autoregression", []).append(kind)
+        parts.append(f"on {kind} {times(last, 'that of the last value')}, and {times(own, 'that of autoregression')}")
+    first = "; ".join(f"{said} on {listed(kinds)}" for said, kinds in verdicts.items())
+    return f"{sentence(f'the LSTM errs {first}')} {sentence('its error is ' + '; '.join(parts))}"
+
+
+def _than(ratio: Estimate) -> str:
+    """Whether an error is less or more than another one, as far as is sure."""
+    return "less than" if ratio.high < 1 else "more than" if ratio.low > 1 else "neither surely less nor more than"
 
 
 @finding
@@ -123,8 +131,8 @@ def calibration(stored: Stored) -> str:
         of_kind = partial(_below_quantile, stored, name=LSTM, quantile=quantile)
         share = mean_of(over_kinds(stored, of_kind, logarithmic=False))
         require_rounds(share)
-        parts.append(f"{share} below its {quantile:g}")
-    return sentence(f"of all times there lay, mean over kinds, with the LSTM trained online {listed(parts)}")
+        parts.append(f"{measure_of(share.times(100), '%')} lie below its quantile {quantile:g}")
+    return sentence(f"of all times, mean over kinds, with the LSTM trained online {listed(parts)}")
 
 
 def _below_quantile(stored: Stored, kind: str, name: str, quantile: float) -> pd.Series:
@@ -151,8 +159,8 @@ def history(stored: Stored) -> str:
 
 @finding
 def traces(stored: Stored) -> str:
-    """On each recorded run: the simple forecaster that errs least, beside the LSTM; and the LSTM's largest error on
-    whole steps."""
+    """On each recorded run: the simple forecaster that errs least, beside the LSTM; and where the LSTM errs most
+    on whole steps."""
     table, parts, steps = trace_table(stored), [], {}
     for name in TRACE_OF.values() if len(table) else ():
         try:
@@ -166,7 +174,7 @@ def traces(stored: Stored) -> str:
         return "No recorded run was in the data folder."
     least = "errors over the last value's on micro-batches, of the simple forecaster that errs least and of the LSTM"
     worst = max(steps, key=lambda name: steps[name].value)
-    most = f"on whole steps the LSTM's is at most {times(steps[worst], 'the error of the last value')}, on {worst}"
+    most = f"on whole steps the LSTM's is the highest on {worst}, {times(steps[worst], 'the error of the last value')}"
     return " ".join(sentence(text) for text in (f"{least}: {'; '.join(parts)}", most))
 
 
@@ -197,7 +205,7 @@ def loading(stored: Stored) -> str:
         require_rounds(lost)
         parts.append(
             f"where input is {100 * share:g} % of the work, {100 * row['stragglers_of_slow']:.0f} % of slowly loading "
-            f"tasks are stragglers, and a step is slowed down {times(lost, 'as much as its mean worker')}"
+            f"tasks are stragglers, and a step's slowdown is {times(lost, 'that of its mean worker')}"
         )
     return sentence("; ".join(parts))
 
@@ -217,9 +225,12 @@ def vanishing(stored: Stored) -> str:
     table = gradients_table(stored)
     if table.empty:
         raise AnalysisError("no network's gradients were timed")
-    deep = table[table["denormal_share"] > 0.01]
+    deep = table[table["slowdown_low"] > FACTOR].sort_values("depth")
     own = interval_of(of_network(stored, "passed_on", "cnn", 0))
-    least = f"from {int(deep['depth'].min())} sigmoids on" if len(deep) else "in none of the networks timed"
+    least = "in none of the networks timed, as far as is sure"
+    if len(deep):
+        least = f"from {(first := int(deep['depth'].iloc[0]))} sigmoids on"
+        least += f" ({interval_of(of_network(stored, 'slowdown', str(deep['name'].iloc[0]), first))} there)"
     worst = table.loc[table["behind"].idxmax()]
     where = f"{worst['name']} {worst['depth']}" if worst["depth"] else str(worst["name"])
     return " ".join([
@@ -228,8 +239,8 @@ def vanishing(stored: Stored) -> str:
             f"{times(flushed, 'as long where they are flushed')}"
         ),
         sentence(
-            f"gradients come to that {least}; in the use case's own network the first layer's are "
-            f"{times(own, 'the last ones')}"
+            f"a whole network's takes more than {FACTOR:g} times as long {least}; in the use case's own network "
+            f"the first layer's gradients are {times(own, 'the last ones')}"
         ),
         sentence(
             f"the slowest of eight workers is at most {worst['behind']:.2f} times the median of its peers ({where}); "

@@ -28,7 +28,11 @@ LABELS: Mapping[str, str] = {
     "lstm": "LSTM (DPro-SM)",
     "trained": "LSTM, also trained before",
     "oracle": "oracle",
+    "dpro_sm": "DPro-SM, deciding too",
+    "deadline": "deadline, deciding too",
 }
+DECIDING: Mapping[str, str] = {"dpro_sm": "", "deadline": "forecast=lstm"}
+"""Policies with the LSTM as their forecaster, and their options: what a server spends on all of it."""
 BASE, LSTM, BEST, ORACLE = "last", "lstm", "best", "oracle"
 TRAINED = "trained"
 """The same LSTM, trained on earlier runs under the same delays, as *DPro-SM* 5.3 may be read: "a dataset of historical

@@ -104,4 +104,6 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
 def _rounds(job: Job) -> int:
     if job.experiment == TRACED or job.delays in VARIED.values():
         return FEWER_SEEDS
+    if job.experiment == COSTS:  # short rounds
+        return 2 * ROUNDS
     return SEEDS if job.simulated else ROUNDS

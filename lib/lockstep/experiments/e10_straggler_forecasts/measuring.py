@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from types import MethodType
 from typing import Any, cast
 
 import numpy as np
 
+from lockstep.engine.delays import make_delays
 from lockstep.engine.forecasts import Forecast, make_forecast
 from lockstep.engine.forecasts.lstm import Lstm
 from lockstep.engine.forecasts.scores import (
@@ -26,11 +28,13 @@ from lockstep.engine.forecasts.scores import (
 )
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
+from lockstep.engine.policies import Policy, Setting, policy_of
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import Source
 from lockstep.experiments.e10_straggler_forecasts.causes import run_input_parts, run_vanishing
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BINS,
+    DECIDING,
     DRAWN,
     DRAWN_ROUNDS,
     FORECASTERS,
@@ -63,6 +67,9 @@ from lockstep.experiments.e10_straggler_forecasts.worlds import (
     trace_file,
 )
 from lockstep.measure.probes.probe import Probe, Probes
+from lockstep.predict.cost_model import Costs
+from lockstep.predict.link_model import AlphaBeta
+from lockstep.simulate import Cluster, Until, simulate
 
 Row = dict[str, Any]
 _PERIODS = {"early": EARLY, "later": LATER}
@@ -121,7 +128,8 @@ def run_slow_loading(job: Job, group: Group, site: Site | None = None) -> Trace:
 
 
 def run_forecast_costs(job: Job, group: Group, site: Site | None = None) -> Trace:
-    """Milliseconds of this processor for each round of eight workers: the table `forecast_costs`, per forecaster."""
+    """Milliseconds of this processor for each round of eight workers: the table `forecast_costs`, per forecaster, and
+    per policy that decides by one."""
     del site
     rows: list[Row] = []
     world = simulated_world(KINDS["periodic"], 8, job.steps, job.seed)
@@ -131,36 +139,54 @@ def run_forecast_costs(job: Job, group: Group, site: Site | None = None) -> Trac
         # The first one imports and allocates what forecasters have in common.
         for timed, seconds in zip(made, (world.seconds[:_WARM_UP_ROUNDS], world.seconds), strict=True):
             walk(cast(Forecast, timed), seconds, QUANTILES)
-        spent = {"asking": made[1].asking, "training": made[1].training}
-        rows.append({"forecaster": name} | {f"{what}_milliseconds": 1e3 * s / job.steps for what, s in spent.items()})
+        rows.append({"forecaster": name} | _milliseconds(made[1], job.steps))
+    for name, options in DECIDING.items():
+        group.enter("compute")
+        rows.append({"forecaster": name} | _deciding(name, options, job))
     whole = sum(row["asking_milliseconds"] + row["training_milliseconds"] for row in rows) / 1e3
     return Trace(group.rank, scores={"step_seconds": whole}, tables={"forecast_costs": rows})
 
 
+def _milliseconds(timed: Timed, rounds: int) -> Row:
+    spent = {"asking": timed.asking, "training": timed.training}
+    return {f"{what}_milliseconds": 1e3 * seconds / rounds for what, seconds in spent.items()}
+
+
+def _deciding(name: str, options: str, job: Job) -> Row:
+    """What a policy's server spends on deciding in each update of eight workers of 12 images in three micro-batches,
+    forecasting included: event by event, as on real ranks."""
+    setting = Setting(8, 9600, 96, 4, seed=job.seed)
+    for updates in (_WARM_UP_ROUNDS, job.steps):
+        timed = Timed(policy_of(name, options, setting))
+        cluster = Cluster(8, Costs(0.0, 0.1 / 12, 0.0, gradient_bytes=1.0), AlphaBeta(0.0, 1e-3))
+        delays = make_delays(KINDS["periodic"], 8, job.seed)
+        simulate(cast(Policy, timed), cluster, delays, Until(updates=updates), path="events")
+    return _milliseconds(timed, job.steps)
+
+
 class Timed:
-    """A forecaster that notes the processor time of what `walk` calls: `asking` (and telling), and `training`, s."""
+    """A forecaster or a policy that notes the processor time of its calls: `training` of those to `idle`, `asking` of
+    all others, in seconds."""
 
-    def __init__(self, forecast: Forecast) -> None:
-        self.forecast, self.asking, self.training = forecast, 0.0, 0.0
+    def __init__(self, timed: Forecast | Policy) -> None:
+        self._timed, self.asking, self.training = timed, 0.0, 0.0
 
-    def predict(self, quantiles: Sequence[float]) -> Array:
-        """As the forecaster."""
-        began = time.process_time()
-        said = self.forecast.predict(quantiles)
-        self.asking += time.process_time() - began
-        return said
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._timed, name)
+        if not isinstance(found, MethodType):
+            return found
 
-    def observe_round(self, seconds: Array, task: int, system: Mapping[str, Array] | None) -> None:
-        """As the forecaster."""
-        began = time.process_time()
-        self.forecast.observe_round(seconds, task, system)
-        self.asking += time.process_time() - began
+        def call(*values: Any) -> Any:
+            began = time.process_time()
+            said = found(*values)
+            spent = time.process_time() - began
+            if name == "idle":
+                self.training += spent
+            else:
+                self.asking += spent
+            return said
 
-    def idle(self, budget_seconds: float) -> None:
-        """As the forecaster."""
-        began = time.process_time()
-        self.forecast.idle(budget_seconds)
-        self.training += time.process_time() - began
+        return call
 
 
 # Walking, and what is said of it

@@ -15,6 +15,8 @@ from lockstep.analysis.targets import AT_LEAST, AT_MOST, Read, Reading, Target, 
 from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     BASE,
     BEST,
+    DECIDING,
+    LABELS,
     LEARNED,
     LSTM,
     MEMBERS,
@@ -145,8 +147,8 @@ def _least(stored: Stored, trace: str, names: Iterable[str]) -> tuple[str, pd.Se
     return best, found[best]
 
 
-def _cost(stored: Stored) -> tuple[Estimate, str]:
-    spent = interval_of(cost(stored, LSTM) / STEP_MILLISECONDS)
+def _cost(stored: Stored, name: str = LSTM) -> tuple[Estimate, str]:
+    spent = interval_of(cost(stored, name) / STEP_MILLISECONDS)
     return spent, f"of a step of {STEP_MILLISECONDS:g} ms, training included"
 
 
@@ -179,5 +181,12 @@ TARGETS: tuple[Target, ...] = (
         for name in TRACE_OF.values()
     ),
     Target("the LSTM's time of a core, of a step", COST_SHARE, _reading(COSTS, _cost), AT_MOST),
+    *(
+        Target(
+            f"{LABELS[name]}, by the LSTM: time of a core, of a step", COST_SHARE,
+            _reading(COSTS, functools.partial(_cost, name=name)), AT_MOST,
+        )
+        for name in DECIDING
+    ),
 )  # fmt: skip
 """Ten per cent above chance on sudden states are allowed: one that begins at the end of a task already shows in it."""

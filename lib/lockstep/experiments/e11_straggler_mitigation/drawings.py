@@ -54,14 +54,16 @@ def line_style(contender: str) -> dict[str, Any]:
 
 
 def heat_map(
-    axis: Axes, values: pd.DataFrame, ends: tuple[float, float], text: str = "{:.0f}", framed: float | None = None,
-    reversed_: bool = False,
+    axis: Axes, values: pd.DataFrame, ends: tuple[float, float], text: str = "{:z.0f}", framed: float | None = None,
+    reversed_: bool = False, scale: str = "",
 ) -> None:  # fmt: skip
     """Numbers of `values` [rows x columns] in coloured fields, darkest at the first of `ends`; those of at least
-    `framed` have a frame. What is not known has no field, what is infinite says `never`."""
+    `framed` have a frame; `scale` stands beside the colours. What is not known has no field, what is infinite says
+    `never`."""
     shown = np.clip(values.to_numpy(dtype=float), *ends)
     colours = colormaps[MAP_COLOURS + ("_r" if reversed_ else "")]
-    axis.imshow(np.ma.masked_invalid(shown), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", zorder=1)
+    drawn = axis.imshow(np.ma.masked_invalid(shown), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", zorder=1)
+    axis.figure.colorbar(drawn, ax=axis, extend="both", pad=0.01, fraction=0.03, label=scale)
     for (y, x), value in np.ndenumerate(values.to_numpy(dtype=float)):
         if np.isnan(value):
             continue

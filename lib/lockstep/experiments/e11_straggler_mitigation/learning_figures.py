@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lockstep.analysis.figures.style import GREY, PALETTE, empty, look, new_figure
+from lockstep.analysis.sentences import listed
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DPRO_READINGS,
+    NEVER_WAIT,
     OF_FIGURE_4,
     OURS,
     SHUFFLED,
@@ -62,7 +64,7 @@ def time_to_loss_figure(stored: Stored) -> Figure:
         points(left, shown, ("no_delays", "no_delays_low", "no_delays_high"), markerfacecolor="white", color=GREY)
         left.axvline(1, color="0.2", linewidth=1)
         left.set_xlabel("times (95 % interval over seeds)")
-        heat_map(right, values, (1.0, 4.0), "{:.2f}", reversed_=True)
+        heat_map(right, values, (1.0, 4.0), "{:.2f}", reversed_=True, scale="times")
         name_rows(left, shown["contender"].tolist(), DPRO_READINGS)
         right.tick_params(axis="y", left=False)
         figure.suptitle(title)
@@ -79,7 +81,9 @@ def slow_nodes_figure(stored: Stored) -> Figure:
     table = slow_nodes_table(stored)
     if table.empty:
         return empty(title, "no slow nodes were simulated with an even and an odd seed yet")
-    counts = sorted(set(table["nodes"]))
+    counts, lost = sorted(set(table["nodes"])), table[table["missed"] > 0]
+    gone = [f"{name} with {listed(map(str, own['nodes']))} slow" for name, own in lost.groupby("contender", sort=False)]
+    title += f"\n(time not drawn where a seed missed the loss: {'; '.join(gone)})" if gone else ""
     with look():
         figure = new_figure(9.5, 4.8)
         left, right = figure.subplots(1, 2)
@@ -134,6 +138,8 @@ def rivals_figure(stored: Stored) -> Figure:
     if table.empty:
         return empty(title, "no rivals were trained with an even and an odd seed yet")
     counts = sorted(set(table["workers"]))
+    lost = table[(table["contender"] == NEVER_WAIT) & (table["missed"] > 0)]["workers"]
+    gone = f"(with {listed(map(str, lost))} workers a seed of asynchronous training missed the loss: not drawn)"
     with look():
         figure = new_figure(8.0, 4.6)
         axis = figure.subplots()
@@ -145,7 +151,7 @@ def rivals_figure(stored: Stored) -> Figure:
         axis.set_xticks(counts, [str(count) for count in counts])
         axis.set_xlabel("workers")
         axis.set_ylabel("time to the loss / asynchronous (log)")
-        figure.suptitle(title)
+        figure.suptitle(f"{title}\n{gone}" if len(lost) else title)
         line_legend(figure, [axis], Line2D([], [], color=PALETTE[0], label="asynchronous, the measure"))
     return figure
 

@@ -49,10 +49,10 @@ def slow_nodes(stored: Stored) -> str:
     most = int(table["nodes"].max())
     for contender in (WAIT, DPRO_SHARES, OURS):
         own = table[(table["contender"] == contender) & (table["nodes"] == most) & (table["nodes"] > 0)]
-        taken += [f"{contender} {found}" for _, row in own.iterrows() if (found := estimate_in(row, "times"))]
+        taken += [f"{found} with {contender}" for _, row in own.iterrows() if (found := estimate_in(row, "times"))]
     if taken:
-        slow = f"with {counted(most, 'slow node')}, in times of waiting for all without any"
-        said.append(sentence(f"{slow}: {'; '.join(taken)}"))
+        slow = f"with {counted(most, 'slow node')} the time to the loss, over waiting for all with none slow, is"
+        said.append(sentence(f"{slow} {listed(taken)}"))
     known = table.dropna(subset=["accuracy", "accuracy_low"])
     if len(known):
         alike = "all" if known["accuracy_low"].max() <= known["accuracy_high"].min() else "do not all"
@@ -102,9 +102,9 @@ def time_to_loss(stored: Stored) -> str:
     parts = [f"{name} {means[name]}" for name in shown if name in means]
     kinds = counted(len(ratios(stored, WAIT).columns), "kind")
     over_none = f"time over that of waiting for all without delays, mean over {kinds}"
-    said = [sentence(f"{over_none}: {'; '.join(parts)}")] if parts else []
-    said += _ours_over(stored, "the best policy that waits", synchronous())
+    said = _ours_over(stored, "the best policy that waits", synchronous())
     said += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
+    said += [sentence(f"{over_none}: {'; '.join(parts)}")] if parts else []
     if (missed := table[table["missed"] != ""]).size:
         said.append(sentence(f"now and then the loss is missed with {listed(missed.index)}"))
     return " ".join(said)
@@ -126,13 +126,18 @@ def _ours_over(stored: Stored, name: str, rivals: Sequence[str]) -> list[str]:
 def rivals(stored: Stored) -> str:
     """By workers: the time of every contender beside asynchronous training, and whose mean is the lowest."""
     table = required(rivals_table(stored), "rivals").sort_values("workers", kind="stable")
-    said = [f"with {workers} workers {_beside(stored, own)}" for workers, own in table.groupby("workers")]
-    text = "time over asynchronous training's, with momentum, a slower server, and each at its best rate"
-    return sentence(f"{text}: {'; '.join(said)}")
+    found = {workers: _beside(stored, own) for workers, own in table.groupby("workers")}
+    first = [f"with {workers} workers {lowest}" for workers, (lowest, _) in found.items() if lowest]
+    who = "with momentum and a slower server the quickest policy is"
+    said = [sentence(f"{who} {'; '.join(first)}")] if first else []
+    text = "time over asynchronous training's, each at its best rate"
+    parts = [f"with {workers} workers {told}" for workers, (_, told) in found.items()]
+    return " ".join([*said, sentence(f"{text}: {'; '.join(parts)}")])
 
 
-def _beside(stored: Stored, own: pd.DataFrame) -> str:
-    """With so many workers. Beside waiting for all where asynchronous training missed the loss."""
+def _beside(stored: Stored, own: pd.DataFrame) -> tuple[str, str]:
+    """Of so many workers who is quickest, with all whom the seeds do not tell apart from it, and the ratios. Beside
+    waiting for all where asynchronous training missed the loss."""
     workers, missed = int(own["workers"].iloc[0]), own.set_index("contender")["missed"]
     base = WAIT if missed.get(NEVER_WAIT, 1) else NEVER_WAIT
     lost = [f"{name} missed the loss {counted(int(often), 'time')}" for name, often in missed.items() if often]
@@ -145,16 +150,10 @@ def _beside(stored: Stored, own: pd.DataFrame) -> str:
     ranked = sorted(found, key=lambda name: found[name].value)
     others = [f"{name} {found[name]}" for name in ranked if name != base]
     if not others:
-        return f"nothing is compared ({'; '.join(lost) or 'not run with an even and an odd seed'})"
+        return "", f"nothing is compared ({'; '.join(lost) or 'not run with an even and an odd seed'})"
     of_base = f" over {base}" if base != NEVER_WAIT else ""
-    return f"{', '.join([*lost, listed(others) + of_base])}, {_lowest(stored, workers, ranked)}"
-
-
-def _lowest(stored: Stored, workers: int, ranked: Sequence[str]) -> str:
-    """Whose mean is the lowest, and whom the seeds do not tell it apart from."""
-    first, *others = ranked
-    alike = [name for name in others if rival_ratio(stored, workers, first, name).high >= 1]
-    return f"{first} lowest{f', not told apart from {listed(alike)}' if alike else ''}"
+    alike = [name for name in ranked[1:] if rival_ratio(stored, workers, ranked[0], name).high >= 1]
+    return " or ".join([ranked[0], *alike]), ", ".join([*lost, listed(others) + of_base])
 
 
 @finding
@@ -170,7 +169,7 @@ def stand_ins(stored: Stored) -> str:
         points = f"0 lies within {_so_many(len(nowhere), len(own))} intervals"
         said.append(
             f"{called} a cosine of {_range(own['cosine'])} ({points}) and "
-            f"give {_range(own['loss_over_nothing'])} times the loss of nothing in its place ({_changed(own)})"
+            f"give {_range(own['loss_over_nothing'])} times the loss with its place left empty ({_changed(own)})"
         )
     if not said:
         raise NotNow("", "no LSTM stood in for anybody")

@@ -52,7 +52,7 @@ def mitigation_figure(stored: Stored) -> Figure:
     with look():
         figure = rows_figure(len(names), 10.5, 2.0)
         axis = figure.subplots()
-        heat_map(axis, values, (-50.0, 100.0), framed=100 * PUBLISHED_SHARE)
+        heat_map(axis, values, (-50.0, 100.0), framed=100 * PUBLISHED_SHARE, scale="mitigated (%)")
         name_rows(axis, names, DPRO_READINGS)
         figure.suptitle(title)
         frame = Patch(fill=False, edgecolor=PALETTE[3], linewidth=1.8, label="98 % or more, as published for DPro-SM")

@@ -114,8 +114,8 @@ def simulator_finding(stored: Stored) -> str:
         )
     wrong = int((~order["same_order"].astype(bool)).sum())
     pairs = counted(len(order), "pair")
-    inverted = "none of them the other way round" if not wrong else f"{counted(wrong, 'pair')} the other way round"
-    return f"{first} " + sentence(f"of {pairs} of policies that real ranks tell apart it has {inverted}")
+    same = "all in their order" if not wrong else f"all but {counted(wrong, 'pair')} in their order"
+    return f"{first} " + sentence(f"of {pairs} of policies that real ranks tell apart, the simulator ranks {same}")
 
 
 Floats = NDArray[np.float64]

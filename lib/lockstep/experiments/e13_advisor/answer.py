@@ -10,7 +10,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import judged
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, SHARED
-from lockstep.experiments.e13_advisor.picks import allowed_loss, picks
+from lockstep.experiments.e13_advisor.picks import advised_takes, allowed_loss, picks, quickest_first
 from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name, quantile_of
 
 
@@ -52,12 +52,13 @@ def _gains(stored: Stored) -> str:
     if not found:
         raise NotNow("", "no round holds two workers beside one")
     who = " or ".join(counted(count, "worker") for count in sorted(several))
-    workers = f"{who} with a core each and one copy of the parameters"
+    workers = f"{who} with a core each, by shared memory,"
     ends = dict.fromkeys(pick(found, key=lambda each: each[0].value) for pick in (min, max))
     gains = " to ".join(f"{ratio} ({model_name(of)})" for ratio, of in ends)
     models = f"{counted(len(found), 'model')}, at the same batch per worker,"
-    open_ = sum(ratio.low <= 1 <= ratio.high for ratio, _ in found)
-    undecided = f"; for {counted(open_, 'model')} that gain is undecided" if open_ else ""
+    sure = [model_name(of) for ratio, of in found if not ratio.low <= 1 <= ratio.high]
+    open_, decided = len(found) - len(sure), f", and decided for {listed(sure)}" if sure else ""
+    undecided = f"; for {counted(open_, 'model')} that gain is undecided{decided}" if open_ else ""
     return sentence(f"{workers} train {models} at {gains} times the samples per second of one worker{undecided}")
 
 
@@ -70,7 +71,9 @@ def _errors(stored: Stored) -> str:
     those = f" (these and {emulated} on emulated hosts)" if emulated else ""
     ranges = f"{int(table['holds'].sum())} of {len(table)} steps{those} lie in their 90 % range"
     decided = own[own["decided"]] if len(own) else own
-    right = ""
+    right = f"; {quickest_first(own)}" if len(own) else ""
+    if len(own) and own["advised_loss"].max() > 0:
+        right += f"; {advised_takes(own)}"
     if len(decided):
         good = f"{int(decided['good'].sum())} of {len(decided)}"
         limit = f"{100 * allowed_loss(stored):.0f} %"

@@ -122,7 +122,7 @@ def coverage_line(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def pick_points(table: pd.DataFrame, most: float, title: str) -> StoredFigure:
-    """How much slower the way predicted quickest is than the fastest one that was measured (%), a row per choice
+    """How much faster the fastest way that was measured is than the one predicted quickest (%), a row per choice
     (`picks`): filled where the fastest is decided. A cross: the recommended way."""
     known = table[table["loss"].notna()] if len(table) else table
     if known.empty:
@@ -145,7 +145,7 @@ def pick_points(table: pd.DataFrame, most: float, title: str) -> StoredFigure:
         round_mark: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 7, "color": PALETTE[0]}
         handles: list[Any] = [
             Line2D([], [], label="predicted quickest; fastest is decided", **round_mark),
-            Line2D([], [], label="it is not", markerfacecolor="white", **round_mark),
+            Line2D([], [], label="predicted quickest; fastest is not decided", markerfacecolor="white", **round_mark),
             Line2D([], [], label="recommended", linestyle="none", marker="x", markersize=8, color="0.2"),
             Patch(facecolor=GREY, alpha=0.25, label=f"as good as the fastest: {100 * most:.0f} %"),
         ]
@@ -164,7 +164,7 @@ def memory_points(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.axvline(0, color="0.2", linewidth=1)
         values = 100 * (table["ratio"].to_numpy() - 1)
         axis.plot(values, range(len(table)), linestyle="none", marker="o", markersize=7, color=PALETTE[0], zorder=3)
-        named = [(model_name(row["use_case"]), _way(row["strategy"])) for row in table.to_dict("records")]
+        named = [(model_name(row["use_case"]), label(row["strategy"])) for row in table.to_dict("records")]
         axis.set_yticks(range(len(table)), [f"{model}, {way}" for model, way in named])
         axis.set_ylim(len(table) - 0.4, -0.6)
         axis.set_xlim(min(-12.0, values.min() - 2), max(12.0, values.max() + 2))
@@ -227,10 +227,6 @@ def _label(row: dict[Any, Any]) -> str:
     kind = str(row["kind"])
     text = _WORDS.get(kind, kind.replace(ANOTHER_BATCH, ",\nanother batch"))
     return f"{text} ({row['cells']})"
-
-
-def _way(strategy: str) -> str:
-    return label(strategy)
 
 
 def _choice(row: dict[Any, Any]) -> str:

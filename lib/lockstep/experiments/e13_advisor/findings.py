@@ -14,7 +14,7 @@ from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import held_out, judged, memories, of_one_host, predictions
 from lockstep.experiments.e13_advisor.earlier import earlier_speedups, same_cells
 from lockstep.experiments.e13_advisor.errors_file import LEVEL
-from lockstep.experiments.e13_advisor.picks import allowed_loss, picks
+from lockstep.experiments.e13_advisor.picks import advised_takes, allowed_loss, picks, quickest_first
 from lockstep.experiments.e13_advisor.tables import (
     cell_words,
     farthest,
@@ -43,8 +43,8 @@ def _one_host(stored: Stored) -> str:
     own = held_out_errors(stored)
     middle, far = (measure_of(quantile_of(own, part), "%") for part in (0.5, 0.9))
     models = of_one_host(predictions(stored))["use_case"].nunique()
-    cells = f"{counted(len(own), 'cell')} of {counted(models, 'model')}"
-    return f"on one host predictions of {cells} are {middle} off in the median, and nine in ten less than {far}"
+    cells = f"predictions of {counted(len(own), 'cell')} of {counted(models, 'model')}"
+    return f"on one host {cells} are {middle} off in the median, and nine in ten are off by less than {far}"
 
 
 def _floor(stored: Stored) -> str:
@@ -100,8 +100,8 @@ def covered(stored: Stored) -> str:
     held = share_of(own["holds"])
     word = "as many as they promise, as far as so many cells can tell"
     if held.high < LEVEL or held.low > LEVEL:
-        word = "fewer than they promise" if held.high < LEVEL else "more than they promise, for they are too wide"
-    share = f"{measure_of(held.times(100), '%')} of {counted(len(own), 'cell')}"
+        word = "fewer than they promise" if held.high < LEVEL else "they may be wider than needed"
+    share = f"{int(own['holds'].sum())} of {counted(len(own), 'cell')}, {measure_of(held.times(100), '%')}"
     return " ".join([
         sentence(f"ranges that should hold {100 * LEVEL:.0f} % held the measured step of {share}: {word}"),
         sentence("each model's ranges come from the errors that were made on the other models"),
@@ -117,37 +117,35 @@ def chosen(stored: Stored) -> str:
     decided = table[table["decided"]]
     limit = f"{100 * allowed_loss(stored):.0f} %"
     if decided.empty:
-        none = f"in none of {counted(len(table), 'choice')} can the fastest way be told from the others"
-        told = [sentence(f"{none}, so no pick is right or wrong")]
+        told = [f"{quickest_first(table)}, though in none is the fastest one certain"]
     else:
         good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
-        told = [sentence(f"{good}, the way predicted quickest is as fast, up to {limit}")]
-        simple = "the recommended way, the simplest that can't be told from it, is so in"
-        told.append(sentence(f"{simple} {int(decided['advised_good'].sum())}"))
+        told = [f"{good}, the way predicted quickest is as fast, up to {limit}"]
+        told[0] += f", the recommended one in {int(decided['advised_good'].sum())}"
+    if table["advised_loss"].max() > 0:  # NaN: of none
+        told[0] += f"; {advised_takes(table)}"
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
-        by = f"{100 * worst['loss']:.3g} % slower than the fastest way"
-        told.append(sentence(f"the worst way predicted quickest of all {len(table)} is {by}"))
-    if table["advised_loss"].max() > 0:  # NaN: of none
-        mean, most = (f"{100 * loss:.3g} %" for loss in (table["advised_loss"].mean(), table["advised_loss"].max()))
-        slower = "slower than the fastest one, by the means over rounds"
-        told.append(sentence(f"the recommended way is on average {mean}, and at most {most}, {slower}"))
-    return " ".join(told)
+        long = f"takes {1 + worst['loss']:.3g} times as long as the fastest way"
+        told.append(f"the worst way predicted quickest of all {len(table)} {long}")
+    return " ".join(map(sentence, told))
 
 
 @finding
 def held(stored: Stored) -> str:
-    """The error of a worker's peak memory, and how far it is too low."""
+    """The error of a worker's peak memory, the largest one, and how far it is too low."""
     table = memories(stored)
     if table.empty:
         raise NotNow("", "no peak of memory was both measured and predicted")
     middle = measure_of(quantile_of(100 * (table["ratio"] - 1).abs(), 0.5), "%")
-    low = table.loc[table["ratio"].idxmin()].to_dict()
-    least = f"the lowest prediction is {100 * abs(1 - low['ratio']):.3g} % {'below' if low['ratio'] < 1 else 'above'}"
+    far, low = (table.loc[place].to_dict() for place in ((table["ratio"] - 1).abs().idxmax(), table["ratio"].idxmin()))
+    sides = (("below" if row["ratio"] < 1 else "above", 100 * abs(1 - row["ratio"])) for row in (far, low))
+    most, least = (f"{off:.3g} % {side}" for side, off in sides)
     cells = counted(len(table), "cell")
     return " ".join([
         sentence(f"a worker's peak memory is predicted with an error of {middle} in the median of {cells}"),
-        sentence(f"{least} what was measured: {cell_words(low)}"),
+        sentence(f"the largest error is {most} what was measured, of {cell_words(far)}"),
+        sentence(f"the lowest prediction is {least} it, of {cell_words(low)}"),
     ])  # fmt: skip
 
 
@@ -159,8 +157,8 @@ def before(stored: Stored) -> str:
     if known.empty:
         raise NotNow("", "no earlier notebook has stored what could be predicted")
     middle, far = (measure_of(quantile_of(100 * known["error"], part), "%") for part in (0.5, 0.9))
-    cells = f"{counted(len(known), 'speedup')} that other notebooks had stored"
-    told = [sentence(f"predictions of {cells} are {middle} off in the median, and nine in ten less than {far}")]
+    cells = f"predictions of {counted(len(known), 'speedup')} that other notebooks had stored"
+    told = [sentence(f"{cells} are {middle} off in the median, and nine in ten are off by less than {far}")]
     lacking = len(table) - len(known)
     if lacking:
         told.append(sentence(f"{counted(lacking, 'more cell')} could not be predicted from the other notebooks alone"))

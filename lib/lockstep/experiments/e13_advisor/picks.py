@@ -22,6 +22,7 @@ from lockstep.advisor.predict import simplest_of_the_best
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import cells
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.sentences import counted
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e13_advisor.checking import Advisor, advisors, predictions
@@ -29,7 +30,7 @@ from lockstep.experiments.e13_advisor.errors_file import known_errors
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
 
 NEAR = 0.05
-"""A pick this much slower than the fastest is as good; where equal cells differ by more, that much."""
+"""A pick that the fastest exceeds by this much is as good; where equal cells differ by more, by that much."""
 _SPEED = "images_per_second"
 
 
@@ -38,10 +39,23 @@ def allowed_loss(stored: Stored) -> float:
     return max(NEAR, math.expm1(noise)) if math.isfinite(noise) else NEAR
 
 
+def quickest_first(table: pd.DataFrame) -> str:
+    """In how many choices the way predicted quickest is the one whose median speed was the highest."""
+    hits = int((table["pick"] == table["best"]).sum())
+    where = f"all {counted(hits, 'choice')}" if hits == len(table) else f"{hits} of {counted(len(table), 'choice')}"
+    return f"in {where} the way predicted quickest also has the highest median speed"
+
+
+def advised_takes(table: pd.DataFrame) -> str:
+    """How long the recommended way takes beside the fastest one, on average over choices and at most."""
+    mean, most = (f"{1 + loss:.3g} times" for loss in (table["advised_loss"].mean(), table["advised_loss"].max()))
+    return f"the recommended way takes {mean} as long as the fastest on average, {most} at most"
+
+
 @once
 def picks(stored: Stored) -> pd.DataFrame:
     """A row per model and global batch with two ways or more: ways (number), best, pick and advised (strategy and
-    workers), loss (how much slower the pick is than the fastest, with low and high), decided and good (bool);
+    workers), loss (how much faster the fastest is than the pick, with low and high), decided and good (bool);
     advised_loss and advised_good, the same of the recommended way."""
     rows = predictable_rows(stored.records)
     rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.sentences import counted
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_LEAST, AT_MOST, MISSING, Read, Reading, Target
 from lockstep.analysis.verdicts import NOT_YET
@@ -45,6 +46,8 @@ def _earlier(part: float) -> Read:
 
 def _right_picks(stored: Stored) -> Estimate:
     table = picks(stored)
+    if len(table) and not table["decided"].any():
+        raise AnalysisError(f"in none of {counted(len(table), 'choice')} is the fastest way decided")
     return share_of(table.loc[table["decided"], "good"] if len(table) else pd.Series(dtype=bool))
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-
-_RESET_PEAK = "5"  # proc(5), /proc/pid/clear_refs
 
 
 class HeldMemory:
@@ -66,18 +63,3 @@ class PeakTensorMemory:
         for each in sorted(events, key=lambda event: event.start_ns()):
             alive += each.nbytes()
             self.most_bytes = max(self.most_bytes, alive)
-
-
-def reset_peak_rss() -> None:
-    """Reset the peak of this process's resident memory; does nothing except on Linux."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
-
-
-def peak_rss_bytes() -> float:
-    """The peak of the resident memory since `reset_peak_rss`; NaN where the system does not report it."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return float(line.split()[1]) * 1024
-    return math.nan

@@ -22,12 +22,13 @@ from lockstep.engine.pipelines.order import KINDS
 from lockstep.engine.replica.base import Ready, flat_views
 from lockstep.engine.replica.dropout import SampleKeys
 from lockstep.engine.replica.pipeline.building import Built, group_of
-from lockstep.engine.replica.pipeline.memory import PeakTensorMemory, reset_peak_rss
+from lockstep.engine.replica.pipeline.memory import PeakTensorMemory
 from lockstep.engine.replica.pipeline.recording import Recorder, TimedAction
 from lockstep.engine.replica.pipeline.schedules import make_schedule
 from lockstep.engine.replica.pipeline.stage import Layers, TimedStage
 from lockstep.engine.replica.pipeline.step_tables import action_rows, stage_rows
 from lockstep.engine.replica.torch import MEMORY_FORMATS, TorchReplica
+from lockstep.engine.resident_memory import reset_peak_rss
 
 MEMORY_EXPERIMENT = "stage_memory"
 """The experiment whose steps run under torch's profiler: it counts bytes, and is so slow that its times mean

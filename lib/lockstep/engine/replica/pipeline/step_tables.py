@@ -10,9 +10,10 @@ from torch import Tensor
 
 from lockstep.engine.pipelines.order import KINDS, Action, in_flight
 from lockstep.engine.replica.pipeline.building import Built
-from lockstep.engine.replica.pipeline.memory import PeakTensorMemory, peak_rss_bytes
+from lockstep.engine.replica.pipeline.memory import PeakTensorMemory
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.pipeline.stage import TimedStage
+from lockstep.engine.resident_memory import peak_rss_bytes
 
 Rows = list[dict[str, float | str]]
 BACKWARD = KINDS[1:]
