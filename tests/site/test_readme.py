@@ -133,10 +133,18 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     return given
 
 
-def test_every_notebook_is_listed_with_its_own_question(readme: str) -> None:
-    listed = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| .+ \|$", readme, re.M)
+def test_every_notebook_is_linked_and_listed_with_its_own_question(readme: str, root: Path) -> None:
+    claims = (root / "docs" / "claims.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[(\d\d)\]\(\.\./notebooks/(\w+)\.ipynb\) \| (.+?) \| .+ \|$", claims, re.M)
     built = [notebook for notebook in catalogue() if notebook.built]
     assert listed == [(notebook.number, notebook.name, notebook.question) for notebook in built]
+    linked = re.findall(r"\[(\d\d) [^]]+\]\(notebooks/(\w+)\.ipynb\)", readme)
+    assert linked == [(notebook.number, notebook.name) for notebook in built]
+
+
+def test_five_findings_stand_in_plain_sentences_with_links(readme: str) -> None:
+    found = re.findall(r"^- .+ \(\[(\d\d)\]\(notebooks/\w+\.ipynb\)\)\.$", readme, re.M)
+    assert len(found) == len(set(found)) == 5 and "; ..." not in readme
 
 
 def test_what_is_still_to_come_is_named(readme: str) -> None:

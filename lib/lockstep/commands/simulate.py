@@ -225,9 +225,9 @@ def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) 
     for trial in trials:
         typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
     typer.echo("\n".join(("", *_LEGEND)))
-    from lockstep.engine.resident_memory import peak_rss_bytes
+    from lockstep.engine.resident_memory import rss_bytes
 
-    took, peak = time.perf_counter() - began, peak_rss_bytes()
+    took, peak = time.perf_counter() - began, rss_bytes(peak=True)
     memory = "" if peak != peak else f", {peak / 2**20:.0f} MiB of memory at the most"
     typer.echo(f"simulated in {took:.1f} s{memory}")
 

@@ -90,7 +90,7 @@ def error_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def held_out_error(records: pd.DataFrame) -> tuple[Estimate, int, list[str]]:
-    """The mean of |log(modelled / measured)| over the held-out cells, as a share (0.05 is 5 %), with its interval over
+    """The mean of |log(ratio)| of `check_table` over held-out cells, as a share (0.05 is 5 %), with an interval over
     cells: cells are what the model is asked about, and rounds of one cell err alike. Also the number of these cells,
     and why others were left out. Raises AnalysisError if there are none."""
     errors: list[float] = []
@@ -105,7 +105,7 @@ def held_out_error(records: pd.DataFrame) -> tuple[Estimate, int, list[str]]:
             except AnalysisError as error:  # a strategy or a link that nobody measured
                 lacking[str(error)] = None
                 continue
-            errors.append(abs(math.log(seconds / median_or_nan(rows["step_seconds"]))))
+            errors.append(abs(math.log(interval_of(seconds / rows["step_seconds"].astype(float)).value)))
     if not errors:
         raise AnalysisError(f"no ok cell of {' or '.join(HELD_OUT)} that the model speaks of")
     return estimate(errors, logarithmic=False), len(errors), list(lacking)

@@ -47,8 +47,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 MEASUREMENTS: dict[str, Column] = {
     "images_per_second": Column("number", "1/s", meaning="global batch / step_seconds"),
     "step_seconds": Column(
-        "number",
-        "s",
+        "number", "s",
         meaning="wall time of an optimiser step, slowest rank: lower quartile of a visit's, mean of both visits",
     ),
     "input_seconds": Column("number", "s", meaning="per step: waiting for decoded images, slowest rank"),
@@ -59,8 +58,7 @@ MEASUREMENTS: dict[str, Column] = {
     "forward_seconds": Column("number", "s", meaning="per step: forward pass and loss, slowest rank; part of compute"),
     "backward_seconds": Column("number", "s", meaning="per step: backward pass, slowest rank; part of compute"),
     "idle_seconds": Column(
-        "number",
-        "s",
+        "number", "s",
         meaning="per step, mean over a pipeline's ranks: waiting for an activation, a gradient or the others to begin",
     ),
     "decode_seconds": Column("number", "s", meaning="per step and worker: CPU time of decoding"),
@@ -68,8 +66,7 @@ MEASUREMENTS: dict[str, Column] = {
     "startup_seconds": Column("number", "s", meaning="building replica and sync, not in step_seconds"),
     "launch_seconds": Column("number", "s", meaning="starting the team that ran the row, until all ranks were ready"),
     "bytes_sent": Column(
-        "number",
-        "B",
+        "number", "B",
         meaning="per step and rank, handed to the transport; of an all-reduce that a library does (gloo, MPI), what a "
         "ring would send: link_bytes_sent counts what really passed",
     ),
@@ -120,41 +117,17 @@ COLUMNS: dict[str, Column] = {
 ADDED: tuple[str, ...] = tuple(IDENTITY[IDENTITY.index("selected") + 1 :])
 """Options that came since a file was written, which may lack them: its rows have the default."""
 
-TABLES = (
-    "resources",
-    "operators",
-    "steps",
-    "timeline",
-    "stages",
-    "actions",
-    "layers",
-    "spark",
-    "epochs",
-    "confusion",
-    "flops",
-    "tasks",
-    "policies",
-    "forecasts",
-    "histories",
-    "examples",
-    "trace_forecasts",
-    "slow_loading",
-    "forecast_costs",
-    "denormals",
-    "gradients",
-    "input_parts",
-    "trials",
-    "curves",
-    "studies",
-    "models",
-)
+TABLES: tuple[str, ...] = ("resources", "operators", "steps", "timeline", "stages", "actions", "layers", "spark")
+TABLES += ("epochs", "confusion", "flops", "tasks", "policies", "forecasts", "histories", "examples")
+TABLES += ("trace_forecasts", "slow_loading", "forecast_costs", "denormals", "gradients", "input_parts", "trials")
+TABLES += ("curves", "studies", "models")
 """Traced tables that may stand beside `records.csv`."""
 COMPUTED = ("replays", "best_so_far", "curve_forecasts", "importances")
 """Tables that an experiment computes of all rounds when a run ends, since it takes minutes; they are of no round."""
 TEXTS_OF_TABLES: tuple[str, ...] = ("experiment", "use_case", "strategy", "device", "operators", "launcher", "variant")
 TEXTS_OF_TABLES += ("phase", "schedule", "partition", "activations", "action", "name", "executor_data")
 TEXTS_OF_TABLES += ("network", "framework", "pooling", "class_weights", "augmentation", "learning_rate_rule")
-TEXTS_OF_TABLES += ("delays", "contender", "policy", "policy_options", "data", "reason")
+TEXTS_OF_TABLES += ("delays", "compute", "contender", "policy", "policy_options", "data", "reason")
 TEXTS_OF_TABLES += ("forecaster", "state", "period", "unit", "way", "part")
 TEXTS_OF_TABLES += ("learning_rate_decay", "scored_on", "split", "actual", "predicted", "memory_format", "fate")
 TEXTS_OF_TABLES += ("space", "head", "compared", "pruner", "text", "dominated_by", "made_of")

@@ -24,7 +24,7 @@ from lockstep.engine.replica.pipeline.mesh import Mesh
 from lockstep.engine.replica.pipeline.profile import static_costs
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.pipeline.stage import Layers
-from lockstep.engine.resident_memory import peak_rss_bytes, reset_peak_rss
+from lockstep.engine.resident_memory import reset_peak_rss, rss_bytes
 
 MEBIBYTE = 1 << 20
 
@@ -143,10 +143,10 @@ def test_rise_is_the_most_that_was_alive_at_once() -> None:
 @pytest.mark.linux
 def test_peak_of_resident_memory_begins_anew() -> None:
     big = torch.ones(64 * MEBIBYTE, dtype=torch.uint8)
-    with_it = peak_rss_bytes()
+    with_it = rss_bytes(peak=True)
     del big
     reset_peak_rss()
-    without = peak_rss_bytes()
+    without = rss_bytes(peak=True)
     assert without < with_it - 32 * MEBIBYTE
 
 

@@ -23,7 +23,7 @@ from lockstep.engine.groups import Group
 from lockstep.engine.groups.base import SubGroup, first_ranks
 from lockstep.engine.job import Job
 from lockstep.engine.peers import run_function
-from lockstep.engine.resident_memory import peak_rss_bytes, reset_peak_rss, rss_bytes
+from lockstep.engine.resident_memory import reset_peak_rss, rss_bytes
 from lockstep.engine.training.loop import Site, Trace, run_job
 
 PEAK = "peak_bytes"
@@ -63,7 +63,7 @@ def peak_bytes(device: str) -> int:
     since it began elsewhere."""
     if device == "cuda":
         return int(torch.cuda.max_memory_allocated())
-    found = peak_rss_bytes()
+    found = rss_bytes(peak=True)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int((most if sys.platform == "darwin" else most * 1024) if math.isnan(found) else found)
 

@@ -46,8 +46,9 @@ def headline(finding: str) -> str:
     """What a title says of a finding: its first sentence that says something, without the sessions' own numbers and
     without its period.
 
-    A long sentence ends at a semicolon, so that each number keeps its interval; if that does not help, its remarks in parentheses are left out, but for those that belong to a name. Where nothing is known yet the first
-    sentence says so.
+    A long sentence ends at a semicolon, so that each number keeps its interval; if that does not help, its remarks in
+    parentheses are left out, but for those that belong to a name. Where nothing is known yet the first sentence says
+    so.
     """
     text = re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", " ".join(finding.split()))
     found = re.split(r"(?<=\.) (?=[A-Z])", text)

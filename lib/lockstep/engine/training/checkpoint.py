@@ -24,33 +24,11 @@ from lockstep.engine.training.checkpoint_file import packed_content, unpacked_co
 from lockstep.engine.training.rates import BASE_RATE, STEPS_DONE
 
 # The fields that must be the same, so that a resumed run reaches the parameters of an uninterrupted one.
-_SAME: tuple[str, ...] = (
-    "use_case",
-    "images",
-    "sync",
-    "global_batch_size",
-    "precision",
-    "seed",
-    *(name for name, option in declared_options().items() if option.same_on_resume),
-    "model_parallel",
-    "stages",
-    "stages_per_rank",
-    "partition",
-    "stage_memory_bytes",
-    "network",
-    "pooling",
-    "dropout",
-    "weight_decay",
-    "batch_norm",
-    "class_weights",
-    "augmentation",
-    "standardise",
-    "learning_rate",
-    "learning_rate_rule",
-    "learning_rate_decay",
-    "rate_warmup_epochs",
-    *OF_SIZES,
-)
+_SAME: tuple[str, ...] = ("use_case", "images", "sync", "global_batch_size", "precision", "seed")
+_SAME += tuple(name for name, option in declared_options().items() if option.same_on_resume)
+_SAME += ("model_parallel", "stages", "stages_per_rank", "partition", "stage_memory_bytes", "network", "pooling")
+_SAME += ("dropout", "weight_decay", "batch_norm", "class_weights", "augmentation", "standardise", "learning_rate")
+_SAME += ("learning_rate_rule", "learning_rate_decay", "rate_warmup_epochs", *OF_SIZES)
 # Also with compression, which draws and chooses entries bucket by bucket. Without it only the order of sums changes.
 _SAME_IF_COMPRESSED = ("bucket",)
 # Also with either of HOLDING_OUT in either run, because a fifth of the training images is then held out.

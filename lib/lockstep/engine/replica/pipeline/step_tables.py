@@ -13,7 +13,7 @@ from lockstep.engine.replica.pipeline.building import Built
 from lockstep.engine.replica.pipeline.memory import PeakTensorMemory
 from lockstep.engine.replica.pipeline.recording import Recorder
 from lockstep.engine.replica.pipeline.stage import TimedStage
-from lockstep.engine.resident_memory import peak_rss_bytes
+from lockstep.engine.resident_memory import rss_bytes
 
 Rows = list[dict[str, float | str]]
 BACKWARD = KINDS[1:]
@@ -43,7 +43,7 @@ class Stages(Protocol):
 def stage_rows(replica: Stages, held_bytes: int) -> Rows:
     """A row per stage of this rank; `held_bytes` of optimiser state are divided among them as parameters are."""
     rows: Rows = []
-    actions, rss = replica.recorder.actions, peak_rss_bytes()
+    actions, rss = replica.recorder.actions, rss_bytes(peak=True)
     held = in_flight(
         {0: [Action(each.stage, each.micro_batch, each.action) for each in actions if each.action in KINDS]}
     )
