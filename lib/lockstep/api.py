@@ -24,6 +24,7 @@ from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.own.asked import GLOBAL_BATCH_SIZE, TrainingAsked, one_of
 from lockstep.engine.own.data import Data, check_halves, halves_of, images_of
+from lockstep.engine.own.identity import content_hash
 from lockstep.engine.own.losses import read_loss, takes_numbers
 from lockstep.engine.own.models import check_travels, made, read_model, spare
 from lockstep.engine.own.optimisers import read_optimiser
@@ -161,7 +162,7 @@ def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
     first = replace(first, cautions=[*resting, *first.cautions])
     check_smallest_share(case, job)
     if asked.resume:
-        checkpoints.check_resumable(str(asked.checkpoint), job, first.layout, case.optimiser)
+        checkpoints.check_resumable(str(asked.checkpoint), job, first.layout, case.optimiser, _identity(case, asked))
         if (done := int(checkpoints.read(str(asked.checkpoint))["sync"].get("step", 0))) > job.steps:
             told = f"checkpoint={str(asked.checkpoint)!r} has made {done} steps"
             raise JobError(f"{told}, and epochs={asked.epochs} are {job.steps}; give more epochs")
@@ -169,6 +170,11 @@ def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
     for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimizer", case.optimiser), *data):
         check_travels(what, value)
     return first
+
+
+def _identity(case: UseCase, asked: TrainingAsked) -> str:
+    """Of the samples, where a checkpoint may be resumed."""
+    return content_hash(case.train) if asked.checkpoint and case.train is not None else ""
 
 
 def _run(
@@ -181,7 +187,7 @@ def _run(
         path = str(Path(asked.checkpoint) if asked.checkpoint else scratch / "checkpoint.pt")
         site = Site(
             use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=asked.resume,
-            evaluate=bool(case.test), on_nan=asked.on_nan, draws=first.draws,
+            evaluate=bool(case.test), on_nan=asked.on_nan, draws=first.draws, data=_identity(case, asked),
         )  # fmt: skip
         with warnings.catch_warnings(action="ignore"):  # that workers share cores has just been said
             ready: AbstractContextManager[Any] = LAUNCHERS[asked.launcher].of(job)

@@ -406,6 +406,16 @@ def test_what_can_not_be_resumed_is_refused_before_anything_starts(
         lockstep.train(narrower, DATA, checkpoint=tmp_path / "c.pt", resume=True, **SETTINGS)
 
 
+def test_other_data_are_refused_where_training_goes_on(first_epoch: Trained, folder: Path) -> None:
+    """Bug: as many other images, or the same ones with other labels, went on as if nothing had changed."""
+    images, labels = DATA
+    changed = images.copy()
+    changed[3] += 1
+    for data in ((changed, labels), (images, labels[::-1].copy())):
+        with pytest.raises(CheckpointError, match="was written while training on other samples or labels"):
+            lockstep.train(tiny.net, data, checkpoint=folder / "c.pt", resume=True, workers=2, epochs=2, **SETTINGS)
+
+
 def narrower() -> nn.Module:
     """As many parameters, in other shapes."""
     return nn.Sequential(*tiny.net()[:6], nn.Linear(7, 3, bias=False), Shift())

@@ -25,17 +25,8 @@ from lockstep.analysis.statistics import (
 
 TRACED = ("cpu_percent", "pss_bytes", "threads", "training_threads", "framework_threads", "io_wait_percent")
 PHASES = ("input_seconds", "compute_seconds", "wait_seconds", "exchange_seconds", "update_seconds")
-SHOWN: tuple[str, ...] = (
-    "experiment",
-    "use_case",
-    "strategy",
-    "variant",
-    "device",
-    "precision",
-    "input",
-    "data_source",
-    "workers",
-)
+SHOWN: tuple[str, ...] = ("experiment", "use_case", "strategy", "variant", "device", "precision", "input")
+SHOWN += ("data_source", "workers")
 SHOWN += ("threads_per_worker", "cores_per_worker", "global_batch_size")
 
 

@@ -88,7 +88,7 @@ def simulate_policies(
             _check_tasks(tasks, made, trials)
     _show(made, trials)
     if tasks is not None:
-        _write_tasks(tasks, *made.values(), *trials)
+        _write_tasks(tasks, next(iter(made.values())), trials[0])
 
 
 class Recorded(NamedTuple):

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.engine.data.readable_cache import cache_folder
-from lockstep.engine.data.small import SmallImages
-from lockstep.engine.data.sources import ImageData, Photos
+from lockstep.engine.own.identity import content_hash
 from lockstep.engine.training.loop import Site
 from lockstep.engine.usecases import use_case
 from lockstep.tuning.needed import StudyError, the_optuna
@@ -126,28 +125,14 @@ def folder_of(url: str, name: str) -> Path:
 
 
 def data_of(plan: StudyPlan, site: Site) -> dict[str, Any]:
-    """What tells the training images from others: their classes and counts, and a hash of names or numbers.
-
-    Photos are told by name and class, so that a folder may move; a reader's own arrays by all their numbers.
-    """
+    """What tells the training images from others: their classes and counts, and a hash of names or numbers."""
     case = (site.use_case or use_case(plan.base.use_case)).for_job(plan.placed)
     images = case.open("train", site.data_root, plan.base.images, site.skipped)
     counts = np.bincount(images.labels, minlength=len(images.classes))
-    told = hashlib.sha256(np.ascontiguousarray(images.labels).tobytes())
-    for piece in _pieces(images):
-        told.update(piece)
     return {
-        "source": images.source, "images": len(images), "hash": told.hexdigest()[:16],
+        "source": images.source, "images": len(images), "hash": content_hash(images),
         "classes": {name: int(count) for name, count in zip(images.classes, counts, strict=True)},
     }  # fmt: skip
-
-
-def _pieces(images: ImageData) -> list[Any]:
-    """The bytes that tell one set of images from another."""
-    if isinstance(images, SmallImages | Photos):
-        return [images.name(number) + b"\n" for number in range(len(images))]
-    found = getattr(images, "images", None)
-    return [np.ascontiguousarray(found).tobytes()] if isinstance(found, np.ndarray) else []
 
 
 def _enqueue(study: Any, plan: StudyPlan) -> None:

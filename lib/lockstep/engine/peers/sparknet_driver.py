@@ -117,7 +117,7 @@ def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
     finally:
         spark.close()
     if site.checkpoint:
-        checkpoint.save(site.checkpoint, job, group, replica, sync)
+        checkpoint.save(site.checkpoint, job, group, replica, sync, data=site.data)
     if site.evaluate:
         test = case.open("test", site.data_root, skipped=site.skipped)
         trace.scores = evaluate(replica, group, test, job.per_worker_batch_size, case.loss)
@@ -152,7 +152,7 @@ def _train(job: Job, site: Site, group: Group, sync: DriverSync, spark: _Windows
             rows += [phases | update | _numbers(each) for each in sorted(result[1], key=lambda each: each.partition)]
         each = site.checkpoint_every_steps
         if site.checkpoint and each and sync.done // each > steps.start // each:  # a window may end after it
-            checkpoint.save(site.checkpoint, job, group, sync.replica, sync)
+            checkpoint.save(site.checkpoint, job, group, sync.replica, sync, data=site.data)
     trace.cautions = watch.cautions
     trace.tables["spark"] = rows
 

@@ -54,11 +54,12 @@ class CheckpointError(ValueError):
 
 
 def save(
-    path: str, job: Job, group: Group, replica: Replica, sync: Sync, epochs: Iterable[dict[str, float | str]] = ()
+    path: str, job: Job, group: Group, replica: Replica, sync: Sync, epochs: Iterable[dict[str, float | str]] = (),
+    data: str = "",
 ) -> None:
     """Rank 0 writes all that training reads: parameters, buffers (averaged over ranks, or rank 0's where they are no
-    floating point numbers), frozen parameters, the optimiser's state and the position; and the rows of its `epochs`.
-    Collective."""
+    floating point numbers), frozen parameters, the optimiser's state and the position; the rows of its `epochs`, and
+    what tells its `data` from others. Collective."""
     group.enter("checkpoint")
     average_buffers(replica, group)
     state, parts = sync.state_dict(), sync.parts_of_state()
@@ -77,6 +78,7 @@ def save(
             "cuts": replica.cuts,
             "sync": state,
             "epochs": list(epochs),
+            "data": data,
         }
         write_atomically(Path(path), packed_content(content), private=True)  # it was learnt of images that may be
     if replica.sharers is not None:
@@ -119,12 +121,17 @@ def read_for(path: str, job: Job) -> dict[str, Any]:
 
 
 def check_resumable(
-    path: str, job: Job, layout: TensorLayout | None = None, optimiser: OptimiserFactory | None = None
+    path: str, job: Job, layout: TensorLayout | None = None, optimiser: OptimiserFactory | None = None, data: str = ""
 ) -> None:
-    """Raises CheckpointError, before anything starts, unless `job` can go on from the file. `layout`, `optimiser`:
-    those of the model, as far as they are known."""
+    """Raises CheckpointError, before anything starts, unless `job` can go on from the file. `layout`, `optimiser`,
+    `data`: those of the model and the training, as far as they are known."""
     # DDP's workers run under `local`, and say so in the checkpoint.
     content = read_for(path, job.with_(sync="local") if job.sync == "ddp" else job)
+    if (there := content.get("data")) and data and there != data:  # older files and `lockstep run` say nothing
+        raise CheckpointError(
+            f"checkpoint {path} was written while training on other samples or labels (their hash was {there}, and is "
+            f"{data} now); resume with the same data, or remove the file"
+        )
     ranks = job.workers if job.model_parallel == "head" else job.pipeline_ranks
     parts = {"workers": job.replicas, "ranks": ranks, "shards": job.shards}
     if job.hosts == 1:  # else only the ranks know how they are spread over the nodes

@@ -42,6 +42,7 @@ class Site:
     use_case: UseCase | None = None
     checkpoint: str | None = None  # file, written by rank 0
     checkpoint_every_steps: int = 0  # 0: at the end only
+    data: str = ""  # what tells the samples from others (`lockstep.engine.own.identity`); "": nobody asks
     resume: bool = False
     evaluate: bool = False
     skipped: tuple[str, ...] = ()  # photos that can't be read: see `lockstep.engine.usecases.find_images`
@@ -266,4 +267,4 @@ def _save(
     """Write the checkpoint after `step`, if this site has one. Collective. Raises NotFiniteError."""
     if site.checkpoint:
         watch.see_parameters(replica.parameters, step)
-        checkpoint.save(site.checkpoint, job, group, replica, sync, () if tracker is None else tracker.known)
+        checkpoint.save(site.checkpoint, job, group, replica, sync, () if tracker is None else tracker.known, site.data)

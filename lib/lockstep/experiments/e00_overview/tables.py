@@ -218,20 +218,8 @@ def _machine_row(notebook: str, session: dict[str, Any]) -> dict[str, str]:
 
 def _numbers(stored: Stored) -> pd.DataFrame:
     table = overview(stored).numbers()
-    columns = [
-        "notebook",
-        "place",
-        "use_case",
-        "of",
-        "unit",
-        "published",
-        "measured",
-        "low",
-        "high",
-        "answer",
-        "evidence",
-    ]
-    return table[columns].round(2)
+    columns = ["notebook", "place", "use_case", "of", "unit", "published", "measured", "low", "high"]
+    return table[[*columns, "answer", "evidence"]].round(2)
 
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
