@@ -49,7 +49,8 @@ def scope_lines(
     )
     if any(way.extrapolated for way in ways):
         reasons = dict.fromkeys(way.extrapolated for way in ways if way.extrapolated)
-        yield f"Extrapolated (*): {next(iter(reasons))}{f', and {len(reasons) - 1} more' if len(reasons) > 1 else ''}."
+        more = f", and for {len(reasons) - 1} more of such reasons" if len(reasons) > 1 else ""
+        yield f"Extrapolated (*): {next(iter(reasons))}{more}."
     yield from _error_lines(ways, errors)
     if machine.device == "cpu":
         yield "It says nothing about GPUs: calibrate on one with --device cuda --save, and read that file with --from."
