@@ -68,7 +68,7 @@ def test_what_is_not_judged_stands_beside_the_verdicts(values: dict[str, Any]) -
 
 def test_a_subject_on_which_nothing_is_open_has_no_table_without_rows(root: Path) -> None:
     told = open_experiment("09", left_behind(root, "09_autotuning")).unjudged().data
-    assert told == "The ledger lists nothing further that is open on this subject."
+    assert told == "The ledger lists nothing more that is open here."
 
 
 def test_a_name_that_it_has_not_is_an_error_that_lists_what_there_is(values: dict[str, Any]) -> None:

@@ -163,7 +163,7 @@ class Run:
         verdicts, or that there is nothing."""
         ledger = read_ledger()
         own = ledger[(ledger["notebook"] == self.experiment.name) & (ledger["kind"] != CLAIM)].to_dict("records")
-        return Markdown(unjudged_table(own) if own else "The ledger lists nothing further that is open on this subject.")
+        return Markdown(unjudged_table(own) if own else "The ledger lists nothing more that is open here.")
 
     def targets(self) -> pd.DataFrame:
         """What we ourselves aim at, what was measured, and whether that reaches it."""

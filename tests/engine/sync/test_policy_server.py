@@ -321,10 +321,10 @@ def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch
     assert len(traces[-1].steps) == 12 and (tasks["ended_seconds"] >= tasks["began_seconds"]).all()
 
 
-def with_a_long_stop(policy: str, options: str) -> pd.DataFrame:
+def with_a_long_stop(policy: str, options: str, steps: int) -> pd.DataFrame:
     """What was applied, in order, of three workers that each stand still for about fifty updates' time now and then."""
     delays = "periodic:slow=100000,period=0.4,share=0.5"
-    tasks = tasks_of(ran(job(policy, 3, policy_options=options, delays=delays, micro_batch=1, steps=150)))
+    tasks = tasks_of(ran(job(policy, 3, policy_options=options, delays=delays, micro_batch=1, steps=steps)))
     used = tasks[tasks["update"] >= 0].sort_values("update")
     ended = used.groupby("worker")["ended_seconds"]
     assert ended.diff().max() > 0.1 and ended.max().min() > 0.4, "it stood, and came back"
@@ -333,10 +333,10 @@ def with_a_long_stop(policy: str, options: str) -> pd.DataFrame:
 
 def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp() -> None:
     done = dict.fromkeys(range(3), 0)
-    for worker in with_a_long_stop("ssp", "bound=2")["worker"]:
+    for worker in with_a_long_stop("ssp", "bound=2", 150)["worker"]:
         done[worker] += 1
         assert max(done.values()) - min(done.values()) <= 3
 
 
 def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
-    assert with_a_long_stop("deadline", "deadline=0.002")["staleness"].max() <= 2
+    assert with_a_long_stop("deadline", "deadline=0.002", 500)["staleness"].max() <= 2

@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
 def test_plain_data_only(tmp_path: Path) -> None:
     train(job(steps=1), tmp_path / "c.pt")
     content = checkpoint.read(str(tmp_path / "c.pt"))
-    names = ["buffers", "cuts", "epochs", "job", "model", "optimiser", "others", "parameters", "parts", "sync"]
+    names = ["buffers", "cuts", "data", "epochs", "job", "model", "optimiser", "others", "parameters", "parts", "sync"]
     assert sorted(content) == names
     assert content["sync"]["step"] == 1
     assert b"pickle" not in (tmp_path / "c.pt").read_bytes() and not (tmp_path / "c.pt").read_bytes().startswith(b"PK")

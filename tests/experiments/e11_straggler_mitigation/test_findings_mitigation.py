@@ -163,7 +163,7 @@ def test_an_lstm_that_makes_up_losses_is_said_to_raise_them(made: Stored) -> Non
 def test_early_and_late_are_those_of_the_records() -> None:
     early = said("stages", stored(saved={DPRO_GRADIENT: 0.9, DPRO_DETECTED: 0.2}, only=["throughput"]))
     who = "Making up a gradient on a forecast is surely quicker than once a straggler is detected under"
-    assert early.startswith(f"{who} Markov states and bad node. ")
+    assert early.startswith(f"{who} bad node and Markov states. ")
     other = said("stages", stored(saved={DPRO_GRADIENT: 0.2, DPRO_DETECTED: 0.9}, only=["throughput"]))
     assert other.startswith(f"{who} no kind. ")
     late, soon = (float(found) for found in re.findall(r"detection ([\d.]+) .*?forecast ([\d.]+) ", early)[0])
