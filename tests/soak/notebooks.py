@@ -93,7 +93,7 @@ NOTEBOOKS = {
         "07_convlstm_batch_size",
         (("learning", "processes", 1), ("speed", "parameter_server", 1)),
         {
-            "networks": ["cnn"], "epochs": 2, "ways": {"cnn": {"processes": [32]}}, "updates": 0, "tuned": [],
+            "networks": ["cnn"], "epochs": 2, "ways": {"cnn": {"processes": [32]}}, "updates": 0, "tuned": "",
             "paired": {}, "ablation": {"pooling": [], "dropout": []}, "strategies": ["parameter_server"],
             "speed_batch_sizes": [32], "profiled": {"networks": [], "batch_size": 32},
         },

@@ -12,6 +12,8 @@ import nbformat
 import pytest
 import yaml
 
+from lockstep.commands.runner.parameters import check_names, check_values
+from lockstep.experiments.parameters import read_parameters
 from soak import faults, notebooks, recorded, roles, running
 from soak.trial import Trial
 
@@ -170,3 +172,13 @@ def test_a_soak_without_a_fault_has_shown_nothing(
     monkeypatch.setattr(running, "_soak", lambda chosen, root, folder, ends, trials, others: trials.append(clean))
     assert running.main(["--out", str(tmp_path)]) == 0
     assert "1 of 200 faults" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", notebooks.NOTEBOOKS)
+def test_a_small_notebook_is_given_parameters_that_it_has(number: str) -> None:
+    """Bug: every run of 07 was refused for `tuned=[]`, so that no fault hit it."""
+    small = notebooks.NOTEBOOKS[number]
+    known = read_parameters(notebooks.ROOT / "notebooks" / f"{small.name}.ipynb")
+    given = {"rounds": small.rounds, "images": 192, **small.parameters}
+    check_names(given, {small.name: known}, "soak")
+    assert set(check_values(given, known, "soak")) == set(given)

@@ -10,6 +10,7 @@ import pandas as pd
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.sentences import (
     Finding,
+    briefly,
     counted,
     finding,
     listed,
@@ -227,7 +228,7 @@ def vanishing(stored: Stored) -> str:
         raise AnalysisError("no network's gradients were timed")
     deep = table[table["slowdown_low"] > FACTOR].sort_values("depth")
     own = interval_of(of_network(stored, "passed_on", "cnn", 0))
-    least = "in none of the networks timed, as far as is sure"
+    least = "in none of the networks timed"
     if len(deep):
         least = f"from {(first := int(deep['depth'].iloc[0]))} sigmoids on"
         least += f" ({interval_of(of_network(stored, 'slowdown', str(deep['name'].iloc[0]), first))} there)"
@@ -235,18 +236,26 @@ def vanishing(stored: Stored) -> str:
     where = f"{worst['name']} {worst['depth']}" if worst["depth"] else str(worst["name"])
     return " ".join([
         sentence(
-            f"a convolution's backward pass takes {times(plain, 'as long with denormal gradients')}, and "
-            f"{times(flushed, 'as long where they are flushed')}"
+            f"with denormal gradients a convolution's backward pass takes {_by_session(plain)}; "
+            f"{briefly(times(flushed, 'as long where they are flushed'))}"
         ),
         sentence(
             f"a whole network's takes more than {FACTOR:g} times as long {least}; in the use case's own network "
-            f"the first layer's gradients are {times(own, 'the last ones')}"
+            f"the first layer's gradients are {own.value:.3g} times the last ones"
         ),
         sentence(
             f"the slowest of eight workers is at most {worst['behind']:.2f} times the median of its peers ({where}); "
             f"a straggler is {FACTOR:g} times"
         ),
     ])  # fmt: skip
+
+
+def _by_session(ratio: Estimate) -> str:
+    """How many times as long, and where sessions differ what each of them says: processors differ in this."""
+    if not ratio.apart:
+        return times(ratio, "as long")
+    found = listed(f"{own.value:.3g} {own.interval} in session {name}" for name, own in ratio.apart)
+    return f"so many times as long: {found}"
 
 
 @finding
