@@ -269,7 +269,7 @@ def test_mutated_records_change_no_number_unless_they_are_refused(
     try:
         for _ in range(data.draw(st.integers(1, mutations))):
             content = path.read_bytes()
-            where = data.draw(st.integers(0, len(content) - 1))
+            where = data.draw(st.integers(0, max(0, len(content) - 1)))  # seen: three mutations left nothing
             gone = data.draw(st.sampled_from([0, 1, 1, 3, 200]))
             path.write_bytes(content[:where] + data.draw(st.binary(max_size=3)) + content[where + gone :])
         try:

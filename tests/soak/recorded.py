@@ -51,6 +51,10 @@ def complaints(text: str) -> list[str]:
     return found
 
 
+_KERNEL_GONE = "the kernel died | the kernel was ended while it started"
+"""One of these, for it may be hit before it has begun."""
+
+
 def ending_complaints(role: str, kind: str, code: int, text: str) -> list[str]:
     """What is wrong with how a run ended, of whose faults this one decides: one that hit its runner or its kernel. All
     others fail a visit to a cell at most, and the run goes on."""
@@ -60,9 +64,9 @@ def ending_complaints(role: str, kind: str, code: int, text: str) -> list[str]:
     wanted = {
         ("runner", "terminate"): ("stopped by SIGTERM", {143, -15}),
         ("runner", "interrupt"): ("stopped by SIGINT", {130, -2}),
-        ("kernel", "kill"): ("the kernel died", {1}),
+        ("kernel", "kill"): (_KERNEL_GONE, {1}),
         ("kernel", "interrupt"): ("interrupted by SIGINT", {1}),
-        ("kernel", "terminate"): ("the kernel died", {1}),
+        ("kernel", "terminate"): (_KERNEL_GONE, {1}),
         ("kernel", "stop"): ("stopped by SIGINT", {130}),  # by whoever gave up waiting for it
     }.get((role, kind))
     if code == 0:
@@ -72,4 +76,5 @@ def ending_complaints(role: str, kind: str, code: int, text: str) -> list[str]:
     words, codes = wanted
     if code not in codes:
         return [f"ended with {code}, not {sorted(codes)}: {' | '.join(told)}"]
-    return [] if code < 0 or any(words in line for line in told) else [f"does not say {words!r}: {' | '.join(told)}"]
+    said = any(each in line for line in told for each in words.split(" | "))
+    return [] if code < 0 or said else [f"does not say {words!r}: {' | '.join(told)}"]

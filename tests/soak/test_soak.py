@@ -109,6 +109,7 @@ def test_a_traceback_belongs_to_a_rank_that_is_named_or_to_nobody() -> None:
         ("runner", "terminate", -15, "", True),  # before it could say anything
         ("runner", "interrupt", 1, "stopped by SIGINT", False),
         ("kernel", "kill", 1, "07 failed: the kernel died", True),
+        ("kernel", "kill", 1, "07 failed: the kernel was ended while it started (killed from outside)", True),
         ("kernel", "kill", 1, "07 failed", False),
         ("kernel", "kill", 0, "", True),  # it had done its work
         ("kernel", "interrupt", 1, "07 failed in cell [3]: the kernel was interrupted by SIGINT; rounds", True),
