@@ -70,7 +70,10 @@ def trained(experiment: str, **fields: Any) -> Job:
 def test_throughput_is_of_every_policy_under_the_same_delays() -> None:
     fields: dict[str, Any] = {"per_worker_batch_size": 4, "micro_batch": 1, "steps": 12}
     job = simulated("throughput", delays="exponential", workers=6, compute=COMPUTE, **fields)
-    table = run(job).set_index("contender")
+    stored = run(job).assign(delays=job.delays, **{name: 0 for name in ("experiment", "workers", "seed", "data")})
+    given = stored.assign(per_worker_batch_size=4, learning_rate=0.0)
+    table = rows.with_shares(given).set_index("contender")
+    assert not {"mitigation", "of_the_bound"} & set(stored) and stored["ideal_seconds_per_sample"].notna().sum() == 1
     assert list(table.index) == list(CONTENDERS) and (table["reason"] == "").all()
     assert table.loc[WAIT, "mitigation"] == 0 and table["mitigation"].drop(WAIT).ne(0).any()
     assert 1.5 < table.loc[DOLLY, "computed"] <= 2.01, "everything twice, until the first copy has come"

@@ -10,6 +10,8 @@ from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e11_straggler_mitigation.contenders import WAIT
+from lockstep.simulate.comparison import share_of_way
 
 THROUGHPUT, SCALE, TIME_TO_LOSS, SLOW_NODES = "throughput", "scale", "time_to_loss", "slow_nodes"
 ADVICE = "advice"
@@ -18,12 +20,13 @@ PAPER_NETWORK, RIVALRY, STAND_IN, PARTITIONS = "paper_network", "rivals", "stand
 
 COLUMNS: tuple[str, ...] = ("workers", "round", "experiment", "delays", "seed", "per_worker_batch_size")
 COLUMNS += ("learning_rate", "contender", "policy", "policy_options", "standby", "updates", "samples", "seconds")
-COLUMNS += ("step_seconds", "wasted_share", "events", "computed", "seconds_per_sample", "ideal_seconds_per_sample")
-COLUMNS += ("bound_seconds_per_sample", "mitigation", "of_the_bound", "loss", "accuracy", "target_loss")
+COLUMNS += ("wasted_share", "events", "computed", "seconds_per_sample", "ideal_seconds_per_sample")
+COLUMNS += ("bound_seconds_per_sample", "loss", "accuracy", "target_loss")
 COLUMNS += ("seconds_to_loss", "reason", "cosine", "own_cosine", "stand_ins", "data", "train_images", "test_images")
 COLUMNS += ("loss_of_worker_0", "loss_of_others")
 
 _KEY = ("experiment", "workers", "delays", "seed", "per_worker_batch_size", "learning_rate", "contender", "data")
+_ENDS = ("seconds_per_sample", "ideal_seconds_per_sample", "bound_seconds_per_sample")
 NO_DELAYS = "none"
 _KINDS = {
     "exponential": "exponential pauses",
@@ -46,7 +49,19 @@ _KINDS = {
 @once
 def _all_rows(stored: Stored) -> pd.DataFrame:
     table = stored.table("policies").reindex(columns=list(COLUMNS))
-    return table[table["contender"].notna()].drop_duplicates(list(_KEY), keep="last")
+    return with_shares(table[table["contender"].notna()].drop_duplicates(list(_KEY), keep="last"))
+
+
+def with_shares(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows with `mitigation` and `of_the_bound`: how much of the way from waiting for all to no delays, or to the
+    bound, a policy goes. Both ends are those of the cell, and stand in its row of waiting for all."""
+    by_cell = [table[name] for name in _KEY if name != "contender"]
+    own, known = table["seconds_per_sample"].astype(float), table[list(_ENDS)].astype(float)
+    ends = known.where(table["contender"] == WAIT).groupby(by_cell, dropna=False).transform("max")
+    waiting = ends["seconds_per_sample"]
+    for share, best in (("mitigation", "ideal_seconds_per_sample"), ("of_the_bound", "bound_seconds_per_sample")):
+        table = table.assign(**{share: list(map(share_of_way, waiting, own, ends[best])), best: ends[best]})
+    return table
 
 
 def rows_of(stored: Stored, experiment: str) -> pd.DataFrame:

@@ -38,7 +38,6 @@ from lockstep.simulate.comparison import (
     bound_seconds_per_sample,
     ideal_seconds_per_sample,
     seconds_per_sample,
-    share_of_way,
     unfinished,
     wasted_share,
 )
@@ -67,15 +66,12 @@ def run_scale(job: Job, group: Group, site: Site | None = None) -> Trace:
 def _timed(job: Job, group: Group, contenders: Mapping[str, Contender], link: AlphaBeta) -> Trace:
     base = trial_of(job, link)
     ideal, bound = ideal_seconds_per_sample(base), bound_seconds_per_sample(base)
-    waiting, rows = math.nan, []
+    rows = []
     for name, contender in contenders.items():
         group.enter("compute")
         row = _tried(name, contender, job, trial_of(job, link, contender.standby))
-        own = row["seconds_per_sample"]
-        waiting = own if name == WAIT else waiting
-        row |= {"ideal_seconds_per_sample": ideal, "bound_seconds_per_sample": bound}
-        row["mitigation"] = share_of_way(waiting, own, ideal)
-        row["of_the_bound"] = share_of_way(waiting, own, bound)
+        if name == WAIT:  # of the cell: what shares of the way are taken from (`rows.with_shares`)
+            row |= {"ideal_seconds_per_sample": ideal, "bound_seconds_per_sample": bound}
         rows.append(row)
     return trace_of(group, rows)
 
@@ -148,7 +144,7 @@ def measured(run: SimulatedRun, job: Job) -> Row:
     needed = _sleep(job).image_seconds * run.samples
     return {
         "updates": len(run.updates), "samples": run.samples, "seconds": run.total_seconds,
-        "step_seconds": run.step_seconds, "wasted_share": wasted_share(run), "events": run.sums.get("events", math.nan),
+        "wasted_share": wasted_share(run), "events": run.sums.get("events", math.nan),
         "computed": run.sums["compute_seconds"] / needed if needed else math.nan,
     }  # fmt: skip
 
@@ -157,8 +153,8 @@ def trace_of(group: Group, rows: list[Row]) -> Trace:
     """A row of records with the step of the first policy, which waits for all, and the table of all policies."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     whole = [{name: _stored(row.get(name, "" if name in _TEXTS else math.nan)) for name in names} for row in rows]
-    step = next((row["step_seconds"] for row in whole if row["contender"] == WAIT and "step_seconds" in row), math.nan)
-    scores = {} if step != step else {"step_seconds": float(step)}
+    wait = next((row for row in whole if row["contender"] == WAIT and float(row.get("updates", 0)) > 0), None)
+    scores = {} if wait is None else {"step_seconds": float(wait["seconds"]) / float(wait["updates"])}
     return Trace(group.rank, scores=scores, tables={"policies": whole})
 
 
