@@ -10,6 +10,7 @@ from lockstep.advisor.errors import WIDER, KindError, error_of, source_of
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, has_assumed_latency
 from lockstep.advisor.question import Question
 from lockstep.advisor.steps import SENDING
+from lockstep.analysis.sentences import counted
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 LARGER_BATCH = "the question of notebooks/07_convlstm_batch_size.ipynb"
@@ -49,7 +50,7 @@ def scope_lines(
     )
     if any(way.extrapolated for way in ways):
         reasons = dict.fromkeys(way.extrapolated for way in ways if way.extrapolated)
-        more = f", and for {len(reasons) - 1} more of such reasons" if len(reasons) > 1 else ""
+        more = f", and {counted(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
         yield f"Extrapolated (*): {next(iter(reasons))}{more}."
     yield from _error_lines(ways, errors)
     if machine.device == "cpu":

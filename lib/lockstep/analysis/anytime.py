@@ -26,7 +26,7 @@ MISS = 0.05
 """The chance that an interval misses: these are 95 % intervals."""
 AMONG_MANY = 0.00035
 """What is measured for a verdict shall miss as rarely as this: with Holm's correction it stands even if it has to be
-the first of all claims of the ledger, some 140."""
+the first of all claims of the ledger, to whose number a test holds it."""
 MIN_ROUNDS = 5
 """The fewest rounds that have an interval: of fewer, no finite one holds with this chance."""
 _MOST_ROUNDS = 1_000_000

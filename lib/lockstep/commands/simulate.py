@@ -133,20 +133,8 @@ def _policies(names: str, options: str, step_seconds: float) -> Mapping[str, Cal
     if options and len(chosen) != 1:
         raise RunError(f"--options {options!r} are those of one policy; name one with --policy")
     if names == ALL:
-        return {name: functools.partial(_fitting, name, step_seconds) for name in chosen}
+        return {name: functools.partial(POLICIES[name].fitted, share_seconds=step_seconds) for name in chosen}
     return {name: functools.partial(policy_of, name, options) for name in chosen}
-
-
-def _fitting(name: str, step_seconds: float, setting: Setting) -> Policy:
-    """A policy with its defaults, but for what must fit the others' step: a fixed time is one step long, and a local
-    step takes a worker's whole share."""
-    from dataclasses import replace
-
-    from lockstep.engine.policies import policy_of
-
-    if name == "local_sgd":
-        setting = replace(setting, micro_batch=0)
-    return policy_of(name, f"seconds={step_seconds:g}" if name == "anytime" else "", setting)
 
 
 def _check_tasks(file: Path, made: Mapping[str, Any], trials: list[Trial]) -> None:

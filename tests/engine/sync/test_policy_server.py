@@ -14,7 +14,7 @@ import tiny
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
-from lockstep.engine.policies import POLICIES, Work
+from lockstep.engine.policies import POLICIES, Decision, Setting, Use, Work, policy_of
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.orders import Note, Order
@@ -340,3 +340,22 @@ def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp()
 
 def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
     assert with_a_long_stop("deadline", "deadline=0.002", 500)["staleness"].max() <= 2
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_stand_ins_hear_where_momentum_moves_the_parameters(kind: torch.dtype) -> None:
+    """Bugs: the LSTM of the weights was told of the gradients' sum; then, in double precision, of no way at all, for
+    the parameters before an update were the very tensor that it changes."""
+
+    def serve(group: Group) -> None:
+        parameters = torch.ones(3, dtype=kind)
+        policy = policy_of("dpro_sm", "reading=weights,forecast=last", Setting(1, 8, 4))
+        server = PolicyServer(group, parameters, lambda own: torch.optim.SGD(own, lr=0.1, momentum=0.9), policy, 9)
+        for task in range(2):
+            server._works[0, task] = Work((), 4, 4)
+            server._here[0, task] = Note(orders.CONTRIBUTES, task, samples=4), torch.ones(3, dtype=kind)
+            server._apply(Decision(apply=(Use(0, task, 1.0),)))
+        assert server._stand_ins is not None
+        assert server._stand_ins._way.tolist() == pytest.approx([1 + 1.9] * 3, rel=1e-5)
+
+    on_ranks(1, serve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -65,10 +66,10 @@ def test_a_difference_on_one_host_returns_or_does_not(frame: pd.DataFrame) -> No
     assert HEADLINE[1]["mpi_shared_memory"] > HEADLINE[1]["mpi_allreduce"]
     text = said(frame, "ranking")
     assert "processes that share memory are 1.12 times as fast as processes that send messages" in text
-    assert "shows on two hosts" in text and "stays open" not in text
+    assert re.search(r"(1 shows|2 show) on two hosts", text) and "stays open" not in text
     where = {"experiment": "headline", "strategy": "mpi_shared_memory", "hosts": 2}
     turned = said(scaled(frame, "images_per_second", 0.3, **where), "ranking")
-    assert "none shows on two hosts" in turned or "1 shows on two hosts" in turned
+    assert re.search(r"(none show|1 shows) on two hosts", turned)
     assert turned != text and "processes that share memory are slower" in turned
 
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from lockstep.engine.declared import DeclaredPolicy
 from lockstep.engine.option_text import NoOptions
@@ -202,6 +202,13 @@ class Policy(DeclaredPolicy, ABC):
         for name, one in options_of(self.Options).items():
             one.check(getattr(self.options, name))
         self.check_setting()
+
+    @classmethod
+    def fitted(cls, setting: Setting, share_seconds: float) -> Self:
+        """With its defaults, and what must fit where it stands beside all others: a worker's share of an update takes
+        so many seconds."""
+        del share_seconds
+        return cls(setting)
 
     def check_setting(self) -> None:
         """Raises JobError, with the numbers, for options that this number of workers or batch does not allow."""

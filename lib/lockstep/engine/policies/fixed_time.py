@@ -12,7 +12,7 @@ for an update. What was not computed goes back to the pool, and every sample of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -53,6 +53,10 @@ class AnytimeMiniBatches(FixedTime):
     does = "workers compute for a fixed time; an update takes whatever has been finished"
     label = "anytime mini-batches"
     Options = AnytimeOptions
+
+    @classmethod
+    def fitted(cls, setting: Setting, share_seconds: float) -> Self:
+        return cls(setting, AnytimeOptions(seconds=share_seconds))
 
     def check_setting(self) -> None:
         setting = self.setting

@@ -8,10 +8,11 @@ here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from lockstep.engine.options import JobError, option
-from lockstep.engine.policies.base import Needs, Work
+from lockstep.engine.policies.base import Needs, Setting, Work
 from lockstep.engine.policies.rounds import RoundPolicy, even
 
 
@@ -28,6 +29,11 @@ class LocalSgd(RoundPolicy):
     label = "local SGD"
     Options = LocalSgdOptions
     needs = Needs(local_steps=True)
+
+    @classmethod
+    def fitted(cls, setting: Setting, share_seconds: float) -> Self:
+        """A local step takes a whole share."""
+        return super().fitted(replace(setting, micro_batch=0), share_seconds)
 
     def check_setting(self) -> None:
         setting = self.setting

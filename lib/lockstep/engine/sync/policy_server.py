@@ -173,10 +173,10 @@ class PolicyServer:
             made = torch.from_numpy(self._stand_ins.made(one.worker, one.kind))
             self._sum.add_(made.to(self._sum), alpha=one.weight)
         norm = float(self._sum.square().sum()) if self.policy.needs.square_norm else 0.0
-        before = self.parameters.double() if self._stand_ins is not None else self.parameters
+        before = None if self._stand_ins is None else self.parameters.clone()
         self.optimiser.step()
-        if self._stand_ins is not None:  # with momentum they go another way than the sum
-            way = (before - self.parameters.double()) / self.optimiser.param_groups[0]["lr"]
+        if self._stand_ins is not None and before is not None:  # with momentum they go another way than the sum
+            way = (before - self.parameters).double() / self.optimiser.param_groups[0]["lr"]
             self._stand_ins.moved(way.cpu().numpy())
         self.version += 1
         self._idled = False

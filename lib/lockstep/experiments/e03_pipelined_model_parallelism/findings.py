@@ -63,12 +63,16 @@ def schedules(stored: Stored) -> str:
     fast, slow = differ.count(True), differ.count(False)
     told = [
         sentence(f"relative to naive model parallelism, speeds reach from {reach}"),
-        f"Of {len(gains)} settings, {fast or 'none'} is shown to be faster than naive, and {slow or 'none'} slower.",
+        f"Of {len(gains)} settings, {shown_to_be(fast)} faster than naive, and {shown_to_be(slow)} slower.",
     ]
     disturbed = int(rows["reason"].astype(str).str.contains(CONTENDED).sum())
     if disturbed:
         told.append(f"Other programs used the machine in rounds of {disturbed} of them.")
     return " ".join([*told, *noise_unknown(noise), *_waiting(own, rows)])
+
+
+def shown_to_be(count: int) -> str:
+    return f"{count or 'none'} {'is' if count == 1 else 'are'} shown to be"
 
 
 def _named(row: Mapping[str, Any]) -> str:

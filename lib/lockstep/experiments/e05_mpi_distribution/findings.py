@@ -82,7 +82,7 @@ def _returning(rivals: pd.DataFrame) -> str:
     if len(here) == 1:
         return sentence(f"that difference {'shows' if again else 'does not show'} on {_hosts(many)}")
     which = f"of {counted(len(here), 'difference')} on {_hosts(few)}"
-    return sentence(f"{which}, {again or 'none'} shows on {_hosts(many)}")
+    return sentence(f"{which}, {again or 'none'} {'shows' if again == 1 else 'show'} on {_hosts(many)}")
 
 
 @finding
