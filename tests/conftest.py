@@ -35,8 +35,12 @@ def _one_torch_thread() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The user's cache stays as it is; workers and kernels inherit this."""
-    os.environ["LOCKSTEP_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    """The user's cache stays as it is; workers and kernels inherit this. Processes of one run share it, as two runs of
+    a user do: what one of them has judged, pre-trained or decoded, the other need not."""
+    own = tmp_path_factory.getbasetemp()
+    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache"
+    cache.mkdir(exist_ok=True)
+    os.environ["LOCKSTEP_CACHE"] = str(cache)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -68,10 +68,10 @@ SERVED: dict[str, Any] = {"sync": "parameter_server", "policy": "wait_for_all", 
 DISTRIBUTED = [
     ("threads", 2, {"sync": "shared_memory"}),
     ("threads", 3, {"sync": "allreduce", "bucket": "layer", "overlap": True}),
-    ("processes", 2, {"sync": "allreduce"}),
-    ("processes", 2, {"sync": "allreduce", "bucket": "64KiB", "overlap": True}),
-    ("processes", 2, {"sync": "shared_memory"}),
-    ("processes", 2, {"sync": "local_sgd"}),
+    pytest.param("processes", 2, {"sync": "allreduce"}, marks=pytest.mark.slow),  # processes that load TensorFlow
+    pytest.param("processes", 2, {"sync": "allreduce", "bucket": "64KiB", "overlap": True}, marks=pytest.mark.slow),
+    pytest.param("processes", 2, {"sync": "shared_memory"}, marks=pytest.mark.slow),
+    pytest.param("processes", 2, {"sync": "local_sgd"}, marks=pytest.mark.slow),
     ("threads", 2, SERVED),  # on the team of three that is warm already: a process needs seconds to load TensorFlow
     ("mpiexec", 2, {"sync": "allreduce"}),
     ("mpiexec", 2, {"sync": "shared_memory"}),

@@ -96,7 +96,7 @@ def toy_is_fast(claim, stored):
     return Verdict(SUPPORTED if fast else CONTRADICTED, "measured", "compared")
 ''',
 }
-pytestmark = pytest.mark.timeout(900)  # it starts kernels: an end for a hanging one, not a measure
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # it starts kernels: an end for a hanging one, not a measure
 
 LINE = ("\n)\n", '\n    "99_toy",\n)\n')
 CLAIM = "toy-fast,claim,single-to-multi,nowhere,A core multiplies matrices,1,FLOP/s,other,99_toy,toy_is_fast,\n"

@@ -57,6 +57,7 @@ def test_children_count_while_they_run_and_after() -> None:
     assert spent(meter, "two") < 0.5, "what has been spent is spent once"
 
 
+@pytest.mark.slow  # it starts a pytest of its own
 @pytest.mark.parametrize("parallel", [(), ("-n", "2", "--dist", "loadgroup")], ids=["alone", "parallel"])
 @pytest.mark.parametrize(("budget", "code"), [(0.5, 1), (500, 0)])
 def test_a_run_above_its_budget_fails(
@@ -78,6 +79,7 @@ def test_a_run_above_its_budget_fails(
     assert "2 passed" in done.stdout
 
 
+@pytest.mark.slow  # it starts a pytest of its own
 def test_a_budget_that_nobody_has_set_is_refused(root: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "--cpu-budget", "none", "--collect-only", "tests/harness"]
     done = run(command, root)

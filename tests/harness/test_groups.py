@@ -14,10 +14,9 @@ from harness.groups import add_groups, group_of
 
 
 def item(path: str, marked: bool = False, **values: Any) -> Any:
-    folder = SimpleNamespace(parent=SimpleNamespace(name=path.split("/")[-2]))
     marks = [pytest.mark.serial] if marked else []
     return SimpleNamespace(
-        path=folder,
+        path=Path(path),
         callspec=SimpleNamespace(params=values),
         get_closest_marker=lambda name: next((mark for mark in marks if mark.name == name), None),
         marks=marks,
@@ -44,6 +43,26 @@ def test_mpi_with_failures_and_spark_are_a_group_each(this: Any, expected: str |
     assert any(mark.name == "serial" for mark in this.marks) == bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("this", "expected"),
+    [
+        (item("tests/experiments/e02_threads_vs_processes/test_a.py"), "e02"),
+        (item("tests/experiments/test_a.py", own=SimpleNamespace(name="11_straggler_mitigation")), "e11"),
+        (item("tests/experiments/test_a.py", number="07", name="speed"), "e07"),
+        (item("tests/experiments/test_a.py", share=10), None),
+        (item("tests/experiments/test_report.py"), "claims"),
+        (item("tests/conformance/test_tensorflow.py", workers=2), "tensorflow"),
+        (item("tests/conformance/test_tensorflow.py", launcher="mpiexec"), "serial"),
+        (item("tests/engine/test_a.py", number="07"), None),
+    ],
+)
+def test_what_makes_the_same_dear_thing_is_a_group(this: Any, expected: str | None) -> None:
+    add_groups([this])
+    assert [mark.args for mark in this.marks if mark.name == "xdist_group"] == ([(expected,)] if expected else [])
+    assert any(mark.name == "serial" for mark in this.marks) == (expected == "serial")
+
+
+@pytest.mark.slow  # it starts a pytest of its own
 def test_a_group_stays_in_one_process(tmp_path: Path) -> None:
     """With pytest 9.2, pytest-xdist 3.8 takes no notice of groups, and two tests of Spark ran at the same time."""
     (tmp_path / "test_group.py").write_text(

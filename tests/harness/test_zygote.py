@@ -112,6 +112,7 @@ def test_one_that_is_forgotten_goes_on(start: Start) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_workers_of_other_settings_have_another_zygote(zygotes: Zygotes) -> None:
     one, again, two = (zygotes.socket_of(worker_environment("tuned", threads)) for threads in (1, 1, 2))
     plain = zygotes.socket_of(worker_environment("plain", 1))

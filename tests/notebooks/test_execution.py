@@ -57,6 +57,7 @@ def test_it_shows_the_stored_tables_again(path: Path, shown: dict[str, list[str]
     assert not any(shown[path.stem]), "\n".join(filter(None, shown[path.stem]))
 
 
+@pytest.mark.slow
 def test_the_overview_renders_without_any_record(root: Path, tmp_path: Path) -> None:
     """A run folder in which nothing has been measured yet."""
     (plan,) = plan_runs(["00"], root, out=tmp_path / "run")
@@ -93,6 +94,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_another_number_in_a_table_is_found(table: Path) -> None:
     assert nbval(table).returncode == 0
     text = table.read_text()

@@ -64,6 +64,7 @@ def test_a_random_list_is_the_same_on_two_engines(here: None, tmp_path: Path) ->
 # --- what is killed ---
 
 
+@pytest.mark.slow
 def test_a_killed_worker_goes_on_from_its_last_epoch(
     tmp_path: Path, no_leftovers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ with pytest.MonkeyPatch.context() as patched:
 """
 
 
+@pytest.mark.slow
 def test_everything_is_killed_and_the_same_call_goes_on(
     here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

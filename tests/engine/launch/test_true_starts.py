@@ -35,6 +35,7 @@ def place(group: Group) -> tuple[int, list[str], dict[str, str | None], int]:
     return os.getpid(), words, seen, torch.get_num_threads()
 
 
+@pytest.mark.slow
 @pytest.mark.linux
 @pytest.mark.true_start
 @pytest.mark.parametrize("launcher", OWN)

@@ -106,6 +106,7 @@ def test_it_is_a_row_of_a_grid_and_older_records_are_read_as_before(library: Pat
     assert stored == ["rising", 1.0] and old == [["rising"], [1.0]]
 
 
+@pytest.mark.slow  # it starts a pytest of its own
 def test_the_conformance_suite_trains_it_beside_one_worker(library: Path, root: Path) -> None:
     """Threads and processes; also resumed, which is all that the variant that differs must pass."""
     suite = root / "tests" / "conformance" / "test_conformance.py"

@@ -55,6 +55,7 @@ def frame() -> pd.DataFrame:
     return records()
 
 
+@pytest.mark.slow  # it draws all of them twice
 def test_every_figure_is_written_and_the_same_when_drawn_again(
     tmp_path: Path, frame: pd.DataFrame, traced: Tables
 ) -> None:

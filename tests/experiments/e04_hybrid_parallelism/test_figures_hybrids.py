@@ -28,6 +28,7 @@ def texts(figure: Figure) -> list[str]:
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
 
 
+@pytest.mark.slow  # it draws all of them twice
 def test_every_figure_is_written_and_the_same_when_drawn_again(tmp_path: Path) -> None:
     traced = {"layers": layers(), "resources": resources("hybrid", ("sequential", "1f1b"))}
     stored = Stored(hybrid_records(), traced)

@@ -28,6 +28,7 @@ def texts(figure: Figure) -> list[str]:
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
 
 
+@pytest.mark.slow  # it draws all of them twice
 def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
     stored = Stored(records(), {"resources": resources(), "spark": spark()})
     once = draw_all(FIGURES, stored, tmp_path / "a")

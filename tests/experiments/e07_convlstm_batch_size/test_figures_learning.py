@@ -51,6 +51,7 @@ def texts(figure: Figure) -> list[str]:
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
 
 
+@pytest.mark.slow  # it draws all of them twice
 def test_every_figure_is_written_twice_the_same(frame: pd.DataFrame, tmp_path: Path) -> None:
     stored = Stored(frame, {"confusion": confusion()})
     once = draw_all(FIGURES, stored, tmp_path / "a")

@@ -45,6 +45,7 @@ def texts(figure: Figure) -> str:
     return " ".join(found.get_text() for found in figure.findobj(Text))
 
 
+@pytest.mark.slow  # it draws all of them twice
 def test_every_figure_is_written_twice_the_same(frame: pd.DataFrame, tmp_path: Path) -> None:
     stored = Stored(frame, {"flops": flops()})
     once = draw_all(FIGURES, stored, tmp_path / "a")

@@ -103,7 +103,8 @@ def from_table(actions: pd.DataFrame) -> dict[int, list[Action]]:
     missing = [name for name in _COLUMNS if name not in actions]
     if missing:
         raise ValueError(f"actions have no column {', '.join(missing)}; there are: {', '.join(actions.columns)}")
-    computed = actions[actions["action"].isin(KINDS)].sort_values(["rank", "start_seconds"], kind="stable")
+    computed = actions.loc[actions["action"].isin(KINDS), list(_COLUMNS)]
+    computed = computed.sort_values(["rank", "start_seconds"], kind="stable")
     twice = computed[computed.duplicated(["stage", "micro_batch", "action"])]
     if len(twice):
         first = _of_row(twice.iloc[0].to_dict())

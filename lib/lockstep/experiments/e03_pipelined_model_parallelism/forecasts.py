@@ -28,6 +28,7 @@ PREDICTED = ("schedules", "stages", "partition")
 """Experiments whose step times are predicted from those of their stages."""
 RULES = {"equal_layers": equal_layers, "equal_parameters": equal_parameters}
 """What a balanced partition is compared with."""
+_PLACE = ["rank", "stage", "round", "partition", "first_layer", "last_layer"]
 _KINDS = ("forward", "backward", "input_backward", "weight_backward")
 _TIMES = (*(f"{kind}_seconds" for kind in _KINDS), "send_seconds", "update_seconds")
 
@@ -176,12 +177,12 @@ def _predictions(
     """The predicted seconds of a step, by round. Empty where a stage was not timed."""
     found: dict[int, Prediction] = {}
     for number, actions in ran[ran["replica"] == 0].groupby("round"):
-        own = cut[(cut["round"] == number) & (cut["replica"] == 0)]
-        seconds = {int(row["stage"]): _stage_seconds(row, timed, costs) for row in own.to_dict("records")}
+        own = cut.loc[(cut["round"] == number) & (cut["replica"] == 0), _PLACE].to_dict("records")
+        seconds = {int(row["stage"]): _stage_seconds(row, timed, costs) for row in own}
         if not seconds or any(each is None for each in seconds.values()):
             continue
         known = {stage: each for stage, each in seconds.items() if each is not None}
-        ranks = {int(row["stage"]): int(row["rank"]) for row in own.to_dict("records")}
+        ranks = {int(row["stage"]): int(row["rank"]) for row in own}
         updates: dict[int, float] = {}
         for stage, each in known.items():
             updates[ranks[stage]] = max(updates.get(ranks[stage], 0.0), each["update_seconds"])

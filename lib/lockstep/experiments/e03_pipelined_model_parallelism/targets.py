@@ -11,7 +11,7 @@ from lockstep.analysis.statistics import each_strategy, highest_ratio, interval_
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, WITHIN, Reading, Target, lacking
 from lockstep.analysis.verdicts import NOT_YET
-from lockstep.experiments.e03_pipelined_model_parallelism.forecasts import cut_table, prediction_table
+from lockstep.experiments.e03_pipelined_model_parallelism.forecasts import cut_table, predictions_of
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import (
     STAGE_MEMORY,
     TABLE_CELL,
@@ -77,8 +77,8 @@ def _worst_prediction(stored: Stored) -> Reading:
     No number while one that ran lacks its prediction: the worst could be that one.
     """
     rows = _rows_of(stored.records, "schedules")
-    table = prediction_table(stored.records, stored.tables, ["schedules"])
-    judged = table[(table["variant"] == "a") & (table["status"] == "ok")] if len(table) else table
+    table = predictions_of(stored)
+    judged = select(table, {"experiment": "schedules", "variant": "a"}) if len(table) else table
     if judged.empty:
         return lacking(rows, MISSING)
     missing = judged[judged["ratio"].isna()]
