@@ -128,6 +128,16 @@ def test_too_many_threads_are_named_even_where_nothing_was_gained_without() -> N
     assert "no shorter" in cause.gain, "seen: a step of 2.2 s was advised in place of one of 1.6 s"
 
 
+@pytest.mark.parametrize("step_seconds", [0.22, 0.2, 0.15])
+def test_too_many_threads_come_first_even_where_another_cause_costs_more(step_seconds: float) -> None:
+    """Threads that sleep while they wait cost little, and an exchange that is half of a step came before them."""
+    asked = cell(*(rank(step_seconds=step_seconds, exchange_seconds=0.1, page_faults=40_000),) * 2, threads=4)
+    fitting = cell(*(rank(step_seconds=0.2, exchange_seconds=0.1),) * 2)
+    found = causes(asked=asked, fitting=fitting, others_share=0.07)
+    assert [cause.kind for cause in found] == [THREADS, EXCHANGE, PAGE_FAULTS, OTHERS]
+    assert found[0].gain_share < found[1].gain_share
+
+
 def test_more_workers_than_cores_are_too_many_threads() -> None:
     (cause,) = causes(asked=cell(workers=4))
     assert cause.kind == THREADS and "not measured" in cause.gain and cause.command.endswith("--workers 2")
