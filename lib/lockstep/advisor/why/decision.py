@@ -43,7 +43,8 @@ from lockstep.advisor.why.observations import (
     Observations,
     ordered,
 )  # fmt: skip
-from lockstep.advisor.why.wording import took, with_option
+from lockstep.advisor.why.wording import with_option
+from lockstep.engine.units import took
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 Step = Callable[[Observations], Cause | None]
@@ -82,7 +83,9 @@ def _threads(seen: Observations) -> Cause | None:
     found += f"{seen.cores} core{'s' * (seen.cores > 1)}."
     if seen.fitting is not None:
         gain = max(0.0, asked.step_seconds - seen.fitting.step_seconds)
-        found += f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
+        found += (
+            f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
+        )
         found += f"{seen.fitting.threads_per_worker} per worker."
         each = f"--threads-per-worker {seen.fitting.threads_per_worker}"
         how = f"measured: {each}" if gain else f"nothing that was measured: a step was no shorter with {each}"

@@ -8,12 +8,11 @@ than a tenth is within what a step's length varies by from day to day."""
 BUSY_INPUT_SHARE = 1 / 3
 """The same on a busy machine, where the thread that decodes waits for a core that others have.
 
-A third of a step is what one other program explains. Let decoding take the share d of a step on a core of its own. If
-another program shares that core, decoding takes 2 d, the step becomes as long, and its worker waits 1 - 1 / (2 d) of it:
-a third where d is 3/4, so decoding that leaves itself a quarter of a step to spare is never named. Any wait up to a half
-could still be such a program's (d up to 1). That a quarter to spare is enough to be called healthy is chosen: it is where
-the bounds of exchange and crowding lie, too, a step that is 1.5 times as long as without the cause. Seen on a healthy
-run beside another program: 0.2.
+Let decoding take the share d of a step on a core of its own. If one other program shares that core, decoding takes 2 d,
+the step becomes as long, and its worker waits 1 - 1 / (2 d) of it: a third where d is 3/4. So decoding that leaves
+itself a quarter of a step to spare is not named for one other program's sake. That a quarter is enough to be called
+healthy is chosen (up to a half of a step could be such a program's); it is where the bounds of exchange and crowding
+lie, too: a step 1.5 times as long as without the cause. Seen on a healthy run beside another program: 0.2.
 """
 MORE_THREADS_GAIN = 0.1
 """More threads must save a tenth of the step: a smaller gain may be the one of a quieter moment."""
