@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from lockstep.commands.cli import app
 from lockstep.commands.doctor import CHECKS, GOOD, LACKING, NOTE, Finding, machine, show, software
+from lockstep.engine import cgroups
 from lockstep.engine.launch.spark import java
-from lockstep.measure import cgroups
 from small_notebooks import small_repository
 
 Patch = pytest.MonkeyPatch

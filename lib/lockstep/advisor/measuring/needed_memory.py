@@ -16,8 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.memory import without_room
+from lockstep.engine.cgroups import free_memory
 from lockstep.engine.units import bytes_text
-from lockstep.measure.teams import free_memory
 
 EMPTY_PROCESS_BYTES = 200 << 20
 """Of a worker that has imported torch, roughly: only a model that is far too large is refused by this."""

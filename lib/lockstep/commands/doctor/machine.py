@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 
 from lockstep.commands.doctor.findings import GOOD, LACKING, LOCKSTEP, NOTE, Finding, here
+from lockstep.engine import cgroups
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.units import bytes_text
-from lockstep.measure import cgroups
 from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.environment import NO_BFLOAT16, bfloat16_kind
 
