@@ -170,7 +170,7 @@ def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
         check_travels(what, value)
     halves = (case.train, case.test)
     sent = [each.images.nbytes if isinstance(each, Arrays) else check_travels("the data set", each) for each in halves]
-    check_room(sum(sent), job.ranks)
+    check_room(sum(sent), job)
     return first
 
 

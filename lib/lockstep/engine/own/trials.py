@@ -34,14 +34,18 @@ def try_few(case: UseCase, data: Any, asked: TrainingAsked) -> None:
         check_first_pass(spare(made(case.model, asked.seed)), replace(case, train=few), asked.job(few))
 
 
-def check_room(sample_bytes: int, ranks: int) -> None:
-    """Raises JobError if samples that travel to workers as so many bytes do not fit in what memory is free. Each of
-    the `ranks` holds them; the caller holds them twice more, packed and as a message, until the last one has them."""
-    needed, free = (ranks + 2) * sample_bytes, free_memory()
+def check_room(sample_bytes: int, job: Job) -> None:
+    """Raises JobError if samples that travel to workers as so many bytes do not fit in what memory is free.
+
+    Seen with arrays of 191 MiB: the caller held them twice besides its own (packed, and as a message), and each worker
+    process three times (as it came, packed and unpacked); what it has freed its allocator keeps.
+    """
+    processes = 1 if job.launcher == "threads" else job.ranks
+    needed, free = (2 + 2 * processes + job.ranks) * sample_bytes, free_memory()
     if needed > free:
         raise JobError(
-            f"the samples are {bytes_text(sample_bytes)}, and each of {ranks} worker(s) is sent a copy of its own: "
-            f"{bytes_text(needed)} with the two copies that are on their way, and {bytes_text(free)} are free; give a "
+            f"the samples are {bytes_text(sample_bytes)}, and each of {job.ranks} worker(s) is sent a copy of its own: "
+            f"{bytes_text(needed)} with what is packed and unpacked meanwhile, and {bytes_text(free)} are free; give a "
             "data set that reads a sample when it is asked for (in __getitem__, from files or from np.load(file, "
             "mmap_mode='r') that is opened there), photos in a folder, or fewer workers"
         )
