@@ -83,9 +83,7 @@ def _threads(seen: Observations) -> Cause | None:
     found += f"{seen.cores} core{'s' * (seen.cores > 1)}."
     if seen.fitting is not None:
         gain = max(0.0, asked.step_seconds - seen.fitting.step_seconds)
-        found += (
-            f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
-        )
+        found += f" A step takes {took(asked.step_seconds)}, and {took(seen.fitting.step_seconds)} with "
         found += f"{seen.fitting.threads_per_worker} per worker."
         each = f"--threads-per-worker {seen.fitting.threads_per_worker}"
         how = f"measured: {each}" if gain else f"nothing that was measured: a step was no shorter with {each}"
