@@ -29,7 +29,7 @@ from lockstep.engine.own.losses import read_loss, takes_numbers
 from lockstep.engine.own.models import check_travels, made, read_model, spare
 from lockstep.engine.own.optimisers import read_optimiser
 from lockstep.engine.own.progress import StepsBar, watched
-from lockstep.engine.own.trials import check_smallest_share, check_stages, try_few
+from lockstep.engine.own.trials import check_room, check_smallest_share, check_stages, try_few
 from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint as checkpoints
 from lockstep.engine.training.first_pass import FirstPass, check_first_pass
@@ -166,9 +166,11 @@ def _check(case: UseCase, job: Job, asked: TrainingAsked) -> FirstPass:
         if (done := int(checkpoints.read(str(asked.checkpoint))["sync"].get("step", 0))) > job.steps:
             told = f"checkpoint={str(asked.checkpoint)!r} has made {done} steps"
             raise JobError(f"{told}, and epochs={asked.epochs} are {job.steps}; give more epochs")
-    data = [("the data set", each) for each in (case.train, case.test) if not isinstance(each, Arrays)]
-    for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimizer", case.optimiser), *data):
+    for what, value in (("the model", case.model), ("the loss", case.loss), ("the optimizer", case.optimiser)):
         check_travels(what, value)
+    halves = (case.train, case.test)
+    sent = [each.images.nbytes if isinstance(each, Arrays) else check_travels("the data set", each) for each in halves]
+    check_room(sum(sent), job)
     return first
 
 

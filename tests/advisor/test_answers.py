@@ -17,7 +17,6 @@ from lockstep.advisor.errors import KindError, error_of, read_errors
 from lockstep.advisor.memory import MemoryLine, sharded, worker_bytes
 from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
-from lockstep.advisor.sentences import bytes_text, duration_text, number_text
 from lockstep.advisor.showing import WIDTH, shown_lines, shown_ways
 from lockstep.advisor.verified import Verified, verified_lines
 from lockstep.predict.layout_model import LayerTime
@@ -262,9 +261,3 @@ def test_verified_ways_stand_beside_what_was_predicted() -> None:
     lines = "\n".join(verified_lines([near, far, Verified(found.verify[2], ())]))
     assert "inside the range" in lines and "-50.0%, outside the range" in lines and "not verifiable here" in lines
     assert "median error 25.2% over 2 ways" in lines
-
-
-def test_numbers_in_words() -> None:
-    assert (number_text(1234.5), number_text(0.012345), number_text(999.7)) == ("1,230", "0.0123", "1,000")
-    assert (bytes_text(3 << 30), bytes_text(1536), bytes_text(12)) == ("3 GiB", "1.5 KiB", "12 B")
-    assert (duration_text(90), duration_text(7200), duration_text(3 * 86400)) == ("90 s", "2 h", "3 days")

@@ -55,6 +55,15 @@ def test_what_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pyt
         calibrate(ASKED)
 
 
+def test_a_busy_machine_is_told_of_and_measured_all_the_same_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Contention, "contended", lambda self: True)
+    monkeypatch.setattr(calibrating, "_QUIET_SECONDS", 0.0)
+    told: list[str] = []
+    own = calibrating._tried_on_quiet_machine(ASKED, told.append, force=True)
+    assert own.facts.name == ASKED.model
+    assert len(told) == 1 and "cores' time: what is measured will be too slow" in told[0]
+
+
 def test_the_batch_that_is_timed() -> None:
     """Steps of 0.1 s + 20 ms a sample."""
     assert timed_batch(16, {4: 0.18, 16: 0.42}) == 16

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lockstep.advisor.calibration import CalibrationError
-from lockstep.advisor.measuring.inputs import ModelInput, RandomSamples, inputs_text, parse_inputs
+from lockstep.advisor.measuring.inputs import inputs_text, parse_inputs
+from lockstep.engine.data.drawn import DrawnSamples, ModelInput
 from lockstep.engine.data.sources import ImageData
 
 
@@ -45,18 +46,18 @@ def test_another_text_is_refused_with_an_example(text: str, why: str) -> None:
 
 
 def test_random_samples_are_image_data() -> None:
-    data = RandomSamples(parse_inputs("3,7,6"), labelled=4, count=40, seed=1)
+    data = DrawnSamples(parse_inputs("3,7,6"), kinds=4, samples=40, seed=1)
     images = data.load(np.array([0, 39, 0]), 0, 0)
     assert isinstance(data, ImageData) and images.shape == (3, 3, 7, 6) and images.dtype == np.float32
     assert np.array_equal(images[0], images[2]) and not np.array_equal(images[0], images[1])
     assert abs(float(data.load(np.arange(40), 0, 0).std()) - 1) < 0.05
-    assert len(data) == 40 and set(data.labels) <= set(range(4)) and len(set(data.labels)) > 1
+    assert len(data) == 40 and set(data.labels) == set(range(4))
     assert len(data.lasting(7).labels) == 7
     assert len(pickle.dumps(data)) < 1000, "what was drawn stays in its process"
 
 
 def test_several_inputs_stand_in_one_row() -> None:
-    data = RandomSamples((ModelInput("float32", (2, 3)), ModelInput("int64", (5,))), labelled=2, vocabulary=9, count=30)
+    data = DrawnSamples((ModelInput("float32", (2, 3)), ModelInput("int64", (5,))), 2, vocabulary=9, samples=30)
     rows = data.load(np.arange(30), 0, 0)
     assert rows.shape == (30, 1, 1, 11)
     words = rows[..., 6:]

@@ -116,7 +116,7 @@ def test_a_forward_pass_that_fails_tells_its_error_and_the_shape() -> None:
 
 def test_a_model_that_is_too_large_is_refused_before_it_is_made() -> None:
     told = refusal("own_models:huge", "1000000")
-    assert "does not fit" in told and "3.73e+03 GiB of parameters" in told and "8 GiB are free" in told
+    assert "does not fit" in told and "3.64 TiB of parameters" in told and "8 GiB are free" in told
     with pytest.raises(TooLarge, match=r"of activations for a batch of 100000000\), and 1 GiB are free") as refused:
         look_at(replace(PERCEPTRON, batch=100_000_000), free_bytes=1 << 30)
     found = refused.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lockstep.advisor.calibration_file import read_calibration, write_calibration
-from lockstep.advisor.links import fitted_link
+from lockstep.advisor.links import fitted_link, parse_link
 from lockstep.commands import advise_job, advise_link, mpi_job
 from lockstep.commands.cli import app
+from lockstep.engine.launch.mpi import emulated, emulated_network
 from lockstep.engine.launch.mpi.commands import MpiError
 from made_up_calibration import made_up
 
@@ -142,6 +144,48 @@ def test_the_command_itself_needs_no_torch() -> None:
     program = "import sys, lockstep.commands.advise_link; assert not {'torch', 'tensorflow'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+RATE = 2e8
+_TWO_MACHINES = (  # emulated hosts have a kernel in common, and names of their own
+    "import socket, lockstep.commands.advise_link_rank as rank; rank._machine = socket.gethostname; rank.main()"
+)
+
+
+@pytest.fixture
+def _emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """host0 and host1 are network namespaces, with a link of RATE bit/s between them."""
+    if reason := emulated.why_not():
+        pytest.skip(reason)
+    plain = advise_link.command
+
+    def inside(mpi: Any, ranks: int, program: Any, placement: Any, settings: dict[str, str]) -> list[str]:
+        tcp = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": emulated_network.INTERFACE}
+        mpiexec, *words = plain(mpi, ranks, program, placement, settings | tcp)
+        enter = ["-launcher", "ssh", "-launcher-exec", str(tmp_path / "enter")]
+        asked = {"hosts": 2, "bits_per_second": RATE, "folder": str(tmp_path), "command": [mpiexec, *enter, *words]}
+        made = [sys.executable, "-I", "-S", emulated_network.__file__, json.dumps(asked)]
+        return ["unshare", "--net", "--mount", "--uts", *made]
+
+    monkeypatch.setattr(advise_link, "command", inside)
+    monkeypatch.setattr(advise_link, "_PROGRAM", _TWO_MACHINES)
+    monkeypatch.setattr(advise_link, "MEASURE_SECONDS", 3.0)
+    monkeypatch.setitem(ADDRESSES, "host0", "10.77.0.1")
+    monkeypatch.setitem(ADDRESSES, "host1", "10.77.0.2")
+
+
+@pytest.mark.slow
+@pytest.mark.linux
+@pytest.mark.serial
+@pytest.mark.usefixtures("_emulated", "no_leftovers")
+def test_the_link_between_two_emulated_machines_is_measured(saved: Path) -> None:
+    done = advised("--from", str(saved), "--hosts", "host0,host1", "--json")
+    assert done.exit_code == 0, done.output
+    (told,) = re.findall(r"link between host0 and host1: --link (\S+)", done.stderr)
+    link = parse_link(told)
+    assert 0.5 < 8 * link.bytes_per_second / RATE < 1.05, told  # memory moves a hundred times as much
+    assert 0 < link.alpha_seconds < 0.02, told
+    assert {way["hosts"] for way in json.loads(done.stdout)["ways"]} == {1, 2}
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from lockstep.commands.cli import app
 from lockstep.commands.doctor import CHECKS, GOOD, LACKING, NOTE, Finding, machine, show, software
+from lockstep.engine import cgroups
 from lockstep.engine.launch.spark import java
-from lockstep.measure import cgroups
 from small_notebooks import small_repository
 
 Patch = pytest.MonkeyPatch
@@ -243,7 +243,7 @@ def test_memory_of_the_machine(control_groups: Any, monkeypatch: Patch) -> None:
     control_groups("0::/\n", {"memory.max": "max", "memory.current": "5"})
     available(monkeypatch, 3)
     found = machine.check_memory()
-    assert (found.state, found.detail) == (LACKING, "3.0 GiB available, 4 GiB needed") and found.fix.startswith("ps ")
+    assert (found.state, found.detail) == (LACKING, "3 GiB available, 4 GiB needed") and found.fix.startswith("ps ")
     available(monkeypatch, 9)
     assert machine.check_memory().state == GOOD
 
@@ -260,7 +260,7 @@ def test_memory_of_the_container(own: str, files: dict[str, str], control_groups
     control_groups(own, files)
     available(monkeypatch, 100)
     found = machine.check_memory()
-    assert found.state == LACKING and found.detail.startswith("3.0 GiB available under this control group's limit")
+    assert found.state == LACKING and found.detail.startswith("3 GiB available under this control group's limit")
     assert "docker update --memory" in found.fix
     assert cgroups.memory_left(unused=True) == 8 * GIB, "whatever is used now"
 
@@ -269,7 +269,7 @@ def test_disk(clone: Path, monkeypatch: Patch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 8, 1 * GIB))
     found = machine.check_disk()
-    assert (found.state, found.detail) == (LACKING, "1.0 GiB free, 2 GiB needed")
+    assert (found.state, found.detail) == (LACKING, "1 GiB free, 2 GiB needed")
     assert found.fix.startswith(f"du -sh {clone}/results/runs/*")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 1, 3 * GIB))
     assert machine.check_disk().state == GOOD

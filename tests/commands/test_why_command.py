@@ -43,7 +43,7 @@ def test_too_many_threads_are_told_with_the_command_that_shows_it(asked: list[An
     text = told("--threads-per-worker", "4", "--batch", "16", "--seconds", "5")
     run, _ = asked[0]
     assert (run.threads_per_worker, run.batch, run.seconds, run.workers, run.sync) == (4, 16, 5.0, 2, "allreduce")
-    assert "2 workers x 4 threads, allreduce, batch 16 each, on 2 cores: 100.0 ms a step" in text
+    assert "2 workers x 4 threads, allreduce, batch 16 each, on 2 cores: 100 ms a step" in text
     assert "1. threads\n   found:     2 workers x 4 threads are 8 threads for 2 cores." in text
     again = f"lockstep why --model planted:healthy --input {planted.INPUT} --batch 16 --threads-per-worker 1\n"
     assert again in text, "the option is replaced, and what was not given is left out"

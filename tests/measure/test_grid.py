@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.engine.cgroups import free_memory
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.job import OF_LEARNING, Job
 from lockstep.engine.launch import LAUNCHERS, WorkerFailed
@@ -27,7 +28,7 @@ from lockstep.measure.probes.operators import run_profile
 from lockstep.measure.progress import one_line
 from lockstep.measure.round import measure_round
 from lockstep.measure.summary import merged, slowest_steps, summarise
-from lockstep.measure.teams import GIB, START_BYTES, Teams, free_memory
+from lockstep.measure.teams import GIB, START_BYTES, Teams
 from lockstep.measure.traced_tables import traced_tables
 from lockstep.records import RunFolder, make_row, read_records, read_traced_table
 
@@ -450,9 +451,9 @@ def test_a_team_that_ended_for_lack_of_memory_starts_again(warm: list[str]) -> N
 
 
 def test_free_memory_is_what_the_machine_and_its_control_groups_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lockstep.measure.teams.cgroups.memory_left", lambda: 5)
+    monkeypatch.setattr("lockstep.engine.cgroups.memory_left", lambda: 5)
     assert free_memory() == 5
-    monkeypatch.setattr("lockstep.measure.teams.cgroups.memory_left", lambda: None)
+    monkeypatch.setattr("lockstep.engine.cgroups.memory_left", lambda: None)
     assert free_memory() > 5
 
 

@@ -44,7 +44,7 @@ LATER += ("tuning/", "engine/job/sizes", "engine/models/layers")
 LATER += ("experiments/e07_convlstm_batch_size/head_cells", "experiments/e07_convlstm_batch_size/tables/heads")
 LATER += ("experiments/e09_autotuning/", "commands/tune", "analysis/figures/messages", "measure/progress")
 LATER += ("experiments/judged_before", "advisor/", "experiments/e13_advisor/", "commands/advise", "commands/why")
-LATER += ("engine/own/", "engine/training/target_scores", "engine/groups/ping_pong")
+LATER += ("engine/own/", "engine/units", "engine/training/target_scores", "engine/groups/ping_pong")
 LATER += ("engine/data/drawn", "engine/models/mixer", "engine/models/resnet", "engine/models/text")
 """What issues that came later have added, which is not counted."""
 

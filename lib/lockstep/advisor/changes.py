@@ -15,6 +15,7 @@ from lockstep.advisor.coefficients import ALONE, places
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS
 from lockstep.advisor.question import MOST_BATCH, Question
 from lockstep.advisor.steps import COMPUTING, CROWDING, Predictor
+from lockstep.engine.units import took
 from lockstep.predict.cost_model import BUSY
 from lockstep.predict.link_model import AlphaBeta
 
@@ -60,8 +61,8 @@ def _second_worker(predictor: Predictor, recommended: Way, teams: Sequence[Way])
         yield f"Two workers on this machine pay for no length of step at batch {batch}: their computing is not quicker."
         return
     why = "" if now <= needed else f", {_why_not_taken(sync, teams)}"
-    length = "for any length of step" if needed <= 0 else f"from {_seconds(needed)} of a step of {beside} on"
-    yield f"Two workers on this machine ({sync}) pay {length}; this one takes {_seconds(now)}{why}."
+    length = "for any length of step" if needed <= 0 else f"from {took(needed)} of a step of {beside} on"
+    yield f"Two workers on this machine ({sync}) pay {length}; this one takes {took(now)}{why}."
 
 
 def _paying_seconds(one: float, one_computes: float, two: float, two_compute: float) -> float:
@@ -157,10 +158,6 @@ def smallest(holds: Callable[[float], bool], low: float, high: float) -> float |
 
 def _round_up(number: float) -> int:
     return math.ceil(number - 1e-4 * number)
-
-
-def _seconds(number: float) -> str:
-    return f"{1e3 * number:.3g} ms" if number < 1 else f"{number:.3g} s"
 
 
 def _rate(bytes_per_second: float) -> str:

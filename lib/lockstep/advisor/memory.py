@@ -25,8 +25,8 @@ from lockstep.advisor.advice import Advised, Sharded
 from lockstep.advisor.calibration import Calibration, CalibrationError
 from lockstep.advisor.coefficients import ALONE, has_one_copy
 from lockstep.advisor.scope import SHARDING
-from lockstep.advisor.sentences import bytes_text
 from lockstep.engine import registry
+from lockstep.engine.units import bytes_text
 
 SHARDED_OVER = (2, 4, 8, 16)
 """Workers among whom state is divided, for comparison."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lockstep.advisor.advice import Span, Way
 from lockstep.advisor.calibration import Calibration
 from lockstep.advisor.question import Question
+from lockstep.engine.units import bytes_text, number_text
 
 NAMES = {"shared_memory": "shared memory", "allreduce": "all-reduce", "ddp": "DDP", "pipeline": "pipeline"}
 
@@ -65,25 +66,3 @@ def span_text(span: Span) -> str:
     """`112 to 130`."""
     low, high = number_text(span.low), number_text(span.high)
     return low if low == high else f"{low} to {high}"
-
-
-def number_text(number: float) -> str:
-    """Three digits, without an exponent where a reader would not write one."""
-    if number >= 999.5:
-        return f"{float(f'{number:.3g}'):,.0f}"
-    return f"{number:.3g}"
-
-
-def bytes_text(number: float) -> str:
-    for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if number >= size:
-            return f"{number / size:.3g} {name}"
-    return f"{number:.0f} B"
-
-
-def duration_text(seconds: float) -> str:
-    """Seconds, minutes, hours or days, whichever is readable."""
-    for name, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if seconds >= 2 * size or name == "s":
-            return f"{number_text(seconds / size)} {name}"
-    raise AssertionError("unreachable")

@@ -8,7 +8,8 @@ from typing import Any
 
 from lockstep.advisor.advice import Advised, Span, Way
 from lockstep.advisor.question import Question
-from lockstep.advisor.sentences import bytes_text, duration_text, name_of, span_text
+from lockstep.advisor.sentences import name_of, span_text
+from lockstep.engine.units import bytes_text, took
 
 WIDTH = 100
 MOST_ROWS = 10
@@ -82,7 +83,7 @@ def _columns(advised: Advised, question: Question) -> list[Column]:
     if not question.images:
         found.append(("sent", lambda way: bytes_text(way.sent_bytes) if way.sent_bytes else "-"))
     else:
-        found.append(("time", lambda way: duration_text(way.seconds_to_images.middle) if way.seconds_to_images else ""))
+        found.append(("time", lambda way: took(way.seconds_to_images.middle) if way.seconds_to_images else ""))
     if question.price_per_hour:
         found.append(("price", lambda way: f"{way.price_to_images.middle:.2f}" if way.price_to_images else ""))
     return [*found, ("mostly", lambda way: f"{way.dominating} {way.terms[way.dominating] / _total(way):.0%}")]

@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any
 
 from lockstep.advisor.advice import Way
-from lockstep.advisor.sentences import number_text, span_text, way_text
+from lockstep.advisor.sentences import span_text, way_text
+from lockstep.engine.units import number_text
 
 ELSEWHERE = "not verifiable here"
 

@@ -13,6 +13,7 @@ import typer
 
 from lockstep.commands.ending import checking_arguments, clear_ends
 from lockstep.commands.runner.errors import RunError
+from lockstep.engine.units import bytes_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,7 +217,7 @@ def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) 
     from lockstep.engine.resident_memory import rss_bytes
 
     took, peak = time.perf_counter() - began, rss_bytes(peak=True)
-    memory = "" if peak != peak else f", {peak / 2**20:.0f} MiB of memory at the most"
+    memory = "" if peak != peak else f", {bytes_text(peak)} of memory at the most"
     typer.echo(f"simulated in {took:.1f} s{memory}")
 
 

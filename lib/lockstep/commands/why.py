@@ -16,6 +16,7 @@ import typer
 
 from lockstep.commands.ending import checking_arguments, clear_ends
 from lockstep.commands.runner.errors import RunError
+from lockstep.engine.units import took
 
 if TYPE_CHECKING:
     from lockstep.advisor.why.observations import Cause, Observations
@@ -164,10 +165,10 @@ def _say_own(seen: Observations, as_json: bool) -> None:
     typer.echo(
         f"{asked.workers} worker{'s' * (asked.workers > 1)} x {asked.threads_per_worker} "
         f"thread{'s' * (asked.threads_per_worker > 1)}, {asked.sync}, batch {asked.per_worker_batch_size} each, on "
-        f"{seen.cores} core{'s' * (seen.cores > 1)}: {asked.step_seconds * 1e3:.1f} ms a step"
+        f"{seen.cores} core{'s' * (seen.cores > 1)}: {took(asked.step_seconds)} a step"
     )
     steps = math.ceil(seen.start_seconds / asked.step_seconds)
-    typer.echo(f"start-up: {seen.start_seconds:.1f} s, as long as {steps} steps; give --images to judge a timed run")
+    typer.echo(f"start-up: {took(seen.start_seconds)}, as long as {steps} steps; give --images to judge a timed run")
     _say_causes(causes)
     if seen.unmeasured:
         typer.echo(f"\nthere was no time for: {'; '.join(seen.unmeasured)}. Give --seconds more")
@@ -205,7 +206,7 @@ def _say_causes(causes: list[Cause]) -> None:
     if not causes:
         typer.echo("\nnothing on the path is above its threshold: no cause is named (docs/why-slower.md)")
     for number, cause in enumerate(causes, 1):
-        seconds = "" if cause.gain_seconds is None else f"{cause.gain_seconds * 1e3:.1f} ms of a step, "
+        seconds = "" if cause.gain_seconds is None else f"{took(cause.gain_seconds)} of a step, "
         gain = f": {seconds}{cause.gain_share:.0%}" if cause.gain_share else ""
         typer.echo(f"\n{number}. {cause.kind}{gain}")
         typer.echo(f"   found:     {cause.found}")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lockstep.engine.data.checking import check_photos
-from lockstep.engine.data.drawn import DrawnSamples
+from lockstep.engine.data.drawn import DrawnSamples, ModelInput
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.folders import dataset_folder, find_dataset, open_photos
 from lockstep.engine.data.held_out import part_of_training
@@ -170,10 +170,11 @@ USE_CASES: dict[str, UseCase] = {
     "BreastCancer": UseCase.of(Network(), "BreastCancer", dataset="breast-cancer", images=10_000),
 }
 
-_TEXTS = DrawnSamples((1, 1, WORDS), vocabulary=VOCABULARY)
+_TEXTS = DrawnSamples((ModelInput("int64", (WORDS,)),), vocabulary=VOCABULARY)
+_SMALL, _LARGER = (DrawnSamples((ModelInput("float32", (3, side, side)),)) for side in (32, 64))
 _ON_DRAWN_SAMPLES = (
-    UseCase("SmallResNet", functools.partial(resnet10, 10), train=DrawnSamples((3, 32, 32))),
-    UseCase("MLPMixer", functools.partial(mlp_mixer, 10), PAPER_ADAM, train=DrawnSamples((3, 64, 64))),
+    UseCase("SmallResNet", functools.partial(resnet10, 10), train=_SMALL),
+    UseCase("MLPMixer", functools.partial(mlp_mixer, 10), PAPER_ADAM, train=_LARGER),
     UseCase("TextLSTM", functools.partial(text_lstm, 10), train=_TEXTS),
     UseCase("TextTransformer", functools.partial(text_transformer, 10), PAPER_ADAM, train=_TEXTS),
 )

@@ -6,23 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import cast
 
-import psutil
-
 from lockstep.engine import registry
+from lockstep.engine.cgroups import free_memory
 from lockstep.engine.job import Job
 from lockstep.engine.launch import LAUNCHERS, Launcher, Team
-from lockstep.measure import cgroups
 
 GIB = 2**30
 START_BYTES, CELL_BYTES = 16 * GIB, 8 * GIB
 """What must be free before a heavy team starts, and before any other cell: the most that training on Spark, and two
 replicas of VGG16, were seen to use."""
-
-
-def free_memory() -> int:
-    """Bytes that may still be used on this machine and by its control groups."""
-    free, left = int(psutil.virtual_memory().available), cgroups.memory_left()
-    return free if left is None else min(free, left)
 
 
 _Key = tuple[str, int, int, int, str, int, str, float, str]

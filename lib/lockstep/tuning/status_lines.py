@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.engine.units import took
 from lockstep.tuning.attempts import EPOCH, latest
 from lockstep.tuning.plan import StudyPlan
 from lockstep.tuning.results import LEFT, STATES, Finished, read_study
@@ -94,7 +95,7 @@ def time_left_text(found: Finished) -> str:
     interval = seconds_left(found)
     if interval is None:
         return "time left: unknown until two trials have ended"
-    low, high = (f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s" for seconds in interval)
+    low, high = (took(seconds) for seconds in interval)
     return f"time left: {low} to {high}, if {found.plan.engines} engines go on and trials last as those that have ended"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.engine.data.drawn import DrawnSamples
+from lockstep.engine.data.drawn import DrawnSamples, ModelInput
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.sources import ImageData
 from lockstep.engine.groups.threads import ThreadGroup
@@ -68,7 +68,7 @@ def test_a_name_that_does_not_exist_lists_all_that_do() -> None:
 
 
 def test_drawn_samples_are_the_same_everywhere_and_travel_as_numbers() -> None:
-    data = DrawnSamples((1, 1, 5), kinds=3, vocabulary=VOCABULARY, samples=7)
+    data = DrawnSamples((ModelInput("int64", (5,)),), kinds=3, vocabulary=VOCABULARY, samples=7)
     assert isinstance(data, ImageData)
     words = data.load(np.array([6, 0]), epoch=0, seed=1)
     travelled = pickle.loads(pickle.dumps(data))
@@ -77,6 +77,6 @@ def test_drawn_samples_are_the_same_everywhere_and_travel_as_numbers() -> None:
     assert words.dtype == np.float32 and words.shape == (2, 1, 1, 5)
     assert (words == words.astype(int)).all() and words.min() >= 0 and words.max() < VOCABULARY
     assert data.classes == ("0", "1", "2") and data.labels.tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert abs(float(DrawnSamples((3, 8, 8)).load(np.arange(128), 0, 0).mean())) < 0.05
+    assert abs(float(DrawnSamples((ModelInput("float32", (3, 8, 8)),)).load(np.arange(128), 0, 0).mean())) < 0.05
     with pytest.raises(DataError, match="sample id 7"):
         data.load(np.array([7]), 0, 0)

@@ -110,6 +110,7 @@ ONE_SIDED = WeightedRandomSampler([1.0] * 24, 24)
         (linear(), PAIR, {"batch_size": 8, "global_batch_size": 8}, JobError, "global_batch_size and batch_size mean"),
         (linear(), PAIR, {"batch_size": 0}, JobError, "global_batch_size=0 is not possible"),
         (linear(), PAIR, {"device": "mps"}, JobError, "device='mps' can't be trained on; there are: cpu, cuda"),
+        (linear(), PAIR, {"device": "cuda"}, JobError, "torch finds no GPU here (torch.cuda.is_available()); give dev"),
         (linear(), PAIR, {"device": "cuda:1"}, JobError, "give 'cuda': worker r uses GPU r"),
         (linear(1), (ROWS, REACHED[:, 0]), {"loss": "mse", "class_weights": "balanced"}, JobError, "that are no class"),
         (linear(1), (ROWS, REACHED[:, 0]), {"loss": "mse", "model_parallel": "pipeline"}, JobError, "float32 inputs"),
@@ -122,6 +123,7 @@ def test_what_is_refused_before_any_worker_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("lockstep.engine.launch.team.Team.start", refuse_to_start)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     before = torch.random.get_rng_state()
     with pytest.raises(error) as caught:
         lockstep.train(model, data, **options)

@@ -79,6 +79,7 @@ def alone(loader_of: Any, **options: Any) -> DataLoader:
         (MODEL, alone(tensors(), shuffle=False, drop_last=True), {"batch_size": None}),
         (MODEL, PAIR, {"batch_size": None, "global_batch_size": 8}),
         (MODEL, PAIR, {"device": torch.device("cpu")}),
+        (MODEL, PAIR, {"workers": 8}),
         (MODEL, PAIR, {"loss": nn.CrossEntropyLoss()}),
         (MODEL, PAIR, {"loss": functional.cross_entropy}),
         (MODEL, PAIR, {"loss": functools.partial(functional.cross_entropy, reduction="none")}),

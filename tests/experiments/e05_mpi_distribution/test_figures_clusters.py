@@ -12,7 +12,6 @@ from matplotlib.text import Text
 from fake_distribution import not_run, records, resources
 from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.recipes import draw_all
-from lockstep.analysis.figures.style import size_text
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.tables import distributed_speedup_table
@@ -83,10 +82,6 @@ def test_marks_of_one_message_stand_side_by_side_without_a_line_through_two_size
     assert {line.get_linestyle() for line in marks} == {"None"}
     low, high = axis.get_xlim()
     assert low < min(places) and max(places) < high
-
-
-def test_bytes_are_written_with_their_unit() -> None:
-    assert [size_text(size) for size in (12, 4096, 16 << 20, 3 << 30)] == ["12 B", "4 KiB", "16 MiB", "3 GiB"]
 
 
 def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:

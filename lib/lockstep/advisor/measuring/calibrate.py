@@ -30,12 +30,12 @@ from lockstep.advisor.measuring.machine_here import this_machine
 from lockstep.advisor.measuring.meter import CellMeter
 from lockstep.advisor.measuring.own_model import ModelAsked, OwnModel, look_at
 from lockstep.advisor.measuring.worker_calls import PEAK, decode_visit, empty_visit, machine_visit, memory_visit
+from lockstep.engine.cgroups import free_memory
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.measure.contention import Contention
-from lockstep.measure.teams import free_memory
 from lockstep.predict.layout_model import LayerTime
 
 ROUNDS, FEWEST_ROUNDS = 3, 2

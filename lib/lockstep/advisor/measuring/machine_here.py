@@ -9,8 +9,8 @@ from dataclasses import replace
 import psutil
 
 from lockstep.advisor.calibration import CalibratedMachine
+from lockstep.engine import cgroups
 from lockstep.engine.cores import usable_cores
-from lockstep.measure import cgroups
 from lockstep.measure.environment import cpu_model, leading_numbers
 
 

@@ -15,8 +15,8 @@ from types import TracebackType
 
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.asked_cells import CellAsked, Visits
-from lockstep.advisor.measuring.inputs import RandomSamples
 from lockstep.advisor.measuring.worker_calls import train_visit
+from lockstep.engine.data.drawn import DrawnSamples
 from lockstep.engine.groups.memory import release_memory
 from lockstep.engine.job import Job
 from lockstep.engine.launch import Team, WorkerFailed
@@ -127,7 +127,7 @@ class CellMeter(AbstractContextManager["CellMeter"]):
     def _site(self, job: Job) -> Site:
         """Random samples are as many as the steps need, so that every step has a whole batch."""
         case, data = self.case, self.case.train
-        if isinstance(data, RandomSamples):
+        if isinstance(data, DrawnSamples):
             case = replace(case, train=data.lasting(job.global_batch_size * (job.steps + job.warmup_steps)))
         return Site(use_case=case)
 

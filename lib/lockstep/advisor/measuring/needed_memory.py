@@ -16,7 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.memory import without_room
-from lockstep.measure.teams import free_memory
+from lockstep.engine.cgroups import free_memory
+from lockstep.engine.units import bytes_text
 
 EMPTY_PROCESS_BYTES = 200 << 20
 """Of a worker that has imported torch, roughly: only a model that is far too large is refused by this."""
@@ -73,12 +74,13 @@ class NeededMemory:
         free = free_memory() if free_bytes is None else free_bytes
         if self.total <= free:
             return
-        saved = "" if self.saved_bytes is None else f", {_gib(self.saved_bytes)} of activations for a batch of {batch}"
+        own = (self.total, self.parameter_bytes, self.gradient_bytes, self.optimiser_bytes, self.saved_bytes or 0, free)
+        total, parameters, gradients, state, activations, room = map(bytes_text, own)
+        saved = "" if self.saved_bytes is None else f", {activations} of activations for a batch of {batch}"
         raise TooLarge(
-            f"--model {name!r} does not fit: one worker needs about {_gib(self.total)} ({_gib(self.parameter_bytes)} "
-            f"of parameters, {_gib(self.gradient_bytes)} of gradients, {_gib(self.optimiser_bytes)} of the "
-            f"optimizer's state{saved}), and {_gib(free)} are free; give a smaller --batch or a smaller model, or "
-            "calibrate on a machine with more memory",
+            f"--model {name!r} does not fit: one worker needs about {total} ({parameters} of parameters, {gradients} "
+            f"of gradients, {state} of the optimizer's state{saved}), and {room} are free; give a smaller --batch or a "
+            "smaller model, or calibrate on a machine with more memory",
             self, free, batch,
         )  # fmt: skip
 
@@ -136,7 +138,3 @@ def largest_layer_bytes(model: nn.Module) -> int:
 
 def _bytes(tensors: object) -> int:
     return sum(each.numel() * each.element_size() for each in tensors)  # type: ignore[attr-defined]
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.3g} GiB"

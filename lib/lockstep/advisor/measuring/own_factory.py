@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from lockstep.advisor.calibration import CalibrationError
-from lockstep.advisor.measuring.inputs import ModelInput
 from lockstep.advisor.measuring.references import referred
+from lockstep.engine.data.drawn import ModelInput
 
 
 @dataclass(frozen=True)
 class OwnFactory:
     """Makes the model anew in every process; picklable, whatever the reader's factory is.
 
-    A model that takes anything but one image gets what `RandomSamples` gives, taken apart.
+    A model that takes anything but one image gets what `DrawnSamples` gives, taken apart.
     """
 
     model: str

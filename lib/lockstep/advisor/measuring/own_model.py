@@ -26,10 +26,11 @@ from lockstep.advisor.measuring.choices import (
     usual_loss,
     what_it_is,
 )
-from lockstep.advisor.measuring.inputs import LARGEST_VOCABULARY, ModelInput, RandomSamples, inputs_text, parse_inputs
+from lockstep.advisor.measuring.inputs import LARGEST_VOCABULARY, inputs_text, parse_inputs
 from lockstep.advisor.measuring.needed_memory import NeededMemory, SavedMemory, largest_layer_bytes, needed_memory
 from lockstep.advisor.measuring.own_factory import OwnFactory, is_plain_row
 from lockstep.advisor.measuring.references import checked_arguments, referred
+from lockstep.engine.data.drawn import DrawnSamples, ModelInput
 from lockstep.engine.models.losses import Loss
 from lockstep.engine.replica.layout import TensorLayout
 from lockstep.engine.sync.plan import OptimiserFactory
@@ -40,6 +41,7 @@ CLASS_NAMES = ("classes", "num_classes", "n_classes", "num_labels")
 VOCABULARY_NAMES = ("vocabulary", "vocab_size", "vocab", "num_embeddings", "num_tokens", "ntoken")
 """A factory's parameters that get --classes and --vocab."""
 TRIED = 2  # samples of the first pass: batch normalization of one alone is impossible
+_SAMPLES = 1 << 16  # of the set, which repeats a few
 MORE = 8  # of a pass that tells how long each of them takes
 _LONG_SECONDS = 0.5
 NAME = "own"
@@ -99,14 +101,14 @@ def look_at(asked: ModelAsked, free_bytes: int | None = None) -> OwnModel:
     with keeping_generators():
         torch.manual_seed(asked.seed)
         model = _made(factory, asked)
-        samples = RandomSamples(inputs, max(asked.classes, 2), asked.vocabulary, seed=asked.seed)
+        samples = DrawnSamples(inputs, max(asked.classes, 2), asked.vocabulary, _SAMPLES, asked.seed, "own")
         with SavedMemory(model) as saved:
             output = _tried(model, samples, asked, TRIED)
         if needed is not None:
             needed = replace(needed, saved_bytes=-(-saved.bytes * asked.batch // TRIED))
             _check_memory(needed, asked, free_bytes)
         name = asked.loss or usual_loss(output)
-        samples = replace(samples, labelled=_labels(output, name, asked))
+        samples = replace(samples, kinds=_labels(output, name, asked))
         loss = own_loss or loss_named(name)
         _train_once(model, output, samples, loss, asked.model, name)
         seconds = _sample_seconds(model, samples, asked)
@@ -180,7 +182,7 @@ def _made(factory: OwnFactory, asked: ModelAsked) -> nn.Module:
     return model
 
 
-def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked, count: int) -> Any:
+def _tried(model: nn.Module, samples: DrawnSamples, asked: ModelAsked, count: int) -> Any:
     """What the model returns for so many samples in training. Raises CalibrationError with its own error."""
     device = torch.device(asked.device)
     images = torch.from_numpy(samples.load(torch.arange(count).numpy(), 0, 0)).to(device)
@@ -196,7 +198,7 @@ def _tried(model: nn.Module, samples: RandomSamples, asked: ModelAsked, count: i
         ) from error
 
 
-def _sample_seconds(model: nn.Module, samples: RandomSamples, asked: ModelAsked) -> float:
+def _sample_seconds(model: nn.Module, samples: DrawnSamples, asked: ModelAsked) -> float:
     """Three times what each further sample adds to a forward pass: a backward pass takes about twice as long."""
     seconds: dict[int, float] = {}
     with torch.no_grad():
@@ -220,7 +222,7 @@ def _labels(output: Any, loss: str, asked: ModelAsked) -> int:
     return max(2, asked.classes or told)
 
 
-def _train_once(model: nn.Module, output: Any, samples: RandomSamples, loss: Loss, name: str, loss_name: str) -> None:
+def _train_once(model: nn.Module, output: Any, samples: DrawnSamples, loss: Loss, name: str, loss_name: str) -> None:
     """The loss of `output` and a backward pass. Raises CalibrationError where it fails or gives no finite number."""
     labels = torch.from_numpy(samples.labels[:TRIED]).to(next(model.parameters()).device)
     try:

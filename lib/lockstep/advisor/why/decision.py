@@ -17,7 +17,8 @@
 
 Every question is asked, whatever the answers before it, and the causes are returned by what each would gain. A cause is
 judged where those above it are absent: an exchange between workers that share their cores with too many threads says
-nothing about the exchange.
+nothing about the exchange. So too many threads come first, whatever they cost: they are a fact of what was asked, and
+what the other causes would gain is what they would gain once these threads are gone.
 """
 
 from __future__ import annotations
@@ -42,16 +43,19 @@ from lockstep.advisor.why.observations import (
     Observations,
     ordered,
 )  # fmt: skip
-from lockstep.advisor.why.wording import took, with_option
+from lockstep.advisor.why.wording import with_option
+from lockstep.engine.units import took
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 Step = Callable[[Observations], Cause | None]
 
 
 def find_causes(seen: Observations) -> list[Cause]:
-    """What slows this training down, the largest gain first; empty where nothing is above its threshold."""
+    """What slows this training down: too many threads, then the largest gain first; empty where nothing is above its
+    threshold."""
     causes = [cause for step in _STEPS if (cause := step(seen)) is not None]
-    return ordered([cause for cause in causes if cause.gain_share >= thresholds.LEAST_GAIN or cause.kind == THREADS])
+    named = [cause for cause in causes if cause.gain_share >= thresholds.LEAST_GAIN or cause.kind == THREADS]
+    return sorted(ordered(named), key=lambda cause: cause.kind != THREADS)
 
 
 def _input(seen: Observations) -> Cause | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from lockstep.advisor.why import thresholds
 from lockstep.advisor.why.comparing import cause_of, growth_of, is_busy
 from lockstep.advisor.why.observations import EXCHANGE, Cause, Observations
-from lockstep.advisor.why.wording import amount_text, took, with_option
+from lockstep.advisor.why.wording import with_option
+from lockstep.engine.units import bytes_text, took
 
 
 def exchange_cause(seen: Observations) -> Cause | None:
@@ -23,7 +24,7 @@ def exchange_cause(seen: Observations) -> Cause | None:
         return None
     found = f"The exchange takes {took(spent)} of each {took(step)} step, {share:.0%} of it"
     found += " (by how much a step grows beside other workers)" if seen.exchange_is_hidden else ""
-    found += f", for {amount_text(moved)} " + ("of gradients in shared memory." if _shares(seen) else
+    found += f", for {bytes_text(moved)} " + ("of gradients in shared memory." if _shares(seen) else
                                                "that a worker sends.")  # fmt: skip
     if least:
         what = "the link" if seen.link_bytes_per_second else "the memory"

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.asked_cells import CellAsked
-from lockstep.advisor.measuring.inputs import RandomSamples
 from lockstep.advisor.measuring.meter import CellMeter
 from lockstep.advisor.measuring.worker_calls import machine_visit
 from lockstep.advisor.why.observations import CellSeen, Observations, WorkerStep
 from lockstep.advisor.why.visits import CPU_SECONDS, FAULTS, observed_visit
 from lockstep.engine.cores import usable_cores
+from lockstep.engine.data.drawn import DrawnSamples
 from lockstep.engine.launch import WorkerFailed
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import UseCase
@@ -248,7 +248,7 @@ def _visit(meter: CellMeter, asked: RunAsked, cell: _Visited, steps: int) -> lis
         steps=steps, warmup_steps=1, environment=asked.environment, precision=asked.precision, seed=asked.seed
     )
     case, data = meter.case, meter.case.train
-    if isinstance(data, RandomSamples):  # as many as the steps need, so that every step has a whole batch
+    if isinstance(data, DrawnSamples):  # as many as the steps need, so that every step has a whole batch
         case = replace(case, train=data.lasting(job.global_batch_size * (steps + 1)))
     visit = functools.partial(observed_visit, keep_denormals=True) if cell.keep_denormals else observed_visit
     return meter.run(cell.asked, job, Site(use_case=case), visit)

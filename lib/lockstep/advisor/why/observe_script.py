@@ -19,8 +19,8 @@ import psutil
 
 from lockstep.advisor.why.sampling import TreeSampler
 from lockstep.advisor.why.script import ScriptSeen
+from lockstep.engine.cgroups import cpu_limit
 from lockstep.engine.launch.supervisor import Supervisor
-from lockstep.measure.cgroups import cpu_limit
 from lockstep.measure.contention import Contention
 
 SECONDS = 30.0

@@ -34,7 +34,7 @@ from lockstep.advisor.why.observations import (
     ordered,
 )  # fmt: skip
 from lockstep.advisor.why.thresholds import FAULT_SECONDS, FAULT_SHARE, UNEQUAL_RATIO
-from lockstep.advisor.why.wording import amount_text, took
+from lockstep.engine.units import bytes_text, took
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 TRAINS, LOADS, HELPS = "trains", "loads", "helps"
@@ -207,7 +207,7 @@ def _exchange(seen: ScriptSeen) -> Cause | None:
     return _cause(
         EXCHANGE,
         f"All {len(trains)} processes that train sleep at {share:.0%} of the looks or more, while "
-        f"{amount_text(seen.network_bytes)} a second arrive on the network (of all programs in it).",
+        f"{bytes_text(seen.network_bytes)} a second arrive on the network (of all programs in it).",
         share, ASLEEP, "the share of looks at which even the busiest of them sleeps", share,
         "at most that share: exchange less often (a larger batch, no_sync), or send less",
         "lockstep why --model MODULE:FACTORY --input SHAPE --workers " + str(len(trains)),

@@ -6,7 +6,14 @@ INPUT_SHARE = 0.1
 """Images are decoded while the step before computes, so a worker waits only if decoding is slower than computing. Less
 than a tenth is within what a step's length varies by from day to day."""
 BUSY_INPUT_SHARE = 1 / 3
-"""The same on a busy machine, where the thread that decodes waits for a core that others have: chosen, not derived."""
+"""The same on a busy machine, where the thread that decodes waits for a core that others have.
+
+Let decoding take the share d of a step on a core of its own. If one other program shares that core, decoding takes 2 d,
+the step becomes as long, and its worker waits 1 - 1 / (2 d) of it: a third where d is 3/4. So decoding that leaves
+itself a quarter of a step to spare is not named for one other program's sake. That a quarter is enough to be called
+healthy is chosen (up to a half of a step could be such a program's); it is where the bounds of exchange and crowding
+lie, too: a step 1.5 times as long as without the cause. Seen on a healthy run beside another program: 0.2.
+"""
 MORE_THREADS_GAIN = 0.1
 """More threads must save a tenth of the step: a smaller gain may be the one of a quieter moment."""
 EXCHANGE_SHARE = 1 / 3

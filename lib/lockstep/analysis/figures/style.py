@@ -125,9 +125,7 @@ def _with_plain_names(svg: bytes) -> bytes:
     return re.sub(rb"\bp[0-9a-f]{10}\b", lambda found: plain[found[0]], svg)
 
 
-def save_figure(
-    figure: Figure, folder: str | Path, name: str, kinds: Sequence[str] = ("png", "svg")
-) -> list[Path]:
+def save_figure(figure: Figure, folder: str | Path, name: str, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Writes `<folder>/<name>.png` and `.svg`; returns the paths. Raises WriteError if they can't be written."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -235,14 +233,6 @@ def empty(title: str, why: str) -> StoredFigure:
         axis.text(0.5, 0.5, why, ha="center", va="center", style="italic", color=GREY, wrap=True)
         figure.suptitle(title)
     return figure
-
-
-def size_text(size: float) -> str:
-    """4 KiB, 16 MiB."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size:.0f} B"
 
 
 KIND_COLOURS = dict(zip(

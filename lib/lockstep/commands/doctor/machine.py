@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 
 from lockstep.commands.doctor.findings import GOOD, LACKING, LOCKSTEP, NOTE, Finding, here
+from lockstep.engine import cgroups
 from lockstep.engine.cores import usable_cores
-from lockstep.measure import cgroups
+from lockstep.engine.units import bytes_text
 from lockstep.measure.contention import CONTENTION_THRESHOLD, Contention
 from lockstep.measure.environment import NO_BFLOAT16, bfloat16_kind
 
@@ -69,23 +70,23 @@ def check_memory() -> Finding:
     left, free = cgroups.memory_left(), psutil.virtual_memory().available
     limited = left is not None and left < free
     free = left if left is not None and limited else free
-    text = f"{free / 2**30:.1f} GiB available" + (" under this control group's limit" if limited else "")
+    text = f"{bytes_text(free)} available" + (" under this control group's limit" if limited else "")
     if free >= LEAST_MEMORY_BYTES:
         return Finding("memory", GOOD, text)
     fix = "ps -eo rss,pid,comm --sort=-rss | head -5  # the largest programs; end what you can spare"
     if limited:
         fix = "docker update --memory 8g --memory-swap 8g CONTAINER  # or ask the batch system for more"
-    return Finding("memory", LACKING, f"{text}, {LEAST_MEMORY_BYTES / 2**30:.0f} GiB needed", fix)
+    return Finding("memory", LACKING, f"{text}, {bytes_text(LEAST_MEMORY_BYTES)} needed", fix)
 
 
 def check_disk() -> Finding:
     free = shutil.disk_usage(here()).free
-    text = f"{free / 2**30:.1f} GiB free"
+    text = f"{bytes_text(free)} free"
     if free >= LEAST_DISK_BYTES:
         return Finding("disk", GOOD, text)
     runs = here() / "results" / "runs"
     fix = f"du -sh {runs}/* | sort -h  # your runs, the largest last; remove what you can spare"
-    return Finding("disk", LACKING, f"{text}, {LEAST_DISK_BYTES / 2**30:.0f} GiB needed", fix)
+    return Finding("disk", LACKING, f"{text}, {bytes_text(LEAST_DISK_BYTES)} needed", fix)
 
 
 def check_results() -> Finding:

@@ -83,6 +83,7 @@ class Team:
         number, kills = next(self._calls), out_of_memory_kills()
         try:
             self._dispatch(number, payload)
+            del payload  # a reader's arrays may be in it
             return self._collect(number, stall_seconds)
         except WorkerFailed as failure:
             self.kill()

@@ -89,16 +89,22 @@ def spare(model: nn.Module) -> nn.Module:
 
 
 class _Nowhere:
+    written = 0
+
     def write(self, piece: Any) -> int:
-        return len(piece)
+        size = memoryview(piece).nbytes
+        self.written += size
+        return size
 
 
-def check_travels(what: str, value: object) -> None:
-    """Raises JobError unless `value` can be sent to a worker process."""
+def check_travels(what: str, value: object) -> int:
+    """The bytes as which `value` is sent to a worker process. Raises JobError if it can't be."""
+    nowhere = _Nowhere()
     try:
-        cloudpickle.dump(value, _Nowhere())
+        cloudpickle.dump(value, nowhere)
     except Exception as error:
         raise JobError(
             f"{what} can't be sent to workers ({type(error).__name__}: {error}); open files, locks and connections in "
             "it must be made where they are used"
         ) from error
+    return nowhere.written

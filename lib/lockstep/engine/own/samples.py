@@ -113,14 +113,25 @@ def listed_labels(dataset: Any) -> NDArray[Any] | None:
         return None if inner is None else inner[np.asarray(dataset.indices)]
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
         return as_numbers(dataset.tensors[1], "labels")
-    for name in ("targets", "labels"):
-        listed = getattr(dataset, name, None)
+    for listed in (getattr(dataset, "targets", None), getattr(dataset, "labels", None), _column(dataset)):
         if isinstance(listed, Tensor | np.ndarray | list | tuple) and len(listed) == len(dataset):
             try:
                 return as_numbers(listed, "labels")
             except DataError:
                 return None
     return None
+
+
+def _column(dataset: Any) -> Any:
+    """The only column of labels of a data set with columns, as HuggingFace's are; None where there is none, or more."""
+    names = getattr(dataset, "column_names", None)
+    found = [name for name in LABELS if name in names] if isinstance(names, list) else []
+    if len(found) != 1:
+        return None
+    try:
+        return dataset[found[0]][:]  # some versions give a view that reads its values late
+    except Exception:
+        return None  # as where samples are made by a function of theirs: each is read instead
 
 
 def places_over(labels: NDArray[Any], most: int = _SPREAD) -> list[int]:

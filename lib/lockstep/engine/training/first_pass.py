@@ -72,8 +72,9 @@ def check_first_pass(
         unused = _check_backward(replica, losses, job) if backward else []
         if job.values["sync_batch_norm"] and job.replicas > 1:
             _check_empty(replica, batch)
-    shared = job.replicas > 1 or job.micro_batches > 1
-    return FirstPass(replica.layout, [*seen.cautions(shared), *unused], seen.random)
+    in_stages = _pipeline_statistics(seen.normalising, len(case.train), job)
+    cautions = [*seen.cautions(job.replicas > 1 and not in_stages), *in_stages, *unused]
+    return FirstPass(replica.layout, cautions, seen.random)
 
 
 def _first(data: ImageData, job: Job) -> Batch:
@@ -91,6 +92,32 @@ def first_pass_of(job: Job, data_root: str, skipped: Collection[str] = ()) -> Fi
         torch.manual_seed(job.seed)
         model = case.model()
     return check_first_pass(model, case, job)
+
+
+def _pipeline_statistics(modules: str, samples: int, job: Job) -> list[str]:
+    """What a reader should know of `modules` that normalise over a batch, in the stages of a pipeline. Raises JobError
+    where their statistics would be of other numbers than the samples' too."""
+    if not modules or job.model_parallel != "pipeline":
+        return []
+    if rest := samples % job.global_batch_size:
+        raise JobError(
+            f"{modules}: batch normalisation with model_parallel='pipeline', where an epoch's last step has {rest} "
+            f"samples and is filled up to {job.global_batch_size} with zeros, which would count in its statistics; "
+            f"give a batch_size that divides {samples}, or use nn.GroupNorm or nn.LayerNorm"
+        )
+    if job.activations == "recomputed":
+        raise JobError(
+            f"{modules}: batch normalisation with activations='recomputed', which would note each micro-batch's "
+            "statistics twice; give activations='kept', or use nn.GroupNorm or nn.LayerNorm"
+        )
+    size = job.global_batch_size // (job.replicas * job.micro_batches)
+    if size == job.global_batch_size:
+        return []
+    return [
+        f"{modules}: batch normalisation over each micro-batch of {size} samples, not the whole batch of "
+        f"{job.global_batch_size}: other micro-batches or workers, other parameters; sync_batch_norm is not built for "
+        "pipelines: give larger micro-batches (micro_batches, batch_size), or use nn.GroupNorm or nn.LayerNorm"
+    ]
 
 
 def _check_losses(replica: TorchReplica, batch: Batch, data: ImageData) -> Tensor:

@@ -83,8 +83,14 @@ class WatchedPass(TorchDispatchMode):
         """Whether the model draws what is not keyed by sample."""
         return bool(self.draws or self.elsewhere)
 
+    @property
+    def normalising(self) -> str:
+        """The first module that normalises over a batch, and how many more do; empty if none does."""
+        several = f" and {len(self.normalises) - 1} more" if len(self.normalises) > 1 else ""
+        return f"{next(iter(self.normalises))}{several}" if self.normalises else ""
+
     def cautions(self, shared: bool) -> Iterator[str]:
-        """What a reader should know. `shared`: whether a batch is divided among workers or into micro-batches."""
+        """What a reader should know. `shared`: whether a batch is divided among workers."""
         for module, operator in self.draws.items():
             yield (
                 f"{module} draws random numbers in training ({operator}), which can't be keyed by sample: other "
@@ -93,9 +99,8 @@ class WatchedPass(TorchDispatchMode):
         for whose in self.elsewhere:
             yield f"the model draws from {whose} generator, which no seed of Lockstep decides; {_USE}, or torch's"
         if self.normalises and shared:
-            several = f" and {len(self.normalises) - 1} more" if len(self.normalises) > 1 else ""
             yield (
-                f"{next(iter(self.normalises))}{several}: batch normalisation over each worker's own share of a batch, "
+                f"{self.normalising}: batch normalisation over each worker's own share of a batch, "
                 "not the whole: other workers, other parameters; for the same ones give sync_batch_norm=True (for "
                 "modules of nn.BatchNorm), or use nn.GroupNorm or nn.LayerNorm"
             )

@@ -30,8 +30,8 @@ from lockstep.analysis.figures.style import (
     marker,
     new_figure,
     panels,
-    size_text,
 )
+from lockstep.engine.units import bytes_text
 from lockstep.experiments.e05_mpi_distribution.tables import predicted_speedups
 from lockstep.predict.link_model import PING_PONG, AlphaBeta
 
@@ -112,7 +112,7 @@ def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta |
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
             sizes = sorted(int(size) for size in table["bytes"].unique())
-            axis.set_xticks(sizes, [size_text(size) for size in sizes])
+            axis.set_xticks(sizes, [bytes_text(size) for size in sizes])
             axis.set_xlim(sizes[0] / 4, sizes[-1] * 4)
             axis.set_xlabel("message")
         _predicted(axes[-1], list(drawn.values())[-1], link, handles)
@@ -179,7 +179,7 @@ def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         ]
         for y, (name, value) in enumerate(zip(table["strategy"], table["link_bytes_busiest"], strict=True)):
             axis.plot(value, y, linestyle="none", **_line_style(str(name)) | {"markersize": 8})  # no bar: no zero
-            axis.text(1.01, y, size_text(value), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+            axis.text(1.01, y, bytes_text(value), transform=axis.get_yaxis_transform(), va="center", fontsize=8)
         axis.axvline(_PAPER_BYTES, color=GREY, linestyle="--", linewidth=1)
         axis.plot(_PAPER_BYTES, -0.6, clip_on=False, **PUBLISHED)
         axis.set_yticks(range(len(table)), names)

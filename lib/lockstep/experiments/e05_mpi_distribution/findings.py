@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from lockstep.analysis.figures.style import size_text
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
@@ -28,6 +27,7 @@ from lockstep.analysis.statistics import AnalysisError, interval_of, ratio_with_
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
+from lockstep.engine.units import bytes_text
 from lockstep.experiments.e05_mpi_distribution.tables import RANKING_BASE, link_table, network_table, ranking_table
 from lockstep.predict.link_model import exchange_seconds, message_table, wire_table
 
@@ -142,7 +142,7 @@ def messages(stored: Stored) -> str:
         if not ratio.low <= 1 <= ratio.high:
             judged = "longer than the model says" if ratio.value > 1 else "less time than the model says"
         parts.append(sentence(
-            f"over the emulated link, an all-reduce of {size_text(row['bytes'])} takes {judged}: "
+            f"over the emulated link, an all-reduce of {bytes_text(row['bytes'])} takes {judged}: "
             f"{times(ratio, 'the time that ping-pong predicts')}"
         ))  # fmt: skip
     return " ".join(parts) or "No exchange without a model was measured."
@@ -154,7 +154,7 @@ def _on_one_host(records: pd.DataFrame, size: int) -> str:
     gloo, mpi = ({**shared, "strategy": name} for name in ("processes_allreduce", "mpi_allreduce"))
     ratio = ratio_with_interval(timed, gloo, mpi, "seconds")
     require_rounds(ratio)
-    what = f"on one host, gloo's all-reduce of {size_text(size)}"
+    what = f"on one host, gloo's all-reduce of {bytes_text(size)}"
     if ratio.low <= 1 <= ratio.high:
         return sentence(f"{what} cannot be told apart from MPI's ({times(ratio, 'as long')})")
     as_long = times(ratio, "as long as MPI's")
@@ -216,7 +216,7 @@ def network(stored: Stored) -> str:
         return "No bytes were counted on a link."
     ends = [table.loc[table["link_bytes_busiest"].idxmax()], table.loc[table["link_bytes_busiest"].idxmin()]]
     told = [
-        f"{size_text(row['link_bytes_busiest'])} ({network_name(row['use_case'])}, {way_name(row['strategy'])})"
+        f"{bytes_text(row['link_bytes_busiest'])} ({network_name(row['use_case'])}, {way_name(row['strategy'])})"
         for row in (ends if len(table) > 1 else ends[:1])
     ]
     over = ends[0]["link_bytes_busiest"] / (_PAPER_KIB * 1024)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.advisor.sentences import duration_text
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, per_round
 from lockstep.analysis.stored import Stored
+from lockstep.engine.units import took
 from lockstep.experiments.e13_advisor.checking import advisors
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
 from lockstep.experiments.e13_advisor.tables import model_name
@@ -45,7 +45,7 @@ def _row(stored: Stored, name: str) -> dict[str, str]:
     row = {"model": model_name(name), "global batch": str(2 * share)}
     row |= {"predicted gain": "{:.2f} [{:.2f}, {:.2f}]".format(*predicted)}
     row |= {"measured gain": "not measured" if measured is None else str(measured)}
-    row |= {"start": duration_text(calibration.start_seconds)}
+    row |= {"start": took(calibration.start_seconds)}
     middle, low, high = predicted if measured is None or measured.open else measured.columns
     for epochs in EPOCHS:
         ends = [_text(paying_seconds(calibration.start_seconds, gain, epochs)) for gain in (middle, high, low)]
@@ -67,4 +67,4 @@ def _measured(records: pd.DataFrame, name: str, share: int) -> Estimate | None:
 
 
 def _text(seconds: float) -> str:
-    return duration_text(seconds) if math.isfinite(seconds) else "never"
+    return took(seconds) if math.isfinite(seconds) else "never"

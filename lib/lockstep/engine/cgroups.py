@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
+
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
@@ -30,6 +32,12 @@ def memory_left(*, unused: bool = False) -> int | None:
             cached = stat.get("total_inactive_file") or stat.get("inactive_file") or "0"
             found.append(max(0, int(limit) - (0 if unused else max(0, int(used) - int(cached)))))
     return min(found, default=None)
+
+
+def free_memory() -> int:
+    """Bytes that may still be used on this machine and by its control groups."""
+    free, left = int(psutil.virtual_memory().available), memory_left()
+    return free if left is None else min(free, left)
 
 
 def _folders(controller: str) -> list[Path]:

@@ -1,0 +1,32 @@
+"""Numbers, bytes and seconds as a reader is told them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockstep.engine.units import bytes_text, number_text, took
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(1234.5, "1,230"), (999.7, "1,000"), (0.012345, "0.0123"), (100, "100"), (0, "0")]
+)
+def test_a_number_has_three_digits(number: float, text: str) -> None:
+    assert number_text(number) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (12, "12 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (4096, "4 KiB"), (16 << 20, "16 MiB"),
+     ((1 << 30) - 1, "1024 MiB"), (3 << 30, "3 GiB"), (4_000_000_000_000, "3.64 TiB")],
+)  # fmt: skip
+def test_bytes_are_counted_by_1024(number: float, text: str) -> None:
+    assert bytes_text(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (2e-7, "0.2 µs"), (12e-6, "12 µs"), (0.0012345, "1.23 ms"), (0.9999, "1 s"), (2.314, "2.31 s"),
+     (90, "90 s"), (119.9, "120 s"), (120, "2 min"), (7200, "2 h"), (3 * 86400, "3 days"), (1e9, "11,600 days")],
+)  # fmt: skip
+def test_seconds_in_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert took(seconds) == text
