@@ -71,7 +71,7 @@ class Fake:
         part.rename(self.orders)
 
     def hit(self, act: Callable[[], None], seconds: float = 0.0) -> tuple[list[Trial], list[str]]:
-        return trial.disturbed(self.place, self.log, 3, self._faults(Act(seconds, "kill", 0.0, 0.0, 0.0, act)))
+        return trial.disturbed(self.place, self.log, 3, self._faults(Act(seconds, "kill", 0.0, 0.0, 0.0, True, act)))
 
     def _faults(self, fault: faults.Fault) -> Iterator[faults.Fault]:
         """For a moment after its start the system does not tell a program's environment."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
@@ -23,9 +24,19 @@ from soak.notebooks import NOTEBOOKS, command
 
 HUNG_SECONDS = 180.0
 """Nothing is told for so long after a fault: Lockstep's own limits, such as that of a start, are shorter."""
-GIVE_UP_SECONDS = 4.0
+UNDISTURBED_SECONDS = 600.0
+GIVE_UP_SECONDS = 2.0
 """Whoever finds a runner or a kernel stopped waits so long, and ends the run: nothing else can."""
+ROUNDS = 500
+"""That a run which is hit would measure: more than it lives to see."""
+END = Fault(0.0, "interrupt", 0.99, 0.0, 0.0, last=True)
+"""A run that its last fault has not ended, such as a kernel that was deaf to SIGINT just then, is hit by this one."""
+_MORE_VISITS = 3  # that a run may tell of while it ends
 _POLL_SECONDS = 0.1
+
+
+class Halted(BaseException):
+    """The soak is interrupted: no run goes on."""
 
 
 @dataclass
@@ -52,6 +63,12 @@ class Place:
     folders: int = 0
     rows_of_a_round: int = 0
     length_seconds: float = 0.0
+    halt: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def rounds(self) -> int:
+        """How many are stored and finished."""
+        return max(0, len(self.finished().splitlines()) - 1) // self.rows_of_a_round if self.rows_of_a_round else 0
 
     @property
     def out(self) -> Path:
@@ -80,18 +97,22 @@ class Place:
 class Running:
     """A `lockstep run` of a place, in a session of its own."""
 
-    def __init__(self, place: Place, log: Path) -> None:
+    def __init__(self, place: Place, log: Path, rounds: int) -> None:
         self.place, self.log, self.token = place, log, uuid.uuid4().hex
         self.before, self.finished = Before(), place.finished()
         self.complaints: Counter[str] = Counter()
         environment = os.environ | {roles.MARK: self.token, "TMPDIR": str(place.temporary)}
         environment["LOCKSTEP_CACHE"] = str(place.root / "cache")
-        words = command(sys.executable, place.number, place.out)
+        words = command(sys.executable, place.number, place.out, rounds)
         self.began = time.monotonic()
         with log.open("w") as stream:
             self.process = subprocess.Popen(
                 words, cwd=place.root, env=environment, stdout=stream, stderr=stream, start_new_session=True
             )
+
+    @property
+    def going_on(self) -> bool:
+        return self.process.poll() is None
 
     @property
     def text(self) -> str:
@@ -112,6 +133,8 @@ class Running:
         """Whether the run has ended or `until` holds within so many seconds."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None and not until():
+            if self.place.halt.is_set():
+                raise Halted
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_SECONDS)
@@ -128,10 +151,10 @@ class Running:
 
 
 def undisturbed(place: Place, log: Path) -> list[str]:
-    """Run a place to its end; what was not as it must be. It then begins a new folder."""
-    running = Running(place, log)
+    """Run one round more to its end; what was not as it must be. The place then begins a new folder."""
+    running = Running(place, log, place.rounds + 1)
     try:
-        ended = running.wait(lambda: False, 2 * HUNG_SECONDS)
+        ended = running.wait(lambda: False, UNDISTURBED_SECONDS)
     finally:
         if running.process.poll() is None:
             running.kill()
@@ -139,7 +162,7 @@ def undisturbed(place: Place, log: Path) -> list[str]:
         return ["an undisturbed run did not end"]
     place.length_seconds = place.length_seconds or time.monotonic() - running.began
     rows = len(place.content().splitlines()[1:])
-    place.rows_of_a_round = place.rows_of_a_round or rows // NOTEBOOKS[place.number].rounds
+    place.rows_of_a_round = place.rows_of_a_round or rows
     found = _untouched(running) + ([] if place.content() else ["no records"])
     place.folders += 1
     return found
@@ -148,7 +171,7 @@ def undisturbed(place: Place, log: Path) -> list[str]:
 def disturbed(place: Place, log: Path, run: int, faults: Iterable[Fault]) -> tuple[list[Trial], list[str]]:
     """A run, hit by `faults` one after the other for as long as it lives: a trial for each, and what was not as it must
     be before the first of them, or in a run that ended before it was hit."""
-    running = Running(place, log)
+    running = Running(place, log, place.rounds + ROUNDS)
     trials: list[Trial] = []
     others: list[str] = []
     try:
@@ -173,10 +196,14 @@ def _hit_all(running: Running, run: int, faults: Iterable[Fault], trials: list[T
     for fault in faults:
         running.wait(lambda: False, fault.seconds)
         (trials[-1].unclean if trials else others).extend(running.wrong())
-        if running.process.poll() is not None or (trials and trials[-1].unclean):
+        if not running.going_on or (trials and trials[-1].unclean):
             break
         if (trial := _hit(running, fault, run)) is not None:
             trials.append(trial)
+    said = len(running.text)
+    running.wait(lambda: recorded.rounds_told(running.text[said:]) > _MORE_VISITS, HUNG_SECONDS)
+    if running.going_on and (trial := _hit(running, END, run)) is not None:
+        trials.append(trial)
 
 
 def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
