@@ -100,6 +100,7 @@ class Running:
     def __init__(self, place: Place, log: Path, rounds: int) -> None:
         self.place, self.log, self.token = place, log, uuid.uuid4().hex
         self.before, self.finished = Before(), place.finished()
+        self.old = set(os.listdir(place.temporary))
         self.complaints: Counter[str] = Counter()
         environment = os.environ | {roles.MARK: self.token, "TMPDIR": str(place.temporary)}
         environment["LOCKSTEP_CACHE"] = str(place.root / "cache")
@@ -243,8 +244,9 @@ def _untouched(running: Running) -> list[str]:
 
 def _left(running: Running) -> list[str]:
     """What a run that has ended left: what it may not, and then, for until then someone may write, what it stored."""
-    killed = running.process.returncode == -signal.SIGKILL
-    left = running.before.left(running.token, running.place.temporary, killed)
+    code = running.process.returncode
+    old = running.old if code else set()  # a run that has come to its end has removed what others left
+    left = running.before.left(running.token, running.place.temporary, code == -signal.SIGKILL, old)
     return left + running.wrong() + running.place.wrong()
 
 
