@@ -18,7 +18,7 @@ KINDS = ("kill", "stop", "continue", "terminate", "interrupt")
 """SIGKILL; SIGSTOP; SIGSTOP and, a moment later, SIGCONT; SIGTERM; SIGINT."""
 SHARE_OF_ENDING = 0.08
 """Of the faults before the last one of a run: one that goes on can be hit again, one that ends must start anew."""
-_SOON_SECONDS = 4.0
+_FIRST_SECONDS, _SOON_SECONDS = 60.0, 4.0
 _PAUSE_SECONDS = (0.2, 2.0)
 _SIGNALS = {
     "kill": signal.SIGKILL,
@@ -61,15 +61,15 @@ class Fault:
                 process.send_signal(signal.SIGCONT)
 
 
-def draw(seed: int, run: int, most: int, length_seconds: float) -> list[Fault]:
-    """The faults of a run, at `most` so many: the first within its undisturbed length, rather early; the others soon
-    after each; the last is to end it."""
+def draw(seed: int, run: int, most: int) -> list[Fault]:
+    """The faults of a run, at `most` so many: the first within its first minute, rather early; the others soon after
+    each; the last is to end it."""
     dice = random.Random(f"{seed}/{run}")
     count = dice.randint(1, most)
     found = []
     for number in range(count):
         last = number == count - 1
-        seconds = length_seconds * dice.random() ** 2 if number == 0 else dice.uniform(0.0, _SOON_SECONDS)
+        seconds = _FIRST_SECONDS * dice.random() ** 2 if number == 0 else dice.uniform(0.0, _SOON_SECONDS)
         kind = dice.choice([kind for kind in KINDS if kind != "continue" or not last])
         found.append(Fault(seconds, kind, dice.random(), dice.random(), dice.uniform(*_PAUSE_SECONDS), last))
     return found

@@ -126,10 +126,8 @@ class Soak:
             temporary = self.root / "tmp" / number
             temporary.mkdir(parents=True)
             places[number] = Place(number, self.root, temporary, halt=self.halt)
-            self._whole(places[number], f"first-{number}")
-            print(f"{number}: an undisturbed run takes {places[number].length_seconds:.0f} s", flush=True)
         place = places[number]
-        faults = draw(self.chosen.seed, run, most, place.length_seconds)
+        faults = draw(self.chosen.seed, run, most)
         found, untouched = disturbed(place, self.folder / f"run-{run}.log", run, faults)
         self.others.extend(f"{number} (run {run}): {words}" for words in untouched)
         return found

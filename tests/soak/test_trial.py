@@ -48,7 +48,7 @@ class Fake:
     """A small program that runs in place of a notebook, until it is told how to end."""
 
     def __init__(self, folder: Path) -> None:
-        self.place = trial.Place("02", folder, folder, rows_of_a_round=2)
+        self.place = trial.Place("02", folder, folder)
         self.log, self.orders = folder / "log", folder / "orders"
         self.starts: Callable[[], None] = lambda: None
         self.place.records.parent.mkdir(parents=True)

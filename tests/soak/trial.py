@@ -61,14 +61,12 @@ class Place:
     root: Path
     temporary: Path
     folders: int = 0
-    rows_of_a_round: int = 0
-    length_seconds: float = 0.0
     halt: threading.Event = field(default_factory=threading.Event)
 
     @property
     def rounds(self) -> int:
         """How many are stored and finished."""
-        return max(0, len(self.finished().splitlines()) - 1) // self.rows_of_a_round if self.rows_of_a_round else 0
+        return max(0, len(self.finished().splitlines()) - 1) // NOTEBOOKS[self.number].rows
 
     @property
     def out(self) -> Path:
@@ -82,7 +80,7 @@ class Place:
         return self.records.read_bytes() if self.records.is_file() else b""
 
     def finished(self) -> bytes:
-        return recorded.finished(self.content(), self.rows_of_a_round)
+        return recorded.finished(self.content(), NOTEBOOKS[self.number].rows)
 
     def wrong(self) -> list[str]:
         """What is wrong with the records and the traced tables, once nothing writes to them any more."""
@@ -124,7 +122,7 @@ class Running:
         ended = self.process.poll() is not None
         content, text = self.place.content(), self.text
         found = [] if content.startswith(self.finished) else ["finished rounds have changed"]
-        self.finished = recorded.finished(content, self.place.rows_of_a_round)
+        self.finished = recorded.finished(content, NOTEBOOKS[self.place.number].rows)
         complaints = Counter(recorded.complaints(text if ended else text[: text.rfind("\n") + 1]))
         found += (complaints - self.complaints).elements()
         self.complaints = complaints
@@ -161,10 +159,7 @@ def undisturbed(place: Place, log: Path) -> list[str]:
             running.kill()
     if not ended:
         return ["an undisturbed run did not end"]
-    place.length_seconds = place.length_seconds or time.monotonic() - running.began
-    rows = len(place.content().splitlines()[1:])
-    place.rows_of_a_round = place.rows_of_a_round or rows
-    found = _untouched(running) + ([] if place.content() else ["no records"])
+    found = _untouched(running) + ([] if place.rounds else ["no round was finished"])
     place.folders += 1
     return found
 
