@@ -19,7 +19,9 @@ class Interrupted:
 
 
 sys.meta_path.insert(0, Interrupted())
+before = set(sys.modules)
 from lockstep.commands.cli import main  # as the script that pip writes
+assert set(sys.modules) - before <= {{"lockstep", "lockstep.commands", "lockstep.commands.cli", "__future__"}}
 sys.argv[:] = ["lockstep", "--version"]
 main()
 """

@@ -104,6 +104,9 @@ def test_a_traceback_belongs_to_a_rank_that_is_named_or_to_nobody() -> None:
         "prints 'Traceback (most recent call last):'"
     ]
     assert recorded.complaints("Task exception was never retrieved\n") != []
+    assert recorded.complaints(traceback) == [], "Python had not yet come to Lockstep"
+    assert recorded.complaints(traceback.replace("a.py", "/lib/lockstep/__init__.py")) != []
+    assert recorded.complaints("told before\n" + traceback) != []
 
 
 @pytest.mark.parametrize(
