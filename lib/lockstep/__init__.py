@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own would be read first, and Ctrl-C meanwhile show a traceback (commands/cli)
 if TYPE_CHECKING:
+    from typing import Any
+
     from lockstep.api import Trained, train
     from lockstep.tuning.own_model import Tuned, tune
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from lockstep.advisor.calibration_file import read_calibration, write_calibration
 from lockstep.advisor.measuring.needed_memory import NeededMemory
 from lockstep.commands import advise_job
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.engine.files import WriteError
 from made_up_calibration import GIB, Truth, made_up
 
@@ -40,7 +40,7 @@ def saved(tmp_path: Path) -> Path:
 def test_a_saved_calibration_is_answered_without_torch(saved: Path) -> None:
     words = ["advise", "--from", str(saved), "--workers", "1..8", "--link", "10gbit", "--images", "1000000"]
     program = (
-        "import sys; from lockstep.commands.cli import app; "
+        "import sys; from lockstep.commands.application import app; "
         f"app({words!r}, standalone_mode=False); "
         "assert not {'torch', 'tensorflow'} & set(sys.modules), 'an answer needs no framework'"
     )

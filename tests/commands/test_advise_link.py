@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from lockstep.advisor.calibration_file import read_calibration, write_calibration
 from lockstep.advisor.links import fitted_link, parse_link
 from lockstep.commands import advise_job, advise_link, mpi_job
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.engine.launch.mpi import emulated, emulated_network
 from lockstep.engine.launch.mpi.commands import MpiError
 from made_up_calibration import made_up

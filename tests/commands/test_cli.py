@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lockstep.commands.runner.plans as plans
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.commands.runner import ParameterError, RunPlan, plan_runs, read_parameters
 from lockstep.engine.files import WriteError
 from lockstep.records.places import repository_root

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lockstep.commands.data as data_commands
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.engine.data.folders import open_photos
 from photo_sets import photo_set, picture, truncate
 

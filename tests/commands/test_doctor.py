@@ -17,7 +17,7 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.commands.doctor import CHECKS, GOOD, LACKING, NOTE, Finding, machine, show, software
 from lockstep.engine import cgroups
 from lockstep.engine.launch.spark import java

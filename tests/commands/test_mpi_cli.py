@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import tiny
 from lockstep.commands import mpi_job
 from lockstep.commands import mpi_rank as cluster
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.engine.job import Job
 from lockstep.engine.launch.mpi.commands import Mpi, MpiError
 from lockstep.engine.training.loop import Site, run_job

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from lockstep import __version__
 from lockstep.commands import mpi_job
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.commands.ending import checking_arguments, clear_ends, printable
 from lockstep.commands.runner.errors import RunError, RunFailed, Stopped, is_own_error
 from lockstep.engine.usecases import USE_CASES
@@ -120,7 +120,7 @@ ALSO_LIGHT += ("why --help",)
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 
 commands, heavy = json.loads(sys.argv[1]), set(json.loads(sys.argv[2]))
 told = {}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lockstep.analysis.figures.sheet import contact_sheet
 from lockstep.analysis.figures.style import empty, save_figure
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from small_notebooks import small_repository
 
 

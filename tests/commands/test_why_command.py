@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import planted
 from lockstep.advisor.why import observe_own as observing
 from lockstep.advisor.why.observations import CellSeen, Observations, WorkerStep
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 
 MODEL = ("why", "--model", "planted:healthy", "--input", planted.INPUT)
 STEP = WorkerStep(0.1, 0.0, 0.09, 0.005, 0.0, 0.003, 16, 1e6, 0.09)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,7 @@ from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.replica.pipeline.cut import CutError
 from lockstep.engine.replica.torch import MEMORY_FORMATS
 from lockstep.engine.training.loop import Site
-from lockstep.measure.probes import PROBES
+from lockstep.measure.probes import PROBES, stages
 from lockstep.measure.probes.stages import IsolatedStage, run_layers, run_stage_times
 
 SECONDS = ("forward_seconds", "backward_seconds", "input_backward_seconds", "weight_backward_seconds", "update_seconds")
@@ -33,8 +35,18 @@ def site(**changes: Any) -> Site:
     return Site(use_case=tiny.case(**{"model": tiny.deep_net, **changes}))
 
 
-def test_both_are_experiments() -> None:
-    assert PROBES["layers"].run is run_layers and PROBES["stage_times"].run is run_stage_times
+def test_both_are_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "run_layers", lambda *of: ("layers", *of))
+    monkeypatch.setattr(stages, "run_stage_times", lambda *of: ("stage times", *of))
+    for name in ("layers", "stage_times"):
+        assert PROBES[name].run("job", "group", "site") == (name.replace("_", " "), "job", "group", "site")
+
+
+def test_a_grid_is_read_without_what_takes_seconds_to_load() -> None:
+    """Seen: half of the seconds of every notebook that measures, before its first cell of the grid."""
+    program = "import sys, lockstep.measure.grid\nprint({'scipy.stats', 'torch._dynamo'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_every_layer_has_its_costs() -> None:

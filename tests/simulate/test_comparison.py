@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.engine.policies import POLICIES, Setting, policy_of
 from lockstep.predict.cost_model import Costs
 from lockstep.predict.link_model import AlphaBeta

@@ -13,7 +13,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from lockstep.commands import mpi_job
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.commands.runner import find_notebook, read_parameters
 from lockstep.commands.runner.parameters import check_values, parse_assignments
 from lockstep.engine.launch.mpi.commands import Mpi

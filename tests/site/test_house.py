@@ -27,6 +27,7 @@ LATER += ("experiments/e02_threads_vs_processes/gpu_", "experiments/e03_pipeline
 LATER += ("experiments/e05_mpi_distribution/regimes", "experiments/e08_convlstm_scaling/bounds")
 LATER += ("engine/replica/layout", "engine/training/checkpoint_file", "engine/training/finite")
 LATER += ("engine/training/first_pass", "engine/training/randomness", "records/checking")
+LATER += ("commands/cli", "engine/launch/spark/torchrun")
 LATER += ("engine/launch/stopped_programs", "engine/replica/batch_norm", "engine/sync/batch_norm")
 LATER += ("experiments/e00_overview/findings",)
 LATER += ("experiments/answering", "experiments/advice", "experiments/readme", "experiments/opening")

@@ -15,7 +15,7 @@ import pytest
 import typer.main
 
 import lockstep
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.commands.runner import find_notebook, read_parameters
 from lockstep.commands.runner.parameters import check_values, parse_assignments
 from lockstep.engine.registry import SYNCS

@@ -36,8 +36,9 @@ class Before:
         """Note where these processes listen."""
         self.ports |= set(sockets_of(pids))
 
-    def left(self, token: str, temporary: Path, killed: bool) -> list[str]:
-        """What is still there, in words. `killed`: the runner was, whose folder goes when the next run starts."""
+    def left(self, token: str, temporary: Path, killed: bool, old: set[str]) -> list[str]:
+        """What is still there, in words. `killed`: the runner was, whose folder goes when the next run starts; `old`:
+        what was in the temporary folder before, of a run that was killed, if this one may not have come so far."""
         found: list[str] = []
         _settled(lambda: not roles.of_run(token))
         for process in roles.of_run(token).values():
@@ -47,7 +48,8 @@ class Before:
         found += [f"port {one.port} of {one.program}" for one in sorted(self._ports_left())]
         found += [f"file of MPI {name}" for name in sorted(left_since(self.library))]
         found += [f"network {name}" for name in sorted(set(networks()) - set(self.networks))]
-        names = [name for name in os.listdir(temporary) if not (killed and name.startswith(RUN_FOLDER))]
+        names = {name for name in os.listdir(temporary) if not (killed and name.startswith(RUN_FOLDER))}
+        names -= {name for name in old if name.startswith(RUN_FOLDER)}
         return found + [f"temporary file {name}" for name in sorted(names)]
 
     def _memory(self) -> set[str]:

@@ -12,6 +12,7 @@ _FAILED = re.compile(r"^round \d+, \d+/\d+: .*: failed: (?P<reason>.*)$", re.MUL
 _NAMED = re.compile(r"^(rank \d+|the team) .*\(.*(phase \w+|start).*\)")
 _TRACEBACK = "Traceback (most recent call last)"
 _NEVER = ("Task exception was never retrieved", "Exception ignored in", "Fatal Python error")
+_LOCKSTEP = re.compile(r'^  File ".*\blockstep/', re.MULTILINE)
 _DETAIL = re.compile(r"^--- (rank \d+|the team) ---$")
 
 
@@ -43,6 +44,8 @@ def complaints(text: str) -> list[str]:
     """What is wrong with the messages of a run, of which more may follow: a failure that names no rank and phase, and
     a traceback of the run itself (those of a rank that is named stand below its line)."""
     found = [f"names no rank and phase: {reason}" for reason in failures(text) if not _NAMED.match(reason)]
+    if text.startswith(_TRACEBACK) and text.endswith("KeyboardInterrupt\n") and not _LOCKSTEP.search(text):
+        return found  # Python itself, interrupted before it had read a line of Lockstep's
     detail = False
     for line in text.splitlines():
         detail = bool(_DETAIL.match(line)) or (detail and not _ROUND.match(line))

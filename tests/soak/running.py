@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from soak.faults import KINDS, draw, notebook_of
 from soak.notebooks import NOTEBOOKS, build
-from soak.trial import Place, Trial, disturbed, undisturbed
+from soak.trial import Halted, Place, Trial, disturbed, undisturbed
 
-MOST_FAULTS_OF_A_RUN = 8
-MOST_RUNS_OF_A_FOLDER = 4  # that are disturbed; then one runs to its end
+LANES = 3
+"""Runs side by side, each with notebooks, folders and temporary files of its own: while one waits, another works."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -30,26 +33,24 @@ def main(words: Sequence[str] | None = None) -> int:
         signal.signal(number, signal.default_int_handler)
     folder = Path(chosen.out or tempfile.mkdtemp(prefix="soak-")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    ends = time.monotonic() + 60 * chosen.minutes
-    root = build(Path(tempfile.mkdtemp(prefix="soak-repository-")))
-    trials: list[Trial] = []
-    others: list[str] = []
+    soak = Soak(chosen, folder, build(Path(tempfile.mkdtemp(prefix="soak-repository-"))))
     try:
-        _soak(chosen, root, folder, ends, trials, others)
+        soak.run()
     except KeyboardInterrupt:
-        others.append("the soak was interrupted")
+        soak.others.append("the soak was interrupted")
     finally:
-        shutil.rmtree(root, ignore_errors=True)
-    if not trials:
-        others.append("no fault was dealt")
-    _write(folder / "trials.csv", trials)
-    print(table(trials))
-    for said in others:
+        shutil.rmtree(soak.root, ignore_errors=True)
+    if not soak.trials:
+        soak.others.append("no fault was dealt")
+    _write(folder / "trials.csv", soak.trials)
+    print(table(soak.trials))
+    print(of_notebooks(soak.trials))
+    for said in soak.others:
         print(f"not clean: {said}")
-    unclean = sum(bool(trial.unclean) for trial in trials)
-    dealt = f"{len(trials)} of {chosen.trials} faults with seed {chosen.seed}"
+    unclean = sum(bool(trial.unclean) for trial in soak.trials)
+    dealt = f"{len(soak.trials)} of {chosen.trials} faults with seed {chosen.seed}"
     print(f"{dealt}, {unclean} not clean; all trials: {folder / 'trials.csv'}")
-    return int(bool(unclean or others))
+    return int(bool(unclean or soak.others))
 
 
 def _options() -> argparse.ArgumentParser:
@@ -59,45 +60,82 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--run", type=int, default=0, help="the first run's number: to see one again")
     options.add_argument("--only", nargs="+", choices=list(NOTEBOOKS), default=list(NOTEBOOKS), help="notebooks")
+    options.add_argument("--lanes", type=int, choices=range(1, 7), default=LANES, help="runs side by side")
     options.add_argument("--out", default="", help="folder of the results; by default a new temporary one")
     return options
 
 
-def _soak(
-    chosen: argparse.Namespace, root: Path, folder: Path, ends: float, trials: list[Trial], others: list[str]
-) -> None:
-    """Add the trials, and to `others` what was wrong with runs, or parts of runs, that nothing had hit."""
-    places: dict[str, Place] = {}
-    disturbances: Counter[Path] = Counter()
-    weights = {number: NOTEBOOKS[number].weight for number in chosen.only}
+class Soak:
+    """All runs of one soak, some side by side."""
 
-    def whole(place: Place, name: str) -> None:
-        found = undisturbed(place, folder / f"{name}.log")
-        others.extend(f"{place.number} ({name}): {words}" for words in found)
+    def __init__(self, chosen: argparse.Namespace, folder: Path, root: Path) -> None:
+        self.chosen, self.folder, self.root = chosen, folder, root
+        self.ends = time.monotonic() + 60 * chosen.minutes
+        self.trials: list[Trial] = []
+        self.others: list[str] = []  # what was wrong with runs, or parts of runs, that nothing had hit
+        self.halt = threading.Event()
+        self._lock = threading.Lock()
+        self._next_run, self._promised = chosen.run, 0
 
-    run = chosen.run
-    while len(trials) < chosen.trials and time.monotonic() < ends:
-        number = notebook_of(chosen.seed, run, weights)
-        if number not in places:
-            temporary = root / "tmp" / number
-            temporary.mkdir(parents=True)
-            places[number] = Place(number, root, temporary)
-            whole(places[number], f"first-{number}")
-            print(f"{number}: an undisturbed run takes {places[number].length_seconds:.0f} s", flush=True)
-        place = places[number]
-        faults = draw(chosen.seed, run, min(MOST_FAULTS_OF_A_RUN, chosen.trials - len(trials)), place.length_seconds)
-        found, untouched = disturbed(place, folder / f"run-{run}.log", run, faults)
-        trials += found
-        others.extend(f"{number} (run {run}): {words}" for words in untouched)
+    def run(self) -> None:
+        """Deal the faults. KeyboardInterrupt: after every run has been ended."""
+        lanes = [self.chosen.only[lane :: self.chosen.lanes] for lane in range(self.chosen.lanes)]
+        with ThreadPoolExecutor(len(lanes)) as threads:
+            done = [threads.submit(self._lane, numbers) for numbers in lanes if numbers]
+            try:
+                for each in done:
+                    each.result()
+            except BaseException:
+                self.halt.set()
+                raise
+
+    def _lane(self, numbers: Sequence[str]) -> None:
+        """One run after the other of these notebooks, which no other lane runs."""
+        weights = {number: NOTEBOOKS[number].weight for number in numbers}
+        places: dict[str, Place] = {}
+        with contextlib.suppress(Halted):
+            while (granted := self._begin()) is not None:
+                run, most = granted
+                number = notebook_of(self.chosen.seed, run, weights)
+                dealt = self._deal(places, number, run, min(most, NOTEBOOKS[number].faults))
+                self._dealt(most, dealt)
+            for place in places.values():
+                self._whole(place, f"last-{place.number}")
+
+    def _begin(self) -> tuple[int, int] | None:
+        """The next run's number, and how many faults it may be dealt; None at the end."""
+        with self._lock:
+            left = self.chosen.trials - len(self.trials) - self._promised
+            if left <= 0 or time.monotonic() >= self.ends:
+                return None
+            most = min(left, max(small.faults for small in NOTEBOOKS.values()))
+            self._promised += most
+            self._next_run += 1
+            return self._next_run - 1, most
+
+    def _dealt(self, most: int, found: Sequence[Trial]) -> None:
+        with self._lock:
+            self._promised -= most
+            self.trials += found
         for trial in found:
             print(_line(trial), flush=True)
-        disturbances[place.out] += 1
-        if disturbances[place.out] >= MOST_RUNS_OF_A_FOLDER:
-            whole(place, f"after-{run}")
-        run += 1
-    for place in places.values():
-        if disturbances[place.out]:
-            whole(place, f"last-{place.number}")
+
+    def _deal(self, places: dict[str, Place], number: str, run: int, most: int) -> list[Trial]:
+        """What a run of a notebook made of its faults."""
+        if number not in places:
+            temporary = self.root / "tmp" / number
+            temporary.mkdir(parents=True)
+            places[number] = Place(number, self.root, temporary, halt=self.halt)
+        place = places[number]
+        faults = draw(self.chosen.seed, run, most)
+        found, untouched = disturbed(place, self.folder / f"run-{run}.log", run, faults)
+        self.others.extend(f"{number} (run {run}): {words}" for words in untouched)
+        return found
+
+    def _whole(self, place: Place, name: str) -> None:
+        """An undisturbed run, which goes on where those that were hit have ended."""
+        found = undisturbed(place, self.folder / f"{name}.log")
+        self.others.extend(f"{place.number} ({name}): {words}" for words in found)
 
 
 def _line(trial: Trial) -> str:
@@ -120,6 +158,13 @@ def table(trials: Sequence[Trial]) -> str:
         cells = [f"{counted[each]} ({unclean[each]}, {unnoticed[each]})" if counted[each] else "-" for each in of]
         lines.append(f"{role:32}" + "".join(f"{cell:>12}" for cell in cells))
     return "\n".join(lines)
+
+
+def of_notebooks(trials: Sequence[Trial]) -> str:
+    """Faults of each notebook, and how many of them were not clean."""
+    found = Counter(trial.notebook for trial in trials)
+    unclean = Counter(trial.notebook for trial in trials if trial.unclean)
+    return "; ".join(f"{number}: {found[number]} ({unclean[number]})" for number in sorted(found))
 
 
 def _write(path: Path, trials: Sequence[Trial]) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from lockstep.commands.runner.parameters import check_names, check_values
 from lockstep.experiments.parameters import read_parameters
-from soak import faults, notebooks, recorded, roles, running
+from soak import faults, notebooks, recorded, roles, running, trial
 from soak.trial import Trial
 
 PYTHON = "/bin/python "
@@ -43,24 +43,30 @@ def test_what_starts_a_rank_is_told_from_it() -> None:
 
 
 def test_faults_are_drawn_by_seed_and_run() -> None:
-    first = faults.draw(1, 4, 5, 30.0)
-    assert first == faults.draw(1, 4, 5, 30.0)
-    assert first != faults.draw(2, 4, 5, 30.0) and first != faults.draw(1, 5, 5, 30.0)
-    assert all(0 <= fault.seconds <= 30 and fault.kind in faults.KINDS for fault in first)
-    drawn = {fault.kind for run in range(40) for fault in faults.draw(1, run, 2, 1.0)}
-    assert drawn == set(faults.KINDS)
+    first = faults.draw(1, 4, 5)
+    assert first == faults.draw(1, 4, 5)
+    assert first != faults.draw(2, 4, 5) and first != faults.draw(1, 5, 5)
+    assert all(0 <= fault.seconds <= 60 and fault.kind in faults.KINDS for fault in first)
+    runs = [faults.draw(1, run, 5) for run in range(40)]
+    assert {len(found) for found in runs} == {1, 2, 3, 4, 5}
+    assert {fault.kind for found in runs for fault in found} == set(faults.KINDS)
+    assert all([fault.last for fault in found] == [False] * (len(found) - 1) + [True] for found in runs)
+    assert "continue" not in {found[-1].kind for found in runs}, "it ends no run"
     assert {faults.notebook_of(1, run, {"02": 1.0, "05": 1.0}) for run in range(20)} == {"02", "05"}
 
 
 def test_every_role_can_be_hit_and_those_that_end_a_run_seldom() -> None:
     there = {"kernel": [1], "proxy": [2], "runner": [3], "worker": [4, 5]}
     steps = [(number + 0.5) / 200 for number in range(200)]
-    hit = [faults.Fault(0, "kill", role, 0.9, 1.0).victim(there) for role in steps]
+    hit = [faults.Fault(0, "kill", role, 0.9, 1.0, last=False).victim(there) for role in steps]
     assert set(hit) == {("kernel", 1), ("proxy", 2), ("runner", 3), ("worker", 5)}
     ending = sum(role in roles.ENDS_THE_RUN for role, _ in hit)
     assert ending == faults.SHARE_OF_ENDING * len(hit)
-    assert faults.Fault(0, "kill", 0.99, 0.0, 1.0).victim({"runner": [3]}) == ("runner", 3)
-    assert faults.Fault(0, "kill", 0.0, 0.0, 1.0).victim({"worker": [4]}) == ("worker", 4)
+    assert faults.Fault(0, "kill", 0.99, 0.0, 1.0, last=False).victim({"runner": [3]}) == ("runner", 3)
+    assert faults.Fault(0, "kill", 0.0, 0.0, 1.0, last=False).victim({"worker": [4]}) == ("worker", 4)
+    ends = [faults.Fault(0, "kill", role, 0.0, 1.0, last=True).victim(there)[0] for role in steps]
+    assert ends == ["kernel"] * 100 + ["runner"] * 100
+    assert trial.END.victim(there) == ("runner", 3)
 
 
 def records(*rounds: int) -> bytes:
@@ -98,6 +104,9 @@ def test_a_traceback_belongs_to_a_rank_that_is_named_or_to_nobody() -> None:
         "prints 'Traceback (most recent call last):'"
     ]
     assert recorded.complaints("Task exception was never retrieved\n") != []
+    assert recorded.complaints(traceback) == [], "Python had not yet come to Lockstep"
+    assert recorded.complaints(traceback.replace("a.py", "/lib/lockstep/__init__.py")) != []
+    assert recorded.complaints("told before\n" + traceback) != []
 
 
 @pytest.mark.parametrize(
@@ -165,12 +174,12 @@ def test_a_soak_without_a_fault_has_shown_nothing(
 ) -> None:
     """Seen: it ended with 0, and told of some faults without saying of how many."""
     monkeypatch.setattr(signal, "signal", lambda *of: None)
-    monkeypatch.setattr(running, "_soak", lambda *of: None)
+    monkeypatch.setattr(running.Soak, "run", lambda soak: None)
     assert running.main(["--out", str(tmp_path)]) == 1
     assert "not clean: no fault was dealt" in (told := capsys.readouterr().out)
     assert "0 of 200 faults with seed 1, 0 not clean" in told
     clean = Trial(0, "02", "kill", "worker", 1.0)
-    monkeypatch.setattr(running, "_soak", lambda chosen, root, folder, ends, trials, others: trials.append(clean))
+    monkeypatch.setattr(running.Soak, "run", lambda soak: soak.trials.append(clean))
     assert running.main(["--out", str(tmp_path)]) == 0
     assert "1 of 200 faults" in capsys.readouterr().out
 
@@ -180,6 +189,6 @@ def test_a_small_notebook_is_given_parameters_that_it_has(number: str) -> None:
     """Bug: every run of 07 was refused for `tuned=[]`, so that no fault hit it."""
     small = notebooks.NOTEBOOKS[number]
     known = read_parameters(notebooks.ROOT / "notebooks" / f"{small.name}.ipynb")
-    given = {"rounds": small.rounds, "images": 192, **small.parameters}
+    given = {"rounds": 1, "images": notebooks.IMAGES, **small.parameters}
     check_names(given, {small.name: known}, "soak")
     assert set(check_values(given, known, "soak")) == set(given)

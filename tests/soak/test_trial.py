@@ -16,7 +16,7 @@ import pytest
 
 from lockstep.engine.job import Job
 from lockstep.records import RunFolder, make_row
-from soak import faults, trial
+from soak import faults, leftovers, trial
 from soak.test_soak import NAMED, records
 from soak.trial import Trial
 
@@ -48,7 +48,7 @@ class Fake:
     """A small program that runs in place of a notebook, until it is told how to end."""
 
     def __init__(self, folder: Path) -> None:
-        self.place = trial.Place("02", folder, folder, rows_of_a_round=2)
+        self.place = trial.Place("02", folder, folder)
         self.log, self.orders = folder / "log", folder / "orders"
         self.starts: Callable[[], None] = lambda: None
         self.place.records.parent.mkdir(parents=True)
@@ -71,7 +71,7 @@ class Fake:
         part.rename(self.orders)
 
     def hit(self, act: Callable[[], None], seconds: float = 0.0) -> tuple[list[Trial], list[str]]:
-        return trial.disturbed(self.place, self.log, 3, self._faults(Act(seconds, "kill", 0.0, 0.0, 0.0, act)))
+        return trial.disturbed(self.place, self.log, 3, self._faults(Act(seconds, "kill", 0.0, 0.0, 0.0, True, act)))
 
     def _faults(self, fault: faults.Fault) -> Iterator[faults.Fault]:
         """For a moment after its start the system does not tell a program's environment."""
@@ -152,9 +152,9 @@ def test_the_end_is_judged_by_the_fault_that_ends_the_run() -> None:
     """A runner that is told to end may tell of one more visit, and a worker be hit, before it has ended."""
     trials = [Trial(0, "02", "terminate", "runner", 1.0), Trial(0, "02", "kill", "worker", 2.0)]
     nothing: Any = SimpleNamespace(left=lambda *of: [], wrong=lambda: [], temporary=Path())
-    ended = SimpleNamespace(returncode=143)
+    ended = SimpleNamespace(returncode=143)  # by SIGTERM
     run: Any = SimpleNamespace(
-        process=ended, text="stopped by SIGTERM", before=nothing, place=nothing, wrong=lambda: [], token=""
+        process=ended, text="stopped by SIGTERM", before=nothing, place=nothing, wrong=lambda: [], token="", old=set()
     )
     trial._judge_end(run, trials)
     assert trials[-1].unclean == []
@@ -177,3 +177,13 @@ def test_rows_that_are_lost_and_tables_that_have_changed_are_damage(tmp_path: Pa
     steps.write_bytes(steps.read_bytes().replace(b"0.5", b"0.7"))
     (said,) = place.wrong()
     assert "steps.csv is not as it was written" in said
+
+
+@pytest.mark.parametrize(("code", "wanted"), [(0, 2), (-15, 1), (-9, 0)])
+def test_a_folder_of_a_killed_run_goes_with_the_next_that_comes_so_far(tmp_path: Path, code: int, wanted: int) -> None:
+    """Seen: a run that was ended at 0.1 s was blamed for what the one before it, which was killed, had left."""
+    (tmp_path / "lockstep-run-old").mkdir()
+    old = {"lockstep-run-old"} if code else set()
+    (tmp_path / "lockstep-run-new").mkdir()
+    found = leftovers.Before().left("of no process", tmp_path, killed=code == -9, old=old)
+    assert len([words for words in found if words.startswith("temporary file lockstep-run-")]) == wanted

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
@@ -23,9 +24,19 @@ from soak.notebooks import NOTEBOOKS, command
 
 HUNG_SECONDS = 180.0
 """Nothing is told for so long after a fault: Lockstep's own limits, such as that of a start, are shorter."""
-GIVE_UP_SECONDS = 4.0
+UNDISTURBED_SECONDS = 600.0
+GIVE_UP_SECONDS = 2.0
 """Whoever finds a runner or a kernel stopped waits so long, and ends the run: nothing else can."""
+ROUNDS = 500
+"""That a run which is hit would measure: more than it lives to see."""
+END = Fault(0.0, "interrupt", 0.99, 0.0, 0.0, last=True)
+"""A run that its last fault has not ended, such as a kernel that was deaf to SIGINT just then, is hit by this one."""
+_MORE_VISITS = 3  # that a run may tell of while it ends
 _POLL_SECONDS = 0.1
+
+
+class Halted(BaseException):
+    """The soak is interrupted: no run goes on."""
 
 
 @dataclass
@@ -50,8 +61,12 @@ class Place:
     root: Path
     temporary: Path
     folders: int = 0
-    rows_of_a_round: int = 0
-    length_seconds: float = 0.0
+    halt: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def rounds(self) -> int:
+        """How many are stored and finished."""
+        return max(0, len(self.finished().splitlines()) - 1) // NOTEBOOKS[self.number].rows
 
     @property
     def out(self) -> Path:
@@ -65,7 +80,7 @@ class Place:
         return self.records.read_bytes() if self.records.is_file() else b""
 
     def finished(self) -> bytes:
-        return recorded.finished(self.content(), self.rows_of_a_round)
+        return recorded.finished(self.content(), NOTEBOOKS[self.number].rows)
 
     def wrong(self) -> list[str]:
         """What is wrong with the records and the traced tables, once nothing writes to them any more."""
@@ -80,18 +95,23 @@ class Place:
 class Running:
     """A `lockstep run` of a place, in a session of its own."""
 
-    def __init__(self, place: Place, log: Path) -> None:
+    def __init__(self, place: Place, log: Path, rounds: int) -> None:
         self.place, self.log, self.token = place, log, uuid.uuid4().hex
         self.before, self.finished = Before(), place.finished()
+        self.old = set(os.listdir(place.temporary))
         self.complaints: Counter[str] = Counter()
         environment = os.environ | {roles.MARK: self.token, "TMPDIR": str(place.temporary)}
         environment["LOCKSTEP_CACHE"] = str(place.root / "cache")
-        words = command(sys.executable, place.number, place.out)
+        words = command(sys.executable, place.number, place.out, rounds)
         self.began = time.monotonic()
         with log.open("w") as stream:
             self.process = subprocess.Popen(
                 words, cwd=place.root, env=environment, stdout=stream, stderr=stream, start_new_session=True
             )
+
+    @property
+    def going_on(self) -> bool:
+        return self.process.poll() is None
 
     @property
     def text(self) -> str:
@@ -102,7 +122,7 @@ class Running:
         ended = self.process.poll() is not None
         content, text = self.place.content(), self.text
         found = [] if content.startswith(self.finished) else ["finished rounds have changed"]
-        self.finished = recorded.finished(content, self.place.rows_of_a_round)
+        self.finished = recorded.finished(content, NOTEBOOKS[self.place.number].rows)
         complaints = Counter(recorded.complaints(text if ended else text[: text.rfind("\n") + 1]))
         found += (complaints - self.complaints).elements()
         self.complaints = complaints
@@ -112,6 +132,8 @@ class Running:
         """Whether the run has ended or `until` holds within so many seconds."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None and not until():
+            if self.place.halt.is_set():
+                raise Halted
             if time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_SECONDS)
@@ -128,19 +150,16 @@ class Running:
 
 
 def undisturbed(place: Place, log: Path) -> list[str]:
-    """Run a place to its end; what was not as it must be. It then begins a new folder."""
-    running = Running(place, log)
+    """Run one round more to its end; what was not as it must be. The place then begins a new folder."""
+    running = Running(place, log, place.rounds + 1)
     try:
-        ended = running.wait(lambda: False, 2 * HUNG_SECONDS)
+        ended = running.wait(lambda: False, UNDISTURBED_SECONDS)
     finally:
         if running.process.poll() is None:
             running.kill()
     if not ended:
         return ["an undisturbed run did not end"]
-    place.length_seconds = place.length_seconds or time.monotonic() - running.began
-    rows = len(place.content().splitlines()[1:])
-    place.rows_of_a_round = place.rows_of_a_round or rows // NOTEBOOKS[place.number].rounds
-    found = _untouched(running) + ([] if place.content() else ["no records"])
+    found = _untouched(running) + ([] if place.rounds else ["no round was finished"])
     place.folders += 1
     return found
 
@@ -148,7 +167,7 @@ def undisturbed(place: Place, log: Path) -> list[str]:
 def disturbed(place: Place, log: Path, run: int, faults: Iterable[Fault]) -> tuple[list[Trial], list[str]]:
     """A run, hit by `faults` one after the other for as long as it lives: a trial for each, and what was not as it must
     be before the first of them, or in a run that ended before it was hit."""
-    running = Running(place, log)
+    running = Running(place, log, place.rounds + ROUNDS)
     trials: list[Trial] = []
     others: list[str] = []
     try:
@@ -173,10 +192,14 @@ def _hit_all(running: Running, run: int, faults: Iterable[Fault], trials: list[T
     for fault in faults:
         running.wait(lambda: False, fault.seconds)
         (trials[-1].unclean if trials else others).extend(running.wrong())
-        if running.process.poll() is not None or (trials and trials[-1].unclean):
+        if not running.going_on or (trials and trials[-1].unclean):
             break
         if (trial := _hit(running, fault, run)) is not None:
             trials.append(trial)
+    said = len(running.text)
+    running.wait(lambda: recorded.rounds_told(running.text[said:]) > _MORE_VISITS, HUNG_SECONDS)
+    if running.going_on and (trial := _hit(running, END, run)) is not None:
+        trials.append(trial)
 
 
 def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
@@ -216,8 +239,9 @@ def _untouched(running: Running) -> list[str]:
 
 def _left(running: Running) -> list[str]:
     """What a run that has ended left: what it may not, and then, for until then someone may write, what it stored."""
-    killed = running.process.returncode == -signal.SIGKILL
-    left = running.before.left(running.token, running.place.temporary, killed)
+    code = running.process.returncode
+    old = running.old if code else set()  # a run that has come to its end has removed what others left
+    left = running.before.left(running.token, running.place.temporary, code == -signal.SIGKILL, old)
     return left + running.wrong() + running.place.wrong()
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import lockstep
 import studies
 import tiny
-from lockstep.commands.cli import app
+from lockstep.commands.application import app
 from lockstep.tuning.attempts import this_owner
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.opening import close_study, open_study

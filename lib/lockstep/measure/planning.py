@@ -21,7 +21,6 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
 
 from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
 from lockstep.analysis.statistics import SESSION, over_sessions
@@ -194,6 +193,8 @@ def _deviation(logs: Sequence[float], sessions: Sequence[int]) -> float:
 def _least_deviation(rounds: int) -> float:
     """The true standard deviation over that of so many rounds, if these are the noisiest in twenty: of a normal sample
     (n - 1) s² / sigma² follows chi-squared with n - 1 degrees of freedom."""
+    from scipy.stats import chi2  # takes seconds to load
+
     return math.sqrt((rounds - 1) / float(chi2.ppf(_NOISIEST, rounds - 1)))
 
 

@@ -17,6 +17,7 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from lockstep.commands.runner.errors import Stopped
+from lockstep.engine.launch.supervisor import remove_library_files
 from lockstep.records.places import RUN_MARK as MARK
 
 CLOSING_SECONDS = 3.0  # for the notebook to close its teams itself
@@ -46,7 +47,7 @@ class ProcessMark:
     """Marks a run's processes through their environment, so that also those are found whose parent has died."""
 
     def __init__(self) -> None:
-        self.token = uuid.uuid4().hex
+        self.token, self._began = uuid.uuid4().hex, time.time()
 
     def environment(self) -> dict[str, str]:
         # Without the second, a kernel warns about frozen modules on every start.
@@ -82,6 +83,7 @@ class ProcessMark:
         for process in alive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        remove_library_files(self._began)  # of MPI jobs whose supervisor had to be killed
 
 
 @contextlib.contextmanager

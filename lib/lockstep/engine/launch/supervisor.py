@@ -28,8 +28,8 @@ import time
 from collections.abc import Mapping
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+_NO_FILE = {"HWLOC_XMLFILE": ""}  # MPICH's Hydra makes one in /tmp, which stays if it is killed, unless told of another
 _LIBRARY_FILES = ("mpich_shm_", "ucx_shm_", "sm_segment.", "vader_segment.")  # that MPI libraries make in /dev/shm
-_PROXY_FILES = ("hydra_hwloc_xmlfile_",)  # that MPICH's Hydra makes in /tmp
 _PROXIES = ("hydra_", "mpiexec", "prte", "orted")
 _GENTLE_SECONDS, _KILL_SECONDS = 1.0, 5.0
 _POLL_SECONDS = 1.0  # only where the kernel has no pidfd
@@ -49,11 +49,11 @@ class Supervisor:
         import tempfile
 
         settings = {"parent": os.getpid(), "commands": dict(commands), "remove": remove, "quiet": inherit_output}
-        self._folders = remove
+        self._folders, self._began = remove, time.time()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the team
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, json.dumps(settings)],
-            env=dict(environment),
+            env=_NO_FILE | dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=None if inherit_output else self.output,
             stderr=None if inherit_output else self.output,
@@ -83,19 +83,24 @@ class Supervisor:
     def stop(self) -> None:
         """End the job now."""
         self.process.terminate()
+        self.process.send_signal(signal.SIGCONT)  # it may be stopped
         if not self.ended(_STOP_SECONDS):
             self.process.kill()
             self.process.wait()
         if self.process.returncode < 0:  # It was killed: what it had started is found by the folder of the job.
             self._kill_by_folder()
+            remove_library_files(self._began)
 
     def _kill_by_folder(self) -> None:
         import psutil
 
+        killed = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if any(folder in part for part in process.cmdline() for folder in self._folders):
                     process.kill()
+                    killed.append(process)
+        psutil.wait_procs(killed, _KILL_SECONDS)
 
 
 def main() -> None:
@@ -111,7 +116,7 @@ def main() -> None:
         code = 127
     finally:
         _end_all([command.pid for command in commands.values() if command.poll() is None])
-        _remove_library_files(began)
+        remove_library_files(began)
         for folder in settings["remove"]:
             shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)
@@ -123,6 +128,7 @@ def _supervise(
     """Start the `wanted` commands, which are added to `commands`, and wait for a reason to end; its exit code."""
     wakeup, ending = _install_signal_handlers()
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGCONT)  # a stopped supervisor goes on when its launcher ends
     launcher = _open(parent)
     for name, words in wanted.items():
         commands[name] = subprocess.Popen(words, preexec_fn=_die_with_supervisor)
@@ -190,7 +196,7 @@ def _timeout(handle: int | None) -> float | None:
 def _end_all(commands: list[int]) -> None:
     """Kill all descendants until none is left; those that lost their parent have become this program's children.
 
-    The leaves come first: what started them then ends by itself and cleans up (Hydra keeps a file in /tmp).
+    The leaves come first: what started them then ends by itself.
     """
     _kill(_leaves())
     for pid in commands:
@@ -251,17 +257,12 @@ def _name(pid: int) -> str:
     return ""
 
 
-def _remove_library_files(began: float) -> None:
-    """Remove the files that MPI libraries made since `began` and that no living process uses."""
+def remove_library_files(began: float) -> None:
+    """Remove this user's files that MPI libraries made since `began` and that no living process uses."""
     own = _own_files("/dev/shm", _LIBRARY_FILES, began)
     for name in own - _names_in_use() if own else set():
         with contextlib.suppress(OSError):
             os.unlink(f"/dev/shm/{name}")
-    own = _own_files("/tmp", _PROXY_FILES, began)
-    if own and not any(_name(int(pid)).startswith("hydra_") for pid in os.listdir("/proc") if pid.isdigit()):
-        for name in own:  # mpiexec was killed before its proxy removed it, and no other job needs it
-            with contextlib.suppress(OSError):
-                os.unlink(f"/tmp/{name}")
 
 
 def _own_files(folder: str, starts: tuple[str, ...], began: float) -> set[str]:

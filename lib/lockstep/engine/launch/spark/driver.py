@@ -44,12 +44,13 @@ def _run_ranks(options: dict[str, Any]) -> None:
     from pyspark.ml.torch.distributor import TorchDistributor
 
     from lockstep.engine.launch.spark.rank_process import begin
+    from lockstep.engine.launch.spark.torchrun import run_file
 
     _log_on(options["conf"].get("spark.driver.host", ""))
     session = open_session(options["conf"])
     try:
         distributor = TorchDistributor(num_processes=options["ranks"], local_mode=False, use_gpu=False)
-        distributor.run(begin, options["settings"])
+        distributor._run(begin, run_file, options["settings"])
     finally:
         session.stop()
 
