@@ -169,6 +169,17 @@ def test_what_the_policy_has_found_out_stands_beside_the_tasks() -> None:
     assert len(forecast) and (forecast > 0).all()
 
 
+def test_a_replay_chooses_the_deadline_on_real_ranks_too() -> None:
+    """Once in every global batch. Whatever it has come to, no sample is lost, and the run ends."""
+    fields: dict[str, Any] = {"micro_batch": 1, "policy_options": "forecast=last,every=1", "steps": 20}
+    traces = ran(job("deadline_by_replay", 3, delays="exponential:mean=1", **fields))
+    facts = {str(row["fact"]): row["value"] for row in traces[-1].tables["facts"]}
+    assert sum(count for name, count in facts.items() if name.startswith("chose_")) >= 2  # type: ignore[misc]
+    tasks = tasks_of(traces)
+    assert set(tasks["fate"]) <= {"applied", "late", "recalled", "unfinished"}
+    assert tasks.query("update >= 0")["update"].nunique() == len(traces[-1].steps)
+
+
 def test_the_state_of_a_node_reaches_the_forecaster(monkeypatch: pytest.MonkeyPatch) -> None:
     servers, update = [], PolicyServer.update
 
