@@ -15,6 +15,7 @@ from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
 from lockstep.engine.policies import POLICIES, Decision, Setting, Use, Work, policy_of
+from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.orders import Note, Order
@@ -351,6 +352,30 @@ def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp()
 
 def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
     assert with_a_long_stop("deadline", "deadline=0.002", 500)["staleness"].max() <= 2
+
+
+@pytest.mark.parametrize("options", ["when=detected,forecast=last", "reading=weights,when=detected,forecast=last"])
+def test_the_lstm_that_stands_in_learns_only_while_the_server_waits(
+    options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it learnt inside the update, for which every worker waited."""
+    within: list[bool] = []  # of each update of the LSTM, whether the server was making an update
+    updating, apply, update = [False], PolicyServer._apply, StandIns._update
+
+    def applied(server: PolicyServer, decision: Decision) -> None:
+        updating[0] = True
+        apply(server, decision)
+        updating[0] = False
+
+    def updated(self: StandIns, *given: Any) -> None:
+        within.append(updating[0])
+        update(self, *given)
+
+    monkeypatch.setattr(PolicyServer, "_apply", applied)
+    monkeypatch.setattr(StandIns, "_update", updated)
+    fields: dict[str, Any] = {"delays": "exponential:mean=2", "compute": "sleep:image_seconds=0.004", "steps": 24}
+    ran(job("dpro_sm", 3, policy_options=options, **fields))
+    assert within and not any(within)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
