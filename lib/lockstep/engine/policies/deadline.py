@@ -11,8 +11,8 @@ scale of B samples (`noise_scale`), an update makes b / (b + B) of the progress 
 bounded: whoever would be too stale for the next update is recalled, and its samples go back to the pool.
 
 Between two known ends: with `deadline=infinite` it is wait_for_all, with `deadline=none`, where every micro-batch is an
-update of its own and staleness has no bound, it is asynchronous. A "task" of MapReduce is the micro-batches of one
-worker from one parameters on.
+update of its own and staleness has no bound, it is asynchronous; `replayed_deadline` chooses where between. A "task" of
+MapReduce is the micro-batches of one worker from one parameters on.
 """
 
 from __future__ import annotations

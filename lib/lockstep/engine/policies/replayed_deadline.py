@@ -6,7 +6,8 @@
 
 Between two known ends, which are settings like the others: waiting for all, and never waiting. `deadline_replay` holds
 the arithmetic. A round is so many samples as a global batch has, whatever updates they are of. A replay knows of a task
-only when it began and ended: of a delay within it that it was somewhere.
+only when it began and ended: of a delay within it that it was somewhere. While nobody waits no noise scale can be
+measured: it stays as it was.
 
 Where it has come to wait for all, nobody is waited for longer than ten times what half of the workers need: one that
 never comes must not stop all.
