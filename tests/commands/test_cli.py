@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import lockstep.commands.runner.plans as plans
 from lockstep.commands.application import app
-from lockstep.commands.runner import ParameterError, RunPlan, plan_runs, read_parameters
+from lockstep.commands.runner.plans import RunPlan, plan_runs
 from lockstep.engine.files import WriteError
+from lockstep.experiments.parameters import ParameterError, read_parameters
 from lockstep.records.places import repository_root
 from small_notebooks import small_repository, write_notebook
 

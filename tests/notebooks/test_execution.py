@@ -12,8 +12,9 @@ import nbformat
 import papermill
 import pytest
 
-from lockstep.commands.runner import RunFailed, plan_runs
+from lockstep.commands.runner.errors import RunFailed
 from lockstep.commands.runner.execution import execute, refresh
+from lockstep.commands.runner.plans import plan_runs
 from lockstep.experiments.catalogue import catalogue
 
 HERE = Path(__file__).resolve().parent

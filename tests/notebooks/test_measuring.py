@@ -17,9 +17,8 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from stored_measuring import StoredMeasuring
 
-from lockstep.commands.runner import plan_runs
 from lockstep.commands.runner.execution import execute
-from lockstep.commands.runner.plans import RunPlan
+from lockstep.commands.runner.plans import RunPlan, plan_runs
 from lockstep.engine.job import IDENTITY
 from lockstep.experiments import registry
 from lockstep.records import read_records

@@ -152,6 +152,27 @@ def test_what_would_have_been(tmp_path: Path) -> None:
     assert "3 workers, 10 updates" in text and seconds_of(text, "wait_for_all") == pytest.approx(2.0)
 
 
+def test_what_would_have_been_says_which_setting_a_replay_chooses(tmp_path: Path) -> None:
+    """One of four nodes took 4 s and the others 1 s, 60 times: a replay does not go on waiting for it."""
+    rows = [(worker, step, 4.0 if worker == 3 else 1.0) for step in range(60) for worker in range(4)]
+    pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(tmp_path / "run.csv", index=False)
+    words = ["--policy", "wait_for_all,choosing,deadline,deadline_by_replay", "--micro-batch", "4"]
+    code, text = told("--trace", str(tmp_path / "run.csv"), "--what-if", *words)
+    assert code == 0 and seconds_of(text, "deadline_by_replay") < 0.5 * seconds_of(text, "wait_for_all")
+    [found] = [line for line in text.splitlines() if line.startswith("found by deadline_by_replay: ")]
+    chosen = {kind: int(count) for kind, count in re.findall(r"chose (\w+) (\d+)", found)}
+    assert sum(chosen.values()) >= 2 and "infinite" not in chosen
+    assert "found by" not in told("--policy", "wait_for_all", "--delays", "none", "--steps", "5")[1]
+
+
+def test_what_must_fit_fits_the_recorded_run(tmp_path: Path) -> None:
+    """Bug: anytime mini-batches were given 0.1 s of a run whose steps take a second, and refused it."""
+    rows = [(worker, step, 1.0) for step in range(12) for worker in range(2)]
+    pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(tmp_path / "run.csv", index=False)
+    code, text = told("--trace", str(tmp_path / "run.csv"), "--what-if")
+    assert code == 0 and seconds_of(text, "anytime") == pytest.approx(12.0, rel=0.1)
+
+
 def test_a_trace_says_how_many_workers_there_are_unless_told(tmp_path: Path) -> None:
     """Bug: --workers was ignored beside a trace."""
     file = recorded(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,25 @@ def test_every_step_ends_at_the_same_nanosecond(delays: str, kind: type[RoundPol
         one_by_one = ran(kind, workers, OPTIONS.get(delays, delays), "events", micro_batch)
         assert at_once.updates.drop(columns="loss").equals(one_by_one.updates.drop(columns="loss"))
         assert at_once.sums["applied"] == one_by_one.sums["applied"]
+
+
+def seconds_of_cpu(updates: int) -> tuple[float, float]:
+    """Of so many updates event by event with their table, at the best of three; and how many events they are."""
+    found = []
+    for _ in range(3):
+        policy, delays = KSync(Setting(64, samples=6400, global_batch=64)), make_delays("pareto", 64, seed=0)
+        began = time.process_time()
+        run = simulate(policy, Cluster(64, COSTS, LINK), delays, Until(updates=updates), keep_tasks=True)
+        found.append(time.process_time() - began)
+    return min(found), run.sums["events"]
+
+
+def test_events_take_no_longer_the_more_there_are() -> None:
+    """The target is 100 000 events a second, and twice the time for twice the steps. A busy machine is allowed a third
+    of that, in CPU time."""
+    (small, _), (large, events) = seconds_of_cpu(100), seconds_of_cpu(200)
+    assert events / large > 33_000
+    assert large < 3 * small
 
 
 def test_a_round_without_delays_is_what_the_cost_model_says() -> None:

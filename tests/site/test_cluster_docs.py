@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from lockstep.commands import mpi_job
 from lockstep.commands.application import app
-from lockstep.commands.runner import find_notebook, read_parameters
 from lockstep.commands.runner.parameters import check_values, parse_assignments
+from lockstep.commands.runner.places import find_notebook
 from lockstep.engine.launch.mpi.commands import Mpi
 from lockstep.engine.sync import SYNCS
 from lockstep.engine.usecases import USE_CASES
+from lockstep.experiments.parameters import read_parameters
 
 SCRIPTS = ("sagemaker-start.sh", "slurm.sbatch")
 

@@ -16,10 +16,11 @@ import typer.main
 
 import lockstep
 from lockstep.commands.application import app
-from lockstep.commands.runner import find_notebook, read_parameters
 from lockstep.commands.runner.parameters import check_values, parse_assignments
+from lockstep.commands.runner.places import find_notebook
 from lockstep.engine.registry import SYNCS
 from lockstep.experiments.catalogue import catalogue
+from lockstep.experiments.parameters import read_parameters
 from lockstep.records import COLUMNS, TABLES
 
 DOCUMENTS = (

@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 import lockstep
-from lockstep.commands.runner import notebooks, read_parameters
 from lockstep.commands.runner.parameters import check_values, read_profile
+from lockstep.commands.runner.places import notebooks
+from lockstep.experiments.parameters import read_parameters
 
 CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}  # where conda-forge's name is another
 

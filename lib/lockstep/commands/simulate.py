@@ -75,10 +75,11 @@ def simulate_policies(
     with checking_arguments():
         for name in _THREADS:  # before numpy and torch are loaded: their threads would only wait for each other here
             os.environ.setdefault(name, "1")
-        made = _policies(policy, options, STEP_SECONDS if step_seconds is None else step_seconds)
         run = _recorded(trace, delays, what_if, steps, step_seconds)
         workers = workers or (WORKERS if run is None else run.workers)
-        steps, step = (run.steps, run.step_seconds) if run and what_if else (steps or STEPS, step_seconds)
+        step = STEP_SECONDS if step_seconds is None else step_seconds
+        steps, step = (run.steps, run.step_seconds) if run and what_if else (steps or STEPS, step)
+        made = _policies(policy, options, step)
         if micro_batch is None:  # some policies see only what lies between micro-batches; one alone is the quickest
             micro_batch = max(1, share // 8) if policy == ALL else 0
         cluster = _cluster(workers, standby, share, step, message_seconds, latency_seconds, update_seconds)
@@ -87,7 +88,7 @@ def simulate_policies(
             make(trials[0].setting)
         if tasks is not None:
             _check_tasks(tasks, made, trials)
-    _show(made, trials)
+    _show(made, trials, facts=what_if or policy != ALL)
     if tasks is not None:
         _write_tasks(tasks, next(iter(made.values())), trials[0])
 
@@ -171,14 +172,13 @@ def _kinds(delays: str, trace: Path | None, what_if: bool) -> list[str]:
 
 
 def _cluster(
-    workers: int, standby: int, share: int, step: float | None, message: float, latency: float, update: float
+    workers: int, standby: int, share: int, step: float, message: float, latency: float, update: float
 ) -> Cluster:
     """Seconds of a share, a message, its latency and an update. Raises RunError for what they can't be."""
     from lockstep.predict.cost_model import Costs
     from lockstep.predict.link_model import AlphaBeta
     from lockstep.simulate import Cluster
 
-    step = STEP_SECONDS if step is None else step
     for name, value, least in (
         ("--step-seconds", step, 1e-9), ("--message-seconds", message, 0.0), ("--latency-seconds", latency, 0.0),
         ("--update-seconds", update, 0.0),
@@ -207,12 +207,12 @@ def _trials(
     return [Trial(setting, cluster, kind, steps, loss) for kind in kinds]
 
 
-def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) -> None:
+def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial], facts: bool) -> None:
     from lockstep.simulate.comparison import compare_policies
 
     began = time.perf_counter()
     for trial in trials:
-        typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial)))
+        typer.echo("\n".join(_text(trial.delays, compare_policies(made, [trial]), trial, facts)))
     typer.echo("\n".join(("", *_LEGEND)))
     from lockstep.engine.resident_memory import rss_bytes
 
@@ -221,8 +221,9 @@ def _show(made: Mapping[str, Callable[[Setting], Policy]], trials: list[Trial]) 
     typer.echo(f"simulated in {took:.1f} s{memory}")
 
 
-def _text(kind: str, rows: pd.DataFrame, trial: Trial) -> list[str]:
-    """A table of one kind of delays, the quickest policy first, and a line for each that has no number."""
+def _text(kind: str, rows: pd.DataFrame, trial: Trial, facts: bool) -> list[str]:
+    """A table of one kind of delays, the quickest policy first, a line for each that has no number, and, with `facts`,
+    one for each that has found something out, such as which setting to choose."""
     counted = f"{trial.setting.training} workers, {trial.updates} updates of {trial.setting.global_batch} images"
     lines = ["", f"delays {kind}, {counted}" + (f", until the loss is {trial.loss:g}" if trial.loss else "")]
     good = rows[rows["reason"] == ""].sort_values("seconds")
@@ -234,6 +235,8 @@ def _text(kind: str, rows: pd.DataFrame, trial: Trial) -> list[str]:
         lines += shown.to_string(index=False, formatters=formats).splitlines()
     for _, row in rows[rows["reason"] != ""].iterrows():
         lines.append(f"{row['policy']}: {row['reason']}")
+    for _, row in rows[rows["facts"] != ""].iterrows() if facts else ():
+        lines.append(f"found by {row['policy']}: {row['facts'].replace('_', ' ')}")
     return lines
 
 

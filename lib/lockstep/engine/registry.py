@@ -55,6 +55,7 @@ POLICIES = {
     "grass": "lockstep.engine.policies.speculation:Grass",
     "deadline": "lockstep.engine.policies.deadline:Deadline",
     "choosing": "lockstep.engine.policies.choosing:Choosing",
+    "deadline_by_replay": "lockstep.engine.policies.replayed_deadline:ReplayedDeadline",
 }
 LAUNCHERS = {
     "threads": "lockstep.engine.launch.threads:Threads",

@@ -121,7 +121,7 @@ def compare_policies(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]
 
     Columns: delays, policy, updates, step_seconds, seconds_per_sample, mitigation, of_the_bound, seconds (until the end
     of the run), regret (of these, above the quickest policy's), wasted_share (of the computing time, in samples that no
-    update used), reason (why there is no number).
+    update used), facts (`Policy.facts` as text), reason (why there is no number).
     """
     rows = []
     for trial in trials:
@@ -141,18 +141,20 @@ def compare_policies(policies: Mapping[str, MakePolicy], trials: Iterable[Trial]
 
 COLUMNS = (
     "delays", "policy", "updates", "step_seconds", "seconds_per_sample", "mitigation", "of_the_bound", "seconds",
-    "regret", "wasted_share", "reason",
+    "regret", "wasted_share", "facts", "reason",
 )  # fmt: skip
 
 
 def _row(name: str, make: MakePolicy, trial: Trial) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(COLUMNS, math.nan) | {"delays": trial.delays, "policy": name, "reason": ""}
+    row: dict[str, Any] = dict.fromkeys(COLUMNS, math.nan) | {"delays": trial.delays, "policy": name}
+    row |= {"facts": "", "reason": ""}
     try:
         run = trial.run(make)
     except (JobError, AnalysisError) as error:
         return row | {"reason": str(error)}
     row |= {"updates": len(run.updates), "step_seconds": run.step_seconds, "wasted_share": wasted_share(run)}
     row["seconds_per_sample"] = seconds_per_sample(run)
+    row["facts"] = ", ".join(f"{fact} {value:.4g}" for fact, value in run.facts.items())
     why = unfinished(run, trial)
     return row | ({"reason": why} if why else {"seconds": run.total_seconds})
 

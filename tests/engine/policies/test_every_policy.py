@@ -102,7 +102,7 @@ def test_who_survives_that_a_worker_never_comes_again(name: str) -> None:
 def test_who_says_so() -> None:
     surviving = {name for name in ALL if made(name).survives_loss}
     assert surviving == {
-        "adaptive_k", "asynchronous", "choosing", "cloning", "deadline", "drop_after_detection",
+        "adaptive_k", "asynchronous", "choosing", "cloning", "deadline", "deadline_by_replay", "drop_after_detection",
         "gradient_coding_cyclic", "gradient_coding_fractional", "grass", "k_sync", "late", "staleness_aware",
         "stochastic_gradient_coding",
     }  # fmt: skip
@@ -126,6 +126,7 @@ class Lost(NoDelays):
 
 SURVIVORS = {
     "adaptive_k": "k=5", "asynchronous": "", "choosing": "every=3", "cloning": "clones=3", "deadline": "",
+    "deadline_by_replay": "every=3",
     "dpro_sm": "when=detected,forecast=last,stand_in=last", "drop_after_detection": "",
     "gradient_coding_cyclic": "s=3", "gradient_coding_fractional": "s=3", "grass": "epsilon=0.25", "k_sync": "k=5",
     "late": "", "pulling": "copies=2", "staleness_aware": "", "stochastic_gradient_coding": "k=5",
@@ -191,6 +192,8 @@ def test_what_is_not_built_has_a_reason() -> None:
         ("deadline", "deadline=nan", {}, "deadline='nan' is not possible"),
         ("deadline", "forecast=crystal", {}, "'crystal' does not exist"),
         ("deadline", "forecast=oracle", {}, "oracle"),
+        ("deadline_by_replay", "deadline=0.1", {}, "deadline=0.1 is not possible where a replay chooses the deadline"),
+        ("deadline_by_replay", "every=0", {}, "every=0 is not possible"),
         ("anytime", "seconds=-1", {}, "seconds=-1.0 is not possible"),
         ("anytime", "", {"micro_batch": 0}, "micro_batch=0 is a whole share"),
         ("anytime", "most=0.1", {}, "are 0 images, less than one micro-batch of 2"),

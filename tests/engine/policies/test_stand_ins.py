@@ -68,6 +68,23 @@ def test_the_lstm_learns_what_the_last_value_can_not_know() -> None:
     assert np.linalg.norm(made_up.made(1, "last") - alternating(201)[-1]) > 1.9 * np.linalg.norm(values[0])
 
 
+def test_on_a_server_the_lstm_learns_while_nobody_waits_for_an_answer() -> None:
+    """As much as it does when it is asked, one update later: made up at once, learnt from when the server waits."""
+    values, errors = alternating(200), []
+    made_up, never = StandIns(40, learns_idle=True), StandIns(40, learns_idle=True)
+    for value in values:
+        errors.append(np.linalg.norm(made_up.made(1, "lstm") - value) / np.linalg.norm(value))
+        never.made(1, "lstm")
+        seen(made_up, [value])
+        seen(never, [value])
+        made_up.idle()
+    assert np.median(errors[-20:]) < 0.25
+    untrained = np.linalg.norm(never.made(1, "lstm") - alternating(201)[-1]) / np.linalg.norm(values[0])
+    assert untrained > 0.5, "who never waits learns nothing"
+    never.idle()
+    assert not never._due, "and does not make up for all of it at once"
+
+
 def test_the_same_calls_make_up_the_same() -> None:
     for kind in ("lstm", "lstm_weights"):
         one, other, third = StandIns(40, seed=1), StandIns(40, seed=1), StandIns(40, seed=2)

@@ -15,6 +15,7 @@ from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
 from lockstep.engine.policies import POLICIES, Decision, Setting, Use, Work, policy_of
+from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import orders
 from lockstep.engine.sync.orders import Note, Order
@@ -167,6 +168,17 @@ def test_what_the_policy_has_found_out_stands_beside_the_tasks() -> None:
     assert facts["deadline_seconds"] == 0.05
     forecast = tasks_of(traces).query("version > 1")["forecast_seconds"]
     assert len(forecast) and (forecast > 0).all()
+
+
+def test_a_replay_chooses_the_deadline_on_real_ranks_too() -> None:
+    """Once in every global batch. Whatever it has come to, no sample is lost, and the run ends."""
+    fields: dict[str, Any] = {"micro_batch": 1, "policy_options": "forecast=last,every=1", "steps": 20}
+    traces = ran(job("deadline_by_replay", 3, delays="exponential:mean=1", **fields))
+    facts = {str(row["fact"]): row["value"] for row in traces[-1].tables["facts"]}
+    assert sum(count for name, count in facts.items() if name.startswith("chose_")) >= 2  # type: ignore[misc]
+    tasks = tasks_of(traces)
+    assert set(tasks["fate"]) <= {"applied", "late", "recalled", "unfinished"}
+    assert tasks.query("update >= 0")["update"].nunique() == len(traces[-1].steps)
 
 
 def test_the_state_of_a_node_reaches_the_forecaster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,6 +352,30 @@ def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp()
 
 def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
     assert with_a_long_stop("deadline", "deadline=0.002", 500)["staleness"].max() <= 2
+
+
+@pytest.mark.parametrize("options", ["when=detected,forecast=last", "reading=weights,when=detected,forecast=last"])
+def test_the_lstm_that_stands_in_learns_only_while_the_server_waits(
+    options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: it learnt inside the update, for which every worker waited."""
+    within: list[bool] = []  # of each update of the LSTM, whether the server was making an update
+    updating, apply, update = [False], PolicyServer._apply, StandIns._update
+
+    def applied(server: PolicyServer, decision: Decision) -> None:
+        updating[0] = True
+        apply(server, decision)
+        updating[0] = False
+
+    def updated(self: StandIns, *given: Any) -> None:
+        within.append(updating[0])
+        update(self, *given)
+
+    monkeypatch.setattr(PolicyServer, "_apply", applied)
+    monkeypatch.setattr(StandIns, "_update", updated)
+    fields: dict[str, Any] = {"delays": "exponential:mean=2", "compute": "sleep:image_seconds=0.004", "steps": 24}
+    ran(job("dpro_sm", 3, policy_options=options, **fields))
+    assert within and not any(within)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])

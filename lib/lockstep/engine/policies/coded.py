@@ -94,4 +94,3 @@ def shared_evenly(workers: Sequence[int], group: Whole) -> list[float]:
     """1 / the number of these workers that are of the same group: what all of a group send is the same."""
     own = group[np.asarray(workers, np.int64)]
     return (1 / np.bincount(own)[own]).tolist() if len(own) else []
-

@@ -11,19 +11,17 @@ scale of B samples (`noise_scale`), an update makes b / (b + B) of the progress 
 bounded: whoever would be too stale for the next update is recalled, and its samples go back to the pool.
 
 Between two known ends: with `deadline=infinite` it is wait_for_all, with `deadline=none`, where every micro-batch is an
-update of its own and staleness has no bound, it is asynchronous. A "task" of MapReduce is the micro-batches of one
-worker from one parameters on.
+update of its own and staleness has no bound, it is asynchronous; `replayed_deadline` chooses where between. A "task" of
+MapReduce is the micro-batches of one worker from one parameters on.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lockstep.engine.options import option
 from lockstep.engine.policies.base import (
     NOTHING,
     Arrived,
@@ -39,8 +37,15 @@ from lockstep.engine.policies.base import (
     Use,
     Work,
 )
-from lockstep.engine.policies.deadlines import SLACK, DeadlineClock, ShortestMicroBatch, best_deadline, parse_deadline
-from lockstep.engine.policies.forecasting import forecast_option, forecaster
+from lockstep.engine.policies.deadlines import (
+    SLACK,
+    DeadlineClock,
+    DeadlineOptions,
+    ShortestMicroBatch,
+    best_deadline,
+    parse_deadline,
+)
+from lockstep.engine.policies.forecasting import forecaster
 from lockstep.engine.policies.given import Tasks
 from lockstep.engine.policies.noise_scale import NoiseScale
 from lockstep.engine.policies.places import cut_ranges
@@ -49,16 +54,6 @@ from lockstep.engine.policies.rounds import even
 
 ROUNDING = 1 - 1e-6
 """So that micro-batches that fill a deadline exactly do so whatever the last bits of their sum are."""
-
-
-@dataclass(frozen=True)
-class DeadlineOptions:
-    deadline: str = option("auto", "auto | infinite | none | seconds for beginning micro-batches", parse=parse_deadline)
-    forecast: str = forecast_option("best")
-    quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
-    bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
-    noise: float = option(0.0, "noise scale in samples; 0: measured, the global batch until it is known", least=0)
-    most: float = option(4.0, "global batches that an update is planned for at most", above=0)
 
 
 class Deadline(Policy):
@@ -73,10 +68,12 @@ class Deadline(Policy):
         super().__init__(setting, options)
         self.pool, self.tasks = Pool(setting), Tasks(setting.workers)
         self.forecast = forecaster(self.options.forecast, setting)
-        self.noise, self.clock, self._shortest = NoiseScale(), DeadlineClock(), ShortestMicroBatch()
+        self.noise = NoiseScale(self.options.noise, setting.global_batch)
+        self.clock, self._shortest = DeadlineClock(), ShortestMicroBatch()
         self.version = 0
         self.deadline = parse_deadline(self.options.deadline)  # of this round; None: none yet
-        self._chosen = self.deadline is None
+        self._told = self.deadline  # by the options
+        self._chosen = self.deadline is None  # anew in every update
         self._here: dict[tuple[int, int], tuple[Contribution, Ranges]] = {}  # by worker and task, with its places
         self._free = set(range(setting.training))
         self._waited: set[int] = set()  # who is expected in this round
@@ -95,6 +92,18 @@ class Deadline(Policy):
         if self.deadline == math.inf:
             return 0
         return (self.setting.training - 1) // (2 if self.deadline is None else 1)
+
+    @property
+    def patience(self) -> float | None:
+        """Nobody is waited for longer than so many times the median; None: until the deadline."""
+        return 2.0 if self.deadline is None else None
+
+    def heard(self, worker: int, task: int, seconds: float, system: Any = None) -> None:
+        """A task took so long per sample, or at least so long."""
+        self.forecast.observe(worker, task, seconds, system)
+
+    def choose(self, now: float, samples: int) -> None:
+        """An update of so many samples is about to be made: a policy may have another deadline for the next ones."""
 
     # --- the events ----------------------------------------------------------------------------------------------
 
@@ -121,8 +130,8 @@ class Deadline(Policy):
             self.clock.arrived(now - released - (one.ended - one.began))
         if not self._waited or self.clock.is_over(now):  # all who are expected are here, or it is too late to wait
             return self._close(now)
-        if self.deadline is None:  # the first update: twice the median, as soon as more than half are there
-            self.clock.limit_by_median(now, len(self._here), self.setting.training)
+        if self.patience is not None:
+            self.clock.limit_by_median(now, len(self._here), self.setting.training, self.patience)
             return NOTHING
         return self._more(one, now)
 
@@ -165,32 +174,33 @@ class Deadline(Policy):
         arrived = [one for one, _ in self._here.values()]
         for one in arrived:  # not before: a checkpoint gives out anew what waits for an update
             if one.ended > one.began:
-                self.forecast.observe(one.worker, one.task, (one.ended - one.began) / one.samples, one.system)
+                self.heard(one.worker, one.task, (one.ended - one.began) / one.samples, one.system)
         here = sorted(arrived)
         total = sum(one.samples for one in here)
         uses = tuple(Use(one.worker, one.task, one.samples / total) for one in here)
         self.noise.contributions([one.samples for one in here], [one.square_norm for one in here])
-        if self.deadline and not self._chosen:
+        if self._told:
             seen = [(one.worker, one.samples, one.ended - one.began) for one in here]
-            self._shortest.seen(seen, self.micro_batch, self.deadline)
+            self._shortest.seen(seen, self.micro_batch, self._told)
         self.version += 1
         self.clock.closed(now, self.deadline)
         self._here = {}
+        self.choose(now, total)
         recalled = () if self.deadline == 0 else self._recall_stale(now)
         return Decision(apply=uses, recall=recalled, release=self._open(now))
 
     def _recall_stale(self, now: float) -> tuple[int, ...]:
         """Those who would be too stale for the next update. They took at least as long as this for what was planned."""
-        oldest = self.version - self.options.bound
+        oldest = self.version - (0 if self.deadline == math.inf else self.options.bound)
         stale = tuple(sorted(worker for worker, (version, _) in self._since.items() if version < oldest))
         predicted = self._predicted()[:, 0] if stale else np.empty(0)
         for worker in stale:
             _, released = self._since.pop(worker)
             work = self.tasks.recall(worker)
             self.pool.give_back(work.ranges)
-            planned = self._planned(worker, work.deadline_seconds, work.samples)
+            planned = self.planned(worker, work.deadline_seconds, work.samples)
             longer = np.fmax((now - released) / planned, predicted[worker])
-            self.forecast.observe(worker, self.tasks.given[worker] - 1, float(longer))
+            self.heard(worker, self.tasks.given[worker] - 1, float(longer))
         self._free.update(stale)
         return stale
 
@@ -219,16 +229,9 @@ class Deadline(Policy):
         return {worker for worker in released if not late[worker]} or set(self._since)
 
     def _best(self) -> float:
-        setting, options = self.setting, self.options
-        noise = options.noise or self.noise.samples
-        return best_deadline(
-            self._micro_seconds[: setting.training, 0],
-            self.micro_batch,
-            setting.global_batch if noise is None else noise,
-            self.clock.overhead_seconds,
-            options.bound,
-            options.most * setting.global_batch,
-        )
+        micro, most = self._micro_seconds[: self.setting.training, 0], self.options.most * self.setting.global_batch
+        overhead, bound = self.clock.overhead_seconds, self.options.bound
+        return best_deadline(micro, self.micro_batch, self.noise.assumed, overhead, bound, most)
 
     def _predicted(self) -> Any:
         """Seconds per sample, [workers, 2]: the forecast, and its quantile."""
@@ -261,7 +264,7 @@ class Deadline(Policy):
         self._since[worker] = (self.version, now)
         return self.tasks.give(worker, work)
 
-    def _planned(self, worker: int, seconds: float | None, samples: int) -> int:
+    def planned(self, worker: int, seconds: float | None, samples: int) -> int:
         """Samples that a worker was expected to contribute."""
         each = self._micro_seconds[worker, 0]
         if seconds is None or not each > 0:

@@ -1,14 +1,16 @@
-"""The clock of a round with a deadline, and the deadline that is worth most."""
+"""The options of a deadline, the clock of a round that has one, and the deadline that is worth most."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lockstep.engine.options import JobError
+from lockstep.engine.options import JobError, option
+from lockstep.engine.policies.forecasting import forecast_option
 from lockstep.engine.policies.rounds import Floats
 
 FADING = 0.95
@@ -34,6 +36,16 @@ def parse_deadline(text: str) -> float | None:
     return seconds
 
 
+@dataclass(frozen=True)
+class DeadlineOptions:
+    deadline: str = option("auto", "auto | infinite | none | seconds for beginning micro-batches", parse=parse_deadline)
+    forecast: str = forecast_option("best")
+    quantile: float = option(0.5, "of the forecast by which another micro-batch must end in time", above=0, below=1)
+    bound: int = option(2, "updates between a contribution's parameters and its own update, at most", least=0)
+    noise: float = option(0.0, "noise scale in samples; 0: measured, the global batch until it is known", least=0)
+    most: float = option(4.0, "global batches that an update is planned for at most", above=0)
+
+
 class DeadlineClock:
     """When a round is over, on the server's clock: the deadline, the time that messages take, and some slack."""
 
@@ -44,9 +56,14 @@ class DeadlineClock:
         self._overhead: float | None = None  # of a round, what is not its deadline
 
     @property
+    def transit_seconds(self) -> float:
+        """Of a task what its worker does not spend: the longest lately, 0 before anything is known."""
+        return self._transit or 0.0
+
+    @property
     def overhead_seconds(self) -> float:
         """Of a round beyond its deadline."""
-        return (self._transit or 0.0) if self._overhead is None else self._overhead
+        return self.transit_seconds if self._overhead is None else self._overhead
 
     def opened(self, now: float, deadline: float | None) -> None:
         """A round begins, whose workers compute for `deadline` seconds, or without one."""
@@ -60,10 +77,10 @@ class DeadlineClock:
         """A contribution, which has spent so long as a message or in a queue."""
         self._transit = max(transit, FADING * (self._transit or 0.0), 0.0)
 
-    def limit_by_median(self, now: float, here: int, workers: int) -> None:
-        """Without a deadline: twice the time until more than half of the workers are there."""
+    def limit_by_median(self, now: float, here: int, workers: int, patience: float) -> None:
+        """Without a deadline: so many times the time until more than half of the workers are there."""
         if here == workers // 2 + 1:
-            self.limit = self.began + 2 * (now - self.began)
+            self.limit = self.began + patience * (now - self.began)
 
     def is_over(self, now: float) -> bool:
         return self.limit is not None and now >= self.limit

@@ -18,9 +18,10 @@ DECAY = 0.95
 
 class NoiseScale:
     """Averages over updates: of S and |G|^2, whose single estimates are noisy and may be negative, before they are
-    divided."""
+    divided. `told`: samples, 0 where it is to be measured; then it is taken to be `usual` until it is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: float = 0.0, usual: float = math.inf) -> None:
+        self._told, self._usual = told, usual
         self._noise = self._signal = 0.0  # sums of S and |G|^2, discounted
         self._pending: tuple[float, float] | None = None  # 1 / b and |g|^2, means over an update's contributions
 
@@ -45,6 +46,12 @@ class NoiseScale:
         if not self._noise and not self._signal:
             return None
         return max(self._noise, 0.0) / self._signal if self._signal > 0 else math.inf
+
+    @property
+    def assumed(self) -> float:
+        """B as told, or as measured so far."""
+        noise = self._told or self.samples
+        return self._usual if noise is None else noise
 
     def state(self) -> dict[str, Any]:
         return {"noise": self._noise, "signal": self._signal}

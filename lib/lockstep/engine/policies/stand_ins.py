@@ -9,13 +9,13 @@
                    after a step of its own. The gradient that this amounts to is the way back from there
 
 The LSTM sees every coordinate as a sequence of its own, less the coordinate's mean and divided by the spread of all; so
-it is small, whatever the model. It learns when it is asked: a real server's workers wait for that, and virtual time
-does not count it.
+it is small, whatever the model. In virtual time, which counts none of it, it learns when it is asked; on a real server
+as soon as that waits for its workers (`idle`), so that no update is held up by it.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ COORDINATES = 256
 """Coordinates that an update of the LSTM learns from, at most."""
 UPDATES = 2
 """Of the LSTM, for each gradient that it makes up."""
+MOST_UPDATES = 16
+"""At one time, where the server has not waited for long: who comes meanwhile is held up by them."""
 
 
 class StandIns:
@@ -46,11 +48,12 @@ class StandIns:
     the last `REMEMBERED`, which of a large model are many numbers.
 
     Whatever it makes up is zero until something of the worker was seen. torch is imported by the LSTM alone. The same
-    calls with the same seed give the same numbers.
+    calls with the same seed give the same numbers. `learns_idle`: the LSTM learns in `idle` alone.
     """
 
-    def __init__(self, length: int, seed: int = 0, kinds: Sequence[str] = KINDS) -> None:
-        self.length, self.seed, self.kinds = length, seed, tuple(kinds)
+    def __init__(self, length: int, seed: int = 0, kinds: Sequence[str] = KINDS, learns_idle: bool = False) -> None:
+        self.length, self.seed, self.kinds, self.learns_idle = length, seed, tuple(kinds), learns_idle
+        self._due: Counter[str] = Counter()  # updates of each kind's LSTM
         self._seen: set[int] = set()
         self._average: dict[int, Floats] = {}
         self._gradients: dict[int, deque[Floats]] = {}
@@ -90,24 +93,40 @@ class StandIns:
         if kind == "average":
             return self._average[worker].copy()
         if kind == "lstm":
-            return self._forecast("lstm", self._gradients, worker)
-        return self._forecast(WEIGHTS, self._weights, worker) - self._way
+            return self._forecast("lstm", worker)
+        return self._forecast(WEIGHTS, worker) - self._way
 
-    def _forecast(self, kind: str, histories: dict[int, deque[Floats]], worker: int) -> Floats:
-        """What follows the worker's sequence, after some updates with the sequences of all workers."""
-        own = np.stack(histories[worker])  # [steps, length]
+    def idle(self) -> None:
+        """The caller waits: the LSTM makes up for the updates that are due, however long they take."""
+        for kind, updates in self._due.items():
+            self._learn(kind, min(updates, MOST_UPDATES))
+        self._due.clear()
+
+    def _forecast(self, kind: str, worker: int) -> Floats:
+        """What follows the worker's sequence."""
+        own = np.stack(self._histories(kind)[worker])  # [steps, length]
         centre, spread = own.mean(axis=0), (own - own.mean(axis=0)).std()
         if not spread:
             return own[-1].copy()
+        if self.learns_idle:
+            self._due[kind] += UPDATES
+        else:
+            self._learn(kind, UPDATES)
         model = self._model(kind)
-        usable = [np.stack(history) for history in histories.values() if len(history) > 2]
-        for _ in range(UPDATES if usable else 0):
-            self._update(model, usable)
         hidden = (np.zeros((self.length, HIDDEN), np.float32), np.zeros((self.length, HIDDEN), np.float32))
         mean = np.zeros((self.length, 1))
         for step in (own - centre) / spread:
             mean, _, hidden = model.step(step[:, None], hidden)
         return mean[:, 0] * spread + centre
+
+    def _histories(self, kind: str) -> dict[int, deque[Floats]]:
+        return self._weights if kind == WEIGHTS else self._gradients
+
+    def _learn(self, kind: str, updates: int) -> None:
+        """With the sequences of all workers."""
+        usable = [np.stack(history) for history in self._histories(kind).values() if len(history) > 2]
+        for _ in range(updates if usable else 0):
+            self._update(self._model(kind), usable)
 
     def _update(self, model: SequenceModel, sequences: list[Floats]) -> None:
         """With some coordinates of one worker: what followed the steps before the last one."""

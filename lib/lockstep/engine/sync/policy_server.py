@@ -61,7 +61,7 @@ class PolicyServer:
         self._works: dict[tuple[int, int], Work] = {}  # (worker, task) -> what it was given, until its fate is known
         self._here: dict[tuple[int, int], tuple[Note, Tensor]] = {}  # (worker, task) -> a contribution that waits
         kinds = policy.stand_in_kinds
-        self._stand_ins = StandIns(parameters.numel(), policy.setting.seed, kinds) if kinds else None
+        self._stand_ins = StandIns(parameters.numel(), policy.setting.seed, kinds, True) if kinds else None
         self._zero = time.monotonic()
         self._stopped = self._idled = False
 
@@ -108,6 +108,8 @@ class PolicyServer:
             except GroupTimeout:
                 if not self._idled:  # nobody is waiting for an answer
                     self.policy.idle(IDLE_SECONDS if left is None else min(left, IDLE_SECONDS))
+                    if self._stand_ins is not None:
+                        self._stand_ins.idle()
                     self._idled = True
                 continue
             if note.kind == orders.CONTRIBUTES:
