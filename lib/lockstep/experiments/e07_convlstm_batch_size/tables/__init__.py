@@ -77,7 +77,7 @@ def _operators(stored: Stored) -> pd.DataFrame:
 
 def _choice(stored: Stored) -> pd.DataFrame:
     """A column per use case and network, for a choice has more properties than there are networks."""
-    return choices(stored).round(2).T
+    return choices(stored).round(2).set_index(["use_case", "network"]).T
 
 
 def _candidates(stored: Stored) -> pd.DataFrame:
