@@ -31,6 +31,7 @@ LATER += ("engine/launch/stopped_programs", "engine/replica/batch_norm", "engine
 LATER += ("experiments/e00_overview/findings",)
 LATER += ("experiments/answering", "experiments/advice", "experiments/readme", "experiments/opening")
 LATER += ("experiments/machines",)
+LATER += ("experiments/e02_threads_vs_processes/lock_drawings",)
 LATER += ("analysis/readable", "analysis/column_words")
 LATER += ("analysis/figures/sheet", "analysis/figures/messages", "measure/progress")
 LATER += ("experiments/judged_before",)

@@ -104,7 +104,7 @@ WORDS: dict[str, str] = {
     "accuracy": "test accuracy (%)",
     "balanced": "balanced accuracy (%)",
     "auc": "AUC",
-    "points": "accuracy points more",
+    "points": "accuracy gained (points)",
     "run": "lowest and highest run (%)",
     "equal": "pairs alike",
     "lead": "lead (points)",

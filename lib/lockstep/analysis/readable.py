@@ -52,7 +52,7 @@ class ReadableTable(pd.DataFrame):
         if self.empty:
             return _NOTHING
         body, alike = worded(self)
-        return body.to_string(index=False) + (f"\nIn all rows: {'; '.join(alike)}." if alike else "")
+        return body.to_string(index=False) + (f"\nIn all rows: {'; '.join(alike)}." if alike else "what")
 
 
 def worded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -88,7 +88,7 @@ def _with_its_index(table: pd.DataFrame) -> pd.DataFrame:
         names = [column if isinstance(column, str) else f"{words(str(over))} {column}" for column in table.columns]
         table = table.set_axis(names, axis="columns")
     said = isinstance(table.index, pd.MultiIndex) or table.index.name is not None or table.index.dtype == object
-    return table.reset_index(names=None if any(table.index.names) else "") if said else table
+    return table.reset_index(names=None if any(table.index.names) else "what") if said else table
 
 
 def words(name: str) -> str:

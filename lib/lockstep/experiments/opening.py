@@ -77,7 +77,8 @@ class Run:
     @cached_property
     def stored(self) -> Stored:
         assumptions = {name: getattr(self.parameters, name) for name in self.experiment.drawn_only}
-        own = no_records() if self.experiment.grid is None else read_stored(self.folder)
+        measures = self.experiment.grid is not None and (self.folder / "records.csv").is_file()
+        own = read_stored(self.folder) if measures else no_records()
         return replace(own, assumptions=assumptions)
 
     def measure(self) -> None:
@@ -185,8 +186,8 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
 
     `values` are the notebook's own variables, `globals()`: the names are read from its parameters cell, so none has to
     be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, ParameterError for a cell that
-    can't be read and for a value of another type, RecordError for missing records, and what
-    `lockstep.measure.grid.run_grid` raises.
+    can't be read and for a value of another type, and what `lockstep.measure.grid.run_grid` raises. Where nothing is
+    stored, answer, findings and figures say so.
     """
     found = experiment(name)
     known = read_parameters(repository_root() / "notebooks" / f"{found.name}.ipynb")
