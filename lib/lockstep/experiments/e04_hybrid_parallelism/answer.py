@@ -96,7 +96,7 @@ def _one_process(known: pd.DataFrame, network: str) -> list[str]:
         return []
     row = own.iloc[0].to_dict()
     gain = times(estimate_in(row, "speedup"), "as fast as on one core")
-    return [sentence(f"without any split, {row['called']} trains {network} {gain}{sessions_in(row, 'speedup')}")]
+    return [sentence(f"without any split, {row['called']} train {network} {gain}{sessions_in(row, 'speedup')}")]
 
 
 def _expected(stored: Stored) -> list[str]:

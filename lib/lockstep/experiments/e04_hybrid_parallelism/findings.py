@@ -52,7 +52,7 @@ def is_hybrid(rows: pd.DataFrame) -> pd.Series:
 
 def _way(row: Mapping[str, Any]) -> str:
     if row["strategy"] == ONE_PROCESS:
-        return f"one process with {counted(int(row['threads_per_worker']), 'thread')} inside operators"
+        return f"{counted(int(row['threads_per_worker']), 'thread')} inside operators of one process"
     if row["replicas"] > 1 and row["pipeline_ranks"] > 1:
         replicas, stages = int(row["replicas"]), int(row["pipeline_ranks"])
         return f"{counted(replicas, 'replica')} of {counted(stages, 'stage')}"
