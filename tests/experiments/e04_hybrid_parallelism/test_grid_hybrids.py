@@ -31,7 +31,7 @@ def test_one_process_with_all_cores_is_among_the_ways_and_is_told_where_it_was_m
     assert all((job.workers, job.threads_per_worker, job.cores_per_worker) == (1, 2, 2) for job in alone)
     assert all(job.per_worker_batch_size == job.global_batch_size for job in alone)
     told = EXPERIMENT.findings["speedup"](stored)
-    assert "with two threads inside operators" in told and "not among these records" not in told
+    assert "with two threads inside operators" in told and "was not measured" not in told
     assert "without any split" in EXPERIMENT.answer(stored).lower()
     predicted = EXPERIMENT.tables["predicted"](stored)
     assert "intra_op" not in set(predicted.get("strategy", [])), "layers were timed on one core"

@@ -1,7 +1,7 @@
 """What figures of notebook 11 are made of: maps of policies and kinds, points with intervals, lines by workers.
 
 Everything here is simulated, or arithmetic: titles say so. A policy has the colour of how it deals with stragglers, in
-all figures; some that stand beside others of their way as lines or points are darker or paler.
+all figures; some that stand beside others of their way as lines or points are darker.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ WAY_COLOURS: Mapping[str, Any] = dict(zip(
     ("waits", "leaves out", "copies", "forecasts", "shares", "never waits"), PALETTE, strict=False
 ))  # fmt: skip
 _LINES: Mapping[str, tuple[float, str]] = {
-    WAIT: (1.0, "o"), DROP_ONE: (1.0, "v"), DROP_QUARTER: (0.5, "<"), DETECTED: (0.7, "p"),
-    DPRO_GRADIENT: (1.0, "s"), DPRO_SHARES: (0.5, "h"), BY_LAST_VALUE: (1.4, "P"), NEVER_WAIT: (1.0, "^"),
+    WAIT: (1.0, "o"), DROP_ONE: (1.0, "v"), DROP_QUARTER: (0.5, "<"), DETECTED: (0.45, "p"),
+    DPRO_GRADIENT: (0.65, "s"), DPRO_SHARES: (0.35, "h"), BY_LAST_VALUE: (1.0, "P"), NEVER_WAIT: (1.0, "^"),
     "anytime": (0.5, ">"), OURS: (1.0, "X"),
 }  # fmt: skip
-"""How light a policy's colour is (1: that of its way; above: mixed with white) and its mark, of those that are drawn
-as lines."""
+"""How light a policy's colour is (1: that of its way) and its mark, of those that are drawn as lines."""
 MAP_COLOURS = "cividis"
 MEAN = "0.15"
 """Of points beside names whose colours say how a policy deals with stragglers."""
@@ -53,10 +52,9 @@ def way_colour(contender: str) -> Any:
 
 
 def policy_colour(contender: str) -> Any:
-    """The same in every figure: that of its way, darker or paler where another of its way stands beside it."""
+    """The same in every figure: that of its way, darker where another of its way stands beside it."""
     light, _ = _LINES.get(contender, (1.0, ""))
-    pale = max(light - 1.0, 0.0)
-    return tuple(min(light, 1.0) * (1 - pale) * part + pale for part in to_rgb(way_colour(contender)))
+    return tuple(light * part for part in to_rgb(way_colour(contender)))
 
 
 def line_style(contender: str) -> dict[str, Any]:

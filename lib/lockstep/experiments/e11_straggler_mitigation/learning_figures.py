@@ -44,7 +44,7 @@ from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
     slow_nodes_table,
 )
 
-_MARKS = "osD^vP"
+_MARKS = "osp^vP"
 _NETWORKS: tuple[tuple[str, float, dict[str, Any]], ...] = (
     (PAPER, -0.15, {}), (SMALL, 0.15, {"markerfacecolor": "white"}),
 )  # fmt: skip

@@ -23,7 +23,7 @@ from lockstep.experiments.e11_straggler_mitigation.twins import judged, order_ta
 TITLE = "The simulator against real ranks: the same policy, the same delays, two clocks"
 MEDIAN, NINETIETH, TOTAL = 0.03, 0.08, 0.05
 """The errors that we allow: of half of all cells, of nine in ten, and of all their time together."""
-_MARKERS = "osD^vP*X"
+_MARKERS = "osp^vP*X"
 
 
 def simulator_figure(stored: Stored) -> Figure:
