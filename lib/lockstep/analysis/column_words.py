@@ -167,6 +167,8 @@ UNITS: dict[str, str] = {
 
 VALUES: dict[str, dict[str, str]] = {
     "device": {"cpu": "CPU", "cuda": "GPU"},
+    "network": {"cnn": "CNN", "convlstm": "ConvLSTM"},
+    "framework": {"tensorflow": "TensorFlow"},
     "variant": {"a": "once", "b": "again (A/A: noise)"},
 }
 """What single columns hold, in words."""
