@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_pipelines import NO_CUDA, hybrid_records, layers, resources
-from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.bars import in_drawn_order, speedup_bars
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.figures.style import row_labels, save_figure
 from lockstep.analysis.published import read_table
@@ -50,7 +50,7 @@ def test_table_2_stands_on_the_rows_of_the_gpu() -> None:
     for axis, use_case in zip(both.axes, ("ComplexSmall", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case]
         own = own[(own["status"] != "skipped") | (own["strategy"] == "gpipe")]
-        own = own[own["variant"] == "a"].sort_values("device", ascending=True, kind="stable").reset_index(drop=True)
+        own = in_drawn_order(own[own["variant"] == "a"]).reset_index(drop=True)
         marks = published_marks(axis)
         found = {(own.loc[y, "device"], own.loc[y, "replicas"]): speedup for y, speedup in marks.items()}
         model, hybrid = {"ComplexSmall": (6.74, 2.84), "SimpleBig": (8.01, 3.85)}[use_case]

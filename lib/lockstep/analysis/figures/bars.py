@@ -60,8 +60,7 @@ def by_use_case(
     shown, footnote = without_skipped(table, marked)
     beside = set() if marked is None else set(shown.index[marked.loc[shown.index]])
     shown = shown.assign(beside=[index in beside for index in shown.index])
-    place = (shown["strategy"] != BASELINE["strategy"]) + 2 * (shown["status"] != "ok")
-    shown = shown.loc[place.sort_values(kind="stable").index]
+    shown = in_drawn_order(shown)
     groups = [(str(name), rows.reset_index(drop=True)) for name, rows in shown.groupby("use_case", sort=True)]
     figure, axes = panels(len(groups), len(shown), heights=[len(rows) for _, rows in groups] if fitted else None)
     figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
@@ -80,6 +79,12 @@ def by_use_case(
             yield axis, rows
 
     return figure, each()
+
+
+def in_drawn_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The baseline first, what was not measured last."""
+    place = (table["strategy"] != BASELINE["strategy"]) + 2 * (table["status"] != "ok")
+    return table.loc[place.sort_values(kind="stable").index]
 
 
 def without_skipped(table: pd.DataFrame, marked: pd.Series | None = None) -> tuple[pd.DataFrame, str]:
