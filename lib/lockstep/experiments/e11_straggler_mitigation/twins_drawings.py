@@ -70,9 +70,7 @@ def _error_axes(axis: Axes) -> None:
 
 
 def _legend(figure: Figure, policies: list[str], workers: list[int]) -> None:
-    handles = [
-        Line2D([], [], color=policy_colour(name), marker="o", linestyle="none", label=name) for name in policies
-    ]
+    handles = [Line2D([], [], color=policy_colour(name), marker="o", linestyle="none", label=name) for name in policies]
     handles += [
         Line2D([], [], color=GREY, marker=_MARKERS[which % len(_MARKERS)], linestyle="none", label=f"{count} workers")
         for which, count in enumerate(workers)
