@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import draw, draw_all
-from lockstep.analysis.published import CLAIM, read_ledger
+from lockstep.analysis.published import CLAIM, read_ledger, read_table
+from lockstep.analysis.readable import ReadableTable
 from lockstep.analysis.sentences import briefly
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
@@ -77,7 +77,8 @@ class Run:
     @cached_property
     def stored(self) -> Stored:
         assumptions = {name: getattr(self.parameters, name) for name in self.experiment.drawn_only}
-        own = no_records() if self.experiment.grid is None else read_stored(self.folder)
+        measures = self.experiment.grid is not None and (self.folder / "records.csv").is_file()
+        own = read_stored(self.folder) if measures else no_records()
         return replace(own, assumptions=assumptions)
 
     def measure(self) -> None:
@@ -130,9 +131,14 @@ class Run:
         """One paragraph: the machines and days, the data, the rounds, and how many rows are ok, failed and skipped."""
         return f"{machines(self.folder)}\n{sources(self.stored.records)}"
 
-    def table(self, name: str) -> pd.DataFrame:
-        """A table of the experiment. Raises KeyError, listing the tables, for one that it has not."""
-        return self._named(self.experiment.tables, name, "table")(self.stored.shown)
+    def table(self, name: str) -> ReadableTable:
+        """A table of the experiment, which shows itself in words. Raises KeyError, listing the tables, for one that it
+        has not."""
+        return ReadableTable(self._named(self.experiment.tables, name, "table")(self.stored.shown))
+
+    def published(self, paper: str, table: str, columns: Sequence[str]) -> ReadableTable:
+        """Columns of a published table (`lockstep.analysis.published.read_table`), to read beside our own."""
+        return ReadableTable(read_table(paper, table)[list(columns)])
 
     def figure(self, name: str) -> Figure:
         """A figure of the experiment. Raises KeyError, listing the figures, for one that it has not."""
@@ -148,10 +154,10 @@ class Run:
         """A text of the experiment. Raises KeyError, listing the texts, for one that it has not."""
         return Markdown(self._named(self.experiment.texts, name, "text")(self.stored))
 
-    def verdicts(self) -> pd.DataFrame:
+    def verdicts(self) -> ReadableTable:
         """Published, measured and answer, a row per claim that this notebook can speak to; corrected for the number of
         all claims that the run folder answers."""
-        return claims_table(self._answered.judged)
+        return ReadableTable(claims_table(self._answered.judged))
 
     @cached_property
     def _answered(self) -> Answered:
@@ -165,9 +171,9 @@ class Run:
         own = ledger[(ledger["notebook"] == self.experiment.name) & (ledger["kind"] != CLAIM)].to_dict("records")
         return Markdown(unjudged_table(own) if own else "The ledger lists nothing more that is open here.")
 
-    def targets(self) -> pd.DataFrame:
+    def targets(self) -> ReadableTable:
         """What we ourselves aim at, what was measured, and whether that reaches it."""
-        return targets_table(self.experiment.targets, self.stored)
+        return ReadableTable(targets_table(self.experiment.targets, self.stored))
 
     def _named(self, known: Mapping[str, Any], name: str, kind: str) -> Any:
         if name not in known:
@@ -180,8 +186,8 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
 
     `values` are the notebook's own variables, `globals()`: the names are read from its parameters cell, so none has to
     be repeated. Raises UnknownExperiment, KeyError for a parameter without a value, ParameterError for a cell that
-    can't be read and for a value of another type, RecordError for missing records, and what
-    `lockstep.measure.grid.run_grid` raises.
+    can't be read and for a value of another type, and what `lockstep.measure.grid.run_grid` raises. Where nothing is
+    stored, answer, findings and figures say so.
     """
     found = experiment(name)
     known = read_parameters(repository_root() / "notebooks" / f"{found.name}.ipynb")
@@ -191,8 +197,6 @@ def open_experiment(name: str, values: Mapping[str, Any]) -> Run:
     chosen = {name: parameter.accept(values[name], found.name) for name, parameter in known.items()}
     chosen |= own_results(chosen) if found.grid is not None else {}
     run = Run(found, Parameters(**chosen), {name: parameter.default for name, parameter in known.items()})
-    pd.set_option("display.max_rows", 100)  # of a longer table the middle is left out
-    pd.set_option("display.max_colwidth", None)  # a verdict's reason is read to its end, or it is none
     if run.parameters.measure and found.grid is not None:
         run.measure()
     return run

@@ -75,7 +75,7 @@ def rare(stored: Stored, rounds: int, **where: object) -> Stored:
 
 
 def test_what_has_too_few_rounds_does_not_silence_the_rest(measured: Stored) -> None:
-    few = said(rare(measured, 3, experiment="kernels"), "scaling")
+    few = said(rare(measured, 3, experiment="kernels"), "interpreter")
     assert "16 images per step on two workers, processes are" in few and "yet for 256 images per step on two w" in few
     few = said(rare(measured, 2, experiment="table1", strategy="threads", use_case="SimpleBig"), "memory")
     assert "To train AlexNet, processes need 1.5" in few and "too few rounds yet for threads beside one core" in few
@@ -89,7 +89,7 @@ def test_what_has_too_few_rounds_does_not_silence_the_rest(measured: Stored) -> 
 
 def test_a_cost_that_may_be_noise_is_still_bounded(measured: Stored) -> None:
     alone = Stored(measured.records[measured.records["variant"] == "a"], measured.tables)
-    told = said(alone, "scaling")
+    told = said(alone, "interpreter")
     assert "processes ran at 1.2" in told and "whether that exceeds the noise of two equal runs is still op" in told
     assert "costs at most that" in told
 
@@ -115,8 +115,8 @@ def test_memory_that_is_less_is_said_to_be_less(measured: Stored) -> None:
 
 def test_an_interpreter_that_costs_much_is_said_to_cost(measured: Stored) -> None:
     where = {"experiment": "scaling", "strategy": "processes", "workers": 2}
-    assert "costs at most that" in said(changed(measured, "images_per_second", 3.0, **where), "scaling")
-    slower = said(changed(measured, "images_per_second", 0.3, **where), "scaling").split("; ")[0]
+    assert "costs at most that" in said(changed(measured, "images_per_second", 3.0, **where), "interpreter")
+    slower = said(changed(measured, "images_per_second", 0.3, **where), "interpreter").split("; ")[0]
     assert "processes are slower than threads" in slower and "costs" not in slower
 
 
@@ -127,13 +127,26 @@ def test_decoding_that_costs_is_said_to_slow_training(measured: Stored) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in LOCAL.findings if name != "phases"])  # of all rounds of a cell
+@pytest.mark.parametrize("name", sorted({*LOCAL.findings} - {"phases", "scaling"}))  # they need less
 def test_two_rounds_are_no_finding(name: str) -> None:
     text = said(Stored(records(2), {"resources": resources(2)}), name)
     assert "two rounds stored" in text and "times as fast as one core" not in text
 
 
-@pytest.mark.parametrize("name", ["speedup", "scaling", "input"])
+def test_a_curve_needs_three_numbers_of_workers(measured: Stored) -> None:
+    """With two of them neither a figure nor a finding makes one, and both say so."""
+    told = said(measured, "scaling")
+    assert "with 1 and 2 workers, which makes no curve" in told and "scaling_workers=[1,2,4]" in told
+    assert LOCAL.figures["scaling"](measured).nothing.endswith("two numbers of workers make no curve.")  # type: ignore[attr-defined]
+    rows = measured.records[measured.records["experiment"] == "scaling"]
+    more = rows[rows["workers"] == 2].assign(workers=4, cores_per_worker=1)
+    faster = more.assign(images_per_second=4 * more["images_per_second"])
+    wide = Stored(pd.concat([measured.records, faster], ignore_index=True))
+    assert "the highest speedup is that of four workers" in said(wide, "scaling").lower()
+    assert not LOCAL.figures["scaling"](wide).nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["speedup", "interpreter", "input"])
 def test_a_finding_tells_two_machines_apart_where_they_differ(name: str) -> None:
     """A second machine on which processes, decoding and their memory are far from the first one's."""
     first = records()

@@ -24,6 +24,21 @@ def test_every_way_stands_beside_sequential_training(stored: Stored) -> None:
             assert MEASURE_TOGETHER not in EXPERIMENT.verdicts[claim["verdict"]](claim, stored).reason, claim["id"]
 
 
+def test_one_process_with_all_cores_is_among_the_ways_and_is_told_where_it_was_measured(stored: Stored) -> None:
+    jobs = EXPERIMENT.grid(defaults(EXPERIMENT))
+    alone = [job for job in jobs if job.strategy == "intra_op"]
+    assert [job.use_case for job in alone] == ["SimpleBig", "ComplexSmall"]
+    assert all((job.workers, job.threads_per_worker, job.cores_per_worker) == (1, 2, 2) for job in alone)
+    assert all(job.per_worker_batch_size == job.global_batch_size for job in alone)
+    told = EXPERIMENT.findings["speedup"](stored)
+    assert "with two threads inside operators" in told and "was not measured" not in told
+    assert "without any split" in EXPERIMENT.answer(stored).lower()
+    predicted = EXPERIMENT.tables["predicted"](stored)
+    assert "intra_op" not in set(predicted.get("strategy", [])), "layers were timed on one core"
+    rows = stored.records[stored.records["strategy"] != "intra_op"]
+    assert "`lockstep run 04` adds it" in EXPERIMENT.findings["speedup"](Stored(rows))
+
+
 def test_the_headline_is_the_hybrid_and_the_equal_pair_has_two_workers() -> None:
     jobs = EXPERIMENT.grid(defaults(EXPERIMENT))
     pairs = [[jobs[place] for place in each.cells] for each in EXPERIMENT.comparisons(jobs) if each.headline]

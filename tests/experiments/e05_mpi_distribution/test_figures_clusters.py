@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fake_distribution import not_run, records, resources
-from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.bars import in_drawn_order, speedup_bars
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
@@ -90,7 +90,8 @@ def test_each_published_speedup_stands_on_the_row_of_its_device() -> None:
     figure = speedup_bars(table, read_table("single-to-multi", "table3"), "title")
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "Pneumonia", "SimpleBig"), strict=True):
         own = table[table["use_case"] == use_case]
-        own = own[(own["status"] != "skipped") | (own["strategy"] == "allreduce")].reset_index(drop=True)
+        own = own[(own["status"] != "skipped") | (own["strategy"] == "allreduce")]
+        own = in_drawn_order(own).reset_index(drop=True)
         marks = published_marks(axis)
         devices = {own.loc[y, "device"]: speedup for y, speedup in marks.items()}
         expected = {"ComplexSmall": {"cpu": 12.11, "cuda": 4.13}, "SimpleBig": {"cpu": 26.62, "cuda": 11.79}}

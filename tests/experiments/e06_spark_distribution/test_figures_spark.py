@@ -11,7 +11,7 @@ from matplotlib.text import Annotation, Text
 
 from fake_distribution import not_run
 from fake_spark import NO_JAVA, records, resources, spark
-from lockstep.analysis.figures.bars import speedup_bars
+from lockstep.analysis.figures.bars import in_drawn_order, speedup_bars
 from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
@@ -42,7 +42,7 @@ def test_the_published_speedup_stands_at_sparknet_with_the_most_workers() -> Non
     figure = speedup_bars(table, read_table("single-to-multi", "table3"), "title")
     expected = {"ComplexSmall": ("sparknet", 2, 1.14), "SimpleBig": ("sparknet", 2, 0.53)}
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
-        own = table[table["use_case"] == use_case].reset_index(drop=True)
+        own = in_drawn_order(table[table["use_case"] == use_case]).reset_index(drop=True)
         (mark,) = [line for line in axis.lines if line.get_marker() == "D"]
         row = own.loc[int(mark.get_ydata()[0])]
         assert (row["strategy"], row["workers"], float(mark.get_xdata()[0])) == expected[use_case]
@@ -58,7 +58,7 @@ def test_parts_of_a_step_add_up_to_its_mark() -> None:
     table = spark_tables.parts_table(records(), spark())
     figure = drawings.parts_stack(table, "title")
     for axis, use_case in zip(figure.axes, ("ComplexSmall", "SimpleBig"), strict=True):
-        own = table[table["use_case"] == use_case].reset_index(drop=True)
+        own = in_drawn_order(table[table["use_case"] == use_case]).reset_index(drop=True)
         ends: dict[int, float] = {}
         for bar in axis.patches:
             place = round(bar.get_y() + bar.get_height() / 2)

@@ -225,7 +225,7 @@ def test_operators_are_stacked_a_bar_per_framework(frame: pd.DataFrame) -> None:
     wanted = [1.045e3 * seconds * times for seconds in OPERATORS.values() if seconds for times in (1, 2)]
     assert widths == pytest.approx(sorted(wanted))
     assert [tick.get_text() for tick in axis.get_yticklabels()] == [
-        "ConvLSTM (CNN → LSTM), torch, batch 128", "ConvLSTM (CNN → LSTM), tensorflow, batch 128",
+        "ConvLSTM (CNN → LSTM), torch, batch 128", "ConvLSTM (CNN → LSTM), TensorFlow, batch 128",
     ]  # fmt: skip
     assert {"step 464 ms", "step 580 ms", "convolution"} <= set(texts(figure)), "Bug: the bar's sum stood at the mark"
     untimed = texts(operator_stacks(table.assign(step_seconds=float("nan")), "title"))

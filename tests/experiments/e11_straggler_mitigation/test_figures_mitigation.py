@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -19,7 +20,9 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     NEVER_WAIT,
     OURS,
     WAIT,
+    WAYS,
 )
+from lockstep.experiments.e11_straggler_mitigation.drawings import policy_colour
 from lockstep.experiments.e11_straggler_mitigation.mitigation import BOUND, mitigation_table
 
 # A notebook that warns is not committed.
@@ -54,6 +57,23 @@ def test_every_figure_says_that_it_is_simulated_and_has_a_finding(made: Stored, 
 def test_without_records_it_says_so(name: str) -> None:
     figure = EXPERIMENT.figures[name](no_records())
     assert figure.axes and EXPERIMENT.findings[name](no_records()).startswith("Nothing is stored yet")
+
+
+def test_a_policy_has_one_colour_in_all_figures(made: Stored) -> None:
+    """Beside the rows of a map, as a line, and as the measure of others; and no two of one figure look alike."""
+    for name in ("mitigation", "costs", "time_to_loss", "paper_network"):
+        labels = [text for axis in EXPERIMENT.figures[name](made).axes for text in axis.get_yticklabels()]
+        seen = {text.get_text(): to_rgb(text.get_color()) for text in labels if text.get_text() in CONTENDERS}
+        assert len(seen) > 3 and seen == {each: pytest.approx(policy_colour(each)) for each in seen}, name
+    for name in ("scale", "rivals", "slow_nodes"):
+        legend = EXPERIMENT.figures[name](made).legends[0]
+        names = [text.get_text() for text in legend.get_texts()]
+        known = {each: mark for each, mark in zip(names, legend.legend_handles, strict=True) if each in WAYS}
+        assert len(known) > 1
+        assert {each: to_rgb(mark.get_color()) for each, mark in known.items()} == {
+            each: pytest.approx(policy_colour(each)) for each in known
+        }
+        assert len({(to_rgb(mark.get_color()), mark.get_marker()) for mark in known.values()}) == len(known)
 
 
 def test_one_seed_alone_is_shown_without_an_interval() -> None:

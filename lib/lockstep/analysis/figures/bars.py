@@ -26,6 +26,7 @@ from lockstep.analysis.figures.style import (
     panels,
     row_labels,
 )
+from lockstep.analysis.statistics import BASELINE
 from lockstep.analysis.tables import PHASES
 
 PUBLISHED_ROWS: Mapping[str, tuple[str, str]] = {
@@ -53,11 +54,13 @@ ERROR: dict[str, Any] = {"ecolor": "0.15", "elinewidth": 1.3, "capsize": 3}
 def by_use_case(
     table: pd.DataFrame, title: str, fitted: bool = False, marked: pd.Series | None = None
 ) -> tuple[StoredFigure, Iterator[tuple[Axes, pd.DataFrame]]]:
-    """A panel per use case; with `fitted` its height follows from its number of rows, else all have one height. Rows
-    that were skipped here are counted below the title, unless they are `marked` (a published number stands on them)."""
+    """A panel per use case, the baseline first; with `fitted` its height follows from its number of rows, else all have
+    one height. Rows that were skipped here are counted below the title, unless they are `marked` (a published number
+    stands on them), and so is what was measured twice."""
     shown, footnote = without_skipped(table, marked)
     beside = set() if marked is None else set(shown.index[marked.loc[shown.index]])
     shown = shown.assign(beside=[index in beside for index in shown.index])
+    shown = in_drawn_order(shown)
     groups = [(str(name), rows.reset_index(drop=True)) for name, rows in shown.groupby("use_case", sort=True)]
     figure, axes = panels(len(groups), len(shown), heights=[len(rows) for _, rows in groups] if fitted else None)
     figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
@@ -78,15 +81,24 @@ def by_use_case(
     return figure, each()
 
 
+def in_drawn_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The baseline first, what was not measured last."""
+    place = (table["strategy"] != BASELINE["strategy"]) + 2 * (table["status"] != "ok")
+    return table.loc[place.sort_values(kind="stable").index]
+
+
 def without_skipped(table: pd.DataFrame, marked: pd.Series | None = None) -> tuple[pd.DataFrame, str]:
-    """The rows that have something to show, and what keeps the others from it; all of them if nothing was measured."""
-    hidden = table["status"] == "skipped"
+    """The rows that have something to show, and what keeps the others from it; all of them if nothing was measured. The
+    second of an A/A pair is no way to train: what it is over the first is noise."""
+    again = table["variant"] == "b"
+    hidden = (table["status"] == "skipped") & ~again
     if not (table["status"] == "ok").any():
         return table, ""
     hidden &= ~marked if marked is not None else True
     reasons = table.loc[hidden, "reason"].value_counts()
     parts = [f"{count} row{'' if count == 1 else 's'} skipped ({reason})" for reason, count in reasons.items()]
-    return table[~hidden], f"Not shown: {'; '.join(parts)}" if parts else ""
+    parts += [f"{again.sum()} measured a second time (A/A: noise)"] if again.any() else []
+    return table[~hidden & ~again], f"Not shown: {'; '.join(parts)}" if parts else ""
 
 
 def bars_with_intervals(

@@ -29,6 +29,8 @@ _COLOURS = "#0173b2 #de8f05 #029e73 #d55e00 #cc78bc #ca9161 #fbafe4 #949494 #ece
 PALETTE = tuple(to_rgb(each) for each in _COLOURS.split())
 """Seaborn's "colorblind", red, green and blue from 0 to 1. Written out, since many who import this module draw nothing,
 and seaborn brings all of scipy's statistics."""
+DECLARED = (*PALETTE, *map(to_rgb, ["#332288", "#882255", "#999933"]))
+"""What a strategy's file may name: indigo, wine and olive of Paul Tol's "muted" behind them, where ten are too few."""
 DOTS_PER_INCH = 110
 GREY = "0.45"
 PUBLISHED: dict[str, Any] = {
@@ -54,8 +56,14 @@ class StoredFigure(Figure):
     """
 
     alternative: str = ""
+    nothing: str = ""  # why there is nothing to draw: a notebook shows this sentence, and no picture
 
-    def _repr_png_(self) -> bytes | tuple[bytes, dict[str, str]]:
+    def _repr_markdown_(self) -> str | None:
+        return f"*{self.nothing}*" if self.nothing else None
+
+    def _repr_png_(self) -> bytes | tuple[bytes, dict[str, str]] | None:
+        if self.nothing:
+            return None
         picture = render(self, "png")
         return (picture, {"alt": self.alternative}) if self.alternative else picture
 
@@ -141,7 +149,7 @@ def colour(strategy: str) -> Any:
     """The same colour for a strategy in every figure: its own, or that of its place among the strategies."""
     known = STRATEGIES.get(strategy)
     if known is not None and known.colour is not None:
-        return PALETTE[known.colour % len(PALETTE)]
+        return DECLARED[known.colour % len(DECLARED)]
     names = list(STRATEGIES if known is not None else RUNGS)
     return PALETTE[names.index(strategy) % len(PALETTE)] if strategy in names else GREY
 
@@ -179,7 +187,6 @@ def row_labels(table: pd.DataFrame, also: Sequence[str] = DISTINGUISHING_COLUMNS
         same = table[(table["strategy"] == row["strategy"]) & (table["device"] == row["device"])]
         parts = [label(row["strategy"])]
         parts += ["GPU"] if row["device"] == "cuda" else []
-        parts += ["measured again (A/A)"] if row["variant"] == "b" else []
         for name in also:
             if _differ(same, name):
                 parts.append(_column_text(name, row[name]))
@@ -194,9 +201,7 @@ def _differ(same: pd.DataFrame, name: str) -> bool:
 
 
 def _column_text(name: str, value: object) -> str:
-    if name == "replicas":
-        return f"{value} replica{'' if value == 1 else 's'}"
-    return f"{value} worker{'' if value == 1 else 's'}" if name == "workers" else str(value)
+    return f"{value} {name[:-1]}{'' if value == 1 else 's'}" if name in ("replicas", "workers") else str(value)
 
 
 def data_label(table: pd.DataFrame) -> str:
@@ -232,6 +237,7 @@ def empty(title: str, why: str) -> StoredFigure:
         axis.set_axis_off()
         axis.text(0.5, 0.5, why, ha="center", va="center", style="italic", color=GREY, wrap=True)
         figure.suptitle(title)
+    figure.nothing = f"{title}: {why}."
     return figure
 
 

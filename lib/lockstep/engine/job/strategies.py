@@ -157,16 +157,18 @@ _SHORT = {
 }
 """Names in figures."""
 _COLOURS = {
-    "mpi_allreduce": 0,
-    "mpi_shared_memory": 9,
+    "mpi_allreduce": 10,
+    "mpi_shared_memory": 11,
     "allreduce": 4,
     "local_sgd": 5,
-    "epochwise": 5,
+    "epochwise": 11,
     "parameter_server": 2,
     "algorithm_1": 9,
-    "algorithm_1_best": 8,
+    "algorithm_1_best": 12,
     "algorithm_1_epochwise": 6,
-    "gpipe": 1,
+    "gpipe": 10,
+    "head_parallel": 11,
+    "host_threads": 12,
     "1f1b": 2,
     "interleaved_1f1b": 3,
 }

@@ -97,7 +97,8 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
                 error = [[row["measured"] - row["low"]], [row["high"] - row["measured"]]]
             axis.errorbar(row["measured"], y + offset, xerr=error, marker="o", color=ANSWER_COLOURS[row["answer"]],
                           markeredgecolor="0.2", ecolor="0.2", elinewidth=1.2, capsize=2.5, zorder=4)  # fmt: skip
-            text = f"{row['measured']:.3g}" + (f"  ({row['of']})" if row["of"] else "")
+            number = f"{row['measured']:{',.0f' if abs(row['measured']) >= 1000 else '.3g'}}"
+            text = number + (f"  ({row['of']})" if row["of"] else "")
             axis.text(1.01, y + offset, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
     axis.set_yticks(range(len(labels)), labels, fontsize=8)
     axis.set_ylim(len(labels) - 0.45, -0.6)
@@ -108,14 +109,17 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
 def _scale(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
     drawn = rows[["published", "measured", "low", "high"]].to_numpy(dtype=float)
     drawn = drawn[np.isfinite(drawn)]  # too few rounds have no interval
-    if unit != "times" or drawn.min() <= 0:
-        axis.set_xlim(min(0.0, float(drawn.min()) * 1.1), float(drawn.max()) * 1.2)
+    first, last = min(0.0, float(drawn.min())), float(drawn.max())
+    if first < 0 or (unit != "times" and last < _LARGE * drawn.min()):
+        axis.set_xlim(first - 0.06 * (last - first), last + 0.12 * (last - first))  # with room for half a diamond
         return
     axis.set_xscale("log", base=2)
-    axis.set_xlim(min(0.8, float(drawn.min()) * 0.8), float(drawn.max()) * 2)
+    axis.set_xlim(min(0.8, float(drawn.min()) * 0.8), last * 3)
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.axvline(1, color="0.2", linewidth=1, zorder=1)
+    axis.set_xlabel(f"{unit} (log scale)")
+    if unit == "times":
+        axis.axvline(1, color="0.2", linewidth=1, zorder=1)
 
 
 def _label(row: pd.Series) -> str:

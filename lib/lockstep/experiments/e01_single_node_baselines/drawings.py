@@ -45,8 +45,7 @@ def _rungs(table: pd.DataFrame, title: str) -> tuple[StoredFigure, list[tuple[Ax
     figure.suptitle("\n".join([title, *textwrap.wrap(footnote, 100)]))
     for axis, (name, rows) in zip(axes, groups, strict=True):
         axis.set_title(use_case_title(name, rows), loc="left")
-        again = [", measured again (A/A)" if variant == "b" else "" for variant in rows["variant"]]
-        axis.set_yticks(range(len(rows)), [text + more for text, more in zip(rows["label"], again, strict=True)])
+        axis.set_yticks(range(len(rows)), rows["label"])
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.grid(False, axis="y")
         for y, (status, reason) in enumerate(zip(rows["status"], rows["reason"], strict=True)):
@@ -136,21 +135,21 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
     last = max(float(shown["intensity"].max()) if len(shown) else 0.0, 10 * roof["ridge"]) * 3
     x = np.array([roof["ridge"] / 30, roof["ridge"], last])
     axis.plot(x, np.minimum(peak, x * bandwidth) / 1e9, color="0.1", zorder=2)
-    axis.annotate(f"{peak / 1e9:.0f} GFLOP/s", (last, peak / 1e9), xytext=(0, 6), textcoords="offset points",
-                  ha="right", fontsize=8)  # fmt: skip
+    axis.annotate(f"{peak / 1e9:.0f} GFLOP/s", (roof["ridge"], peak / 1e9), xytext=(0, 4), textcoords="offset points",
+                  ha="left", fontsize=8)  # fmt: skip
     middle = roof["ridge"] / 5  # above the line, where no operator can stand
     axis.annotate(f"{bandwidth / 1e9:.1f} GB/s", (middle, middle * bandwidth / 1e9), xytext=(-6, 6), ha="right",
                   textcoords="offset points", fontsize=8)  # fmt: skip
-    axis.margins(y=0.12)
+    axis.margins(y=0.25)
     for row in shown.to_dict("records"):
         rate = row["flops_per_second"] / 1e9
         axis.plot(row["intensity"], rate, marker=MARKS.get(row["use_case"], "^"), markersize=8, linestyle="none",
                   color=KIND_COLOURS[row["operators"]], markeredgecolor="white", zorder=4)  # fmt: skip
         roof_there = min(peak, row["intensity"] * bandwidth) / 1e9
         text = f"{rate / roof_there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
-        left = row["intensity"] > roof["ridge"]  # no text leaves the panel, nor crosses a roof
-        axis.annotate(text, (row["intensity"], rate), xytext=(-7 if left else 7, -7), textcoords="offset points",
-                      va="top", ha="right" if left else "left", fontsize=8, zorder=3,
+        left, above = row["intensity"] > roof["ridge"], rate > 0.9 * roof_there  # no text crosses a roof
+        axis.annotate(text, (row["intensity"], rate), xytext=(7, 12 if above else -7), textcoords="offset points",
+                      va="bottom" if above else "top", ha="right" if left else "left", fontsize=8, zorder=3,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip
     axis.set_xscale("log")
     axis.set_yscale("log")

@@ -17,8 +17,10 @@ from lockstep.experiments.e02_threads_vs_processes.drawings import (
     memory_bars,
     scaling_lines,
 )
+from lockstep.experiments.e02_threads_vs_processes.lock_drawings import LOCK, lock_points, too_few_counts
 from lockstep.experiments.e02_threads_vs_processes.tables import (
     exchange_table,
+    gil_table,
     input_table,
     memory_table,
     one_budget,
@@ -31,38 +33,23 @@ from lockstep.experiments.e02_threads_vs_processes.tables import (
 def speedup(stored: Stored) -> Figure:
     """Of the cells that have a sequential one beside them: the others stand beside a rival alone."""
     published, table = read_table("single-to-multi", "table1"), speedup_table(stored.records)
-    shown = table[(table["variant"] == "a") & (table["precision"] == "float32")] if len(table) else table
+    shown = table[table["precision"] == "float32"] if len(table) else table
     return speedup_bars(shown, published, "Speedup of data parallelism on one node", fitted=True)
 
 
 def workers(stored: Stored) -> Figure:
     table = scaling(stored)
     title = "One budget of cores, split over more workers" if one_budget(table) else "Speedup against workers"
-    return scaling_lines(table, title)
-
-
-def memory(stored: Stored) -> Figure:
-    return memory_bars(memory_table(stored.records), "Memory of each strategy")
-
-
-def jpeg_input(stored: Stored) -> Figure:
-    return input_bars(input_table(stored.records), "What JPEG input costs")
-
-
-def phases(stored: Stored) -> Figure:
-    return phase_stack(phase_table(stored.records), "Where a step's time goes")
-
-
-def exchange(stored: Stored) -> Figure:
-    return exchange_bars(exchange_table(stored.records), "The exchange alone: reduce + update")
+    return too_few_counts(table, title) or scaling_lines(table, title)
 
 
 FIGURES: Mapping[str, Recipe] = {
     "speedup": speedup,
+    "interpreter": lambda stored: lock_points(gil_table(stored.records), LOCK),
     "scaling": workers,
-    "memory": memory,
-    "input": jpeg_input,
-    "phases": phases,
-    "exchange": exchange,
+    "memory": lambda stored: memory_bars(memory_table(stored.records), "Memory of each strategy"),
+    "input": lambda stored: input_bars(input_table(stored.records), "What JPEG input costs"),
+    "phases": lambda stored: phase_stack(phase_table(stored.records), "Where a step's time goes"),
+    "exchange": lambda stored: exchange_bars(exchange_table(stored.records), "The exchange alone: reduce + update"),
     "resources": traces_of("table1"),
 }

@@ -13,15 +13,18 @@ from lockstep.analysis.sentences import (
     Finding,
     briefly,
     counted,
+    estimate_in,
     faster,
     finding,
     known_of,
+    listed,
     measure_of,
     network_name,
     require_rounds,
     sentence,
     settle_each,
     times,
+    way_name,
 )
 from lockstep.analysis.statistics import (
     Conditions,
@@ -35,7 +38,9 @@ from lockstep.analysis.statistics import (
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import sessions_in, trace_table
 from lockstep.analysis.verdicts import cores_given, sequential, table1
+from lockstep.experiments.e02_threads_vs_processes.lock_drawings import FEWEST_COUNTS
 from lockstep.experiments.e02_threads_vs_processes.tables import gil_table, input_table
+from lockstep.experiments.e02_threads_vs_processes.tables import scaling as scaling_of
 
 SPEED, MEMORY = "images_per_second", "peak_pss_bytes"
 
@@ -96,7 +101,7 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
 
 
 @finding
-def scaling(stored: Stored) -> str:
+def interpreter(stored: Stored) -> str:
     """Processes against threads where one budget of cores is split over the most workers, at few images per step and
     at many."""
     table = gil_table(stored.records)
@@ -116,6 +121,22 @@ def scaling(stored: Stored) -> str:
 
     rows = {f"{row['global_batch_size']} images per step on {workers}": row for row in most.to_dict("records")}
     return known_of({split: partial(say, split) for split in rows})
+
+
+@finding
+def scaling(stored: Stored) -> str:
+    """The highest speedup where one budget of cores is split over more and more workers; or that there is no curve."""
+    table = scaling_of(stored)
+    known = table[table["speedup"].notna()] if len(table) else table
+    counts = sorted(set(map(int, known["workers"]))) if len(known) else []
+    if len(counts) < FEWEST_COUNTS:
+        which = f"with {listed(map(str, counts))} workers" if counts else "with no number of workers"
+        more = "`lockstep run 02 -p scaling_workers=[1,2,4]` does so where there are as many cores"
+        return sentence(f"one budget of cores was measured {which}, which makes no curve; {more}")
+    best = known.loc[known["speedup"].idxmax()]
+    ratio, workers = estimate_in(best.to_dict(), "speedup"), counted(int(best["workers"]), "worker")
+    which = f"{workers} with {way_name(best['strategy'])}"
+    return sentence(f"the highest speedup is that of {which}, {times(ratio, 'as fast')}")
 
 
 @finding
@@ -232,6 +253,7 @@ def resources(stored: Stored) -> str:
 FINDINGS: Mapping[str, Finding] = {
     "speedup": speedup,
     "phases": phases,
+    "interpreter": interpreter,
     "scaling": scaling,
     "memory": memory,
     "input": jpeg_input,

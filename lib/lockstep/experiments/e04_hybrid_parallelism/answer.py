@@ -21,6 +21,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import cores_of_machine, sessions_in
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e04_hybrid_parallelism.findings import gigabits, is_hybrid, leads, ratio_off, ways
+from lockstep.experiments.e04_hybrid_parallelism.grid import ONE_PROCESS
 
 HEAD = "head_parallel"
 """The strategy whose convolutions are data parallel and whose fully connected layers are model parallel."""
@@ -37,7 +38,7 @@ def answer(stored: Stored) -> str:
     for use_case, own in known.groupby("use_case", sort=False):
         network = network_name(str(use_case))
         told += _head(own, noise, network)
-        told += _replicas(own, noise, network, cores)
+        told += [*_replicas(own, noise, network, cores), *_one_process(own, network)]
     if not told:
         raise NotNow("", f"no combination of both has {counted(MIN_ROUNDS, 'round')} beside one core")
     return " ".join([*told, *_expected(stored)])
@@ -86,6 +87,16 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
     if is_difference(over, noise * NOISE_OF_A_QUOTIENT):
         return [sentence(f"{told}; they are {'faster' if over.value > 1 else 'slower'} than {beside}")]
     return [sentence(f"{told}; whether they beat {beside} is not decided")]
+
+
+def _one_process(known: pd.DataFrame, network: str) -> list[str]:
+    """What the same cores give without any parallelism between workers, where that was measured."""
+    own = known[known["strategy"] == ONE_PROCESS]
+    if own.empty:
+        return []
+    row = own.iloc[0].to_dict()
+    gain = times(estimate_in(row, "speedup"), "as fast as on one core")
+    return [sentence(f"without any split, {row['called']} train {network} {gain}{sessions_in(row, 'speedup')}")]
 
 
 def _expected(stored: Stored) -> list[str]:

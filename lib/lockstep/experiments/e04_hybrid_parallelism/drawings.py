@@ -21,9 +21,9 @@ from lockstep.analysis.figures.style import (
 _KINDS = {
     "data": (colour("processes_allreduce"), "data parallel"),
     "model": (colour("1f1b"), "model parallel"),
-    "hybrid": (PALETTE[3], "hybrid: stages x replicas"),
+    "hybrid": (PALETTE[9], "hybrid: stages x replicas"),
 }
-"""Their colours: those of the strategies that were measured."""
+"""Their colours: those of the strategies that were measured, and one of no strategy of this notebook for both."""
 
 
 def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = None) -> StoredFigure:

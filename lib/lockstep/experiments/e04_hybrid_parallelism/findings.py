@@ -25,6 +25,7 @@ from lockstep.analysis.sentences import (
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import cores_of_machine, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
+from lockstep.experiments.e04_hybrid_parallelism.grid import ONE_PROCESS
 from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, hybrid_wins_table, layout_names, map_of
 from lockstep.predict.layer_costs import WITHIN
 from lockstep.predict.pipeline_speedups import pipeline_speedup_table
@@ -50,6 +51,8 @@ def is_hybrid(rows: pd.DataFrame) -> pd.Series:
 
 
 def _way(row: Mapping[str, Any]) -> str:
+    if row["strategy"] == ONE_PROCESS:
+        return f"{counted(int(row['threads_per_worker']), 'thread')} inside operators of one process"
     if row["replicas"] > 1 and row["pipeline_ranks"] > 1:
         replicas, stages = int(row["replicas"]), int(row["pipeline_ranks"])
         return f"{counted(replicas, 'replica')} of {counted(stages, 'stage')}"
@@ -76,6 +79,8 @@ def speedup(stored: Stored) -> str:
     told += [sentence(f"{counted(count, 'rank')} share {counted(int(cores), 'core')} here") for count in crowded]
     rest = sorted(set(records.loc[records["experiment"] == EXPERIMENT, "use_case"]) - set(rows["use_case"]))
     told += [sentence(f"{listed(map(network_name, rest))} was not measured on these cores")] if rest else []
+    if not (rows["strategy"] == ONE_PROCESS).any():
+        told.append("One process whose operators use all cores was not measured; `lockstep run 04` adds it.")
     return " ".join([*told, *noise_unknown(aa_noise(records))])
 
 

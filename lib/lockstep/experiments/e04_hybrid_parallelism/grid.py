@@ -17,6 +17,7 @@ from lockstep.experiments.experiment import Parameters
 from lockstep.measure.comparisons import pairs_of
 from lockstep.measure.planning import Comparison
 
+ONE_PROCESS = "intra_op"
 _LONG_MESSAGE = 2**20
 """Bytes of a message above which a few repetitions give a steady time."""
 
@@ -35,7 +36,9 @@ def cells(chosen: Parameters) -> list[Job]:
 def _hybrid(chosen: Parameters, use_case: str) -> list[Job]:
     in_pieces = {"micro_batches": chosen.of("micro_batches", use_case)}
     jobs = [_cell(chosen, "hybrid", "sequential", use_case)]
-    counts = chosen.of("worker_counts", use_case)
+    counts, whole = chosen.of("worker_counts", use_case), chosen.of("global_batch_size", use_case)
+    # The same cores without any parallelism between workers: what every way to spend them must beat.
+    jobs.append(_cell(chosen, "hybrid", ONE_PROCESS, use_case, counts[0], per_worker_batch_size=whole))
     if use_case == chosen.use_cases[0]:  # an A/A pair of two workers
         jobs.append(_cell(chosen, "hybrid", "processes_allreduce", use_case, counts[0], variant="b"))
     for count in counts:

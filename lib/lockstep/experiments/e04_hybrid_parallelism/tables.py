@@ -15,6 +15,7 @@ from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import cores_of_machine, ratio_columns
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.pipelines.partition import PartitionError
+from lockstep.experiments.e04_hybrid_parallelism.grid import ONE_PROCESS
 from lockstep.predict.layer_costs import WITHIN, layer_costs
 from lockstep.predict.layout_model import Cost, Hardware, LayerTime, Layout, map_table, step_cost
 from lockstep.predict.link_model import AlphaBeta, exchange_seconds, fit
@@ -87,7 +88,7 @@ def cost_table(records: pd.DataFrame, layers: pd.DataFrame, experiment: str = "h
     """
     table = []
     for cell, rows in cells(records, experiment):
-        modelled = cell["sync"] in ("local", "allreduce") and cell["model_parallel"] != "head"
+        modelled = cell["sync"] in ("local", "allreduce") and cell["strategy"] not in ("head_parallel", ONE_PROCESS)
         if not modelled or cell["variant"] == "b" or cell["device"] != "cpu":  # layers were timed on the CPU
             continue
         status, reason = outcome(rows)

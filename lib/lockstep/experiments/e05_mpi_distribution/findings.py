@@ -103,7 +103,8 @@ def _gains(stored: Stored, experiment: str, what: str) -> str:
         table = table[(table["device"] == "cpu") & (table["strategy"] != "sequential") & (table["variant"] == "a")]
     known = table[table["speedup"].notna()] if len(table) else table
     if known.empty:
-        return sentence(f"no cell of {what} was measured")
+        how = f"'{experiment}_syncs={{Pneumonia: [allreduce, parameter_server]}}'"
+        return sentence(f"no cell of {what} was measured; `lockstep run 05 -p {how}` measures some")
     parts, thin = [], 0
     for use_case, rows in known.groupby("use_case", sort=False):
         most = rows[rows["workers"] == rows["workers"].max()]

@@ -116,7 +116,7 @@ def speedup(found: Worker, batch: float, hosts: int, rate: float, stays: bool) -
 
 def regime_table(records: pd.DataFrame) -> pd.DataFrame:
     """From how many images of a node on less than NO_BOTTLENECK of a step is on the wire: a row per use case and number
-    of cores of a node, with an interval for PAPER_RATE, and a column per link rate (Gbit/s)."""
+    of cores of a node, and a column per link rate (Gbit/s), with `_low` and `_high` of the interval for PAPER_RATE."""
     own = records[records["experiment"] == "batches"] if len(records) else records
     table = []
     for use_case in own["use_case"].unique():
@@ -129,5 +129,6 @@ def regime_table(records: pd.DataFrame) -> pd.DataFrame:
             row = {"use_case": use_case, "cores": cores, "gradient_bytes": found.gradient_bytes, "reason": ""}
             paper = found.batch_of(NO_BOTTLENECK, PAPER_RATE, cores)
             row |= {f"{rate / 1e9:g} Gbit/s": found.batch_of(NO_BOTTLENECK, rate, cores).value for rate in RATES}
-            table.append(row | {"low": paper.low, "high": paper.high})
+            name = f"{PAPER_RATE / 1e9:g} Gbit/s"
+            table.append(row | {f"{name}_low": paper.low, f"{name}_high": paper.high})
     return pd.DataFrame(table)

@@ -175,6 +175,7 @@ def operator_stacks(table: pd.DataFrame, title: str) -> StoredFigure:
     """
     if table.empty:
         return empty(title, NOTHING)
+    table = table.replace({"framework": {"tensorflow": "TensorFlow"}})
     groups = [rows for _, rows in table.groupby(["use_case", "network", "global_batch_size", "framework"], sort=False)]
     kinds = [kind for kind in KIND_COLOURS if (table["operators"] == kind).any()]
     with look():

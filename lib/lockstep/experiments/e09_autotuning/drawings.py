@@ -20,7 +20,7 @@ PRUNER_MARKS: Mapping[str, tuple[Any, str]] = {
     "none": (GREY, "X"),
     "Median": (PALETTE[1], "s"),
     "Percentile 25": (PALETTE[1], "v"),
-    "Patient(Median)": (PALETTE[1], "D"),
+    "Patient(Median)": (PALETTE[1], "X"),
     "SuccessiveHalving 2": (PALETTE[2], "<"),
     "SuccessiveHalving 4": (PALETTE[2], ">"),
     "Hyperband": (PALETTE[2], "h"),
@@ -39,7 +39,7 @@ FORECASTER_MARKS: Mapping[str, tuple[str, Any, str]] = {
     "lstm": ("LSTM", PALETTE[0], "o"),
     "lstm_not_pretrained": ("LSTM, not pre-trained", PALETTE[1], "P"),
     "lstm_not_recalibrated": ("LSTM, not recalibrated", PALETTE[4], "p"),
-    "lstm_refitted": ("LSTM, refitted", PALETTE[5], "D"),
+    "lstm_refitted": ("LSTM, refitted", PALETTE[5], "*"),
 }
 HELD = 0.9
 """Of the intervals of forecasts."""
@@ -161,10 +161,10 @@ def ladder_points(table: pd.DataFrame, title: str) -> StoredFigure:
     with look():
         figure = new_figure(8, 1.6 + 0.55 * len(table))
         axis = figure.subplots()
-        for shift, (column, mark, text) in zip((-0.12, 0.12), _SPLITS, strict=True):
+        for shift, hue, (column, mark, text) in zip((-0.12, 0.12), PALETTE, _SPLITS, strict=False):
             spread = np.abs(table[[f"{column}_low", f"{column}_high"]].to_numpy().T - table[column].to_numpy())
             places = np.arange(len(table)) + shift
-            axis.errorbar(table[column], places, xerr=spread, marker=mark, linestyle="none", label=text)
+            axis.errorbar(table[column], places, xerr=spread, marker=mark, linestyle="none", label=text, color=hue)
         axis.set_yticks(range(len(table)), [f"{row.step}, {row.epochs} epochs" for row in table.itertuples()])
         axis.invert_yaxis()
         axis.set_title(title)
@@ -173,7 +173,7 @@ def ladder_points(table: pd.DataFrame, title: str) -> StoredFigure:
     return figure
 
 
-_SPLITS: Sequence[tuple[str, str, str]] = (("test", "o", "test images"), ("validation", "D", "held-out images"))
+_SPLITS: Sequence[tuple[str, str, str]] = (("test", "o", "test images"), ("validation", "s", "held-out images"))
 
 
 def engine_points(table: pd.DataFrame, title: str) -> StoredFigure:

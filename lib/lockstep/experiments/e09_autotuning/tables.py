@@ -96,7 +96,7 @@ def speed_of_engines(stored: Stored) -> Estimate:
     """The list of trials by several engines, times as fast as by one. Raises AnalysisError where it was not timed."""
     own = stored.of(ENGINES)
     if own.empty:
-        raise AnalysisError("the list of trials was not timed yet")
+        raise AnalysisError("the list of trials was not timed yet (`lockstep run 09 -p only=[engine_counts]` does)")
     most = int(own["workers"].max())
     one, several = ({"experiment": ENGINES, "workers": number} for number in (1, most))
     return ratio_with_interval(stored.records, one, several, "step_seconds")

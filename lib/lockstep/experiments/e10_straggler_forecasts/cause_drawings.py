@@ -27,6 +27,7 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, CAUSA
 _COMPARED = tuple(name for name in CAUSAL if name != BASE)
 _PARTS = {"decode": PALETTE[0], "read": PALETTE[9], "scale": PALETTE[1], "normalise": PALETTE[2]}
 _SLOWDOWN = ("slowdown", "slowdown_low", "slowdown_high")
+_NETWORKS = {"cnn": "CNN", "convlstm": "ConvLSTM"}
 
 
 def trace_rows(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -165,7 +166,8 @@ def _depths(middle: Axes, right: Axes, networks: pd.DataFrame) -> None:
     own = networks[networks["depth"] == 0]
     for place, row in enumerate(own.itertuples()):
         middle.axhline(row.first_gradient, color=PALETTE[1 + place], linestyle="--", linewidth=1.2)
-        middle.annotate(f"the use case's {row.name}", (1.0, row.first_gradient), xycoords=("axes fraction", "data"),
+        text = f"the use case's {_NETWORKS.get(str(row.name), row.name)}"
+        middle.annotate(text, (1.0, row.first_gradient), xycoords=("axes fraction", "data"),
                         xytext=(-3, -11 if place else 4), textcoords="offset points", ha="right",
                         fontsize=8)  # fmt: skip
     middle.axhspan(1e-46, 1.2e-38, color="0.93", zorder=0)

@@ -34,7 +34,7 @@ MARKS: dict[str, dict[str, Any]] = {
     "mean": {"color": PALETTE[5], "marker": "<"},
     "median": {"color": PALETTE[2], "marker": "s"},
     "smoothing": {"color": PALETTE[4], "marker": "v"},
-    "ar": {"color": PALETTE[1], "marker": "D"},
+    "ar": {"color": PALETTE[1], "marker": "p"},
     "linear": {"color": PALETTE[9], "marker": "P"},
     "best": {"color": PALETTE[3], "marker": "^"},
     "lstm": {"color": PALETTE[0], "marker": "o"},

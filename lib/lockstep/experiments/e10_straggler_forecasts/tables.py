@@ -142,7 +142,7 @@ def _stragglers(stored: Stored) -> pd.DataFrame:
     shown = table["forecaster"].isin((BASE, *READINGS.values())) | (table["state"] != NO_STATE)
     columns = ["kind", "forecaster", "state", "base_rate", "f1", "average_precision", "onsets", "onset_recall"]
     columns += ["onset_recall_low", "onset_recall_high", "chance", "lead_rounds"]
-    known = table[shown][columns].round(3).reset_index(drop=True)
+    known = table[shown][columns].round(3).reset_index(drop=True).replace({"forecaster": LABELS})
     return known.rename(columns={"lead_rounds": "lead_steps"})
 
 
@@ -166,7 +166,7 @@ def _history(stored: Stored) -> pd.DataFrame:
     own = table[table["forecaster"].isin(READINGS.values())]
     wide = own.pivot_table(index=["kind", "forecaster"], columns="seen_rounds", values="relative", sort=False)
     wide = wide.reindex(columns=[first for first in BINS if first in wide.columns]).round(3)
-    return wide.rename_axis(columns="seen_steps")
+    return wide.rename(index=LABELS, level="forecaster").rename_axis(columns="seen_steps")
 
 
 def _traces(stored: Stored) -> pd.DataFrame:
@@ -187,7 +187,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "calibration": _calibration,
     "history": _history,
     "traces": _traces,
-    "costs": lambda stored: costs_table(stored).round(4),
+    "costs": lambda stored: costs_table(stored).round(4).replace({"forecaster": LABELS}),
     "slow_loading": lambda stored: slow_loading_table(stored).round(3),
     "denormals": lambda stored: denormals_table(stored).round(4),
     "gradients": lambda stored: gradients_table(stored),

@@ -1,6 +1,7 @@
 """What figures of notebook 11 are made of: maps of policies and kinds, points with intervals, lines by workers.
 
-Everything here is simulated, or arithmetic: titles say so. A policy has the colour of how it deals with stragglers.
+Everything here is simulated, or arithmetic: titles say so. A policy has the colour of how it deals with stragglers, in
+all figures; some that stand beside others of their way as lines or points are darker.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -19,6 +21,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from lockstep.analysis.figures.style import GREY, PALETTE, ROW_INCHES, StoredFigure, new_figure
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     BY_LAST_VALUE,
+    DETECTED,
     DPRO_GRADIENT,
     DPRO_SHARES,
     DROP_ONE,
@@ -32,11 +35,12 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
 WAY_COLOURS: Mapping[str, Any] = dict(zip(
     ("waits", "leaves out", "copies", "forecasts", "shares", "never waits"), PALETTE, strict=False
 ))  # fmt: skip
-_LINES: Mapping[str, tuple[int, str]] = {
-    WAIT: (7, "o"), DROP_ONE: (1, "v"), DROP_QUARTER: (5, "<"), DPRO_GRADIENT: (3, "s"), DPRO_SHARES: (4, "D"),
-    BY_LAST_VALUE: (4, "D"), NEVER_WAIT: (0, "^"), "anytime": (6, ">"), OURS: (2, "X"),
+_LINES: Mapping[str, tuple[float, str]] = {
+    WAIT: (1.0, "o"), DROP_ONE: (1.0, "v"), DROP_QUARTER: (0.5, "<"), DETECTED: (0.45, "p"),
+    DPRO_GRADIENT: (0.65, "s"), DPRO_SHARES: (0.35, "h"), BY_LAST_VALUE: (1.0, "P"), NEVER_WAIT: (1.0, "^"),
+    "anytime": (0.5, ">"), OURS: (1.0, "X"),
 }  # fmt: skip
-"""Places in the palette and marks of the policies that are drawn as lines."""
+"""How light a policy's colour is (1: that of its way) and its mark, of those that are drawn as lines."""
 MAP_COLOURS = "cividis"
 MEAN = "0.15"
 """Of points beside names whose colours say how a policy deals with stragglers."""
@@ -47,10 +51,16 @@ def way_colour(contender: str) -> Any:
     return WAY_COLOURS.get(WAYS.get(contender, ""), GREY)
 
 
+def policy_colour(contender: str) -> Any:
+    """The same in every figure: that of its way, darker where another of its way stands beside it."""
+    light, _ = _LINES.get(contender, (1.0, ""))
+    return tuple(light * part for part in to_rgb(way_colour(contender)))
+
+
 def line_style(contender: str) -> dict[str, Any]:
     """Colour and mark of a policy's line."""
-    colour, marker = _LINES.get(contender, (8, "*"))
-    return {"color": PALETTE[colour % len(PALETTE)], "marker": marker, "markersize": 6, "linewidth": 1.3}
+    _, marker = _LINES.get(contender, (1.0, "*"))
+    return {"color": policy_colour(contender), "marker": marker, "markersize": 6, "linewidth": 1.3}
 
 
 def heat_map(
@@ -85,7 +95,7 @@ def name_rows(axis: Axes, names: Sequence[str], bold: Sequence[str] = ()) -> Non
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.grid(False, axis="y")
     for label in axis.get_yticklabels():
-        label.set_color(way_colour(label.get_text()))
+        label.set_color(policy_colour(label.get_text()))
         if label.get_text() in bold:
             label.set_fontweight("bold")
 

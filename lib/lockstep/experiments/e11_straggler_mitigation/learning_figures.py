@@ -29,6 +29,7 @@ from lockstep.experiments.e11_straggler_mitigation.drawings import (
     name_rows,
     plain_log,
     points,
+    policy_colour,
     rows_figure,
     way_legend,
 )
@@ -43,7 +44,7 @@ from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
     slow_nodes_table,
 )
 
-_MARKS = "osD^vP"
+_MARKS = "osp^vP"
 _NETWORKS: tuple[tuple[str, float, dict[str, Any]], ...] = (
     (PAPER, -0.15, {}), (SMALL, 0.15, {"markerfacecolor": "white"}),
 )  # fmt: skip
@@ -145,14 +146,14 @@ def rivals_figure(stored: Stored) -> Figure:
         axis = figure.subplots()
         columns = ("over_asynchronous", "over_asynchronous_low", "over_asynchronous_high")
         lines_by(axis, table, "workers", columns, (WAIT, OURS), 0.1)
-        axis.axhline(1, color=PALETTE[0], linewidth=1.3)
+        axis.axhline(1, color=policy_colour(NEVER_WAIT), linewidth=1.3)
         axis.set_xscale("log", base=2)
         plain_log(axis, "y")
         axis.set_xticks(counts, [str(count) for count in counts])
         axis.set_xlabel("workers")
         axis.set_ylabel("time to the loss / asynchronous (log)")
         figure.suptitle(f"{title}\n{gone}" if len(lost) else title)
-        line_legend(figure, [axis], Line2D([], [], color=PALETTE[0], label="asynchronous, the measure"))
+        line_legend(figure, [axis], Line2D([], [], color=policy_colour(NEVER_WAIT), label="asynchronous, the measure"))
     return figure
 
 

@@ -142,7 +142,7 @@ def _time_to_loss(stored: Stored) -> pd.DataFrame:
     if table.empty:
         return table
     shown = table.assign(mix=_with_interval(table, "mix"), no_delays=_with_interval(table, "no_delays"))
-    shown = shown.assign(regret_percent=(100 * table["largest_regret"]).round(0))
+    shown = shown.assign(regret_percent=(100 * table["largest_regret"]).round(0), accuracy=100 * table["accuracy"])
     columns = ["contender", "mix", "no_delays", "samples_ratio", "rate_ratio", "regret_percent", "accuracy", "settings"]
     return shown[[*columns, "missed", "seeds"]].round(3)
 

@@ -12,17 +12,18 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from lockstep.analysis.confidence import Estimate
-from lockstep.analysis.figures.style import GREY, PALETTE, empty, look, new_figure
+from lockstep.analysis.figures.style import GREY, empty, look, new_figure
 from lockstep.analysis.sentences import counted, finding, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target
 from lockstep.analysis.verdicts import NOT_YET, NotNow
+from lockstep.experiments.e11_straggler_mitigation.drawings import policy_colour
 from lockstep.experiments.e11_straggler_mitigation.twins import judged, order_table, total_error, twins_table
 
 TITLE = "The simulator against real ranks: the same policy, the same delays, two clocks"
 MEDIAN, NINETIETH, TOTAL = 0.03, 0.08, 0.05
 """The errors that we allow: of half of all cells, of nine in ten, and of all their time together."""
-_MARKERS = "osD^vP*X"
+_MARKERS = "osp^vP*X"
 
 
 def simulator_figure(stored: Stored) -> Figure:
@@ -37,11 +38,11 @@ def simulator_figure(stored: Stored) -> Figure:
         left, right = figure.subplots(1, 2)
         figure.suptitle(TITLE)
         workers = sorted(own["workers"].unique())
-        for place, policy in enumerate(dict.fromkeys(own["contender"])):
+        for policy in dict.fromkeys(own["contender"]):
             for which, count in enumerate(workers):
                 rows = own[(own["contender"] == policy) & (own["workers"] == count)]
                 style = {
-                    "color": PALETTE[place % len(PALETTE)], "marker": _MARKERS[which % len(_MARKERS)],
+                    "color": policy_colour(policy), "marker": _MARKERS[which % len(_MARKERS)],
                     "linestyle": "none", "markersize": 5, "alpha": 0.85,
                 }  # fmt: skip
                 left.plot(rows["measured_seconds"], rows["simulated_seconds"], **style)
@@ -69,10 +70,7 @@ def _error_axes(axis: Axes) -> None:
 
 
 def _legend(figure: Figure, policies: list[str], workers: list[int]) -> None:
-    handles = [
-        Line2D([], [], color=PALETTE[place % len(PALETTE)], marker="o", linestyle="none", label=name)
-        for place, name in enumerate(policies)
-    ]
+    handles = [Line2D([], [], color=policy_colour(name), marker="o", linestyle="none", label=name) for name in policies]
     handles += [
         Line2D([], [], color=GREY, marker=_MARKERS[which % len(_MARKERS)], linestyle="none", label=f"{count} workers")
         for which, count in enumerate(workers)

@@ -77,7 +77,8 @@ def _operators(stored: Stored) -> pd.DataFrame:
 
 def _choice(stored: Stored) -> pd.DataFrame:
     """A column per use case and network, for a choice has more properties than there are networks."""
-    return choices(stored).round(2).T
+    table = choices(stored).round(2)
+    return table.set_index(["use_case", "network"]).T if len(table) else table
 
 
 def _candidates(stored: Stored) -> pd.DataFrame:
