@@ -16,9 +16,10 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.column_words import UNITS, VALUES, WORDS
-from lockstep.analysis.figures.style import label, size_text
+from lockstep.analysis.figures.style import label
 from lockstep.engine.job import IDENTITY
 from lockstep.engine.job.strategies import RUNGS, STRATEGIES
+from lockstep.engine.units import bytes_text
 
 MISSING = "\N{EN DASH}"
 _ENDS = ("_low", "_high")
@@ -162,7 +163,7 @@ def _number(name: str, value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if name in _SIZES or (name.endswith("_bytes") and "seconds" not in name):
-        number, _, unit = size_text(value).partition(" ")
+        number, _, unit = bytes_text(value).partition(" ")
         return f"{float(number):g} {unit}"
     if name in ("link_bits_per_second", "pays_from_bits_per_second"):
         return bits_text(value)
