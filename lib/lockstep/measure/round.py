@@ -105,8 +105,8 @@ def measure_round(
         rows_of.setdefault(place, []).append(row)
         for name, frame in tables.items():
             if name in OF_A_ROW:
-                frame = frame.assign(round=number, row=cells.index(place))
-                frame = frame.assign(visit=index) if name == "steps" else frame
+                visit = {"visit": index} if name == "steps" else {}
+                frame = frame.assign(round=number, row=cells.index(place), **visit)
             if again and name != "steps":
                 continue  # of what was traced, the first visit's
             tables_of.setdefault(name, []).append(frame)

@@ -23,8 +23,7 @@ _OF_LEARNING = (
     "micro_batches", *OF_LEARNING, "seed", "variant", "selected", *OF_SIZES,
 )  # fmt: skip
 _LEARNING_TABLES = ("epochs", "confusion", "scores")
-OF_A_ROW: tuple[str, ...] = ("steps", "scores")
-"""Tables with so many rows that round and row must tell the cell: its row of records has the rest."""
+OF_A_ROW = ("steps", "scores")  # of so many rows that round and row must tell the cell, whose records have the rest
 LOAD, TRAIN = "load", "train"
 """Phases of a trace."""
 STEPS_TRACED = ("timeline",)

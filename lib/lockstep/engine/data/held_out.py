@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.engine.data.errors import DataError
-from lockstep.engine.data.patients import name_of, patient_of
+from lockstep.engine.data.patients import patient_or_name
 from lockstep.engine.data.small import SmallImages
 from lockstep.engine.data.sources import Ids, ImageData, Photos, Samples, sample_dtype
 
@@ -61,8 +61,7 @@ def _held_out(data: ImageData) -> NDArray[np.bool_]:
         of_class = np.flatnonzero(data.labels == label)
         groups: dict[bytes, list[int]] = {}
         for sample_id in of_class.tolist():
-            name_of_file = name_of(data, sample_id)
-            groups.setdefault(patient_of(name_of_file) or name_of_file, []).append(sample_id)
+            groups.setdefault(patient_or_name(data, sample_id), []).append(sample_id)
         if len(groups) == 1:
             what = "image" if len(of_class) == 1 else "patient"
             raise DataError(

@@ -28,15 +28,20 @@ def patient_of(name: bytes) -> bytes:
     return (found[1] or found[2]) if found else b""
 
 
-def name_of(data: ImageData, sample_id: int) -> bytes:
-    """The name of an image's file; of an image without a file its number."""
-    return data.name(sample_id) if isinstance(data, Photos | SmallImages) else str(sample_id).encode()
+def patient_or_name(data: ImageData, sample_id: int) -> bytes:
+    """The patient of an image, or else the name of its file; of an image without a file its number."""
+    name = _name_of(data, sample_id)
+    return patient_of(name) or name
 
 
 def numbered_patients(*sets: ImageData) -> list[NDArray[np.int64]]:
     """The patient of each image, int64 [images], of each of these sets: the same number for the same patient in all of
     them, from 1 in the order of the names, and UNKNOWN where the name tells none."""
-    patients = [[patient_of(name_of(data, place)) for place in range(len(data))] for data in sets]
+    patients = [[patient_of(_name_of(data, place)) for place in range(len(data))] for data in sets]
     known = sorted({each for own in patients for each in own if each})
     numbers = {b"": UNKNOWN} | {patient: number for number, patient in enumerate(known, start=1)}
     return [np.array([numbers[each] for each in own], np.int64) for own in patients]
+
+
+def _name_of(data: ImageData, sample_id: int) -> bytes:
+    return data.name(sample_id) if isinstance(data, Photos | SmallImages) else str(sample_id).encode()

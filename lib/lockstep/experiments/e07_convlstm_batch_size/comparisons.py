@@ -7,7 +7,6 @@ from typing import Any
 
 from lockstep.engine.job import LEARNING, Job
 from lockstep.experiments.e07_convlstm_batch_size.grid import SAME
-from lockstep.experiments.e07_convlstm_batch_size.score_cells import SCORED_SEEDS, SCORES
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
 from lockstep.measure.comparisons import SEEDS
 from lockstep.measure.planning import Comparison
@@ -82,8 +81,6 @@ def seeds_of(job: Job) -> int:
     """
     if job.experiment not in LEARNING:
         return 0
-    if job.experiment == SCORES:
-        return SCORED_SEEDS  # patients, not seeds, are what makes their intervals wide
     shown = job.updates * job.global_batch_size or job.epochs * (job.images or 2000)
     if job.experiment == "heads" and job.head != "long":
         return SEEDS  # whether a larger head or the LSTM is what gains lies in a point or two

@@ -58,8 +58,7 @@ def cells(chosen: Parameters) -> list[Job]:
     jobs += ablation_cells(first, "cnn", *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
     heads = {name: chosen.part("heads", name) for name in ("names", "batch_sizes", "tuned", "learning_rates")}
     jobs += head_cells(first, **heads, way=WAY, epochs=chosen.epochs, updates=chosen.updates)
-    scored = chosen.candidates, chosen.scored_settings
-    jobs += score_cells(first, chosen.compared, *scored, way=WAY, epochs=chosen.epochs)
+    jobs += score_cells(chosen, WAY)
     for use_case in chosen.speed_use_cases:
         for network in chosen.networks:
             jobs += speed_cells(

@@ -5,29 +5,28 @@ They hold a fifth of the training images out, which sets thresholds and is train
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lockstep.engine.job import Job, JobError
+from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import trained
 
 SCORES = "scores"
 """The experiment's name, which the engine knows too (`lockstep.engine.training.image_scores.SCORED`)."""
-SCORED_SEEDS = 6
 
 
-def score_cells(
-    use_case: str, networks: Iterable[str], settings: Mapping[str, Mapping[str, Any]], names: Iterable[str], *,
-    way: str, epochs: int,
-) -> list[Job]:  # fmt: skip
-    """Each of the settings `names`, by each network: first one setting by all networks. Settings with batch
-    normalization are trained by one worker. Raises JobError for a name that is no setting's."""
+def score_cells(chosen: Parameters, way: str) -> list[Job]:
+    """Each of `scored_settings`, by each of the networks compared: first one setting by all networks. Settings with
+    batch normalization are trained by one worker. Raises JobError for a name that is no candidate's."""
+    settings: Mapping[str, Mapping[str, Any]] = chosen.candidates
     jobs = []
-    for name in names:
+    for name in chosen.scored_settings:
         if name not in settings:
             raise JobError(f"scored_settings has {name!r}, which is no candidate; there are: {', '.join(settings)}")
-        whole = dict(settings[name]) if "updates" in settings[name] else {"epochs": epochs, **settings[name]}
+        whole = dict(settings[name]) if "updates" in settings[name] else {"epochs": chosen.epochs, **settings[name]}
         by = "sequential" if whole.get("batch_norm") else way
-        for network in networks:
-            jobs.append(trained(by, SCORES, use_case=use_case, network=network, scored_on="validation", **whole))
+        for network in chosen.compared:
+            shared = {"use_case": chosen.use_cases[0], "network": network, "scored_on": "validation"}
+            jobs.append(trained(by, SCORES, **shared, **whole))
     return jobs
