@@ -35,7 +35,7 @@ def scores(stored: Stored) -> str:
     if not known:
         raise NotNow("", f"scores of every image need {MIN_ROUNDS} seeds")
     best = min(known, key=lambda each: each.validation_loss)
-    said = [f"validation prefers {best.briefly}, with an area under the curve of {_plain(best.area)} on test images"]
+    said = [f"validation prefers {best.briefly}: on test images its area under the curve is {_plain(best.area)}"]
     said += [_by_rules(best), *_normal(best)]
     if (more := lstm_areas(stored).get(best.setting)) is not None:
         said.append(f"the ConvLSTM's area minus the CNN's is {_plain(more, '+')}")
@@ -48,9 +48,9 @@ def _plain(estimate: Estimate, sign: str = "") -> str:
 
 
 def _by_rules(network: ScoredNetwork) -> str:
-    """Balanced accuracy by each rule, and accuracy as trained."""
+    """Balanced accuracy by each rule."""
     called = {
-        AS_TRAINED: f"as trained (accuracy {measure_of(network.accuracy(AS_TRAINED), '%')})",
+        AS_TRAINED: "as trained",
         OF_VALIDATION: "with a threshold of held-out images",
         CORRECTED: "corrected for the published class shares",
     }
@@ -65,8 +65,8 @@ def _normal(network: ScoredNetwork) -> list[str]:
         return []
     name = class_names(str(network.cell["use_case"]))[0]
     return [
-        f"it finds {held.value:.3g} % of {name} images held out and {measure_of(test, '%')} of those tested: the "
-        "splits differ by more than class shares"
+        f"it finds {held.value:.3g} % of {name} images held out and {measure_of(test, '%')} of those tested: "
+        "the splits differ by more than class shares"
     ]
 
 
@@ -79,8 +79,8 @@ def _patients(stored: Stored, network: ScoredNetwork) -> list[str]:
         more = Estimate(row["more"], row["more_low"], row["more_high"], row["rounds"], logarithmic=False)
         name = class_names(str(network.cell["use_case"]))[1]
         return [
-            f"recall of {name} whose patient number occurs in training, minus the others', is {more.value:+.2f} points "
-            f"[{more.low:.2f}, {more.high:.2f}]"
+            f"between patient numbers shared with training and others, recall of {name} differs by {more.value:+.2f} "
+            f"points [{more.low:.2f}, {more.high:.2f}]"
         ]
     return []
 
