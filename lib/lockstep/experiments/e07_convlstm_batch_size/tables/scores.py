@@ -168,7 +168,7 @@ def score_table(stored: Stored) -> pd.DataFrame:
         if network is None:
             rows.append(told | {"status": "failed", "reason": reason})
             continue
-        counted = {"seeds": len(network.test.seeds), "images": len(network.test.labels)}
+        counted: dict[str, Any] = {"seeds": len(network.test.seeds), "images": len(network.test.labels)}
         counted |= {"patients": len(set(network.test.groups.tolist())), "status": "ok", "reason": ""}
         area = mean_columns(network.area, "auc") | {"at_best": network.at_best}
         for rule in network.rules:
