@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.cells import cells, outcome
-from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.image_draws import PatientDraws
 from lockstep.analysis.image_scores import (
     TEST,
@@ -207,7 +207,7 @@ def _apart(network: ScoredNetwork) -> Iterator[dict[str, Any]]:
 
 def lstm_areas(stored: Stored) -> dict[str, Estimate]:
     """By setting, the ConvLSTM's area under the curve minus the CNN's (0-1), on the same seeds and draws of patients;
-    without settings that lack one of both. Seeds that only one of both has are left out."""
+    without settings of which both have fewer than MIN_ROUNDS seeds in common. Others of their seeds are left out."""
     networks = {(each.setting, each.cell["network"]): each for each in scored_networks(stored)}
     found = {}
     for (setting, name), with_lstm in networks.items():
@@ -215,7 +215,7 @@ def lstm_areas(stored: Stored) -> dict[str, Estimate]:
         if name != "convlstm" or plain is None:
             continue
         above, below = with_lstm.test.of_seeds(plain.test.seeds), plain.test.of_seeds(with_lstm.test.seeds)
-        if above.seeds:
+        if len(above.seeds) >= MIN_ROUNDS:
             found[setting] = PatientDraws.of(above).estimate(partial(_more_area, above, below))
     return found
 
