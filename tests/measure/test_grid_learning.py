@@ -132,6 +132,14 @@ def test_cells_that_differ_in_images_or_stages_are_told_apart_in_what_was_learnt
     assert set(found) == {"epochs", "confusion"}
 
 
+def test_scores_are_told_by_round_row_and_seed_alone_and_only_where_they_are_wanted() -> None:
+    """With all columns of a cell 25,000 scores would take some 5 MB."""
+    job = Job(**SMALL, experiment="scores", epochs=1, scored_on="validation", seed=3)
+    row: dict[str, float | str] = {"split": "test", "image": 0, "label": 1, "patient": 4, "in_training": 0, "score": 2}
+    trace = Trace(0, tables={"scores": [row]})
+    assert traced_tables(job, [trace], None)["scores"].to_dict("records") == [{"seed": 3, **row}]
+
+
 # --- exchange ---
 
 

@@ -16,7 +16,7 @@ from lockstep.tuning import slots, worker
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.results import read_study
 from lockstep.tuning.sampling import training_seed
-from lockstep.tuning.study import best_checkpoint, run_study
+from lockstep.tuning.study import Controller, best_checkpoint, run_study
 from studies import plan_of, rates, site_of, untimed
 
 
@@ -229,6 +229,27 @@ def test_five_failures_in_a_row_of_one_kind_stop_the_study(here: None, tmp_path:
     assert left == ["complete", *["failed"] * 5, *["waiting"] * 2]
     after = run_study(plan, tmp_path / "study.db", site_of())
     assert after.trials["state"].tolist() == ["complete", *["failed"] * 6, "complete"]
+
+
+def test_failures_in_a_row_count_over_restarts(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: each call began to count at 0, so that a study that was restarted often never stopped."""
+    plan = plan_of(settings=rates(0.01, *[studies.DIVERGES] * 6, 0.02), epochs=1)
+    ended, told = Controller.ended, []
+
+    def until_the_fourth(self: Controller, *how: Any) -> None:
+        ended(self, *how)
+        told.append(how)
+        if len(told) == 4:
+            self.stop("interrupted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Controller, "ended", until_the_fourth)
+        first = run_study(plan, tmp_path / "study.db", site_of())
+    assert first.trials["state"].tolist() == ["complete", *["failed"] * 3, *["waiting"] * 4]
+    with pytest.raises(StudyError, match=r"5 trials in a row failed alike, the last one, trial 5, because: NotFinite"):
+        run_study(plan, tmp_path / "study.db", site_of())
+    left = read_study(tmp_path / "study.db").trials["state"].tolist()
+    assert left == ["complete", *["failed"] * 5, *["waiting"] * 2], "two more than the three of the first call"
 
 
 def test_all_trials_failed(here: None, tmp_path: Path) -> None:

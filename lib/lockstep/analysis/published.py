@@ -29,6 +29,7 @@ COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
         "row", "reference", "standby_nodes", "disk_usage", "memory_usage", "speed", "delay", "method",
         "dollars_per_hour", "garbled", "paper", "place",
     ),
+    ("kermany", "classes"): ("split", "class", "images", "source"),
     ("gpu", "specifications"): (
         "name", "year", "tflops", "memory_gib", "memory_gigabytes_per_second", "pcie_gigabytes_per_second", "source",
     ),
@@ -38,7 +39,7 @@ COLUMNS_OF_TABLES: Mapping[tuple[str, str], tuple[str, ...]] = {
 per GPU, as `source` prints them."""
 NUMBERS_OF_TABLES = (
     "speedup", "nodes", "accuracy_percent", "time_seconds", "kernels", "output_shape", "flops", "dollars_per_hour",
-    "year", "tflops", "memory_gib", "memory_gigabytes_per_second", "pcie_gigabytes_per_second",
+    "images", "year", "tflops", "memory_gib", "memory_gigabytes_per_second", "pcie_gigabytes_per_second",
 )  # fmt: skip
 """Columns of published tables that hold numbers; all others are text."""
 CLAIM, CONTRADICTION, UNSAID, AUDIT = "claim", "contradiction", "unsaid", "audit"

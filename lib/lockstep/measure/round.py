@@ -26,6 +26,7 @@ from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import one_line, say
 from lockstep.measure.summary import merged
 from lockstep.measure.teams import Teams
+from lockstep.measure.traced_tables import OF_A_ROW
 from lockstep.records import CONTENDED, TRACE, Row
 
 NO_SAMPLES = "no samples of its workers: this is no trace"
@@ -103,9 +104,10 @@ def measure_round(
         again = place in rows_of
         rows_of.setdefault(place, []).append(row)
         for name, frame in tables.items():
-            if name == "steps":
-                frame = frame.assign(round=number, row=cells.index(place), visit=index)
-            elif again:
+            if name in OF_A_ROW:
+                visit = {"visit": index} if name == "steps" else {}
+                frame = frame.assign(round=number, row=cells.index(place), **visit)
+            if again and name != "steps":
                 continue  # of what was traced, the first visit's
             tables_of.setdefault(name, []).append(frame)
         say(f"round {number}, {index + 1}/{len(visits)}: {job.experiment} {job.label}: {one_line(row)}")

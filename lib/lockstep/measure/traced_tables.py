@@ -22,7 +22,8 @@ _OF_LEARNING = (
     "images", "launcher", "framework", "global_batch_size", "exchange_every", "memory_format", "stages",
     "micro_batches", *OF_LEARNING, "seed", "variant", "selected", *OF_SIZES,
 )  # fmt: skip
-_LEARNING_TABLES = ("epochs", "confusion")
+_LEARNING_TABLES = ("epochs", "confusion", "scores")
+OF_A_ROW = ("steps", "scores")  # of so many rows that round and row must tell the cell, whose records have the rest
 LOAD, TRAIN = "load", "train"
 """Phases of a trace."""
 STEPS_TRACED = ("timeline",)
@@ -58,8 +59,8 @@ def traced_tables(
         found["resources"] = _samples(traces, sampler)
     columns_of = {**_OF_TRAINING, **(probe.tables if probe else {})}
     for name, frame in found.items():
-        _insert_first(frame, job, columns_of.get(name, ()))
-        _insert_first(frame, job, _OF_EVERY_TABLE)
+        _insert_first(frame, job, columns_of.get(name, ()) if name not in OF_A_ROW else ("seed",))
+        _insert_first(frame, job, _OF_EVERY_TABLE if name not in OF_A_ROW else ())
     if job.experiment not in LEARNING and any(trace.steps for trace in traces):
         seconds = slowest_steps(traces[-1:] if by_policy else traces)
         found["steps"] = pd.DataFrame({"step": range(len(seconds)), "seconds": seconds})

@@ -120,7 +120,7 @@ ADDED: tuple[str, ...] = tuple(IDENTITY[IDENTITY.index("selected") + 1 :])
 TABLES: tuple[str, ...] = ("resources", "operators", "steps", "timeline", "stages", "actions", "layers", "spark")
 TABLES += ("epochs", "confusion", "flops", "tasks", "policies", "forecasts", "histories", "examples")
 TABLES += ("trace_forecasts", "slow_loading", "forecast_costs", "denormals", "gradients", "input_parts", "trials")
-TABLES += ("curves", "studies", "models")
+TABLES += ("curves", "studies", "models", "scores")
 """Traced tables that may stand beside `records.csv`."""
 COMPUTED = ("replays", "best_so_far", "curve_forecasts", "importances")
 """Tables that an experiment computes of all rounds when a run ends, since it takes minutes; they are of no round."""

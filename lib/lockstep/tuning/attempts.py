@@ -10,6 +10,7 @@ What a trial holds besides Optuna's parameters and reports (user attributes):
     epoch N           the row of epoch N
     seconds           of all attempts that ended by themselves; of these for the storage, the sampler and the pruner
     reason            why it failed
+    failure           the same without what differs from trial to trial: two trials failed alike if it is the same
     deaths            how many engines have died with it
     again             the attempt has failed, and another one follows
 """
@@ -35,7 +36,7 @@ FIRST = "failed_trial"
 AGAIN, GIVEN_UP, HAD_ENDED = "again", "given up", "had ended"
 """What becomes of a trial whose attempt has failed."""
 _HISTORY = "retry_history"
-_OF_ATTEMPT = ("owner", "again", "reason")
+_OF_ATTEMPT = ("owner", "again", "reason", "failure")
 
 
 def numbers_of(trials: Iterable[Any]) -> dict[int, int]:
@@ -65,12 +66,26 @@ def _start_of(pid: int) -> str:
     return ""
 
 
-def give_up(study: Any, trial_id: int, reason: str) -> None:
-    """The trial has failed, and will not be tried again."""
-    _end(study, trial_id, {"reason": reason})
+def failures_in_a_row(study: Any) -> list[str]:
+    """Of the trials that have ended last, as far as they failed and failed alike: how, once for each. Trials that are
+    tried again count by their last attempt."""
+    states = the_optuna().trial.TrialState
+    ended = [each for each in latest(study.get_trials(deepcopy=False)).values() if each.state.is_finished()]
+    found: list[str] = []
+    for trial in sorted(ended, key=lambda each: each.datetime_complete, reverse=True):
+        failure = trial.user_attrs.get("failure", trial.user_attrs.get("reason", ""))
+        if trial.state != states.FAIL or trial.user_attrs.get("again") or (found and failure != found[0]):
+            break
+        found.append(failure)
+    return found
 
 
-def try_again(study: Any, trial_id: int, reason: str, *, engine_died: bool) -> str:
+def give_up(study: Any, trial_id: int, reason: str, failure: str) -> None:
+    """The trial has failed, and will not be tried again. `failure`: the reason without what is this trial's alone."""
+    _end(study, trial_id, {"reason": reason, "failure": failure})
+
+
+def try_again(study: Any, trial_id: int, reason: str, *, engine_died: bool, failure: str = "") -> str:
     """The attempt has failed; the trial waits for another one, which goes on from its last epoch: AGAIN.
 
     GIVEN_UP if too many engines have died with it; HAD_ENDED if the attempt had, as it has where an engine dies just
@@ -79,7 +94,7 @@ def try_again(study: Any, trial_id: int, reason: str, *, engine_died: bool) -> s
     attributes = study._storage.get_trial(trial_id).user_attrs
     deaths = attributes.get("deaths", 0) + engine_died
     again = deaths <= MOST_RETRIES
-    if not _end(study, trial_id, {"reason": reason, "deaths": deaths, "again": again}):
+    if not _end(study, trial_id, {"reason": reason, "failure": failure or reason, "deaths": deaths, "again": again}):
         return HAD_ENDED
     if again:
         _repeat(study, study._storage.get_trial(trial_id))

@@ -27,6 +27,7 @@ from lockstep.tuning.attempts import (
     FIRST,
     GIVEN_UP,
     HAD_ENDED,
+    failures_in_a_row,
     give_up,
     latest,
     numbers_of,
@@ -67,6 +68,13 @@ class Controller:
     _failures: list[str] = field(default_factory=list)  # kinds of the last failures in a row
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
+    def __post_init__(self) -> None:
+        """Failures of earlier calls count; those by which the study stopped do not, for whoever calls again has
+        removed the cause."""
+        with storage_errors(self.url):
+            known = failures_in_a_row(self.study)
+        self._failures = known[: len(known) % MOST_FAILURES]
+
     def take(self, slot: int) -> TrialCall | None:
         """The next trial for a slot, as soon as there is one; None when the study has ended or stops."""
         with self._changed:
@@ -103,7 +111,7 @@ class Controller:
                 self.stop(StudyError(reason.partition(": ")[2]))
             elif reason.startswith("raised "):
                 outcome = failure_of(reason.removeprefix("raised "))
-                give_up(self.study, call.trial_id, outcome.reason)
+                give_up(self.study, call.trial_id, outcome.reason, outcome.kind)
                 self._failed(call, outcome)
             else:
                 self._lost(call, reason, f"{reason} ({failure.where})")
@@ -111,7 +119,7 @@ class Controller:
 
     def _lost(self, call: TrialCall, reason: str, told: str) -> None:
         """The engine itself has died, and raised nothing."""
-        became = try_again(self.study, call.trial_id, told, engine_died=True)
+        became = try_again(self.study, call.trial_id, told, engine_died=True, failure=reason)
         if became == GIVEN_UP:
             self._failed(call, Outcome(FAILED, reason=reason, kind=reason))
         elif became == HAD_ENDED:  # it died after it had told the storage how its trial ended

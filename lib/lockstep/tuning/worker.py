@@ -153,7 +153,7 @@ def run_trial(group: Group, call: TrialCall, site: Site) -> Outcome:
                 raise
             outcome = failure_of(f"{type(error).__name__}: {error}")
             _note_seconds(attempt, began)
-            give_up(study, call.trial_id, outcome.reason)
+            give_up(study, call.trial_id, outcome.reason, outcome.kind)
             return outcome
 
 

@@ -51,7 +51,7 @@ def moved(stored: Stored, points: float, column: str = "test_accuracy", **where:
     return Stored(frame, stored.tables)
 
 
-@pytest.mark.parametrize("name", EXPERIMENT.findings)
+@pytest.mark.parametrize("name", [name for name in EXPERIMENT.findings if name != "scores"])  # test_scores_learning
 def test_findings_are_short_sentences_with_numbers(made: Stored, reference: Stored, name: str) -> None:
     for stored in (made, *([] if name in NOT_YET else [reference])):
         text = said(name, stored)
@@ -144,9 +144,10 @@ def test_a_gap_that_shrinks_is_said_to(made: Stored) -> None:
 def test_the_choice_is_quoted_as_it_is_drawn(made: Stored) -> None:
     """Bug: the text quoted the finalist, trained anew on all images, beside a figure of the candidates."""
     drawn = said("candidates", made)
-    assert drawn.startswith("Trained without the held-out images, validation's setting of the CNN reaches 85.2 % [")
+    assert drawn.startswith("Validation's setting of the CNN reaches 93 % [")
     assert said("candidates", moved(made, 5, experiment="selected")) == drawn
-    assert "reaches 90.2 % [" in said("candidates", moved(made, 5, experiment="candidates", network="cnn"))
+    lower = moved(made, -5, "validation_accuracy", experiment="candidates", network="cnn")
+    assert "reaches 88 % [" in said("candidates", lower)
 
 
 def test_a_choice_that_is_open_is_not_quoted_and_says_so(made: Stored) -> None:

@@ -61,9 +61,9 @@ def test_batch_sizes_are_trained_at_equal_epochs_and_at_equal_updates() -> None:
 def test_finalists_are_trained_again_on_all_images_and_flagged() -> None:
     jobs = candidate_cells(CASE, "cnn", SETTINGS, ["plain"], way="processes", epochs=10)
     assert [(job.experiment, job.scored_on, job.selected, job.epochs) for job in jobs] == [
-        ("candidates", "validation", False, 10), ("selected", "test", True, 10),
-        ("candidates", "validation", False, 10),
-        ("candidates", "validation", False, 30),
+        ("candidates", "held_out", False, 10), ("selected", "test", True, 10),
+        ("candidates", "held_out", False, 10),
+        ("candidates", "held_out", False, 30),
     ]  # fmt: skip
     stopped = candidate_cells(CASE, "cnn", SETTINGS, ["stop"], way="processes", epochs=10)[-1]
     assert (stopped.experiment, stopped.scored_on, stopped.early_stopping_epochs) == ("selected", "validation", 3)

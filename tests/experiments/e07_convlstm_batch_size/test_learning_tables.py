@@ -327,7 +327,7 @@ def test_recall_says_which_class_pays(frame: pd.DataFrame) -> None:
     assert own.loc["normal", "recall"] == pytest.approx(100 * (right * 600 - 396) / 200, abs=0.2)
     assert own["actual_share"].to_dict() == pytest.approx({"pneumonia": 200 / 3, "normal": 100 / 3})
     assert own.loc["pneumonia", "predicted_share"] > own.loc["pneumonia", "actual_share"]
-    assert set(class_table(confusion(), "candidates")["split"]) == {"validation", "test"}
+    assert set(class_table(confusion(), "candidates")["split"]) == {"validation"}
     assert class_table(None, "selected").empty
 
 

@@ -15,7 +15,7 @@ from lockstep.experiments.e07_convlstm_batch_size.targets import TARGETS
 from lockstep.experiments.report import targets_table
 from read_targets import ReadTargets
 
-CNN, CNN_AIM, LSTM, LSTM_AIM, PAIRED, FRAMEWORKS, SPEED = (target.name for target in TARGETS)
+CNN, CNN_AIM, LSTM, LSTM_AIM, PAIRED, BALANCED, AREA, FRAMEWORKS, SPEED = (target.name for target in TARGETS)
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +29,12 @@ def read(frame: pd.DataFrame) -> ReadTargets:
 
 def test_the_targets_are_those_of_the_issue() -> None:
     found = [(target.aim, target.threshold) for target in TARGETS]
-    assert found == [("≥", 86), ("≥", 90), ("≥", 86), ("≥", 90), ("≤", 2), ("≥", 1), ("≥", 1.7)]
+    scores = [("≥", 88), ("≥", 0.965)]
+    assert found == [("≥", 86), ("≥", 90), ("≥", 86), ("≥", 90), ("≤", 2), *scores, ("≥", 1), ("≥", 1.7)]
 
 
 def test_every_target_reads_its_own_cells(frame: pd.DataFrame) -> None:
-    rows = read(frame).whole()
+    rows = {name: row for name, row in read(frame).whole().items() if name not in (BALANCED, AREA)}
     found = {name: row["ratio"] for name, row in rows.items()}
     cnn, lstm = 84 + 60 * DROPOUT, 86 + 60 * DROPOUT
     expected = {CNN: cnn, CNN_AIM: cnn, LSTM: lstm, LSTM_AIM: lstm, PAIRED: 0.0, FRAMEWORKS: 1 / TENSORFLOW}
@@ -113,4 +114,5 @@ def test_no_target_is_read_without_the_seeds_that_diverged(frame: pd.DataFrame, 
 
 
 def test_too_few_seeds_reach_nothing() -> None:
-    assert {row["reached"] for row in read(records(rounds=4)).whole().values()} == {TOO_FEW}
+    found = {name: row["reached"] for name, row in read(records(rounds=4)).whole().items()}
+    assert found == dict.fromkeys(found, TOO_FEW) | dict.fromkeys((BALANCED, AREA), NOT_YET)

@@ -19,7 +19,7 @@ def test_a_setting_of_a_file_is_one_more_finalist_of_its_network(tmp_path: Path)
     assert own["cnn"] == ["plain", "tuned"] and more["tuned"]["epochs"] == 7
     jobs = candidate_cells("Pneumonia", "cnn", more, own["cnn"], way="processes", epochs=10)
     tuned = [job for job in jobs if job.learning_rate == 0.003]
-    assert [(job.scored_on, job.epochs, job.selected) for job in tuned] == [("validation", 7, False), ("test", 7, True)]
+    assert [(job.scored_on, job.epochs, job.selected) for job in tuned] == [("held_out", 7, False), ("test", 7, True)]
     assert with_tuned(candidates, finalists, str(path), "convlstm") == (candidates, finalists)
     assert with_tuned(candidates, finalists, "", "cnn") == (candidates, finalists)
 

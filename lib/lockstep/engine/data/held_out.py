@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.engine.data.errors import DataError
+from lockstep.engine.data.patients import patient_or_name
 from lockstep.engine.data.small import SmallImages
 from lockstep.engine.data.sources import Ids, ImageData, Photos, Samples, sample_dtype
 
 PARTS = ("all", "kept", "held_out")
 SHARE = 5
 """One image in so many is held out."""
-_PATIENT = re.compile(rb"(person\d+)_|((?:NORMAL\d*-)?IM-\d+)-")
-"""The beginning of the names of one patient's images in the public chest X-ray set."""
 
 
 def part_of_training(data: ImageData, part: str) -> ImageData:
@@ -63,7 +61,7 @@ def _held_out(data: ImageData) -> NDArray[np.bool_]:
         of_class = np.flatnonzero(data.labels == label)
         groups: dict[bytes, list[int]] = {}
         for sample_id in of_class.tolist():
-            groups.setdefault(_group(_name(data, sample_id)), []).append(sample_id)
+            groups.setdefault(patient_or_name(data, sample_id), []).append(sample_id)
         if len(groups) == 1:
             what = "image" if len(of_class) == 1 else "patient"
             raise DataError(
@@ -75,13 +73,3 @@ def _held_out(data: ImageData) -> NDArray[np.bool_]:
             if held[of_class].sum() < math.ceil(len(of_class) / SHARE):
                 held[groups[group]] = True
     return held
-
-
-def _group(name: bytes) -> bytes:
-    """The name under which images stay together: a patient's, or else the image's own."""
-    found = _PATIENT.match(name)
-    return (found[1] or found[2]) if found else name
-
-
-def _name(data: ImageData, sample_id: int) -> bytes:
-    return data.name(sample_id) if isinstance(data, Photos | SmallImages) else str(sample_id).encode()

@@ -8,7 +8,7 @@ from lockstep.engine.job.execution import Execution
 from lockstep.engine.options import JobError, choice, option
 
 LEARNING: tuple[str, ...] = ("learning", "candidates", "ablation", "selected", "paired", "heads")
-LEARNING += ("pool", "rungs", "finalists", "chosen")
+LEARNING += ("pool", "rungs", "finalists", "chosen", "scores")
 """Experiments whose cells train until they have learnt, each round with another seed: none is of time alone."""
 
 

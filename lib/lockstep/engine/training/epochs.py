@@ -19,6 +19,7 @@ from lockstep.engine.replica import Replica
 from lockstep.engine.sync import Plan, Sync
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.training.evaluate import predictions
+from lockstep.engine.training.image_scores import SCORED, image_scores
 from lockstep.engine.training.rates import Factor
 from lockstep.engine.training.scores import accuracy, auc, balanced_accuracy, confusion, mean_cross_entropy
 from lockstep.engine.training.stopping import EarlyStopping
@@ -173,13 +174,16 @@ class EpochTracker:
         tables: dict[str, Rows] = {"epochs": self.rows}
         if self.job.scored_on != "none":
             scores |= self._of_training() if self.images.test is not None else {}
-            tables["confusion"] = []
-            for split, data in (("validation", self.images.validation), ("test", self.images.test)):
+            tables["confusion"], found = [], {}
+            splits = {"validation": self.images.validation, "test": self.images.test}
+            for split, data in splits.items():
                 if data is not None:
-                    outputs = self._outputs(data)
+                    outputs = found[split] = self._outputs(data)
                     scores |= _scores(split, outputs, data)
                     rows = confusion(outputs, data.labels, data.classes)
                     tables["confusion"] += [{"split": split, **row} for row in rows]
+            if self.job.experiment in SCORED:
+                tables["scores"] = image_scores(self.images.train, splits, found)
         return scores, tables
 
     def _of_training(self) -> dict[str, float]:

@@ -67,8 +67,7 @@ def gap(stored: Stored) -> str:
 
 @finding
 def candidates(stored: Stored) -> str:
-    """What validation's choice comes to on the test split without the held-out images, as it is drawn, and whether its
-    lead is chance."""
+    """What validation's choice comes to on held-out images, as it is drawn, and whether its lead is chance."""
     table, said = candidate_accuracy(stored), []
     for row in (row for row in choices(stored).to_dict("records") if row["consistent"] == "yes"):
         own = table[(table["use_case"] == row["use_case"]) & (table["network"] == row["network"])].to_dict("records")
@@ -77,10 +76,10 @@ def candidates(stored: Stored) -> str:
             continue
         lead = Estimate(row["lead"], row["lead_low"], row["lead_high"], MIN_ROUNDS, logarithmic=False)
         chance = "which may be chance" if lead.low <= 0 <= lead.high else "which is more than chance"
-        test = f"{drawn['accuracy']:.3g} % [{drawn['accuracy_low']:.3g}, {drawn['accuracy_high']:.3g}]"
+        reached = f"{drawn['validation']:.3g} % [{drawn['validation_low']:.3g}, {drawn['validation_high']:.3g}]"
         said.append(
-            f"trained without the held-out images, validation's setting of {CALLED[row['network']]} reaches {test} on "
-            f"the test split; on validation data it leads the next one by {points_text(lead)}, {chance}"
+            f"validation's setting of {CALLED[row['network']]} reaches {reached} on held-out images; it leads the next "
+            f"one by {points_text(lead)}, {chance}"
         )
     if not said:
         raise NotNow("", f"validation's choice needs {MIN_ROUNDS} seeds, and every candidate as many")

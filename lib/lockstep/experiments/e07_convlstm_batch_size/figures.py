@@ -15,6 +15,7 @@ from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     published_accuracies,
     time_lines,
 )
+from lockstep.experiments.e07_convlstm_batch_size.score_drawings import score_figure
 from lockstep.experiments.e07_convlstm_batch_size.setting_drawings import (
     confusion_maps,
     head_points,
@@ -100,6 +101,7 @@ FIGURES: Mapping[str, Recipe] = {
     "confusion": confusion_matrices,
     "ablation": pooling_and_dropout,
     "heads": heads,
+    "scores": score_figure,
     "paired": paired_differences,
     "frameworks": frameworks,
     "operators": framework_operators,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lockstep.analysis.sentences import Finding, counted, finding, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e07_convlstm_batch_size import answers_of_settings, answers_of_time
+from lockstep.experiments.e07_convlstm_batch_size import answers_of_settings, answers_of_time, score_findings
 from lockstep.experiments.e07_convlstm_batch_size.answer import changes, largest_batch
 from lockstep.experiments.e07_convlstm_batch_size.tables import learning_accuracy
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
@@ -27,7 +27,7 @@ def accuracy(stored: Stored) -> str:
         said.append(sentence(changes(found, "it")))
     except NotNow:
         said = []
-    table = learning_accuracy(stored)
+    table = answers_of_settings.required_rows(learning_accuracy(stored), "accuracy with Table 2's plain settings")
     kept = table[(table["global_batch_size"] == PLAIN_BATCH) & (table["updates"] == 0) & table["auc"].notna()]
     kept = kept[(kept["way"] == "data parallel") & (kept["framework"] == "torch") & (kept["rule"] == "constant")]
     parts = [
@@ -50,6 +50,7 @@ FINDINGS: Mapping[str, Finding] = {
     "confusion": answers_of_settings.confusion,
     "ablation": answers_of_settings.ablation,
     "heads": answers_of_settings.heads,
+    "scores": score_findings.scores,
     "paired": answers_of_settings.paired,
     "frameworks": answers_of_time.frameworks,
     "operators": answers_of_time.operators,

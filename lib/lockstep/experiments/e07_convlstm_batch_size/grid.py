@@ -1,11 +1,12 @@
 """Notebook 07's cells: those that train until they have learnt, and those whose steps are timed.
 
 learning     ways to train x batch sizes, at equal epochs; the linear rule; equal updates; TensorFlow
-candidates   settings, scored on held-out training images and on the test split
+candidates   settings, scored on held-out training images alone: no test image is opened before one is chosen
 selected     finalists among them, trained anew on all training images if they need no held-out ones
 paired       one setting and seed by one worker and by several
 ablation     pooling x dropout
 heads        the LSTM beside what could read the features in its place
+scores       settings of which every image's score is stored
 speed        steps of all ways and both frameworks, from memory; what dropout and L2 add to a step
 profile      a step of each framework, operator by operator
 
@@ -20,6 +21,7 @@ from typing import Any
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.job.strategies import STRATEGIES, SYNC_LAUNCHER
 from lockstep.experiments.e07_convlstm_batch_size.head_cells import head_cells
+from lockstep.experiments.e07_convlstm_batch_size.score_cells import score_cells
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.fixed_batch import in_memory_format, trained
 from lockstep.records.places import repository_root
@@ -56,6 +58,7 @@ def cells(chosen: Parameters) -> list[Job]:
     jobs += ablation_cells(first, "cnn", *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
     heads = {name: chosen.part("heads", name) for name in ("names", "batch_sizes", "tuned", "learning_rates")}
     jobs += head_cells(first, **heads, way=WAY, epochs=chosen.epochs, updates=chosen.updates)
+    jobs += score_cells(chosen, WAY)
     for use_case in chosen.speed_use_cases:
         for network in chosen.networks:
             jobs += speed_cells(
@@ -152,7 +155,7 @@ def candidate_cells(
     for name, setting in settings.items():
         whole = {"use_case": use_case, "network": network, **_with_length(setting, epochs)}
         by = "sequential" if setting.get("batch_norm") else way
-        jobs.append(trained(by, "candidates", scored_on="validation", **whole))
+        jobs.append(trained(by, "candidates", scored_on="held_out", **whole))
         if name in names:
             jobs.append(trained(by, "selected", scored_on=_scored_on(whole), selected=True, **whole))
     return jobs

@@ -54,13 +54,13 @@ def _mark_handles(marks: Marks) -> list[Line2D]:
 
 
 def setting_points(table: pd.DataFrame, title: str, chosen: Sequence[tuple[str, str]] = ()) -> StoredFigure:
-    """Test accuracy of settings, and validation accuracy where it was scored (`seed_accuracy_table`), by use case and
-    network. `chosen`: settings (`setting_text`) that are chosen by validation, as (network, setting)."""
+    """Accuracy of settings on test and on held-out images, where each was scored (`seed_accuracy_table`), by use case
+    and network. `chosen`: settings (`setting_text`) that are chosen by validation, as (network, setting)."""
     if table.empty:
         return empty(title, NOTHING)
-    marks: list[tuple[str, str, Any, str]] = [("accuracy", "test split", PALETTE[0], "o")]
-    if table["validation"].notna().any():
-        marks.insert(0, ("validation", "held-out training images", PALETTE[1], "s"))
+    marks: list[tuple[str, str, Any, str]] = [("validation", "held-out training images", PALETTE[1], "s")]
+    marks.append(("accuracy", "test split", PALETTE[0], "o"))
+    marks = [mark for mark in marks if table[mark[0]].notna().any()] or marks[1:]
     groups = list(table.groupby(["use_case", "network"], sort=False))
     parts = [setting_text(row).split(", ") for _, row in table.iterrows()]
     common = [part for part in parts[0] if all(part in others for others in parts)]

@@ -12,6 +12,7 @@ from lockstep.analysis.statistics import Estimate
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, lacking
 from lockstep.analysis.verdicts import NOT_YET
+from lockstep.experiments.e07_convlstm_batch_size.score_findings import SCORE_TARGETS
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import paired_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.choice import choice_table, quoted
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_table, speed_table
@@ -152,6 +153,7 @@ TARGETS: tuple[Target, ...] = (
     Target(
         "distributed minus sequential accuracy, farthest end of a 95 % interval, points", MARGIN, _worst_pair, AT_MOST
     ),
+    *SCORE_TARGETS,
     Target("TensorFlow's ConvLSTM step over torch's, seconds", 1.0, _frameworks),
     Target(f"data parallel with 2 workers over sequential, batch of {LARGE_BATCH} or more", 1.7, _data_parallel),
 )

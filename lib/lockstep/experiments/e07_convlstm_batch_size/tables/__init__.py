@@ -23,6 +23,8 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
 from lockstep.experiments.e07_convlstm_batch_size.tables.choice import beside_plain, choice_table, quoted
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.scores import SCORE_TABLES
+from lockstep.experiments.e07_convlstm_batch_size.tables.scores_unseen import without_test_images, without_test_scores
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import (
     framework_operator_table,
     framework_table,
@@ -32,7 +34,6 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.speed import (
 
 _CELL = ["use_case", "network", "framework", "way", "global_batch_size", "budget", "rule"]
 _ACCURACY = ["accuracy", "accuracy_low", "accuracy_high"]
-_SCORES = [*_ACCURACY, "run_low", "run_high", "balanced", "auc"]
 _POINTS = ["points", "points_low", "points_high"]
 _RECALL = ["split", "class", "images", "recall", "recall_low", "recall_high"]
 _SHARES = ["actual_share", "predicted_share"]
@@ -40,7 +41,7 @@ _SHARES = ["actual_share", "predicted_share"]
 
 # What figures and tables both read
 learning_accuracy = once(lambda stored: seed_accuracy_table(stored.records, LEARNING, stored.table("confusion")))
-candidate_accuracy = once(lambda stored: seed_accuracy_table(stored.records, CANDIDATES, stored.table("confusion")))
+candidate_accuracy = once(lambda stored: seed_accuracy_table(without_test_scores(stored.records), CANDIDATES))
 choices = once(lambda stored: choice_table(stored.records, stored.table("confusion")))
 timed_ways = once(lambda stored: speed_table(stored.records))
 timed_frameworks = once(lambda stored: framework_table(stored.records))
@@ -48,11 +49,12 @@ timed_prices = once(lambda stored: price_table(stored.records))
 lstm_difference = once(lambda stored: lstm_table(stored.records, (LEARNING,)))
 paired_accuracy = once(lambda stored: paired_table(stored.records))
 lstm_and_heads = once(lambda stored: head_table(stored.records))
-quoted_confusion = once(lambda stored: quoted(stored.records, stored.table("confusion")))
+quoted_confusion = once(lambda stored: quoted(stored.records, without_test_images(stored.table("confusion"))))
 
 
 def _accuracy(stored: Stored) -> pd.DataFrame:
-    columns = [*_CELL, *_SCORES, "updates_done", "training_seconds", "seeds", "status", "reason"]
+    columns = [*_CELL, *_ACCURACY, "run_low", "run_high", "balanced", "auc"]
+    columns += ["updates_done", "training_seconds", "seeds", "status", "reason"]
     return learning_accuracy(stored).reindex(columns=columns).round(2)
 
 
@@ -85,7 +87,7 @@ def _candidates(stored: Stored) -> pd.DataFrame:
     table = candidate_accuracy(stored)
     table = table.assign(setting=[setting_text(row) for _, row in table.iterrows()])
     validation = ["validation", "validation_low", "validation_high"]
-    return table.reindex(columns=["network", "setting", *validation, *_SCORES, "seeds", "reason"]).round(2)
+    return table.reindex(columns=["network", "setting", *validation, "validation_loss", "seeds", "reason"]).round(4)
 
 
 def _classes_of(stored: Stored, experiment: str) -> pd.DataFrame:
@@ -125,4 +127,5 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "paired": lambda stored: paired_accuracy(stored).round(3),
     "ablation": _ablation,
     "heads": lambda stored: lstm_and_heads(stored).round(4),
+    **SCORE_TABLES,
 }

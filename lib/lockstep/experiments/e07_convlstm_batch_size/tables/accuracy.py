@@ -74,7 +74,8 @@ def seed_accuracy_table(records: pd.DataFrame, experiment: str, confusion: pd.Da
         row |= mean_columns(mean_or_none(ok["train_accuracy"] - ok["test_accuracy"]), "gap", 100)
         row |= dict(zip(("run_low", "run_high"), _one_run(ok, cell, confusion), strict=True))
         row |= {name: median_of(rows, name) for name in _TRAINED}
-        seeds = int(rows.loc[rows["status"] == "ok", "test_accuracy"].notna().sum())
+        measured = "validation_accuracy" if cell["scored_on"] == "held_out" else "test_accuracy"
+        seeds = int(rows.loc[rows["status"] == "ok", measured].notna().sum())
         row |= {"seeds": seeds, "status": status, "reason": reason}
         table.append(row)
     return pd.DataFrame(table)

@@ -9,6 +9,7 @@ import pandas as pd
 from lockstep.analysis.seeds import CANDIDATES, LEARNING, SELECTED, SETTING, mean_columns, paired_points
 from lockstep.analysis.statistics import AnalysisError, Estimate
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import extras, seed_accuracy_table, setting_text
+from lockstep.experiments.e07_convlstm_batch_size.tables.scores_unseen import without_test_scores
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
 
 _SIDE = ["use_case", "data_source", "framework", "strategy", "workers", *SETTING]
@@ -19,11 +20,11 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
     test split when it is trained on all training images.
 
     `finalists`: settings that were trained so, in SELECTED. `consistent`: is validation's choice among them: yes, no,
-    or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist;
-    `best_on_test`: the highest mean of a candidate there, which is no estimate, for the test split chose it. `lead`:
-    points of validation accuracy over the `runner_up`, paired by seed: how decided the choice is. `lowest_loss`: which
-    candidate mean validation loss would choose. A candidate that diverged is not chosen.
+    or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist.
+    `lead`: points of validation accuracy over the `runner_up`, paired by seed: how decided the choice is.
+    `lowest_loss`: which candidate mean validation loss would choose. A candidate that diverged is not chosen.
     """
+    records = without_test_scores(records)
     candidates, finals = seed_accuracy_table(records, CANDIDATES), seed_accuracy_table(records, SELECTED, confusion)
     if len(finals):
         finals = finals[finals["selected"]]
@@ -36,10 +37,8 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
         text = "" if chosen is None else setting_text(chosen)
         row: dict[str, Any] = {"use_case": use_case, "network": network, "candidates": len(own), "chosen": text}
         row |= {"validation": float("nan") if chosen is None else chosen["validation"]}
-        row |= _decided(records, own)
-        row |= {"best_on_test": float(own["accuracy"].max()) if len(own) else float("nan")}
+        row |= _decided(records, own) | {"consistent": _consistent(own, text, final)}
         row |= {"finalists": " | ".join(setting_text(each) for _, each in final.iterrows())}
-        row |= {"consistent": _consistent(own, text, final)}
         quoted = [each for _, each in final.iterrows() if setting_text(each) == text]
         for name in ("accuracy", "accuracy_low", "accuracy_high", "balanced", "auc", "run_low", "run_high", "seeds"):
             row[name] = quoted[0][name] if quoted else float("nan")
