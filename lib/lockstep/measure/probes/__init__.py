@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lockstep.engine.groups import Group
-from lockstep.engine.job import Job
-from lockstep.engine.training.loop import Site, Trace
+from functools import partial
+from typing import Any
+
 from lockstep.measure.probes.exchange import run_exchange
 from lockstep.measure.probes.flops import run_flops
 from lockstep.measure.probes.operators import run_profile
@@ -13,16 +13,10 @@ from lockstep.measure.probes.roofs import run_decode, run_machine
 from lockstep.measure.probes.spark import run_overhead, run_preparation
 
 
-def _layers(job: Job, group: Group, site: Site | None = None) -> Trace:
-    from lockstep.measure.probes.stages import run_layers  # with torch's pipelining, which takes seconds to load
+def _of_stages(name: str, *job_group_site: Any) -> Any:
+    from lockstep.measure.probes import stages  # with torch's pipelining, which takes seconds to load
 
-    return run_layers(job, group, site)
-
-
-def _stage_times(job: Job, group: Group, site: Site | None = None) -> Trace:
-    from lockstep.measure.probes.stages import run_stage_times  # the same
-
-    return run_stage_times(job, group, site)
+    return getattr(stages, name)(*job_group_site)
 
 
 _EXCHANGE = Probe(run_exchange)
@@ -41,8 +35,8 @@ PROBES: dict[str, Probe] = {
     "flops": Probe(run_flops, tables={"flops": ()}),
     "machine": Probe(run_machine),
     "decode": Probe(run_decode),
-    "layers": Probe(_layers, tables={"layers": OF_PIPELINES}),
-    "stage_times": Probe(_stage_times, tables={"stages": OF_PIPELINES}),
+    "layers": Probe(partial(_of_stages, "run_layers"), tables={"layers": OF_PIPELINES}),
+    "stage_times": Probe(partial(_of_stages, "run_stage_times"), tables={"stages": OF_PIPELINES}),
     "overhead": Probe(run_overhead),
     "preparation": Probe(run_preparation),
 }
