@@ -45,6 +45,10 @@ def test_what_it_shows_holds_no_name_of_the_code_and_no_nan(table: ReadableTable
     for text in (table._repr_html_(), repr(table)):
         assert not re.search(r"NaN|nan\b|True|False|[a-z]_[a-z]", text)
         assert "SimpleBig" in text
+    assert repr(table).endswith("In all rows: use case SimpleBig.")
+    assert repr(table[["speedup"]]).split()[-1] == MISSING, "seen: every text ended in the word 'what'"
+    halves = ReadableTable({"share": [np.float32("nan"), np.float32(0.5)]})
+    assert worded(halves)[0]["share"].tolist() == [MISSING, "0.5"]
     long = ReadableTable({"reason": ["x" * 300 + "end", "y"]})
     assert "xend" in long._repr_html_() and "xend" in repr(long), "nothing is cut off"
 
@@ -67,7 +71,7 @@ def test_an_index_that_says_something_is_a_column() -> None:
     [
         ("step_seconds", 0.123456, "0.1235"), ("images_per_second", 12345.6, "12346"), ("flops", 1.28e12, "1.28·10¹²"),
         ("gap", -0.00001234, "-1.23·10⁻⁵"), ("workers", 2.0, "2"), ("link_bits_per_second", 1e9, "1 Gbit/s"),
-        ("link_bits_per_second", 2.6e7, "26 Mbit/s"), ("bytes", 1030148.0, "1010 KiB"), ("times", np.inf, "∞"),
+        ("link_bits_per_second", 2.6e7, "26 Mbit/s"), ("bytes", 1030148.0, "1006 KiB"), ("times", np.inf, "∞"),
         ("notebook", "02_threads_vs_processes", "02"), ("device", "cuda", "GPU"), ("rank", None, MISSING),
         ("launcher", "processes", "processes"), ("strategy", "processes", "processes, shared memory"),
         ("action", "input_backward", "input backward"), ("delays", "decoding:slow_for=5", "decoding:slow_for=5"),

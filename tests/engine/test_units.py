@@ -26,7 +26,8 @@ def test_bytes_are_counted_by_1024(number: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0 s"), (2e-7, "0.2 µs"), (12e-6, "12 µs"), (0.0012345, "1.23 ms"), (0.9999, "1 s"), (2.314, "2.31 s"),
-     (90, "90 s"), (119.9, "120 s"), (120, "2 min"), (7200, "2 h"), (3 * 86400, "3 days"), (1e9, "11,600 days")],
+     (90, "90 s"), (119.9, "120 s"), (120, "2 min"), (7200, "2 h"), (3 * 86400, "3 days"), (1e9, "11,600 days"),
+     (-0.5, "-500 ms")],
 )  # fmt: skip
 def test_seconds_in_the_unit_that_fits(seconds: float, text: str) -> None:
     assert took(seconds) == text

@@ -13,6 +13,7 @@ import pytest
 import studies
 from lockstep.engine.launch.environment import python_path
 from lockstep.tuning import slots, worker
+from lockstep.tuning.attempts import failures_in_a_row, forgive, stopped_by_failures
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.results import read_study
 from lockstep.tuning.sampling import training_seed
@@ -250,6 +251,21 @@ def test_failures_in_a_row_count_over_restarts(here: None, tmp_path: Path, monke
         run_study(plan, tmp_path / "study.db", site_of())
     left = read_study(tmp_path / "study.db").trials["state"].tolist()
     assert left == ["complete", *["failed"] * 5, *["waiting"] * 2], "two more than the three of the first call"
+
+
+def test_failures_after_a_stop_do_not_count_in_the_next_call() -> None:
+    """Seen: with several engines six or seven fail before all have stopped, and the next call began at one or two."""
+    optuna = pytest.importorskip("optuna")
+    study, fail = optuna.create_study(), optuna.trial.TrialState.FAIL
+    for _ in range(7):
+        study.add_trial(optuna.trial.create_trial(state=fail, user_attrs={"failure": "alike"}))
+    forgive(study)
+    assert len(failures_in_a_row(study)) == 7, "nothing has stopped this study"
+    stopped_by_failures(study)
+    forgive(study)
+    study.add_trial(optuna.trial.create_trial(state=fail, user_attrs={"failure": "alike"}))
+    forgive(study)
+    assert failures_in_a_row(study) == ["alike"]
 
 
 def test_all_trials_failed(here: None, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class ReadableTable(pd.DataFrame):
         if self.empty:
             return _NOTHING
         body, alike = worded(self)
-        return body.to_string(index=False) + (f"\nIn all rows: {'; '.join(alike)}." if alike else "what")
+        return body.to_string(index=False) + (f"\nIn all rows: {'; '.join(alike)}." if alike else "")
 
 
 def worded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -136,7 +136,7 @@ def _cell(name: str, values: Sequence[Any]) -> str:
 def _text(name: str, value: Any) -> str:
     if isinstance(value, str):
         return _plain(name, value)
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+    if pd.api.types.is_scalar(value) and pd.isna(value):
         return MISSING
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return "yes" if value else "no"
@@ -163,8 +163,7 @@ def _number(name: str, value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if name in _SIZES or (name.endswith("_bytes") and "seconds" not in name):
-        number, _, unit = bytes_text(value).partition(" ")
-        return f"{float(number):g} {unit}"
+        return bytes_text(value)
     if name in ("link_bits_per_second", "pays_from_bits_per_second"):
         return bits_text(value)
     if value == int(value) and abs(value) < 1e6:

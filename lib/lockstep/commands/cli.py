@@ -6,7 +6,8 @@ import os
 
 
 def main() -> None:
-    """Entry point. Ends with 2 if the command is refused, 1 if it fails, 128 + the signal's number if stopped."""
+    """Entry point. Ends with 2 if the command is refused, 1 if it fails or is stopped while its options are read, and
+    128 + the signal's number if it is stopped before or later."""
     try:
         from lockstep.commands.application import app
 

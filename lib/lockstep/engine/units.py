@@ -9,7 +9,7 @@ _SHORT = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
 def number_text(number: float) -> str:
     """Three digits, without an exponent where a reader would not write one: 1,230; 0.0123."""
-    if number >= 999.5:
+    if abs(number) >= 999.5:
         return f"{float(f'{number:.3g}'):,.0f}"
     return f"{number:.3g}"
 
@@ -24,6 +24,8 @@ def bytes_text(number: float) -> str:
 
 def took(seconds: float) -> str:
     """12 µs, 41 ms, 2.31 s, 90 s, 2 h, 3 days: minutes and longer units from two of them on."""
+    if seconds < 0:
+        return f"-{took(-seconds)}"
     rounded = float(f"{seconds:.3g}")  # 0.9999 s is 1 s, and not 1,000 ms
     for name, size in _LONG:
         if seconds >= 2 * size:

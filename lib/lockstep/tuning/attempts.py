@@ -66,11 +66,15 @@ def _start_of(pid: int) -> str:
     return ""
 
 
+_STOPPED, _COUNTED_FROM = "stopped_by_failures", "failures_counted_from"
+
+
 def failures_in_a_row(study: Any) -> list[str]:
     """Of the trials that have ended last, as far as they failed and failed alike: how, once for each. Trials that are
-    tried again count by their last attempt."""
-    states = the_optuna().trial.TrialState
-    ended = [each for each in latest(study.get_trials(deepcopy=False)).values() if each.state.is_finished()]
+    tried again count by their last attempt. Those by which a call stopped do not count (`forgive`)."""
+    states, first = the_optuna().trial.TrialState, study.user_attrs.get(_COUNTED_FROM, 0)
+    trials = latest(study.get_trials(deepcopy=False)).values()
+    ended = [each for each in trials if each.state.is_finished() and each.number >= first]
     found: list[str] = []
     for trial in sorted(ended, key=lambda each: each.datetime_complete, reverse=True):
         failure = trial.user_attrs.get("failure", trial.user_attrs.get("reason", ""))
@@ -78,6 +82,18 @@ def failures_in_a_row(study: Any) -> list[str]:
             break
         found.append(failure)
     return found
+
+
+def stopped_by_failures(study: Any) -> None:
+    """Failures in a row have stopped the study; what is under way may fail alike after that."""
+    study.set_user_attr(_STOPPED, True)
+
+
+def forgive(study: Any) -> None:
+    """Where failures had stopped the study, they do not count any more: whoever calls again has removed the cause."""
+    if study.user_attrs.get(_STOPPED):
+        study.set_user_attr(_COUNTED_FROM, len(study.get_trials(deepcopy=False)))
+        study.set_user_attr(_STOPPED, False)
 
 
 def give_up(study: Any, trial_id: int, reason: str, failure: str) -> None:

@@ -28,10 +28,12 @@ from lockstep.tuning.attempts import (
     GIVEN_UP,
     HAD_ENDED,
     failures_in_a_row,
+    forgive,
     give_up,
     latest,
     numbers_of,
     recover,
+    stopped_by_failures,
     this_owner,
     try_again,
 )
@@ -72,8 +74,8 @@ class Controller:
         """Failures of earlier calls count; those by which the study stopped do not, for whoever calls again has
         removed the cause."""
         with storage_errors(self.url):
-            known = failures_in_a_row(self.study)
-        self._failures = known[: len(known) % MOST_FAILURES]
+            forgive(self.study)
+            self._failures = failures_in_a_row(self.study)
 
     def take(self, slot: int) -> TrialCall | None:
         """The next trial for a slot, as soon as there is one; None when the study has ended or stops."""
@@ -167,6 +169,7 @@ class Controller:
         Path(call.checkpoint).unlink(missing_ok=True)
         self._failures = [kind for kind in self._failures if kind == outcome.kind] + [outcome.kind]
         if len(self._failures) >= MOST_FAILURES:
+            stopped_by_failures(self.study)
             self.stop(
                 StudyError(
                     f"study {self.plan.name!r}: {MOST_FAILURES} trials in a row failed alike, the last one, trial "

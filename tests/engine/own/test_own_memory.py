@@ -83,7 +83,7 @@ def test_samples_that_do_not_fit_are_refused_with_the_numbers(
             lockstep.train(linear(), data, workers=1, batch_size=8)
         return
     told = (
-        r"the samples are 78\d KiB, and each of 2 worker\(s\) is sent a copy.* 6\.1\d* MiB with .*, and 5 MiB are free"
+        r"the samples are 78\d KiB, and each of 2 worker\(s\) unpacks a copy.* 6\.1\d* MiB with .*, and 5 MiB are free"
     )
     with pytest.raises(JobError, match=told):
         lockstep.train(linear(), data, workers=2, batch_size=8)

@@ -266,6 +266,8 @@ def test_a_negative_figure_needs_no_logarithm() -> None:
         pd.DataFrame([one | {"high": -0.5, "answer": ANSWERS[0], "statement": "s"}]), "title"
     )
     assert figure.axes[0].get_xscale() == "linear" and figure.axes[0].get_xlim()[0] < -1.5
+    none = one | {"unit": "%", "measured": 0.0, "low": 0.0, "high": 2.0, "answer": ANSWERS[0], "statement": "s"}
+    assert published_beside_measured(pd.DataFrame([none]), "title").axes[0].get_xscale() == "linear", "nor has 0"
 
 
 def test_without_numbers_a_figure_says_so(nothing: Overview) -> None:

@@ -80,7 +80,7 @@ def test_the_finding_says_what_thresholds_and_patients_change(stored: Stored) ->
         assert part in told
     assert "the splits differ by more than class shares" in told and " % of normal images held out and " in told
     assert len(told.split()) <= 102, "a longer one is not read"
-    more = lstm_areas(stored)["batch 32, 10 epochs"]
+    (more,) = lstm_areas(stored).values()
     assert more.low > 0 and f"The ConvLSTM's area minus the CNN's is {more.value:+.3f} [" in told
     assert "Between patient numbers shared with training and others, recall of pneumonia differs by " in told
 

@@ -97,7 +97,8 @@ def without_skipped(table: pd.DataFrame, marked: pd.Series | None = None) -> tup
     hidden &= ~marked if marked is not None else True
     reasons = table.loc[hidden, "reason"].value_counts()
     parts = [f"{count} row{'' if count == 1 else 's'} skipped ({reason})" for reason, count in reasons.items()]
-    parts += [f"{again.sum()} measured a second time (A/A: noise)"] if again.any() else []
+    twice = int((again & (table["status"] == "ok")).sum())
+    parts += [f"{twice} measured a second time (A/A: noise)"] if twice else []
     return table[~hidden & ~again], f"Not shown: {'; '.join(parts)}" if parts else ""
 
 

@@ -41,10 +41,12 @@ def check_room(sample_bytes: int, job: Job) -> None:
     process three times (as it came, packed and unpacked); what it has freed its allocator keeps.
     """
     processes = 1 if job.launcher == "threads" else job.ranks
+    if job.launcher not in ("threads", "processes"):
+        return  # samples travel otherwise there, or to other machines
     needed, free = (2 + 2 * processes + job.ranks) * sample_bytes, free_memory()
     if needed > free:
         raise JobError(
-            f"the samples are {bytes_text(sample_bytes)}, and each of {job.ranks} worker(s) is sent a copy of its own: "
+            f"the samples are {bytes_text(sample_bytes)}, and each of {job.ranks} worker(s) unpacks a copy of its own: "
             f"{bytes_text(needed)} with what is packed and unpacked meanwhile, and {bytes_text(free)} are free; give a "
             "data set that reads a sample when it is asked for (in __getitem__, from files or from np.load(file, "
             "mmap_mode='r') that is opened there), photos in a folder, or fewer workers"

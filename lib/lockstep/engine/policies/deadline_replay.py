@@ -74,6 +74,7 @@ class LastRounds:
         return {"over": [one.tolist() for one in self._over], "open": self._open.tolist()}
 
     def load(self, state: dict[str, Any]) -> None:
+        self._over.clear()
         self._over.extend(np.array(one, np.float64) for one in state["over"])
         self._open = np.array(state["open"], np.float64)
 

@@ -97,7 +97,7 @@ class StandIns:
         return self._forecast(WEIGHTS, worker) - self._way
 
     def idle(self) -> None:
-        """The caller waits: the LSTM makes up for the updates that are due, however long they take."""
+        """The caller waits: the LSTM makes up for the updates that are due, but for no more than MOST_UPDATES."""
         for kind, updates in self._due.items():
             self._learn(kind, min(updates, MOST_UPDATES))
         self._due.clear()

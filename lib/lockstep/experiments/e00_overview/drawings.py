@@ -110,7 +110,7 @@ def _scale(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
     drawn = rows[["published", "measured", "low", "high"]].to_numpy(dtype=float)
     drawn = drawn[np.isfinite(drawn)]  # too few rounds have no interval
     first, last = min(0.0, float(drawn.min())), float(drawn.max())
-    if first < 0 or (unit != "times" and last < _LARGE * drawn.min()):
+    if drawn.min() <= 0 or (unit != "times" and last < _LARGE * drawn.min()):
         axis.set_xlim(first - 0.06 * (last - first), last + 0.12 * (last - first))  # with room for half a diamond
         return
     axis.set_xscale("log", base=2)

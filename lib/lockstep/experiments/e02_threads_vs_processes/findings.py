@@ -38,7 +38,7 @@ from lockstep.analysis.statistics import (
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import sessions_in, trace_table
 from lockstep.analysis.verdicts import cores_given, sequential, table1
-from lockstep.experiments.e02_threads_vs_processes.lock_drawings import FEWEST_COUNTS
+from lockstep.experiments.e02_threads_vs_processes.lock_drawings import FEWEST_COUNTS, measured_counts
 from lockstep.experiments.e02_threads_vs_processes.tables import gil_table, input_table
 from lockstep.experiments.e02_threads_vs_processes.tables import scaling as scaling_of
 
@@ -128,7 +128,7 @@ def scaling(stored: Stored) -> str:
     """The highest speedup where one budget of cores is split over more and more workers; or that there is no curve."""
     table = scaling_of(stored)
     known = table[table["speedup"].notna()] if len(table) else table
-    counts = sorted(set(map(int, known["workers"]))) if len(known) else []
+    counts = measured_counts(table)
     if len(counts) < FEWEST_COUNTS:
         which = f"with {listed(map(str, counts))} workers" if counts else "with no number of workers"
         more = "`lockstep run 02 -p scaling_workers=[1,2,4]` does so where there are as many cores"

@@ -14,8 +14,14 @@ FEWEST_COUNTS = 3  # of workers that make a curve
 
 def too_few_counts(table: pd.DataFrame, title: str) -> StoredFigure | None:
     """Instead of a curve through one or two points: that it is none."""
-    counts = table["workers"].nunique() if len(table) else 0
-    return empty(title, "two numbers of workers make no curve") if 0 < counts < FEWEST_COUNTS else None
+    counts = len(measured_counts(table))
+    return empty(title, f"{counted(counts, 'number')} of workers make no curve") if 0 < counts < FEWEST_COUNTS else None
+
+
+def measured_counts(table: pd.DataFrame) -> list[int]:
+    """The numbers of workers that have a speedup."""
+    known = table[table["speedup"].notna()] if len(table) else table
+    return sorted(set(map(int, known["workers"]))) if len(known) else []
 
 
 def lock_points(table: pd.DataFrame, title: str) -> StoredFigure:

@@ -90,7 +90,7 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
 
 
 def _one_process(known: pd.DataFrame, network: str) -> list[str]:
-    """What the same cores give without any parallelism between workers, where that was measured."""
+    """What the cores of the fewest ranks give without any parallelism between workers, where that was measured."""
     own = known[known["strategy"] == ONE_PROCESS]
     if own.empty:
         return []

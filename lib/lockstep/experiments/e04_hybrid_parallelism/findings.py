@@ -80,7 +80,8 @@ def speedup(stored: Stored) -> str:
     rest = sorted(set(records.loc[records["experiment"] == EXPERIMENT, "use_case"]) - set(rows["use_case"]))
     told += [sentence(f"{listed(map(network_name, rest))} was not measured on these cores")] if rest else []
     if not (rows["strategy"] == ONE_PROCESS).any():
-        told.append("One process whose operators use all cores was not measured; `lockstep run 04` adds it.")
+        one = "One process whose operators use the cores of the fewest ranks"
+        told.append(f"{one} was not measured; `lockstep run 04` adds it.")
     return " ".join([*told, *noise_unknown(aa_noise(records))])
 
 

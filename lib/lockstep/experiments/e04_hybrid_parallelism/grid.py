@@ -37,7 +37,7 @@ def _hybrid(chosen: Parameters, use_case: str) -> list[Job]:
     in_pieces = {"micro_batches": chosen.of("micro_batches", use_case)}
     jobs = [_cell(chosen, "hybrid", "sequential", use_case)]
     counts, whole = chosen.of("worker_counts", use_case), chosen.of("global_batch_size", use_case)
-    # The same cores without any parallelism between workers: what every way to spend them must beat.
+    # The cores of the fewest ranks without any parallelism between workers: what those ranks must beat.
     jobs.append(_cell(chosen, "hybrid", ONE_PROCESS, use_case, counts[0], per_worker_batch_size=whole))
     if use_case == chosen.use_cases[0]:  # an A/A pair of two workers
         jobs.append(_cell(chosen, "hybrid", "processes_allreduce", use_case, counts[0], variant="b"))

@@ -19,7 +19,6 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.scores import (
     class_names,
     lstm_areas,
     patient_table,
-    scored_networks,
 )
 
 USE_CASE = "Pneumonia"
@@ -31,13 +30,12 @@ _OTHER_IMAGES = "of the synthetic stand-in, which says nothing about the real im
 def scores(stored: Stored) -> str:
     """How well the network that validation prefers ranks images, what thresholds of validation do to its accuracy, what
     the LSTM does to the area under the curve, and whether shared patient numbers flatter."""
-    known = [each for each in scored_networks(stored) if len(each.test.seeds) >= MIN_ROUNDS]
-    if not known:
+    best = best_by_validation(stored, USE_CASE)
+    if best is None:
         raise NotNow("", f"scores of every image need {MIN_ROUNDS} seeds")
-    best = min(known, key=lambda each: each.validation_loss)
     said = [f"validation prefers {best.briefly}: on test images its area under the curve is {_plain(best.area)}"]
     said += [_by_rules(best), *_normal(best)]
-    if (more := lstm_areas(stored).get(best.setting)) is not None:
+    if (more := lstm_areas(stored).get(best.trained)) is not None:
         said.append(f"the ConvLSTM's area minus the CNN's is {_plain(more, '+')}")
     return " ".join(sentence(text) for text in [*said, *_patients(stored, best)])
 

@@ -24,15 +24,15 @@ SHOWN_SETTINGS = 5
 @once
 def best_settings(stored: Stored) -> pd.DataFrame:
     """The pool's settings with the highest scores after the last epoch, best first: number, score,
-    validation_accuracy, and a column per entry of the space."""
+    validation_accuracy_percent, and a column per entry of the space."""
     pool = pool_in(stored)
     if pool is None or pool.whole.empty:
         return pd.DataFrame()
     last = pool.curves[pool.curves["epoch"] == pool.epochs].set_index("number")["validation_accuracy"]
     rows = []
     for number in pool.best(SHOWN_SETTINGS):
-        told = {"setting": number, "score": pool.trials.loc[number, "score"], "accuracy": last[number]}
-        rows.append({**told, **pool.setting(number)})
+        told = {"setting": number, "score": pool.trials.loc[number, "score"]}
+        rows.append({**told, "validation_accuracy_percent": 100 * last[number], **pool.setting(number)})
     return pd.DataFrame(rows)
 
 

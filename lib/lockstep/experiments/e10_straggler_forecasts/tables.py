@@ -112,6 +112,8 @@ def costs_table(stored: Stored) -> pd.DataFrame:
 
 # What the notebook shows
 
+_BOTH = {f"milliseconds{end}": f"both_milliseconds{end}" for end in ("", "_low", "_high")}
+
 
 def _pivot(table: pd.DataFrame, column: str, kinds: Iterable[str], names: Iterable[str]) -> pd.DataFrame:
     """A row per kind, a column per forecaster."""
@@ -187,7 +189,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "calibration": _calibration,
     "history": _history,
     "traces": _traces,
-    "costs": lambda stored: costs_table(stored).round(4).replace({"forecaster": LABELS}),
+    "costs": lambda stored: costs_table(stored).round(4).replace({"forecaster": LABELS}).rename(columns=_BOTH),
     "slow_loading": lambda stored: slow_loading_table(stored).round(3),
     "denormals": lambda stored: denormals_table(stored).round(4),
     "gradients": lambda stored: gradients_table(stored),

@@ -144,8 +144,9 @@ def _shown_kinds(stored: Stored) -> pd.DataFrame:
     if table.empty:
         return table
     columns = ["kind", "cells", "median", "median_low", "median_high", "p90", "p90_low", "p90_high", "bias"]
-    shown = table[columns].round(1).rename(columns={"median": "median error (%)", "p90": "nine in ten below (%)"})
-    return shown.rename(columns={"bias": "measured longer by (%)"}).replace({np.nan: ""})
+    percent = {"median": "median_error_percent", "p90": "nine_in_ten_below_percent", "bias": "measured_longer_percent"}
+    ends = {f"{name}_{end}": f"{percent[name]}_{end}" for name in ("median", "p90") for end in ("low", "high")}
+    return table[columns].round(1).rename(columns={"kind": "kind_of_cell"} | percent | ends).replace({np.nan: ""})
 
 
 def _shown_predictions(stored: Stored) -> pd.DataFrame:
@@ -154,7 +155,8 @@ def _shown_predictions(stored: Stored) -> pd.DataFrame:
         return table
     columns = ["use_case", "strategy", "hosts", "workers", "batch", "kind", "step_seconds", "predicted_seconds"]
     shown = table[[*columns, "range_low", "range_high", "holds", "error", "rounds"]].round(4)
-    return shown.assign(kind=shown["kind"].str.replace(ANOTHER_BATCH, ", other batch"))
+    shown = shown.rename(columns={"kind": "kind_of_cell"})
+    return shown.assign(kind_of_cell=shown["kind_of_cell"].str.replace(ANOTHER_BATCH, ", other batch"))
 
 
 def _shown_picks(stored: Stored) -> pd.DataFrame:
@@ -169,7 +171,9 @@ def _shown_picks(stored: Stored) -> pd.DataFrame:
 def _shown_farthest(stored: Stored) -> pd.DataFrame:
     table = farthest(stored)
     columns = ["kind", "use_case", "strategy", "workers", "batch", "step_seconds", "predicted_seconds", "error", "part"]
-    return table[[*columns, "part_seconds"]].round(3) if len(table) else table
+    if table.empty:
+        return table
+    return table[[*columns, "part_seconds"]].round(3).rename(columns={"kind": "kind_of_cell"})
 
 
 def _shown_memory(stored: Stored) -> pd.DataFrame:

@@ -43,6 +43,10 @@ _EXPECTED = {"Pneumonia": ("kermany", "classes")}
 """By use case the published table of how many images of each class its test split should have."""
 
 
+Trained = tuple[str, str, str]
+"""Use case, where the images are from, and setting."""
+
+
 @dataclass(frozen=True, eq=False)
 class ScoredNetwork:
     """A cell whose images' scores are stored, on the same test images by networks of several seeds."""
@@ -55,6 +59,11 @@ class ScoredNetwork:
     @property
     def setting(self) -> str:
         return setting_text(self.cell)
+
+    @property
+    def trained(self) -> Trained:
+        """What is trained alike by several networks."""
+        return str(self.cell["use_case"]), str(self.cell["data_source"]), self.setting
 
     @property
     def briefly(self) -> str:
@@ -150,8 +159,10 @@ def _each(stored: Stored) -> Iterator[tuple[dict[str, Any], pd.DataFrame, Scored
 
 
 def best_by_validation(stored: Stored, use_case: str) -> ScoredNetwork | None:
-    """The scored network with the lowest mean cross-entropy on held-out images; None where none was scored."""
+    """The scored network with the lowest mean cross-entropy on held-out images, of those with MIN_ROUNDS seeds; None
+    where there is none."""
     own = [each for each in scored_networks(stored) if each.cell["use_case"] == use_case]
+    own = [each for each in own if len(each.test.seeds) >= MIN_ROUNDS]
     return min(own, key=lambda each: each.validation_loss, default=None)
 
 
@@ -205,18 +216,19 @@ def _apart(network: ScoredNetwork) -> Iterator[dict[str, Any]]:
         yield row | mean_columns(more if name == SHARED else None, "more")
 
 
-def lstm_areas(stored: Stored) -> dict[str, Estimate]:
-    """By setting, the ConvLSTM's area under the curve minus the CNN's (0-1), on the same seeds and draws of patients;
-    without settings of which both have fewer than MIN_ROUNDS seeds in common. Others of their seeds are left out."""
-    networks = {(each.setting, each.cell["network"]): each for each in scored_networks(stored)}
+def lstm_areas(stored: Stored) -> dict[Trained, Estimate]:
+    """By what was trained, the ConvLSTM's area under the curve minus the CNN's (0-1), on the same seeds and draws of
+    patients; without settings of which both have fewer than MIN_ROUNDS seeds in common. Others of their seeds are left
+    out."""
+    networks = {(each.trained, each.cell["network"]): each for each in scored_networks(stored)}
     found = {}
-    for (setting, name), with_lstm in networks.items():
-        plain = networks.get((setting, "cnn"))
+    for (trained, name), with_lstm in networks.items():
+        plain = networks.get((trained, "cnn"))
         if name != "convlstm" or plain is None:
             continue
         above, below = with_lstm.test.of_seeds(plain.test.seeds), plain.test.of_seeds(with_lstm.test.seeds)
         if len(above.seeds) >= MIN_ROUNDS:
-            found[setting] = PatientDraws.of(above).estimate(partial(_more_area, above, below))
+            found[trained] = PatientDraws.of(above).estimate(partial(_more_area, above, below))
     return found
 
 

@@ -17,11 +17,13 @@ _TEST = ("test_accuracy", "test_balanced_accuracy", "test_auc", "test_loss", "tr
 
 def without_test_scores(records: pd.DataFrame) -> pd.DataFrame:
     """The records, those of candidates without test scores and as scored on held-out images alone; of a seed that was
-    trained with and without them the later row."""
+    trained with and without them the later row, of those that are ok if one is."""
     own = records["experiment"] == CANDIDATES
     hidden = {name: records[name].mask(own) for name in _TEST}
     seen = records.assign(**hidden, scored_on=records["scored_on"].mask(own, "held_out"))
-    return seen[~(own & seen.duplicated([*CELL, "seed"], keep="last"))]
+    ordered = seen.assign(_ok=seen["status"] == "ok").sort_values("_ok", kind="stable")
+    again = ordered.duplicated([*CELL, "seed"], keep="last").reindex(seen.index)
+    return seen[~(own & again)]
 
 
 def without_test_images(confusion: pd.DataFrame) -> pd.DataFrame:
