@@ -39,7 +39,9 @@ def begin(settings: dict[str, Any]) -> str:
     Raises RuntimeError if the rank was killed or left.
     """
     from lockstep.engine.launch.environment import worker_environment
+    from lockstep.engine.launch.worker import die_with_parent
 
+    die_with_parent(os.getppid())  # torchrun, which is killed with its own parent and then ends nobody
     chosen = os.environ.get("GLOO_SOCKET_IFNAME")
     environment = worker_environment(settings["environment"], settings["threads"])
     environment[_VARIABLE] = json.dumps(settings)
