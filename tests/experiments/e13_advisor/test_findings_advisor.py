@@ -67,7 +67,7 @@ def test_the_answer_says_how_many_workers_are_best_or_that_nobody_knows() -> Non
 def test_a_finding_follows_its_numbers() -> None:
     exact = fake_advisor.stored(rounds=5, off=0.0, noise=0.0)
     assert "0 % [0, 0] in the median" in said("memory", exact)
-    assert "differ from themselves by 0 %" in said("errors", exact)
+    assert "stood twice in each round differ by 0 %" in said("errors", exact)
     records = stored().records
     alone = Stored(records[~records["experiment"].isin(["held_out_hosts", "wire"])], stored().tables)
     assert "Of several hosts none was measured here" in said("errors", alone)
@@ -87,7 +87,8 @@ def test_what_noise_allows_is_drawn_of_the_cells_that_are_told() -> None:
     marks, rows = strips(own)
     noise = marks[marks["kind"] == NOISE]
     assert rows["kind"].iloc[0] == NOISE and rows["cells"].iloc[0] == len(noise) == len(noise_floor(own)) == 13
-    assert np.expm1(-noise["log_error"]).abs().tolist() == pytest.approx(noise_floor(own)["apart"].tolist())
+    assert np.expm1(noise["log_error"]).abs().tolist() == pytest.approx(noise_floor(own)["apart"].tolist())
+    assert f"at most {100 * np.expm1(noise['log_error']).abs().max():.3g} %" in said("errors", own)
     figure = EXPERIMENT.figures["errors"](own)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names[0].startswith("what noise allows") and names[0].endswith("(13)")

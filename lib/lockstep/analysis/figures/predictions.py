@@ -43,7 +43,8 @@ def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = N
             axis.set_title(use_case_title(name, own), loc="left")
         axes[-1].set_xlabel("seconds per step")
         handles: list[Any] = [Patch(facecolor="0.75", label="measured (in its strategy's colour)")]
-        handles.append(Line2D([], [], color="0.1", linewidth=2, label="predicted (times the measured step, paired by round)", **SIMULATED))
+        predicted = "predicted (times the measured step, paired by round)"
+        handles.append(Line2D([], [], color="0.1", linewidth=2, label=predicted, **SIMULATED))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
 

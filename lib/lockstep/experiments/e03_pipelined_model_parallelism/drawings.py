@@ -61,7 +61,7 @@ def _marked(strategy: str) -> dict[str, Any]:
 
 def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
     """Speedup over naive model parallelism, and the measured bubble, against the number of micro-batches, a line per
-    schedule (`pipeline_speedup_table` with NAIVE as its base); beside them (S-1)/(M+S-1), the ideal of GPipe and 1F1B."""
+    schedule (`pipeline_speedup_table` with NAIVE as its base); beside them (S-1)/(M+S-1), GPipe's and 1F1B's."""
     shown = table[table["bubble"].notna() & (table["variant"] == "a")] if len(table) else table
     if shown.empty:
         return empty(title, "no records of this experiment")

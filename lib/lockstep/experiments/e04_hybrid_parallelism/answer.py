@@ -87,7 +87,7 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
         word = "faster" if over.value > 1 else "slower"
         return [sentence(f"{told}; they are {word} than {rival['called']} ({times(over, 'as fast')})")]
     beside = f"they are {over.value:.3g} times as fast as {rival['called']}"
-    unsure = " (too few rounds to decide)" if over.open else f" {interval_text(over)}, which leaves open which is faster"
+    unsure = " (too few rounds to decide)" if over.open else f" {interval_text(over)}, so neither can be called faster"
     return [sentence(f"{told}; {beside}{unsure}")]
 
 

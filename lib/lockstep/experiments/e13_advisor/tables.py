@@ -71,19 +71,19 @@ def share_of(held: pd.Series) -> Estimate:
 
 @once
 def noise_floor(stored: Stored) -> pd.DataFrame:
-    """A row per cell that was measured twice in a round: use_case, strategy, workers, apart (|b / a - 1| of its mean
-    over rounds), one_round (the median over rounds), log_error (of that mean: how much longer the second step was)."""
+    """A row per cell that was measured twice in a round: use_case, strategy, workers, apart (|b / a - 1| of its steps'
+    mean over rounds), one_round (the median over rounds), log_error (log(b / a) of that mean)."""
     again = stored.records[(stored.records["variant"] == "b") & (stored.records["status"] == "ok")]
     table = []
     for cell, _ in cells(again):
         try:
-            ratios = paired_ratios(stored.records, cell, {**cell, "variant": "a"}, IMAGES_PER_SECOND)
+            ratios = 1 / paired_ratios(stored.records, cell, {**cell, "variant": "a"}, IMAGES_PER_SECOND)
         except AnalysisError:
             continue
         row = {name: cell[name] for name in ("use_case", "strategy", "workers")} | {"rounds": len(ratios)}
         mean = float(np.log(ratios).mean())
         row |= {"apart": abs(math.exp(mean) - 1), "one_round": float((ratios - 1).abs().median())}
-        table.append(row | {"log_error": -mean})
+        table.append(row | {"log_error": mean})
     return pd.DataFrame(table)
 
 
