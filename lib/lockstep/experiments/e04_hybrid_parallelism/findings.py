@@ -109,8 +109,8 @@ def hybrid_map(stored: Stored) -> str:
     worst = _worst(stored)
     if worst is not None:
         lead = "" if (both := ratio_off(stored)) is None else f", and a hybrid's lead may be {both:.2f} times too large"
-        off = f"up to {farthest_off(stored):.0f} % off on steps that were measured"
-        told.append(f"The same model is {off} (its worst prediction is {times(worst, 'the measured step')}){lead}.")
+        off = f"up to {farthest_off(stored):.0f} % off on measured steps ({times(worst, 'the measured step')})"
+        told.append(f"The same model is {off}{lead}.")
     rest = sorted(set(stored.table("layers")["use_case"]) - set(table["use_case"]))
     told += [sentence(f"too little of {listed(map(network_name, rest))} was measured to predict it")] if rest else []
     return " ".join(told)
