@@ -80,8 +80,19 @@ def test_room_is_that_of_two_ranks() -> None:
     (row,) = [each for each in ADVICE if each.need == "a model too large for one worker"]
     assert callable(row.target) and row.target(no_records()) == ""
     stored = Stored(fake_pipelines.records(), fake_pipelines.tables())
-    most = largest_table(stored.table("stages")).groupby("pipeline_ranks")["times"].max()
-    assert row.target(stored) == f"{most[2]:.3g}" and len(most) > 1
+    table = largest_table(stored.table("stages"))
+    own = table[(table["pipeline_ranks"] == 2) & (table["schedule"] == "interleaved_1f1b")]
+    assert row.target(stored) == f"{own['times'].max():.3g}" and len(set(table["pipeline_ranks"])) > 1
+
+
+def test_the_room_is_that_of_the_schedule_which_the_command_names() -> None:
+    """Bug: it gave interleaved 1F1B's number beside a command that takes 1F1B."""
+    (row,) = [each for each in ADVICE if each.need == "a model too large for one worker"]
+    assert 'schedule="interleaved_1f1b", stages_per_rank=2' in row.strategy and callable(row.target)
+    tables = fake_pipelines.tables()
+    stages = tables["stages"]
+    others = tables | {"stages": stages[stages["schedule"] != "interleaved_1f1b"]}
+    assert row.target(Stored(fake_pipelines.records(), others)) == ""
 
 
 def test_every_row_names_a_target_of_its_notebook() -> None:

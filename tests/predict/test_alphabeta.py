@@ -117,3 +117,8 @@ def test_each_strategy_has_a_bandwidth_of_its_own() -> None:
     fits = alphabeta.fit_table(alphabeta.message_table(records(), "wire")).set_index("strategy")
     assert fits.loc["ping_pong", "message_bytes_per_second"] == pytest.approx(1 / BETA, rel=0.05)
     assert fits["worst_relative_error"].max() < 0.05
+
+
+def test_a_link_is_told_in_words_and_gigabits() -> None:
+    """Bug: "alpha = 50 µs, 1/beta = 125 MB/s" stood in a title, and everything else speaks of Gbit/s."""
+    assert str(AlphaBeta(5e-5, 8e-9)) == "50 µs per message, 1 Gbit/s"

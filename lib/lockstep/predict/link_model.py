@@ -52,7 +52,7 @@ class AlphaBeta:
         return 1 / self.beta_seconds_per_byte if self.beta_seconds_per_byte else math.inf
 
     def __str__(self) -> str:
-        return f"alpha = {self.alpha_seconds * 1e6:.3g} µs, 1/beta = {self.bytes_per_second / 1e6:.4g} MB/s"
+        return f"{self.alpha_seconds * 1e6:.3g} µs per message, {8 * self.bytes_per_second / 1e9:.4g} Gbit/s"
 
 
 def fit(sent_bytes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,15 @@ def test_the_room_is_that_of_the_table(reference: Stored) -> None:
     table, text = largest_table(reference.shown.table("stages")), SAYS["answer"](reference)  # type: ignore[misc]
     for ranks, most in table.groupby("pipeline_ranks")["times"].max().items():
         assert f"{most:.3g} times ({'two' if ranks == 2 else 'four'} ranks, " in text
+    usual = table[(table["pipeline_ranks"] == 2) & (table["strategy"] == "1f1b")]["times"].max()
+    assert f"; on two ranks, 1F1B gives {usual:.3g} times." in text
+
+
+def test_what_ranks_exceed_is_called_an_estimate(root: Path) -> None:
+    """It was called a bound, and all ranks held more."""
+    cells = json.loads((root / "notebooks" / f"{OWN.name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = " ".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert "The estimate is the sum of parameters" in text and "peak / estimate" in text and "bound" not in text
 
 
 def test_cuts_are_told_with_their_steps(frame: pd.DataFrame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,24 @@ def test_replicas_of_a_pipeline_gain_or_do_not(frame: pd.DataFrame) -> None:
     slow = said(scaled(frame, "images_per_second", 0.3, **REPLICAS, device="cpu"), "answer")
     assert "so they do not pay" in slow
     unsure = said(noisy(frame, 1.0, **REPLICAS, device="cpu"), "answer")
-    assert "which leaves open whether they gain anything" in unsure and "whether they beat processes" in unsure
+    assert "which leaves open whether they gain anything" in unsure and ", so neither can be called faster" in unsure
     fast = said(scaled(frame, "images_per_second", 2.0, **REPLICAS, device="cpu"), "answer")
     assert "they are faster than processes (shared memory) on four ranks" in fast
+
+
+def test_replicas_are_the_subject_of_their_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: "whether they beat 1F1B (0.524 times as fast)" reads as the speed of 1F1B."""
+    rows = ways(hybrid_records())
+    own = rows[is_hybrid(rows) | ((rows["workers"] == 4) & (rows["strategy"] == "processes"))]
+    own = own[own["use_case"] == "SimpleBig"].assign(low=float("nan"), high=float("nan"), rounds=2)
+    (text,) = ANSWERS._replicas(own, 0.05, "AlexNet", 2.0)
+    assert "; they are " in text and " times as fast as processes (shared memory) on four ranks (too few " in text
+
+
+def test_how_far_the_model_is_off_is_told_with_its_ratio(frame: pd.DataFrame) -> None:
+    text = said(frame, "map")
+    found = re.search(r"up to (\d+) % off on measured steps \(([\d.]+) times", text)
+    assert found and abs(abs(float(found[2]) - 1) * 100 - float(found[1])) < 1
 
 
 def test_replicas_without_a_rival_on_as_many_ranks_say_so(frame: pd.DataFrame) -> None:
@@ -133,7 +149,7 @@ def test_the_map_says_where_the_hybrid_leads(frame: pd.DataFrame) -> None:
     table = leads(Stored(frame, {"layers": layers()}))
     assert text.count("nowhere") == int(table["hybrid_from"].isna().sum())
     assert text.count("Gbit/s with") == int(table["hybrid_from"].notna().sum())
-    assert "off on steps that were measured" in text
+    assert "off on measured steps" in text
     assert text.count(" times at the most, at ") == int((table["gain"] > 1).sum())
 
 

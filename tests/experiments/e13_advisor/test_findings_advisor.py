@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot
@@ -14,6 +15,7 @@ from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e13_advisor import EXPERIMENT, earlier, findings
 from lockstep.experiments.e13_advisor.checking import memories
 from lockstep.experiments.e13_advisor.picks import picks
+from lockstep.experiments.e13_advisor.tables import NOISE, noise_floor, strips
 from lockstep.experiments.e13_advisor.targets import TARGETS
 from lockstep.experiments.report import targets_table
 
@@ -65,7 +67,7 @@ def test_the_answer_says_how_many_workers_are_best_or_that_nobody_knows() -> Non
 def test_a_finding_follows_its_numbers() -> None:
     exact = fake_advisor.stored(rounds=5, off=0.0, noise=0.0)
     assert "0 % [0, 0] in the median" in said("memory", exact)
-    assert "differ from themselves by 0 %" in said("errors", exact)
+    assert "stood twice in each round differ by 0 %" in said("errors", exact)
     records = stored().records
     alone = Stored(records[~records["experiment"].isin(["held_out_hosts", "wire"])], stored().tables)
     assert "Of several hosts none was measured here" in said("errors", alone)
@@ -75,6 +77,23 @@ def test_a_finding_follows_its_numbers() -> None:
     assert "also has the highest median speed, though in none is the fastest one certain; " in undecided
     unlinked = Stored(records[records["experiment"] != "wire"], stored().tables)
     assert "12 more cells could not be predicted" in said("errors", unlinked)
+
+
+def test_what_noise_allows_is_drawn_of_the_cells_that_are_told() -> None:
+    """Bug: the text told 13 cells that stood twice, and the figure drew nine others."""
+    records = stored().records.copy()
+    records.loc[(records["variant"] == "b") & (records["use_case"] == "MLPMixer"), "images_per_second"] *= 0.8
+    own = Stored(records, stored().tables)
+    marks, rows = strips(own)
+    noise = marks[marks["kind"] == NOISE]
+    assert rows["kind"].iloc[0] == NOISE and rows["cells"].iloc[0] == len(noise) == len(noise_floor(own)) == 13
+    assert np.expm1(noise["log_error"]).abs().tolist() == pytest.approx(noise_floor(own)["apart"].tolist())
+    assert f"at most {100 * np.expm1(noise['log_error']).abs().max():.3g} %" in said("errors", own)
+    figure = EXPERIMENT.figures["errors"](own)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names[0].startswith("what noise allows") and names[0].endswith("(13)")
+    unpaired = Stored(records[records["variant"] == "a"], stored().tables)
+    assert NOISE not in set(strips(unpaired)[1]["kind"])
 
 
 def test_a_ratio_of_speeds_is_told_as_times() -> None:

@@ -25,8 +25,9 @@ from lockstep.analysis.figures.style import (
 
 
 def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = None) -> StoredFigure:
-    """Measured step times as bars and the predicted ones as dotted lines across them (`prediction_table`,
-    `cost_table`). `names`: the label of each row; None: schedule, ranks and micro-batches."""
+    """Measured step times (medians) as bars, and dotted lines at so many times them as predictions are of the step of
+    their own round (`prediction_table`, `cost_table`). `names`: each row's label; None: schedule, ranks, micro-batches.
+    """
     if not len(table) or not (table["step_seconds"].notna() & (table["variant"] == "a")).any():
         return empty(title, "no records of this experiment")
     table = table.assign(text=names if names is not None else [cell_name(row) for row in table.to_dict("records")])
@@ -42,7 +43,8 @@ def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = N
             axis.set_title(use_case_title(name, own), loc="left")
         axes[-1].set_xlabel("seconds per step")
         handles: list[Any] = [Patch(facecolor="0.75", label="measured (in its strategy's colour)")]
-        handles.append(Line2D([], [], color="0.1", linewidth=2, label="predicted", **SIMULATED))
+        predicted = "predicted (times the measured step, paired by round)"
+        handles.append(Line2D([], [], color="0.1", linewidth=2, label=predicted, **SIMULATED))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
@@ -52,9 +54,9 @@ def _prediction_panel(axis: Axes, own: pd.DataFrame) -> None:
         range(len(own)), own["step_seconds"], height=0.6, color=[colour(name) for name in own["strategy"]], zorder=2
     )
     for y, row in enumerate(own.itertuples()):
-        if np.isfinite(row.predicted_step_seconds):
+        if np.isfinite(row.ratio):
             line = {"color": "0.1", "linewidth": 2, "linestyle": SIMULATED["linestyle"], "zorder": 5}
-            axis.vlines(row.predicted_step_seconds, y - 0.42, y + 0.42, **line)
+            axis.vlines(row.step_seconds * row.ratio, y - 0.42, y + 0.42, **line)
         else:
             note(axis, y + 0.28, row.reason or "not predicted")
     texts = [f"{row.step_seconds:.3g} s measured" + _predicted_text(row) for row in own.itertuples()]
@@ -65,9 +67,7 @@ def _prediction_panel(axis: Axes, own: pd.DataFrame) -> None:
 
 
 def _predicted_text(row: Any) -> str:
-    if not np.isfinite(row.predicted_step_seconds):
-        return ""
-    return f", {row.predicted_step_seconds:.3g} s predicted ({row.ratio - 1:+.0%})"
+    return f", predicted {row.ratio:.3g} times as long" if np.isfinite(row.ratio) else ""
 
 
 def cell_name(row: dict[Any, Any]) -> str:

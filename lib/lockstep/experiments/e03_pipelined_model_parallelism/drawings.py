@@ -61,7 +61,7 @@ def _marked(strategy: str) -> dict[str, Any]:
 
 def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
     """Speedup over naive model parallelism, and the measured bubble, against the number of micro-batches, a line per
-    schedule (`pipeline_speedup_table` with NAIVE as its base); beside them what (S-1)/(M+S-1) allows."""
+    schedule (`pipeline_speedup_table` with NAIVE as its base); beside them (S-1)/(M+S-1), GPipe's and 1F1B's."""
     shown = table[table["bubble"].notna() & (table["variant"] == "a")] if len(table) else table
     if shown.empty:
         return empty(title, "no records of this experiment")
@@ -83,7 +83,7 @@ def schedule_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         bubble = (ranks - 1) / (counted + ranks - 1)
         axes[0].plot(counted, ranks * (1 - bubble), **_IDEAL)
         axes[1].plot(counted, bubble, **_IDEAL)
-        handles["ideal"] = Line2D([], [], **_IDEAL, label="what (S-1)/(M+S-1) allows, equal stages")
+        handles["ideal"] = Line2D([], [], **_IDEAL, label="GPipe and 1F1B with equal stages, ideal")
         for axis, text in zip(axes, ("speedup over naive", "bubble: idle time / (ranks x step)"), strict=True):
             axis.set_xscale("log", base=2)
             axis.set_xticks(counts, [str(count) for count in counts])

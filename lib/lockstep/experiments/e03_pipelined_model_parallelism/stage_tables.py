@@ -79,12 +79,12 @@ def images_per_micro_batch(cell: Mapping[str, Any]) -> int:
 
 
 def rank_memory_table(stages: pd.DataFrame) -> pd.DataFrame:
-    """A row per cell of STAGE_MEMORY and rank: what it should hold at most, and what it held.
+    """A row per cell of STAGE_MEMORY and rank: what it should hold by estimate, and what it held.
 
     Columns: TABLE_CELL, rank, parameters (count), share (of the model's), parameter_bytes (parameters, gradients and
     optimiser state), in_flight (of its first stage), activation_bytes (of all micro-batches in flight), bound_bytes
     (their sum), working_bytes (besides: buffers of micro-batches not in flight, and what a backward pass takes for a
-    moment), peak_bytes (measured), ratio, low, high (peak / bound, per round), of_all (peak / bound and working bytes),
+    moment), peak_bytes (measured), ratio, low, high (peak / estimate, per round), of_all (peak / all of these bytes),
     rss_bytes, rounds, pipeline_ranks. Medians, bytes.
     """
     table = []

@@ -83,10 +83,12 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
         return [sentence(f"{told}; against one kind of parallelism on as many ranks they have too few rounds")]
     rival = rivals.loc[rivals["speedup"].idxmax()].to_dict()
     over = gain.over(estimate_in(rival, "speedup"))
-    beside = f"{rival['called']} ({times(over, 'as fast')})"
     if is_difference(over, noise * NOISE_OF_A_QUOTIENT):
-        return [sentence(f"{told}; they are {'faster' if over.value > 1 else 'slower'} than {beside}")]
-    return [sentence(f"{told}; whether they beat {beside} is not decided")]
+        word = "faster" if over.value > 1 else "slower"
+        return [sentence(f"{told}; they are {word} than {rival['called']} ({times(over, 'as fast')})")]
+    beside = f"they are {over.value:.3g} times as fast as {rival['called']}"
+    unsure = " (too few rounds to decide)" if over.open else f" {interval_text(over)}, so neither can be called faster"
+    return [sentence(f"{told}; {beside}{unsure}")]
 
 
 def _one_process(known: pd.DataFrame, network: str) -> list[str]:

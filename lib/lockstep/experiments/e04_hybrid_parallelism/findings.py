@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
@@ -20,6 +21,7 @@ from lockstep.analysis.sentences import (
     predicted_steps,
     resources_used,
     sentence,
+    times,
     way_name,
 )
 from lockstep.analysis.stored import Stored
@@ -105,10 +107,11 @@ def hybrid_map(stored: Stored) -> str:
         found = listed(_lead(row, stored) for row in rows.to_dict("records"))
         network = network_name(str(use_case))
         told.append(sentence(f"by the cost model, the hybrid of {network} leads {found}"))
-    off = farthest_off(stored)
-    if off is not None:
+    worst = _worst(stored)
+    if worst is not None:
         lead = "" if (both := ratio_off(stored)) is None else f", and a hybrid's lead may be {both:.2f} times too large"
-        told.append(f"The same model is up to {off:.0f} % off on steps that were measured{lead}.")
+        off = f"up to {farthest_off(stored):.0f} % off on measured steps ({times(worst, 'the measured step')})"
+        told.append(f"The same model is {off}{lead}.")
     rest = sorted(set(stored.table("layers")["use_case"]) - set(table["use_case"]))
     told += [sentence(f"too little of {listed(map(network_name, rest))} was measured to predict it")] if rest else []
     return " ".join(told)
@@ -125,9 +128,14 @@ def leads(stored: Stored) -> pd.DataFrame:
 
 def farthest_off(stored: Stored) -> float | None:
     """By how much (%) the worst prediction of a measured step is off; None where none was predicted."""
+    return None if (worst := _worst(stored)) is None else 100 * abs(worst.value - 1)
+
+
+def _worst(stored: Stored) -> Estimate | None:
+    """The worst prediction of a measured step over that step, paired by round; None where none was predicted."""
     table = costs_of(stored)
-    known = table.loc[table["variant"] == "a", "ratio"].dropna() if len(table) else pd.Series(dtype=float)
-    return 100 * float((known - 1).abs().max()) if len(known) else None
+    known = table[(table["variant"] == "a") & table["ratio"].notna()] if len(table) else table
+    return estimate_in(known.loc[(known["ratio"] - 1).abs().idxmax()].to_dict(), "ratio") if len(known) else None
 
 
 def gigabits(rate: float) -> str:

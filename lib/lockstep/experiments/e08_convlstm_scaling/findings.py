@@ -62,7 +62,8 @@ def scaling(stored: Stored) -> str:
     kinds |= _more_than_cores(_several(strong))
     known = {how: rows[rows["low"].notna()] if len(rows) else rows for how, rows in kinds.items()}
     noise, (split, each, staged, *_) = aa_noise(stored.records), known.values()
-    shown = [*_shown((split, each), noise, "data"), *_shown((staged,), noise, "layers")]
+    alone = [rows[~rows["time_shared"].astype(bool)] if len(rows) else rows for rows in (split, each)]
+    shown = [*_shown(alone, noise, "data"), *_shown((staged,), noise, "layers")]
     told = [f"with a core for each worker, a gain over one is shown in {listed(shown)}"] if shown else []
     if ends := [_slowest_and_fastest(rows, how) for how, rows in known.items() if len(rows)]:
         told += [*noise_unknown(noise), f"the slowest and the fastest, in multiples of one's speed: {'; '.join(ends)}"]

@@ -21,15 +21,16 @@ from lockstep.analysis.figures.style import (
     new_figure,
     panels,
 )
-from lockstep.experiments.e13_advisor.tables import model_name
+from lockstep.experiments.e13_advisor.tables import NOISE, model_name
 
 NOTHING_TO_DRAW = "no cell was both measured and predicted"
 FAMILIES = ("one worker", "a core each", "turns on a core", "several hosts")
 """Kinds of cells that share a colour, whatever their batch."""
 _PAINTS = (GREY, *(PALETTE[place] for place in (0, 2, 1, 4)))
-_COLOURS: dict[str, Any] = dict(zip((AS_CALIBRATED, *FAMILIES), _PAINTS, strict=True))
+_COLOURS: dict[str, Any] = dict(zip((AS_CALIBRATED, *FAMILIES), _PAINTS, strict=True)) | {NOISE: GREY}
 _WORDS = {
     AS_CALIBRATED: "a calibrated cell, measured again",
+    NOISE: "what noise allows: a cell,\nmeasured twice in a round",
     "several hosts, turns on a core": "several hosts,\nturns on a core",
 }
 
@@ -39,8 +40,8 @@ def family(kind: str) -> str:
 
 
 def error_strips(table: pd.DataFrame, kinds: pd.DataFrame, title: str) -> StoredFigure:
-    """By how much each measured step was longer or shorter than predicted (%), a row per kind of cell (`predictions`,
-    `kinds`): a mark per cell, its model by its shape, and a bar from the 5 % to the 95 % that a further cell stays
+    """By how much each measured step was longer or shorter than predicted (%), a row per kind of cell (`strips`): a
+    mark per cell, its model by its shape, and a bar from the 5 % to the 95 % that a further cell stays
     within."""
     if table.empty:
         return empty(title, NOTHING_TO_DRAW)

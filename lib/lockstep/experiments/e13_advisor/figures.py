@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e13_advisor.checking import judged, memories, predictions
+from lockstep.experiments.e13_advisor.checking import judged, memories
 from lockstep.experiments.e13_advisor.drawings import (
     coverage_line,
     earlier_points,
@@ -19,11 +19,11 @@ from lockstep.experiments.e13_advisor.drawings import (
 )
 from lockstep.experiments.e13_advisor.earlier import earlier_speedups
 from lockstep.experiments.e13_advisor.picks import allowed_loss, picks
-from lockstep.experiments.e13_advisor.tables import coverage, kinds
+from lockstep.experiments.e13_advisor.tables import coverage, strips
 
 
 def errors_figure(stored: Stored) -> Figure:
-    return error_strips(predictions(stored), kinds(stored), "How far predictions are off")
+    return error_strips(*strips(stored), "How far predictions are off")
 
 
 def parity_figure(stored: Stored) -> Figure:

@@ -53,7 +53,7 @@ def _floor(stored: Stored) -> str:
         return "No cell was measured twice in a round, so what noise allows is not known."
     apart = 100 * table["apart"]
     least = f"by {apart.median():.3g} % in the median and by at most {apart.max():.3g} %"
-    return sentence(f"{counted(len(table), 'cell')} that stood twice in each round differ from themselves {least}")
+    return sentence(f"the steps of {counted(len(table), 'cell')} that stood twice in each round differ {least}")
 
 
 def _lacking(stored: Stored) -> list[str]:

@@ -29,6 +29,8 @@ NAMES: Mapping[str, str] = {
     "ComplexSmall": "VGG16",
 }
 """What sentences and figures call the models."""
+NOISE = "what noise allows"
+"""The row of the figure of errors that shows `noise_floor`."""
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Shares that ranges should hold, of the calibration curve."""
 DRAWS = 2000
@@ -69,19 +71,34 @@ def share_of(held: pd.Series) -> Estimate:
 
 @once
 def noise_floor(stored: Stored) -> pd.DataFrame:
-    """A row per cell that was measured twice in a round: use_case, strategy, workers, apart (|b / a - 1| of its mean
-    over rounds), one_round (the median over rounds)."""
+    """A row per cell that was measured twice in a round: use_case, strategy, workers, apart (|b / a - 1| of its steps'
+    mean over rounds), one_round (the median over rounds), log_error (log(b / a) of that mean)."""
     again = stored.records[(stored.records["variant"] == "b") & (stored.records["status"] == "ok")]
     table = []
     for cell, _ in cells(again):
         try:
-            ratios = paired_ratios(stored.records, cell, {**cell, "variant": "a"}, IMAGES_PER_SECOND)
+            ratios = 1 / paired_ratios(stored.records, cell, {**cell, "variant": "a"}, IMAGES_PER_SECOND)
         except AnalysisError:
             continue
         row = {name: cell[name] for name in ("use_case", "strategy", "workers")} | {"rounds": len(ratios)}
-        apart = abs(math.exp(float(np.log(ratios).mean())) - 1)
-        table.append(row | {"apart": apart, "one_round": float((ratios - 1).abs().median())})
+        mean = float(np.log(ratios).mean())
+        row |= {"apart": abs(math.exp(mean) - 1), "one_round": float((ratios - 1).abs().median())}
+        table.append(row | {"log_error": mean})
     return pd.DataFrame(table)
+
+
+@once
+def strips(stored: Stored) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What the figure of errors draws: `predictions` and `kinds`, in whose first row the cells of `noise_floor` stand
+    beside themselves instead of beside a prediction."""
+    table, rows, twice = predictions(stored), kinds(stored), noise_floor(stored)
+    if table.empty or twice.empty:
+        return table, rows
+    first: dict[str, Any] = {"kind": NOISE, "cells": len(twice)}
+    if len(twice) > 1:
+        first |= dict(zip(("low", "high"), (100 * np.expm1(further_cell(twice["log_error"]))), strict=True))
+    marks = pd.concat([table[table["kind"] != AS_CALIBRATED], twice.assign(kind=NOISE)], ignore_index=True)
+    return marks, pd.concat([pd.DataFrame([first]), rows[rows["kind"] != AS_CALIBRATED]], ignore_index=True)
 
 
 @once
@@ -209,7 +226,7 @@ def held_out_errors(stored: Stored, hosts: bool = False) -> pd.Series:
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "kinds": _shown_kinds,
     "predictions": _shown_predictions,
-    "noise": lambda stored: noise_floor(stored).round(4),
+    "noise": lambda stored: noise_floor(stored).drop(columns="log_error", errors="ignore").round(4),
     "coverage": lambda stored: coverage(stored).round(3),
     "picks": _shown_picks,
     "farthest": _shown_farthest,
