@@ -57,6 +57,21 @@ def test_a_ratio_shows_its_interval_behind_what_it_is_of() -> None:
     )
 
 
+def test_what_is_one_time_as_fast_is_as_fast() -> None:
+    """Seen: "1 times as many images per second"."""
+    one = Estimate(1.001, 0.98, 1.02, 5)
+    told = [times(one, what) for what in ("as fast", "as many images per second", "its time", "as long")]
+    assert told[:2] == ["as fast [0.98, 1.02]", "as many images per second [0.98, 1.02]"]
+    assert told[2:] == ["1 times its time [0.98, 1.02]", "1 times as long [0.98, 1.02]"]
+
+
+def test_a_wide_interval_is_no_sign_of_equals() -> None:
+    """Seen: "cannot be told apart (0.913 times as fast [0.503, 1.66])", which reads as no difference."""
+    said = faster(Estimate(0.913, 0.503, 1.66, 5), 0.0, "a", "b", " (sessions differ: x)")
+    assert said == "whether a or b are faster is open: between 0.503 and 1.66 times as fast (sessions differ: x)"
+    assert "no useful interval" in faster(Estimate(1.0, 0.001, 1000.0, 5), 0.0, "a", "b")
+
+
 def test_a_use_case_is_called_by_its_network() -> None:
     assert network_name("SimpleBig") == "AlexNet" and network_name("Pneumonia") == "the 50x50 network"
     assert network_name("FaceMask") == "the network of FaceMask"

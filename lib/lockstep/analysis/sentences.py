@@ -24,6 +24,8 @@ from lockstep.analysis.verdicts import TOLERANCE, NotNow
 
 Finding = Callable[[Stored], str]
 
+WIDE = 1.5
+"""An interval from one end to the other by more than this factor leaves a comparison open: it is not one of equals."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -66,8 +68,11 @@ def sentence(text: str) -> str:
 
 
 def times(ratio: Estimate, what: str) -> str:
-    """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]."""
-    return f"{ratio.value:.3g} times {what} {interval_text(ratio)}"
+    """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]; as fast as one core [0.98, 1.02],
+    where it is 1."""
+    number = f"{ratio.value:.3g} times "
+    alike = number == "1 times " and what.startswith(("as fast", "as many"))
+    return f"{'' if alike else number}{what} {interval_text(ratio)}"
 
 
 def measure_of(ratio: Estimate, unit: str) -> str:
@@ -111,6 +116,10 @@ def faster(ratio: Estimate, noise: float, subject: str, rival: str, sessions: st
     """
     require_rounds(ratio)
     if ratio.low <= 1 <= ratio.high:
+        if ratio.high > WIDE * ratio.low:
+            ends = f"between {ratio.low:.3g} and {ratio.high:.3g} times as fast{ratio.differing}"
+            ends = ends if ratio.interval.startswith("[") else times(ratio, "as fast")
+            return f"whether {subject} or {rival} are faster is open: {ends}{sessions}"
         return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')}{sessions})"
     if not is_difference(ratio, noise):
         within = ", which is within the noise of two equal runs"

@@ -111,6 +111,18 @@ def test_the_roofline_says_how_near_an_operator_is_to_its_own_roof() -> None:
         assert text in texts(figure)
 
 
+def test_marks_that_lie_on_each_other_have_one_text_or_two_apart() -> None:
+    """Seen: "151% of its rooff", two texts on one place."""
+    roofs, kinds = baselines.roof_table(records()), baselines.operators_against_roofs(records(), operators())
+    one = kinds[kinds["operators"] == "convolution"].iloc[[0]].assign(use_case="A")
+    for factor, many in ((1.0, 1), (1.05, 2)):
+        other = one.assign(use_case="B", flops_per_second=one["flops_per_second"] * factor)
+        drawn = pd.concat([one, other.assign(of_peak=other["of_peak"] * factor)], ignore_index=True)
+        found = [text for text in drawings.roofline(roofs, drawn, "t").axes[0].texts if "roof" in text.get_text()]
+        assert len(found) == many and len({text.xyann[1] for text in found}) == many
+    assert found[1].get_text().startswith("B: ")
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_nothing_to_draw_is_said(name: str) -> None:
     assert texts(FIGURES[name](no_records()))[0] in (

@@ -12,6 +12,7 @@ import pytest
 from fake_mitigation import stored
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
+from lockstep.experiments.e11_straggler_mitigation.answer import plainly
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DPRO_DETECTED,
     DPRO_GRADIENT,
@@ -21,7 +22,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     OURS,
     WAIT,
 )
-from lockstep.experiments.e11_straggler_mitigation.learning import mix, over
+from lockstep.experiments.e11_straggler_mitigation.learning import mix, over, synchronous, time_table
 from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio
 from stored_reference import stored_reference
@@ -185,3 +186,19 @@ def test_images_that_nobody_sees_show_where_they_stay(made: Stored) -> None:
     raised = table.assign(loss_of_worker_0=table["loss_of_worker_0"].where(~left_out, 3.0))
     assert isinstance(raised, pd.DataFrame) and left_out.any()
     assert "not 1" in said("partitions", Stored(made.records, {"policies": raised}))
+
+
+def test_policies_are_named_where_a_reader_chooses_one(reference: Stored) -> None:
+    """Seen: "the best policy that waits", without its name."""
+    text, table = said("time_to_loss", reference), time_table(reference).set_index("contender")
+    assert text.startswith(f"Quickest without momentum: {table['mix'].idxmin()}; with momentum and a slower server: ")
+    best = table.loc[[name for name in table.index if name in synchronous()], "mix"].idxmin()
+    assert f"the best policy that waits, {best} (" in text
+
+
+def test_an_interval_of_no_width_is_left_out(reference: Stored) -> None:
+    assert plainly("saves 95.6 % [95.6, 95.6] (x), takes 2.76 [2.76, 2.76] or 1.5 [1.4, 1.5]") == (
+        "saves 95.6 % in every run (x), takes 2.76 or 1.5 [1.4, 1.5]"
+    )
+    texts = [answer(reference), *(said(name, reference) for name in ("mitigation", "stages", "scale"))]
+    assert not [text for text in texts if re.search(r"\[(\S+), \1\]", text) and plainly(text) != text]

@@ -119,10 +119,8 @@ def roofline(roofs: pd.DataFrame, operators: pd.DataFrame, title: str) -> Stored
             _roof_panel(axis, roof, operators[same])
         axes[0].set_ylabel("GFLOP/s")
         handles = [Line2D([], [], color="0.1", label="roof: measured matrix peak and copy bandwidth")]
-        for use_case in operators["use_case"].unique():
-            handles.append(
-                Line2D([], [], color=GREY, marker=MARKS.get(use_case, "^"), linestyle="none", label=use_case)
-            )
+        for case in operators["use_case"].unique():
+            handles.append(Line2D([], [], color=GREY, marker=MARKS.get(case, "^"), linestyle="none", label=case))
         for kind in operators[operators["flops_per_second"] > 0]["operators"].unique():
             handles.append(Line2D([], [], color=KIND_COLOURS[kind], marker="o", linestyle="none", label=kind))
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
@@ -141,6 +139,7 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
     axis.annotate(f"{bandwidth / 1e9:.1f} GB/s", (middle, middle * bandwidth / 1e9), xytext=(-6, 6), ha="right",
                   textcoords="offset points", fontsize=8)  # fmt: skip
     axis.margins(y=0.25)
+    told: list[tuple[float, float, str]] = []
     for row in shown.to_dict("records"):
         rate = row["flops_per_second"] / 1e9
         axis.plot(row["intensity"], rate, marker=MARKS.get(row["use_case"], "^"), markersize=8, linestyle="none",
@@ -148,7 +147,13 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
         roof_there = min(peak, row["intensity"] * bandwidth) / 1e9
         text = f"{rate / roof_there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
         left, above = row["intensity"] > roof["ridge"], rate > 0.9 * roof_there  # no text crosses a roof
-        axis.annotate(text, (row["intensity"], rate), xytext=(7, 12 if above else -7), textcoords="offset points",
+        near = [said for x, y, said in told if 1 / 3 < x / row["intensity"] < 3 and 0.5 < y / rate < 2]
+        told.append((row["intensity"], rate, text))
+        if text in near:  # marks that lie on each other say the same once
+            continue
+        text = f"{row['use_case']}: {text}" if near else text
+        aside = (12 + 28 * len(near)) if above else -(7 + 28 * len(near))  # nor another text
+        axis.annotate(text, (row["intensity"], rate), xytext=(7, aside), textcoords="offset points",
                       va="bottom" if above else "top", ha="right" if left else "left", fontsize=8, zorder=3,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip
     axis.set_xscale("log")

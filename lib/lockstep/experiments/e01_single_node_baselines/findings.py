@@ -157,26 +157,42 @@ def _profiles(stored: Stored) -> pd.DataFrame:
     return operators
 
 
-@finding
-def roofline(stored: Stored) -> str:
-    """How near the matrix peak convolutions and matrix products come, in each profile."""
-    said = []
+def _of_roofs(stored: Stored) -> list[tuple[str, str, Estimate]]:
+    """Of each profile: where, the kind of operators, and its rate over the measured matrix peak, whatever it is."""
+    found = []
     for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
-        found = select(stored.records, {"experiment": "profile", "use_case": use_case, "strategy": strategy})
-        if found.empty:
+        rows = select(stored.records, {"experiment": "profile", "use_case": use_case, "strategy": strategy})
+        if rows.empty:
             raise NotNow("", f"no profile of {use_case} was stored")
-        cell = found.iloc[0]
+        cell = rows.iloc[0]
         name = ROOF_1_CORE if cell["threads_per_worker"] == 1 else ROOF
         roof = {"experiment": "machine", "strategy": name, "precision": cell["precision"], "device": "cpu"}
         peak = interval_of(per_round(stored.records, roof, "flops_per_second"))
-        parts = []
-        for kind, rows in own[own["flops"] > 0].groupby("operators", sort=False):
-            share = interval_of(stored.by_round(rows, rows["flops"] / rows["seconds"])).over(peak).times(100)
-            parts.append(f"{kind}s reach {_share(share)}")
         cores = counted(int(cell["threads_per_worker"]), "core")
         where = f"{network_name(str(use_case))} in {cell['precision']} on {cores}"
-        said.append(sentence(f"of the measured matrix peak, {listed(parts)} ({where})"))
-    return " ".join(said)
+        for kind, each in own[own["flops"] > 0].groupby("operators", sort=False):
+            rate = interval_of(stored.by_round(each, each["flops"] / each["seconds"]))
+            found.append((where, str(kind), rate.over(peak)))
+    return found
+
+
+@finding
+def roofline(stored: Stored) -> str:
+    """How near the matrix peak the fastest operators come, or by how much they exceed what was measured as one; then
+    all."""
+    found = _of_roofs(stored)
+    where, kind, most = max(found, key=lambda each: each[2].value)
+    if most.value > 1:
+        low = "is" if most.low > 1 else "may be"
+        first = f"the {kind} reaches {most.value:.2g} times our matrix-product peak, so that peak {low} too low"
+        first += f" ({where})"
+    else:
+        first = f"of our matrix-product peak the {kind} reaches the most, {100 * most.value:.3g} % ({where})"
+    said = []
+    for each in dict.fromkeys(where for where, _, _ in found):
+        own = [f"{kind}s {briefly(measure_of(share.times(100), '%'))}" for where, kind, share in found if where == each]
+        said.append(f"{each}, {listed(own)}")
+    return " ".join(sentence(text) for text in (first, f"of that peak reach: {'; '.join(said)}"))
 
 
 @finding

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.bars import phase_stack, speedup_bars
 from lockstep.analysis.figures.lines import traces_of
 from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.one_session import in_one_session
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e02_threads_vs_processes.drawings import (
@@ -49,7 +50,7 @@ FIGURES: Mapping[str, Recipe] = {
     "scaling": workers,
     "memory": lambda stored: memory_bars(memory_table(stored.records), "Memory of each strategy"),
     "input": lambda stored: input_bars(input_table(stored.records), "What JPEG input costs"),
-    "phases": lambda stored: phase_stack(phase_table(stored.records), "Where a step's time goes"),
+    "phases": in_one_session("table1", lambda stored, title: phase_stack(phase_table(stored.records), title)),
     "exchange": lambda stored: exchange_bars(exchange_table(stored.records), "The exchange alone: reduce + update"),
     "resources": traces_of("table1"),
 }

@@ -9,12 +9,19 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import traces_of
 from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.one_session import in_one_session
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import start_table
 from lockstep.experiments.e06_spark_distribution.drawings import data_lines, parts_stack, start_bars
-from lockstep.experiments.e06_spark_distribution.tables import data_table, parts_table, shown_traces, variant_table
-from lockstep.experiments.e06_spark_distribution.without_training import SPEEDUP
+from lockstep.experiments.e06_spark_distribution.tables import (
+    data_table,
+    parts_table,
+    shown_traces,
+    variant_table,
+    with_most_workers,
+)
+from lockstep.experiments.e06_spark_distribution.without_training import PAPER_STYLE, SPEEDUP
 
 
 def speedup(stored: Stored) -> Figure:
@@ -22,8 +29,8 @@ def speedup(stored: Stored) -> Figure:
     return speedup_bars(variant_table(stored.records), published, "Spark, MPI and one core", fitted=True)
 
 
-def parts(stored: Stored) -> Figure:
-    return parts_stack(parts_table(stored.records, stored.tables.get("spark")), "Where a step's time goes")
+def parts(stored: Stored, title: str) -> Figure:
+    return parts_stack(parts_table(stored.records, stored.tables.get("spark")), title)
 
 
 def data(stored: Stored) -> Figure:
@@ -41,7 +48,7 @@ def resources(stored: Stored) -> Figure:
 
 FIGURES: Mapping[str, Recipe] = {
     "speedup": speedup,
-    "parts": parts,
+    "parts": in_one_session(SPEEDUP, parts, with_most_workers, PAPER_STYLE),
     "data": data,
     "start": start,
     "resources": resources,

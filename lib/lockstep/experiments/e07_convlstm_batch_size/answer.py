@@ -20,6 +20,8 @@ from lockstep.experiments.fixed_batch import PLAIN_BATCH
 
 CALLED = {"cnn": "the CNN", "convlstm": "the ConvLSTM", "convlstm2d": "the ConvLSTM2D"}
 """What sentences call the networks."""
+ALL_SEEDS = "Marks: all seeds of a batch; differences in the text: only the seeds that both batches have"
+"""What figures of means by batch say below their titles: the two may differ in sign."""
 _OF_BATCH = ("per_worker_batch_size", "micro_batches")  # what follows from the batch
 
 

@@ -15,6 +15,7 @@ from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     published_accuracies,
     time_lines,
 )
+from lockstep.experiments.e07_convlstm_batch_size.answer import ALL_SEEDS
 from lockstep.experiments.e07_convlstm_batch_size.score_drawings import score_figure
 from lockstep.experiments.e07_convlstm_batch_size.setting_drawings import (
     confusion_maps,
@@ -42,12 +43,12 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_
 
 def accuracy_by_batch(stored: Stored) -> Figure:
     runs = one_class_note(stored.tables.get("confusion"), LEARNING)
-    note = f"Wide intervals are of runs that {runs}" if runs else ""
+    note = f"{ALL_SEEDS}\nWide intervals are of runs that {runs}" if runs else ALL_SEEDS
     return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies(), note)
 
 
 def generalisation_gap(stored: Stored) -> Figure:
-    return gap_lines(learning_accuracy(stored), "Generalization gap: train minus test accuracy")
+    return gap_lines(learning_accuracy(stored), f"Generalization gap: train minus test accuracy\n{ALL_SEEDS}")
 
 
 def training_time(stored: Stored) -> Figure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import wraps
 
 import pandas as pd
 
@@ -14,6 +15,7 @@ from lockstep.experiments.e11_straggler_mitigation import learning_findings
 from lockstep.experiments.e11_straggler_mitigation.advice import advice
 from lockstep.experiments.e11_straggler_mitigation.answer import (
     CALLED,
+    plainly,
     reached,
     reading_name,
     saved,
@@ -159,7 +161,15 @@ def costs(stored: Stored) -> str:
     return " ".join(sentence(text) for text in (most, own, over))
 
 
-FINDINGS: Mapping[str, Finding] = {
+def _plain(say: Finding) -> Finding:
+    @wraps(say)
+    def said(stored: Stored) -> str:
+        return plainly(say(stored))
+
+    return said
+
+
+_SAID: Mapping[str, Finding] = {
     "mitigation": mitigation,
     "bounds": bounds,
     "stages": stages,
@@ -174,3 +184,4 @@ FINDINGS: Mapping[str, Finding] = {
     "partitions": learning_findings.partitions,
     "simulator": simulator_finding,
 }
+FINDINGS: Mapping[str, Finding] = {name: _plain(say) for name, say in _SAID.items()}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.sentences import counted, finding, listed, sentence, times
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
-    DPRO_GRADIENT,
     DPRO_SHARES,
     DROP_ONE,
     LSTM_GRADIENT,
@@ -98,16 +97,29 @@ def time_to_loss(stored: Stored) -> str:
     means = {name: found for name in table.index if (found := mix(stored, name)) is not None and not found.open}
     if not means:
         raise NotNow("", "no policy has reached the loss under every kind with as many seeds as an interval needs")
-    shown = (WAIT, DPRO_SHARES, DPRO_GRADIENT, OURS, NEVER_WAIT)
+    shown = (WAIT, DPRO_SHARES, OURS, NEVER_WAIT)
     parts = [f"{name} {means[name]}" for name in shown if name in means]
     kinds = counted(len(ratios(stored, WAIT).columns), "kind")
-    over_none = f"time over that of waiting for all without delays, mean over {kinds}"
-    said = _ours_over(stored, "the best policy that waits", synchronous())
+    over_none = f"time over waiting for all without delays, mean over {kinds}"
+    said = [sentence(text) for text in [_quickest(stored, means)] if text]
+    best = min((name for name in synchronous() if name in means), key=lambda name: means[name].value, default="")
+    said += _ours_over(stored, f"the best policy that waits{f', {best}' if best else ''}", synchronous())
     said += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
     said += [sentence(f"{over_none}: {'; '.join(parts)}")] if parts else []
     if (missed := table[table["missed"] != ""]).size:
         said.append(sentence(f"now and then the loss is missed with {listed(missed.index)}"))
     return " ".join(said)
+
+
+def _quickest(stored: Stored, means: Mapping[str, Estimate]) -> str:
+    """The policy with the lowest mean time to the loss, without momentum and with it, by name: there with the fewest
+    and the most workers."""
+    text = f"quickest without momentum: {min(means, key=lambda name: means[name].value)}"
+    table = rivals_table(stored)
+    own = list(table.groupby("workers")) if len(table) else []
+    ends = own if len(own) < 3 else [own[0], own[-1]]
+    momentum = [f"{lowest} ({workers} workers)" for workers, rows in ends if (lowest := _beside(stored, rows)[0])]
+    return f"{text}; with momentum and a slower server: {listed(momentum)}" if momentum else text
 
 
 def _ours_over(stored: Stored, name: str, rivals: Sequence[str]) -> list[str]:

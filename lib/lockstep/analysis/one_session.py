@@ -1,0 +1,111 @@
+"""Seconds of one session: bars that stand beside each other must come from one machine, or they say what no machine
+does.
+
+A pooled median of a way that was measured on a slow machine most often stands beside one that was measured on a fast
+one: their quotient is no speedup. Speedups are paired by round (`lockstep.analysis.statistics`); seconds are not.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lockstep.analysis.cells import cells
+from lockstep.analysis.confidence import MIN_ROUNDS
+from lockstep.analysis.sentences import counted, network_name
+from lockstep.analysis.statistics import BASELINE
+from lockstep.analysis.stored import Stored
+
+_LETTERS = 100
+_Cells = list[tuple[dict[str, Any], pd.DataFrame]]
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Of one use case: the session, its rows, how many cells were measured in others only, and rounds per cell."""
+
+    session: int
+    rows: list[pd.DataFrame]
+    elsewhere: int
+    rounds: list[int]
+
+
+def in_one_session(
+    experiment: str,
+    draw: Callable[[Stored, str], Figure],
+    drawn: Callable[[_Cells], _Cells] = list,
+    about: str = "",
+    title: str = "Where a step's time goes",
+) -> Callable[[Stored], Figure]:
+    """The recipe of a figure of seconds: `draw` gets what `of_one_session` leaves, and the title with its text."""
+
+    def recipe(stored: Stored) -> Figure:
+        shown, note = of_one_session(stored, experiment, drawn, about)
+        return draw(shown, f"{title}\n{note}".strip())
+
+    return recipe
+
+
+def of_one_session(
+    stored: Stored, experiment: str, drawn: Callable[[_Cells], _Cells] = list, about: str = ""
+) -> tuple[Stored, str]:
+    """What is stored with the rows of this experiment from one session for each use case: the one in which most of its
+    cells were measured beside the baseline, of equals the one with the most rounds (a cell's count up to MIN_ROUNDS).
+    What was measured nowhere stays. The text says which session that is and what is not shown; "" where there is only
+    one. `drawn`: which cells the figure has; `about`: a strategy without which the figure would say nothing, so that a
+    session must hold it where one does."""
+    own = stored.of(experiment)
+    if own.loc[own["status"] == "ok", "session"].nunique() < 2:
+        return stored, ""
+    found: dict[str, _Cells] = {}
+    for cell, rows in drawn(cells(stored.records, experiment)):
+        found.setdefault(str(cell["use_case"]), []).append((cell, rows))
+    chosen = {name: _chosen(known, about) for name, known in found.items()}
+    kept = stored.records["experiment"] != experiment
+    for rows in (rows for each in chosen.values() for rows in each.rows):
+        kept |= stored.records.index.isin(rows.index)
+    return replace(stored, records=stored.records[kept]), _note(stored, chosen)
+
+
+def _chosen(known: _Cells, about: str) -> _Chosen:
+    counts = pd.DataFrame([rows.loc[rows["status"] == "ok", "session"].value_counts() for _, rows in known])
+    counts = counts.fillna(0).astype(int).reset_index(drop=True)
+    if counts.empty or not len(counts.columns):
+        return _Chosen(-1, [rows for _, rows in known], 0, [])
+    first = pd.Series([cell["variant"] == "a" for cell, _ in known])
+    candidates = counts[first]
+    for name in (BASELINE["strategy"], about):
+        own = candidates[[cell["strategy"] == name for cell, _ in known if cell["variant"] == "a"]]
+        candidates = candidates.loc[:, (own > 0).any()] if (own > 0).any(axis=None) else candidates
+    ranked = pd.DataFrame({"cells": (candidates > 0).sum(), "rounds": candidates.clip(upper=MIN_ROUNDS).sum()})
+    session = int(ranked.sort_index().sort_values(["cells", "rounds"], kind="stable").index[-1])
+    there, anywhere = counts[session] > 0, counts.sum(axis=1) > 0
+    rows = [
+        rows[rows["session"] == session] if there[place] else rows
+        for place, (_, rows) in enumerate(known)
+        if there[place] or not anywhere[place]
+    ]
+    return _Chosen(session, rows, int((anywhere & ~there & first).sum()), counts.loc[there & first, session].tolist())
+
+
+def _note(stored: Stored, chosen: dict[str, _Chosen]) -> str:
+    """Which session, by its machine and day, of each use case where they differ."""
+    measured = {name: each for name, each in chosen.items() if each.rounds}
+    sessions = {each.session for each in measured.values()}
+    places = {number: stored.machines.get(number, f"session {number}") for number in sessions}
+    if len(sessions) == 1:
+        text = f"Rows of one session: {places[sessions.pop()]}"
+    else:
+        own = [f"{network_name(name)} on {places[each.session]}" for name, each in sorted(measured.items())]
+        text = f"Rows of one session each: {'; '.join(own)}"
+    rounds = [number for each in measured.values() for number in each.rounds]
+    ends = dict.fromkeys((min(rounds), max(rounds)))
+    many = f"{' to '.join(map(str, ends))} round{'' if max(rounds) == 1 else 's'} a row"
+    missing = sum(each.elsewhere for each in measured.values())
+    lacking = f"; {counted(missing, 'row')} measured in other sessions only: not shown" if missing else ""
+    return "\n".join(textwrap.wrap(f"{text} ({many}{lacking})", _LETTERS))

@@ -1,0 +1,76 @@
+"""Figures of seconds: bars beside each other are of one session, and what that leaves out is counted."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from lockstep.analysis.cells import median_of
+from lockstep.analysis.one_session import in_one_session, of_one_session
+from lockstep.analysis.statistics import select
+from lockstep.analysis.stored import Stored
+from lockstep.engine.job import Job
+from lockstep.records import COLUMNS
+
+SECONDS = {("sequential", 0): 0.8, ("threads", 1): 0.2, ("sequential", 1): 0.4, ("processes", 1): 0.21,
+           ("processes", 0): 0.42, ("sparknet", 0): 4.0}  # fmt: skip
+"""Session 0's machine takes twice as long as session 1's."""
+
+
+def stored(rounds: dict[tuple[str, int], int]) -> Stored:
+    rows = []
+    for (strategy, session), many in rounds.items():
+        job = {"experiment": "table1", "use_case": "SimpleBig", "strategy": strategy, "variant": "a"}
+        for number in range(many):
+            row = dict.fromkeys(COLUMNS, 0) | Job.of("sequential").__dict__ | job
+            row |= {"round": 100 * session + number, "session": session, "status": "ok", "reason": ""}
+            rows.append({name: row[name] for name in COLUMNS} | {"step_seconds": SECONDS[strategy, session]})
+    return Stored(pd.DataFrame(rows), machines={0: "an old CPU, 2026-11-22", 1: "a new CPU, 2026-11-25"})
+
+
+def ratio(known: Stored) -> float:
+    """Sequential training's median step over threads'."""
+    above, below = (
+        median_of(select(known.records, {"strategy": name}), "step_seconds") for name in ("sequential", "threads")
+    )
+    return above / below
+
+
+def test_bars_of_two_machines_do_not_stand_beside_each_other() -> None:
+    """Seen: bars of 0.604 and 0.236 seconds, 2.56 times on two cores, below a speedup of 1.88."""
+    pooled = stored(
+        {("sequential", 0): 9, ("processes", 0): 9, ("threads", 1): 3, ("sequential", 1): 3, ("processes", 1): 1}
+    )
+    shown, note = of_one_session(pooled, "table1")
+    assert ratio(pooled) == pytest.approx(4.0) and ratio(shown) == pytest.approx(2.0)
+    assert set(shown.records["session"]) == {1}, "where most rows stand, not most rounds"
+    assert "a new CPU, 2026-11-25" in note and "1 to 3 rounds" in note and "not shown" not in note
+
+
+def test_of_equals_the_session_with_more_rounds_is_drawn_and_rows_of_others_are_counted() -> None:
+    known = stored({("sequential", 0): 5, ("sparknet", 0): 5, ("sequential", 1): 2, ("threads", 1): 2})
+    shown, note = of_one_session(known, "table1")
+    assert set(shown.records["strategy"]) == {"sequential", "sparknet"}
+    assert "an old CPU" in note and "one row measured in other sessions only: not shown" in " ".join(note.split())
+
+
+def test_what_a_figure_is_about_is_in_it() -> None:
+    counts = {("sequential", 0): 1, ("sparknet", 0): 1, ("sequential", 1): 5, ("threads", 1): 5, ("processes", 1): 5}
+    assert set(of_one_session(stored(counts), "table1")[0].records["session"]) == {1}
+    assert set(of_one_session(stored(counts), "table1", about="sparknet")[0].records["session"]) == {0}
+
+
+def test_one_session_needs_no_word_and_other_experiments_stay() -> None:
+    one = stored({("sequential", 1): 2, ("threads", 1): 2})
+    assert of_one_session(one, "table1") == (one, "")
+    titles = []
+
+    def draw(shown: Stored, title: str) -> Figure:
+        titles.append(title)
+        return Figure()
+
+    in_one_session("table1", draw)(one)
+    assert titles == ["Where a step's time goes"]
+    both = stored({("sequential", 0): 2, ("threads", 1): 2, ("sequential", 1): 2})
+    assert of_one_session(both, "input")[0] is both
