@@ -108,7 +108,7 @@ def test_the_roofline_says_how_near_an_operator_is_to_its_own_roof() -> None:
     for row in kinds[kinds["flops_per_second"] > 0].to_dict("records"):
         there = min(roof["flops_per_second"], row["intensity"] * roof["bandwidth_bytes_per_second"])
         text = f"{row['flops_per_second'] / there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
-        assert text in texts(figure)
+        assert any(text in each for each in texts(figure))
 
 
 def test_marks_that_lie_on_each_other_have_one_text_or_two_apart() -> None:
