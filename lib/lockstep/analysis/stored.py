@@ -31,6 +31,7 @@ class Stored:
     assumptions: Mapping[str, Any] = field(default_factory=dict)
     """What a reader assumes and nothing measured, by name: an experiment's `drawn_only` parameters, of its notebook."""
     units: Mapping[int, str] = field(default_factory=dict)  # for bfloat16, of each session: amx, avx512_bf16, none
+    processors: Mapping[int, str] = field(default_factory=dict)  # of each session, as the system names them
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -115,4 +116,6 @@ def read_stored(folder: Path) -> Stored:
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
     sessions = read_run(folder)["sessions"] if (folder / "run.json").is_file() else []
     units = {number: str(each.get("machine", {}).get("bfloat16", "")) for number, each in enumerate(sessions)}
-    return Stored(rows[~traced].copy(), read_tables(folder), units=units, traces=rows[traced].copy())
+    cpus = {number: str(each.get("machine", {}).get("cpu", "")) for number, each in enumerate(sessions)}
+    own = rows[~traced].copy()
+    return Stored(own, read_tables(folder), units=units, processors=cpus, traces=rows[traced].copy())
