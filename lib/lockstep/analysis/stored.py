@@ -32,6 +32,7 @@ class Stored:
     """What a reader assumes and nothing measured, by name: an experiment's `drawn_only` parameters, of its notebook."""
     units: Mapping[int, str] = field(default_factory=dict)  # for bfloat16, of each session: amx, avx512_bf16, none
     machines: Mapping[int, str] = field(default_factory=dict)  # CPU and day of each session
+    processors: Mapping[int, str] = field(default_factory=dict)  # of each session, as the system names them
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -116,6 +117,6 @@ def read_stored(folder: Path) -> Stored:
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
     sessions = read_run(folder)["sessions"] if (folder / "run.json").is_file() else []
     units = {number: str(each.get("machine", {}).get("bfloat16", "")) for number, each in enumerate(sessions)}
-    cpus = [each.get("machine", {}).get("cpu", "unknown CPU") for each in sessions]
+    cpus = {number: str(each.get("machine", {}).get("cpu", "")) for number, each in enumerate(sessions)}
     machines = {number: f"{cpus[number]} ({units[number]}), {each.get('day')}" for number, each in enumerate(sessions)}
-    return Stored(rows[~traced].copy(), read_tables(folder), {}, units, machines, rows[traced].copy())
+    return Stored(rows[~traced].copy(), read_tables(folder), {}, units, machines, cpus, rows[traced].copy())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,12 @@ from lockstep.analysis.figures.style import PUBLISHED
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import ANSWERS, GRADES, MEASURED, NEEDS_HARDWARE, NOT_YET, TOLERANCE, UNDECIDED
+from lockstep.analysis.verdicts import ANSWERS, GRADES, MEASURED, NEEDS_HARDWARE, NOT_YET, TOLERANCE, UNDECIDED, Verdict
 from lockstep.experiments import catalogue as catalogue_module
 from lockstep.experiments import report
 from lockstep.experiments.catalogue import Notebook, catalogue
 from lockstep.experiments.e00_overview import EXPERIMENT
+from lockstep.experiments.e00_overview import findings as findings_module
 from lockstep.experiments.e00_overview import tables as overview
 from lockstep.experiments.e00_overview.drawings import ANSWER_COLOURS, answer_bars, published_beside_measured
 from lockstep.experiments.e00_overview.tables import NUMBERS, Overview, how_to_read, read_overview
@@ -241,7 +244,8 @@ def test_published_and_measured_have_marks_of_their_own(seen: Overview) -> None:
     )
     assert sorted(float(line.get_xdata()[0]) for line in measured) == sorted(numbers["measured"])
     assert all(line.get_markerfacecolor() == "white" for line in published), "hollow"
-    assert all(line.get_markerfacecolor() != "white" for line in measured), "filled"
+    filled = sorted(float(line.get_xdata()[0]) for line in measured if line.get_markerfacecolor() != "white")
+    assert filled == sorted(numbers.loc[numbers["evidence"] == MEASURED, "measured"]), "what is bounded looked measured"
     assert "published" in texts(figure) and any("(02): 15.57 published" in text for text in texts(figure))
     assert max(line.get_zorder() for line in published) < min(line.get_zorder() for line in measured), (
         "a diamond once hid the measured point exactly where both agree"
@@ -258,6 +262,20 @@ def test_a_very_large_ratio_has_a_panel_of_its_own(seen: Overview) -> None:
     axes = published_beside_measured(pd.concat([numbers, huge]), "title").axes
     assert len(axes) == few + 1
     assert sum(axis.get_xlim()[1] > 10_000 for axis in axes) == 1
+
+
+def test_the_ticks_of_a_logarithm_do_not_overlap(seen: Overview) -> None:
+    """Seen: 65536 ran into 1.04858e+06."""
+    row = dict.fromkeys(NUMBERS, "") | {"claim": "x", "unit": "KiB", "published": 35.0, "measured": 524_503.0}
+    row |= {"low": 524_503.0, "high": 524_503.0, "answer": ANSWERS[1], "evidence": "bound", "statement": "s"}
+    figure = published_beside_measured(pd.DataFrame([row]), "title")
+    figure.draw_without_rendering()
+    axis = figure.axes[0]
+    low, high = axis.get_xlim()
+    ticks = [tick for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+    boxes = [tick.label1.get_window_extent() for tick in ticks]
+    assert len(ticks) > 2 and not any("e+" in tick.label1.get_text() for tick in ticks)
+    assert all(one.x1 + 2 < other.x0 for one, other in pairwise(boxes))
 
 
 def test_a_negative_figure_needs_no_logarithm() -> None:
@@ -305,14 +323,34 @@ def test_the_answer_counts_every_claim_once_and_the_finding_by_paper(seen: Overv
     assert said.startswith(f"> **{EXPERIMENT.question}**")
     decided = counts[ANSWERS[0]] + counts[ANSWERS[1]]
     told = f"{counts[ANSWERS[0]]} supported and {counts[ANSWERS[1]]} contradicted"
-    assert f"Of {counts['claims']} claims {decided} are decided: {told}; {counts[UNDECIDED]} are undecided; " in said
+    begins = f"Of {counts['claims']} claims {decided} are decided: {counts[ANSWERS[0]]} supported ("
+    assert begins in said and f"; {counts[UNDECIDED]} are undecided" in said
     assert f"; {counts[NEEDS_HARDWARE]} need hardware that is missing here" in said and counts[NEEDS_HARDWARE] > 1
     assert f"; {counts[NOT_YET]} are not measured yet. " in said and opened.finding("numbers").data in said
     most = opened.finding("verdicts").data
-    first = f"{decided} of {counts['claims']} claims are decided, {told}; most of them in notebook"
+    first = f"{decided} of {counts['claims']} claims are decided, {told} ("
     assert most.startswith(first) and re.search(r" \d\d \(\d+ of \d+\)\. By paper: ", most), most
     for paper, name in catalogue_module.PAPERS.items():
         assert f"of {(read_claims()['paper'] == paper).sum()} claims of *{name}*" in most
+
+
+def test_the_answer_says_on_what_it_rests(seen: Overview) -> None:
+    """Seen: "34 are decided" read as measured, and most of what is measured is decided taken alone."""
+    stored = Stored(records())
+    judged = [
+        ("supported", "paper", ""), ("supported", "measured", ""), ("contradicted", "model", ""),
+        ("undecided", "measured", "supported by itself (it is), but not among 87 claims (Holm's correction)"),
+        ("undecided", "measured", "it takes more rounds than one by itself (or two)"),
+    ]  # fmt: skip
+    claim = {"paper": "x", "value": float("nan")}
+    pairs = [(claim, Verdict(word, reason=reason, grade=grade)) for word, grade, reason in judged]
+    view = replace(seen, answered=[replace(seen.answered[0], judged=pairs)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings_module, "overview", lambda _: view)
+        text, most = findings_module.answer(stored), findings_module.verdicts(stored)
+    assert "2 supported (1 from the paper or its sources, 1 measured) and 1 contradicted (1 modelled); " in text
+    assert "; 2 are undecided (1 of them is decided taken alone, not when all are judged together). " in text
+    assert "3 of 5 claims are decided, 2 supported and 1 contradicted (1 of these measured); " in most
 
 
 def test_a_published_number_lies_above_our_interval_within_it_or_below_it(seen: Overview, opened: Run) -> None:

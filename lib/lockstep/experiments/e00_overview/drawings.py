@@ -10,10 +10,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from lockstep.analysis.figures.style import GREY, PALETTE, PUBLISHED, StoredFigure, empty, look, new_figure
-from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, UNDECIDED
+from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, MEASURED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, UNDECIDED
 
 ANSWER_COLOURS: dict[str, Any] = {
     SUPPORTED: PALETTE[2],
@@ -46,9 +46,8 @@ def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
                 if value:
                     axis.text(start + value / 2, y, f"{value:g}", ha="center", va="center", fontsize=8, zorder=3)
             left = left + width
-        axis.set_yticks(
-            range(len(rows)), [f"notebook {name}" if name != "none" else "no notebook" for name in rows.index]
-        )
+        names = ["no notebook" if name == "none" else f"notebook {name}" for name in rows.index]
+        axis.set_yticks(range(len(rows)), names)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.grid(False, axis="y")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -60,12 +59,11 @@ def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
 
 def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
     """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for the largest
-    ratios: the published one a hollow diamond, ours filled and before it, coloured by answer, with its interval."""
+    ratios: the published one a hollow diamond, ours before it, coloured by answer, filled only where measured."""
     if numbers.empty:
         return empty(title, "no claim has both a published and a measured number yet")
     large = (numbers["unit"] == "times") & (numbers[["published", "measured"]].max(axis=1) > _LARGE)
-    parts = numbers.groupby([numbers["unit"], large], sort=False)
-    groups = [(str(unit), rows) for (unit, _), rows in parts]
+    groups = [(str(unit), rows) for (unit, _), rows in numbers.groupby([numbers["unit"], large], sort=False)]
     with look():
         heights = [0.6 * rows["claim"].nunique() + 0.45 for _, rows in groups]
         figure = new_figure(9.0, 1.0 + sum(heights) + 0.55 * len(groups))
@@ -74,14 +72,16 @@ def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure
         for axis, (unit, rows) in zip(axes[:, 0], groups, strict=True):
             _unit_panel(axis, rows, unit)
         words = [word for word in ANSWERS if word in set(numbers["answer"])]
-        handles: list[Any] = [Line2D([], [], **PUBLISHED, label="published")]
-        handles += [_measured_mark(word, f"measured: {word}") for word in words]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+        marks = {"published": PUBLISHED, "measured": _mark("", MEASURED), "computed or emulated": _mark("", "")}
+        handles: list[Any] = [Line2D([], [], **{"linestyle": "none", **marks[text]}, label=text) for text in marks]
+        handles += [Patch(facecolor=ANSWER_COLOURS[word], label=word) for word in words]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
-def _measured_mark(word: str, label: str) -> Line2D:
-    return Line2D([], [], marker="o", linestyle="-", color=ANSWER_COLOURS[word], markeredgecolor="0.2", label=label)
+def _mark(word: str, evidence: str) -> dict[str, Any]:
+    colour = ANSWER_COLOURS.get(word, "0.2")
+    return {"marker": "o", "color": colour, "mew": 1.6, "mfc": colour if evidence == MEASURED else "white"}
 
 
 def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
@@ -95,8 +95,8 @@ def _unit_panel(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
             error = None
             if np.isfinite(row["low"]):
                 error = [[row["measured"] - row["low"]], [row["high"] - row["measured"]]]
-            axis.errorbar(row["measured"], y + offset, xerr=error, marker="o", color=ANSWER_COLOURS[row["answer"]],
-                          markeredgecolor="0.2", ecolor="0.2", elinewidth=1.2, capsize=2.5, zorder=4)  # fmt: skip
+            axis.errorbar(row["measured"], y + offset, xerr=error, **_mark(row["answer"], row["evidence"]),
+                          ecolor="0.2", elinewidth=1.2, capsize=2.5, zorder=4)  # fmt: skip
             number = f"{row['measured']:{',.0f' if abs(row['measured']) >= 1000 else '.3g'}}"
             text = number + (f"  ({row['of']})" if row["of"] else "")
             axis.text(1.01, y + offset, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
@@ -115,7 +115,8 @@ def _scale(axis: Axes, rows: pd.DataFrame, unit: str) -> None:
         return
     axis.set_xscale("log", base=2)
     axis.set_xlim(min(0.8, float(drawn.min()) * 0.8), last * 3)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_major_locator(LogLocator(base=2, numticks=5))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:{',.0f' if value >= 1000 else 'g'}}"))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel(f"{unit} (log scale)")
     if unit == "times":

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 
 from lockstep.analysis.sentences import Finding, listed
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import ANSWERS, CONTRADICTED, NEEDS_HARDWARE, NOT_YET, SUPPORTED, UNDECIDED
+from lockstep.analysis.verdicts import (
+    ANSWERS,
+    BOUND,
+    CONTRADICTED,
+    EMULATED,
+    GRADES,
+    MEASURED,
+    MODEL,
+    NEEDS_HARDWARE,
+    NOT_YET,
+    PAPER,
+    SUPPORTED,
+    UNDECIDED,
+    Verdict,
+)
 from lockstep.experiments.answering import answers_list
 from lockstep.experiments.catalogue import PAPERS
 from lockstep.experiments.e00_overview.tables import overview
 from lockstep.experiments.report import tally
+
+_BY: Mapping[str, str] = {
+    PAPER: "from the paper or its sources",
+    BOUND: "by arithmetic or physics",
+    MODEL: "modelled",
+    EMULATED: "on emulated machines or links",
+    MEASURED: "measured",
+}
+_ALONE = re.compile(f"({SUPPORTED}|{CONTRADICTED}) by itself ")
+"""How the reason begins of what Holm's correction leaves undecided (`lockstep.analysis.judging`)."""
 
 
 def answer(stored: Stored) -> str:
@@ -19,17 +45,36 @@ def answer(stored: Stored) -> str:
     decided = counts[SUPPORTED] + counts[CONTRADICTED]
     lacking = counts[NEEDS_HARDWARE]
     parts = {
-        UNDECIDED: _are(counts[UNDECIDED], UNDECIDED),
+        UNDECIDED: _are(counts[UNDECIDED], UNDECIDED) + _decided_alone(stored),
         NEEDS_HARDWARE: f"{lacking} {'needs' if lacking == 1 else 'need'} hardware that is missing here",
         NOT_YET: _are(counts[NOT_YET], NOT_YET),
     }
     rest = "".join(f"; {text}" for word, text in parts.items() if counts[word])
-    split = f"{counts[SUPPORTED]} supported and {counts[CONTRADICTED]} contradicted"
+    split = " and ".join(f"{counts[word]} {word}{_on_what(stored, word)}" for word in (SUPPORTED, CONTRADICTED))
     return f"Of {counts['claims']} claims {_are(decided, 'decided')}: {split}{rest}. {numbers(stored)}"
 
 
 def _are(count: int, what: str) -> str:
     return f"{count} {'is' if count == 1 else 'are'} {what}"
+
+
+def _found(stored: Stored, *words: str) -> list[Verdict]:
+    return [found for one in overview(stored).answered for _, found in one.judged if found.answer in words]
+
+
+def _on_what(stored: Stored, word: str) -> str:
+    """On what evidence so many claims have this answer, in parentheses: most of them are not measured."""
+    grades = Counter(found.grade for found in _found(stored, word))
+    told = [f"{grades[grade]} {_BY[grade]}" for grade in GRADES if grades[grade]]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _decided_alone(stored: Stored) -> str:
+    """How many of the undecided claims only the number of claims leaves undecided."""
+    alone = sum(_ALONE.match(found.reason) is not None for found in _found(stored, UNDECIDED))
+    if not alone:
+        return ""
+    return f" ({alone} of them {'is' if alone == 1 else 'are'} decided taken alone, not when all are judged together)"
 
 
 def _by_paper(stored: Stored) -> str:
@@ -53,7 +98,8 @@ def verdicts(stored: Stored) -> str:
         return f"No claim is decided yet. {_by_paper(stored)}"
     most = listed(f"{name} ({count} of {counts.loc[name, 'claims']})" for name, count in first.items())
     ours = listed(f"{whole[answer]} {answer}" for answer in ANSWERS[:2])
-    told = f"{int(decided.sum())} of {whole['claims']} claims are decided, {ours}"
+    measured = sum(found.grade == MEASURED for found in _found(stored, SUPPORTED, CONTRADICTED))
+    told = f"{int(decided.sum())} of {whole['claims']} claims are decided, {ours} ({measured} of these measured)"
     return f"{told}; most of them in {'notebook' if len(first) == 1 else 'notebooks'} {most}. {_by_paper(stored)}"
 
 

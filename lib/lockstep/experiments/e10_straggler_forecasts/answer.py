@@ -27,12 +27,13 @@ def error_over_kinds(stored: Stored, name: str, rival: str) -> Estimate:
     return found
 
 
-def but_for_one(stored: Stored, name: str, rival: str) -> str:
-    """The same mean without the kind of delays that is farthest from the others: it may have decided it alone."""
+def but_for_one(stored: Stored, name: str, rival: str) -> tuple[str, Estimate, Estimate]:
+    """The kind of delays that is farthest from the others, and the mean over these: it may have decided it alone.
+    That kind, what it has alone, and what the others have."""
     logs = np.log(pd.DataFrame({kind: error_ratio(stored, kind, name, rival, told=True) for kind in KINDS}).dropna())
     far = str((logs.mean() - logs.mean().median()).abs().idxmax())
     rest, own = (interval_of(np.exp(each)) for each in (logs.drop(columns=far).mean(axis=1), logs[far]))
-    return f"without {far} ({own}), the farthest off, {rest} times"
+    return far, own, rest
 
 
 def errs(ratio: Estimate, rival: str) -> str:
@@ -46,10 +47,13 @@ def errs(ratio: Estimate, rival: str) -> str:
 def answer(stored: Stored) -> str:
     """How the LSTM's error stands to those of two simple rivals, and how many stragglers it sees coming."""
     last, best = (error_over_kinds(stored, LSTM, rival) for rival in (BASE, BEST))
+    far, own, rest = but_for_one(stored, LSTM, BEST)
+    others = counted(len(KINDS) - 1, "other kind")
     text = (
         f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM built from the paper's "
-        f"description and trained online {errs(last, 'predicting the last value again')}, and "
-        f"{errs(best, BEST_SO_FAR)}; {but_for_one(stored, LSTM, BEST)}"
+        f"description and trained online {errs(last, 'repeating the last value')}, and "
+        f"{errs(best, BEST_SO_FAR)}; on {far} alone it has {own.value:.3g} times that error, "
+        f"over the {others} {rest.value:.3g} times {rest.interval}"
     )
     return f"{sentence(text)} {sentence(seen_coming(stored, LSTM))}"
 
@@ -62,9 +66,10 @@ def seen_coming(stored: Stored, name: str, who: str = "it") -> str:
     few = sum(recall.high < HARDLY for recall in known.values())
     share = measure_of(known[most].times(100), "%")
     told = ", told the balance" if most in STATES else ""
+    under = "periodic delays" if most == "periodic" else most
     return (
-        f"of new stragglers {who} names {share} a step before on {most}{told}, the kind "
-        f"with the highest mean, and fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
+        f"{who} foresees most under {under}{told}: {share} of new stragglers a step before; "
+        f"fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, CAUSA
 
 _COMPARED = tuple(name for name in CAUSAL if name != BASE)
 _PARTS = {"decode": PALETTE[0], "read": PALETTE[9], "scale": PALETTE[1], "normalise": PALETTE[2]}
-_SLOWDOWN = ("slowdown", "slowdown_low", "slowdown_high")
 _NETWORKS = {"cnn": "CNN", "convlstm": "ConvLSTM"}
 
 
@@ -123,31 +123,47 @@ def loading_points(table: pd.DataFrame, shares: pd.Series, title: str) -> Stored
 _SLOWED = {"worker": "the mean worker", "step": "the step, which waits for all"}
 
 
-def vanishing_panels(scales: pd.DataFrame, networks: pd.DataFrame, denormal: int, title: str) -> StoredFigure:
+def vanishing_panels(
+    scales: pd.DataFrame, networks: pd.DataFrame, waits: Mapping[str, pd.DataFrame], denormal: int, title: str
+) -> StoredFigure:
     """Left: a backward pass by the size of its gradients. Middle: what reaches the first of so many sigmoids. Right:
-    how long the backward pass takes then, and how far the slowest worker is behind."""
+    how long the backward pass takes then, and how far the slowest worker is behind. Processors that differ have marks
+    of their own (`by_processor`)."""
     if scales.empty or networks.empty:
         return empty(title, "no backward pass was timed yet")
     with look():
-        figure = new_figure(12.0, 4.4)
+        figure = new_figure(12.0, 4.8)
         left, middle, right = figure.subplots(1, 3)
         figure.suptitle(f"{title}\n(measured; intervals over rounds)")
         for place, (flushed, label) in enumerate(((False, "as they are"), (True, "flushed to zero"))):
-            own = scales[(scales["flushed"] == flushed) & scales["slowdown"].notna()].sort_values("exponent")
-            interval_points(left, own["exponent"], _whole(own, _SLOWDOWN), _SLOWDOWN, marker="os"[place],
-                            color=PALETTE[3 - 3 * place], label=f"denormal numbers {label}")  # fmt: skip
+            own = scales[(scales["flushed"] == flushed) & scales["slowdown"].notna()].sort_values(
+                "exponent", kind="stable"
+            )
+            _by_processor(left, own, "exponent", "slowdown", ("os", "PX")[place], (0.3 * (2 * place - 1), 0.0),
+                          [PALETTE[each] for each in ((3, 1), (0, 9))[place]], f"denormal numbers {label}")  # fmt: skip
         left.axvspan(min(scales["exponent"]) - 1, denormal, color="0.93", zorder=0)
         left.set_yscale("log")
         left.set_xlabel("gradients of the size 10 to the power of")
         left.set_ylabel("backward pass, times as long")
         left.set_title("one convolution", loc="left")
-        _depths(middle, right, networks)
+        _first_gradients(middle, networks)
+        _depths(right, waits)
         handles, labels = left.get_legend_handles_labels()
         more, names = right.get_legend_handles_labels()
         band = Patch(facecolor="0.93", label="denormal in float32")
         figure.legend([*handles, *more, band], [*labels, *names, "denormal in float32"], loc="outside lower center",
                       ncols=3, frameon=False)  # fmt: skip
     return figure
+
+
+def _by_processor(axis: Axes, rows: pd.DataFrame, x: str, value: str, markers: str, aside: tuple[float, float],
+                  colours: list[Any], label: str) -> None:  # fmt: skip
+    """A series of points for each processor of `rows`, moved aside so that none hides another."""
+    for place, (processor, own) in enumerate(rows.groupby("processor", sort=False)):
+        columns, paint = (value, "low", "high"), colours[place % len(colours)]
+        interval_points(axis, own[x] + aside[0] + place * aside[1], _whole(own, columns), columns,
+                        marker=markers[place % len(markers)], color=paint,
+                        label=f"{label}, {processor}" if processor else label)  # fmt: skip
 
 
 def _whole(own: pd.DataFrame, columns: tuple[str, str, str]) -> pd.DataFrame:
@@ -159,7 +175,7 @@ def _whole(own: pd.DataFrame, columns: tuple[str, str, str]) -> pd.DataFrame:
 _SLOW = {"slowdown": "all workers, over flushed", "behind": "slowest of 8 workers, over its peers"}
 
 
-def _depths(middle: Axes, right: Axes, networks: pd.DataFrame) -> None:
+def _first_gradients(middle: Axes, networks: pd.DataFrame) -> None:
     deep = networks[networks["depth"] > 0].sort_values("depth")
     reached = deep[deep["first_gradient"] > 0]
     middle.plot(reached["depth"], reached["first_gradient"], marker="o", color=PALETTE[0], label="sigmoids")
@@ -176,12 +192,16 @@ def _depths(middle: Axes, right: Axes, networks: pd.DataFrame) -> None:
     middle.set_xlabel("convolutions with a sigmoid behind each")
     middle.set_ylabel("mean gradient of the first layer's weights")
     middle.set_title("what reaches the first layer", loc="left")
+
+
+def _depths(right: Axes, waits: Mapping[str, pd.DataFrame]) -> None:
     for place, (name, label) in enumerate(_SLOW.items()):
-        columns = (name, f"{name}_low", f"{name}_high")
-        aside = deep["depth"] + 0.5 * (2 * place - 1)
-        interval_points(right, aside, _whole(deep, columns), columns, marker="D^"[place],
-                        color=PALETTE[4 - 2 * place], label=label)  # fmt: skip
-    right.axhline(FACTOR, color="0.2", linestyle="--", linewidth=1, label=f"a straggler: {FACTOR:g} times the median")
+        own = waits[name]
+        deep = own[own["depth"] > 0].sort_values("depth", kind="stable")
+        _by_processor(right, deep, "depth", name, ("Dd", "^v")[place], (1.0 * place - 0.8, 0.5),
+                      [PALETTE[each] for each in ((4, 6), (2, 5))[place]], label)  # fmt: skip
+    text = f"a straggler: {FACTOR:g} times its peers (of the triangles only)"
+    right.axhline(FACTOR, color="0.2", linestyle="--", linewidth=1, label=text)
     right.set_yscale("log")
     right.set_xlabel("convolutions with a sigmoid behind each")
     right.set_ylabel("backward pass, times as long")

@@ -87,10 +87,15 @@ def _slowdown(stored: Stored, table: pd.DataFrame, exponent: int, flushed: int) 
     return stored.by_round(ratios.reset_index(), ratios)
 
 
-def slowdown(stored: Stored, exponent: int, flushed: bool) -> Estimate:
-    """How many times as long a backward pass takes as with gradients of usual size. Raises AnalysisError for none."""
+def slowdown_values(stored: Stored, exponent: int, flushed: bool) -> pd.Series:
+    """How many times as long a backward pass takes as with gradients of usual size, by session and round."""
     table = timed(stored, "denormals")
-    found = _slowdown(stored, table, exponent, int(flushed)) if len(table) else table
+    return _slowdown(stored, table, exponent, int(flushed)) if len(table) else pd.Series(dtype=float)
+
+
+def slowdown(stored: Stored, exponent: int, flushed: bool) -> Estimate:
+    """The same as one estimate. Raises AnalysisError for none."""
+    found = slowdown_values(stored, exponent, flushed)
     if not len(found):
         raise AnalysisError("no backward pass was timed")
     return interval_of(found)

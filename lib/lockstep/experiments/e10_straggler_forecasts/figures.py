@@ -9,6 +9,11 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.stored import Stored
+from lockstep.experiments.e10_straggler_forecasts.by_processor import (
+    behind_of_networks,
+    slowdowns_of_networks,
+    slowdowns_of_sizes,
+)
 from lockstep.experiments.e10_straggler_forecasts.cause_drawings import (
     cost_bars,
     loading_points,
@@ -18,7 +23,6 @@ from lockstep.experiments.e10_straggler_forecasts.cause_drawings import (
 )
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     DENORMAL,
-    denormals_table,
     gradients_table,
     input_parts_table,
     slow_loading_table,
@@ -73,7 +77,8 @@ def loading(stored: Stored) -> Figure:
 
 def vanishing(stored: Stored) -> Figure:
     title = "Do vanishing gradients make workers slow?"
-    return vanishing_panels(denormals_table(stored), gradients_table(stored), DENORMAL, title)
+    waits = {"slowdown": slowdowns_of_networks(stored), "behind": behind_of_networks(stored)}
+    return vanishing_panels(slowdowns_of_sizes(stored), gradients_table(stored), waits, DENORMAL, title)
 
 
 def input_parts(stored: Stored) -> Figure:

@@ -10,7 +10,6 @@ import pandas as pd
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.sentences import (
     Finding,
-    briefly,
     counted,
     finding,
     listed,
@@ -23,6 +22,7 @@ from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.engine.forecasts.scores import FACTOR
 from lockstep.experiments.e10_straggler_forecasts.answer import but_for_one, error_over_kinds, errs, seen_coming
+from lockstep.experiments.e10_straggler_forecasts.by_processor import longer, slow_from
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     decoding_share,
     gradients_table,
@@ -81,7 +81,9 @@ def _over_all(stored: Stored, reading: str, name: str) -> str:
     far = {kind: f"{kind} ({ratio.value:.2f})" for kind, ratio in ratios.items() if abs(ratio.value - 1) > NEAR}
     won = [far[kind] for kind in far if ratios[kind].high < 1]
     lost = [far[kind] for kind in far if ratios[kind].low > 1]
-    mean = f"the LSTM {reading} {errs(over, 'following the best')}; {but_for_one(stored, name, BEST)}"
+    one, _, rest = but_for_one(stored, name, BEST)
+    others = f"over the {counted(len(KINDS) - 1, 'kind')} other than {one} {rest.value:.3g} times {rest.interval}"
+    mean = f"the LSTM {reading} {errs(over, 'following the best')}, {others}"
     return f"{sentence(mean)} It errs less on {listed(won) or 'none'}, more on {listed(lost) or 'none'}."
 
 
@@ -170,13 +172,16 @@ def traces(stored: Stored) -> str:
         except AnalysisError:
             continue
         best = min(SIMPLE, key=found.__getitem__)
-        parts.append(f"on {name} {LABELS[best]} {found[best]:.2f} and {found[LSTM]:.2f}")
+        parts.append(f"trace {name}: {LABELS[best]} {found[best]:.2f}, LSTM {found[LSTM]:.2f}")
     if not parts:
         return "No recorded run was in the data folder."
-    least = "errors over the last value's on micro-batches, of the simple forecaster that errs least and of the LSTM"
+    least = (
+        "on micro-batches the simple forecaster that errs least and the LSTM have so many times the error of the "
+        "last value"
+    )
     worst = max(steps, key=lambda name: steps[name].value)
     most = f"on whole steps the LSTM's is the highest on {worst}, {times(steps[worst], 'the error of the last value')}"
-    return " ".join(sentence(text) for text in (f"{least}: {'; '.join(parts)}", most))
+    return " ".join(sentence(text) for text in (least, "; ".join(parts), most))
 
 
 @finding
@@ -226,36 +231,20 @@ def vanishing(stored: Stored) -> str:
     table = gradients_table(stored)
     if table.empty:
         raise AnalysisError("no network's gradients were timed")
-    deep = table[table["slowdown_low"] > FACTOR].sort_values("depth")
     own = interval_of(of_network(stored, "passed_on", "cnn", 0))
-    least = "in none of the networks timed"
-    if len(deep):
-        least = f"from {(first := int(deep['depth'].iloc[0]))} sigmoids on"
-        least += f" ({interval_of(of_network(stored, 'slowdown', str(deep['name'].iloc[0]), first))} there)"
     worst = table.loc[table["behind"].idxmax()]
-    where = f"{worst['name']} {worst['depth']}" if worst["depth"] else str(worst["name"])
+    alike = "all eight workers slow down alike: " if table["behind_high"].max() < FACTOR else "of eight workers "
     return " ".join([
         sentence(
-            f"with denormal gradients a convolution's backward pass takes {_by_session(plain)}; "
-            f"{briefly(times(flushed, 'as long where they are flushed'))}"
+            f"with denormal gradients a convolution's backward pass takes {longer(stored, plain)}; "
+            f"flushed, {flushed.value:.3g} times {flushed.interval}"
         ),
+        sentence(f"a whole network's takes more than {FACTOR:g} times as long {slow_from(stored, FACTOR)}"),
+        sentence(f"in the use case's network the first layer's gradients are {own.value:.3g} times the last's"),
         sentence(
-            f"a whole network's takes more than {FACTOR:g} times as long {least}; in the use case's own network "
-            f"the first layer's gradients are {own.value:.3g} times the last ones"
-        ),
-        sentence(
-            f"the slowest of eight workers is at most {worst['behind']:.2f} times the median of its peers ({where}); "
-            f"a straggler is {FACTOR:g} times"
+            f"{alike}the slowest takes at most {worst['behind']:.2f} times its peers' median, a straggler {FACTOR:g}"
         ),
     ])  # fmt: skip
-
-
-def _by_session(ratio: Estimate) -> str:
-    """How many times as long, and where sessions differ what each of them says: processors differ in this."""
-    if not ratio.apart:
-        return times(ratio, "as long")
-    found = listed(f"{own.value:.3g} {own.interval} in session {name}" for name, own in ratio.apart)
-    return f"so many times as long: {found}"
 
 
 @finding
