@@ -54,6 +54,12 @@ def test_the_link_of_a_ping_pong() -> None:
     assert text == "25us,1.2e+09" and parse_link(text).seconds(1, 1e6) == pytest.approx(LINK.seconds(1, 1e6))
 
 
+def test_short_messages_that_a_shaped_link_lets_through_do_not_change_its_rate() -> None:
+    """Seen: a line through all of them gave 28.9 MB/s for a link of 25."""
+    seen = [(8, 4.77e-5), (1024, 4.85e-5), (65536, 0.001375), (1048576, 0.04218), (4194304, 0.17605)]
+    assert 0.9 < parse_link(fitted_link(seen)).bytes_per_second / 25e6 < 1.0
+
+
 @pytest.mark.parametrize(
     ("ping_pong", "says"),
     [

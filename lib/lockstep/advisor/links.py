@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -61,19 +62,23 @@ def has_assumed_latency(link: AlphaBeta) -> bool:
 def fitted_link(ping_pong: Sequence[tuple[int, float]]) -> str:
     """The link of (bytes, seconds one way), the shortest first, as `--link` takes it. Raises CalibrationError.
 
-    The two shortest messages and the two longest are fitted: between them a network's buffers and the MPI library's
-    protocols decide, and neither latency nor rate.
+    The rate is that between the two longest messages, the latency that of the shortest: between them buffers and the
+    MPI library's protocols decide. A shaped link lets a short message pass at memory speed, so no line through all of
+    them has the link's rate.
     """
-    from lockstep.analysis.statistics import AnalysisError
-    from lockstep.predict.link_model import fit
+    from lockstep.predict.link_model import AlphaBeta
 
-    points = sorted({*ping_pong[:2], *ping_pong[-2:]})
-    try:
-        found = fit([size for size, _ in points], [seconds for _, seconds in points])
-    except AnalysisError as error:
-        raise CalibrationError(f"no link can be fitted to a ping-pong: {error}") from error
-    if not found.beta_seconds_per_byte:
-        raise CalibrationError(f"no link can be fitted to a ping-pong: long messages took no longer: {points}")
+    points = sorted(set(ping_pong))
+    none = "no link can be fitted to a ping-pong"
+    if len(points) < 2:
+        raise CalibrationError(f"{none}: {points}: alpha and beta need two sizes")
+    if not all(0 < seconds < math.inf for _, seconds in points):
+        raise CalibrationError(f"{none}: {points}; give times above 0")
+    (size, shortest), (shorter, before), (longest, last) = points[0], points[-2], points[-1]
+    if last <= before:
+        raise CalibrationError(f"{none}: long messages took no longer: {points}")
+    beta = (last - before) / (longest - shorter)
+    found = AlphaBeta(max(0.0, shortest - size * beta), beta)
     text = f"{found.alpha_seconds * 1e6:.4g}us,{found.bytes_per_second:.4g}"
     parse_link(text)  # refuses what no link can be
     return text
