@@ -183,8 +183,7 @@ def test_the_link_between_two_emulated_machines_is_measured(saved: Path) -> None
     assert done.exit_code == 0, done.output
     (told,) = re.findall(r"link between host0 and host1: --link (\S+)", done.stderr)
     link = parse_link(told)
-    # Memory moves a hundred times as much; on a busy machine the shaper lets through what it saved while nobody ran.
-    assert 0.5 < 8 * link.bytes_per_second / RATE < 2.5, told
+    assert 0.5 < 8 * link.bytes_per_second / RATE < 1.05, told  # memory moves a hundred times as much
     assert 0 < link.alpha_seconds < 0.02, told
     assert {way["hosts"] for way in json.loads(done.stdout)["ways"]} == {1, 2}
 
