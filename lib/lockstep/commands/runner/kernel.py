@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -68,9 +68,7 @@ class ProcessMark:
         for kernel in (process for process in processes if _parent(process) == os.getpid()):
             with contextlib.suppress(psutil.Error):
                 kernel.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + CLOSING_SECONDS
-        while time.monotonic() < deadline and any(_is_worker(process) for process in self.processes()):
-            time.sleep(0.1)
+        self._wait_until_only(lambda process: not _is_worker(process), CLOSING_SECONDS)
         self.kill()
 
     def kill(self) -> None:
@@ -79,11 +77,17 @@ class ProcessMark:
             if not _is_tracker(process):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        _, alive = psutil.wait_procs(self.processes(), timeout=TRACKER_SECONDS)
-        for process in alive:
+        self._wait_until_only(lambda process: False, TRACKER_SECONDS)
+        for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
         remove_library_files(self._began)  # of MPI jobs whose supervisor had to be killed
+
+    def _wait_until_only(self, may_stay: Callable[[psutil.Process], bool], seconds: float) -> None:
+        """psutil's own wait would take a child's exit status away from the Popen that started it."""
+        deadline = time.monotonic() + seconds
+        while not all(map(may_stay, self.processes())) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 @contextlib.contextmanager
