@@ -15,7 +15,7 @@ from lockstep.advisor.coefficients import ALONE, places
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS
 from lockstep.advisor.question import MOST_BATCH, Question
 from lockstep.advisor.steps import COMPUTING, CROWDING, Predictor
-from lockstep.engine.units import took
+from lockstep.engine.units import bits_text, took
 from lockstep.predict.cost_model import BUSY
 from lockstep.predict.link_model import AlphaBeta
 
@@ -97,7 +97,7 @@ def _another_machine(predictor: Predictor, question: Question, recommended: Way)
         return _best(predictor, workers, hosts, images, link, threads) < now
 
     rate = smallest(lambda speed: gains(AlphaBeta(latency, 1 / speed), batch), SLOWEST_LINK, FASTEST_LINK)
-    over = "over no link" if rate is None else f"from a link of {_rate(rate)} on"
+    over = "over no link" if rate is None else f"from a link of {bits_text(8 * rate)} on"
     yield f"At batch {batch} {asked} pays {over}."
     if question.link is None:
         return
@@ -158,11 +158,3 @@ def smallest(holds: Callable[[float], bool], low: float, high: float) -> float |
 
 def _round_up(number: float) -> int:
     return math.ceil(number - 1e-4 * number)
-
-
-def _rate(bytes_per_second: float) -> str:
-    bits = 8 * bytes_per_second
-    for name, size in (("Gbit/s", 1e9), ("Mbit/s", 1e6)):
-        if bits >= size:
-            return f"{bits / size:.3g} {name}"
-    return f"{bits / 1e3:.3g} kbit/s"

@@ -19,7 +19,7 @@ from lockstep.analysis.column_words import UNITS, VALUES, WORDS
 from lockstep.analysis.figures.style import label
 from lockstep.engine.job import IDENTITY
 from lockstep.engine.job.strategies import RUNGS, STRATEGIES
-from lockstep.engine.units import bytes_text
+from lockstep.engine.units import bits_text, bytes_text
 
 MISSING = "\N{EN DASH}"
 _ENDS = ("_low", "_high")
@@ -172,14 +172,6 @@ def _number(name: str, value: float) -> str:
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     digits, _, exponent = f"{value:.2e}".partition("e")
     return f"{digits.rstrip('0').rstrip('.')}·10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-
-
-def bits_text(bits: float) -> str:
-    """A rate: 1 Gbit/s, 26.6 Mbit/s."""
-    for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
-        if bits >= scale:
-            return f"{bits / scale:.3g} {unit}"
-    return f"{bits:.3g} bit/s"
 
 
 def _unique(heading: str, known: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _BYTES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_BITS = (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3))
 _LONG = (("days", 86400.0), ("h", 3600.0), ("min", 60.0))
 _SHORT = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
@@ -20,6 +21,14 @@ def bytes_text(number: float) -> str:
         if number >= size:
             return f"{number / size:.4g} {name}" if number / size >= 999.5 else f"{number / size:.3g} {name}"
     return f"{number:.0f} B"
+
+
+def bits_text(bits_per_second: float) -> str:
+    """A link's rate: 1 Gbit/s, 26.6 Mbit/s; units of 1000."""
+    for name, size in _BITS:
+        if bits_per_second >= size:
+            return f"{bits_per_second / size:.3g} {name}"
+    return f"{bits_per_second:.3g} bit/s"
 
 
 def took(seconds: float) -> str:

@@ -20,7 +20,8 @@ from lockstep.analysis.statistics import is_difference
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import cores_of_machine, sessions_in
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e04_hybrid_parallelism.findings import gigabits, is_hybrid, leads, ratio_off, ways
+from lockstep.engine.units import bits_text
+from lockstep.experiments.e04_hybrid_parallelism.findings import is_hybrid, leads, ratio_off, ways
 from lockstep.experiments.e04_hybrid_parallelism.grid import ONE_PROCESS
 
 HEAD = "head_parallel"
@@ -112,6 +113,6 @@ def _expected(stored: Stored) -> list[str]:
     row = table.loc[table["gain"].idxmax()]
     if row["gain"] <= 1:
         return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]
-    where = f"for {network_name(row['use_case'])} on {row['ranks']} ranks at {gigabits(row['gain_at'])}"
+    where = f"for {network_name(row['use_case'])} on {row['ranks']} ranks at {bits_text(row['gain_at'])}"
     most = f"lead by {row['gain']:.3g} times at the most, {where}"
     return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to {most}")]

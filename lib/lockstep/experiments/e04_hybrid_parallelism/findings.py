@@ -27,6 +27,7 @@ from lockstep.analysis.sentences import (
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import cores_of_machine, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
+from lockstep.engine.units import bits_text
 from lockstep.experiments.e04_hybrid_parallelism.grid import ONE_PROCESS
 from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, hybrid_wins_table, layout_names, map_of
 from lockstep.predict.layer_costs import WITHIN
@@ -138,11 +139,6 @@ def _worst(stored: Stored) -> Estimate | None:
     return estimate_in(known.loc[(known["ratio"] - 1).abs().idxmax()].to_dict(), "ratio") if len(known) else None
 
 
-def gigabits(rate: float) -> str:
-    """A link's rate as a sentence writes it."""
-    return f"{rate / 1e9:.2g} Gbit/s"
-
-
 def ratio_off(stored: Stored) -> float | None:
     """How many times too large the model's lead of a hybrid over another way may be, by the measured steps of both: the
     hybrids' are predicted too short, the others' too long. None where one of them was not predicted."""
@@ -161,9 +157,9 @@ def _lead(row: Mapping[str, Any], stored: Stored) -> str:
         return f"nowhere with {ranks}"
     if off is not None and row["gain"] <= off:
         return f"nowhere by more than its error with {ranks} (by {row['gain']:.2f} times at the most)"
-    ends = [gigabits(row["hybrid_from"]), gigabits(row["hybrid_to"])]
+    ends = [bits_text(row["hybrid_from"]), bits_text(row["hybrid_to"])]
     where = f"at {ends[0]}" if ends[0] == ends[1] else f"from {ends[0].split()[0]} to {ends[1]}"
-    return f"{where} with {ranks} (by {row['gain']:.3g} times at the most, at {gigabits(row['gain_at'])})"
+    return f"{where} with {ranks} (by {row['gain']:.3g} times at the most, at {bits_text(row['gain_at'])})"
 
 
 @finding

@@ -18,8 +18,9 @@ from lockstep.analysis.sentences import (
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow, cell
+from lockstep.engine.units import bits_text
 from lockstep.experiments.e05_mpi_distribution import regimes
-from lockstep.experiments.e05_mpi_distribution.findings import ALLREDUCE, at_rate, gigabits, pays_from
+from lockstep.experiments.e05_mpi_distribution.findings import ALLREDUCE, at_rate, pays_from
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.e05_mpi_distribution.verdicts import OVER_MPI, WITHOUT_MPI
 
@@ -77,7 +78,7 @@ def _network_decides(records: pd.DataFrame) -> str:
         images = regimes.worker(records, _USE_CASE).batch_of(regimes.NO_BOTTLENECK, regimes.PAPER_RATE)
         least = f"only with at least {measure_of(images, 'images')} per single-core node"
         told.append(
-            f"at {gigabits(regimes.PAPER_RATE)}, sending gradients takes less than {100 * regimes.NO_BOTTLENECK:g} % "
+            f"at {bits_text(regimes.PAPER_RATE)}, sending gradients takes less than {100 * regimes.NO_BOTTLENECK:g} % "
             f"of {network_name(_USE_CASE)}'s step {least}"
         )
     except (NotNow, AnalysisError) as error:

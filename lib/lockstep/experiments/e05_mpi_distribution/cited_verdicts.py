@@ -29,6 +29,7 @@ from lockstep.analysis.verdicts import (
     cell,
     settle,
 )
+from lockstep.engine.units import bits_text
 from lockstep.experiments.e05_mpi_distribution import regimes
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 
@@ -58,7 +59,7 @@ def das_2_nodes(claim: Claim, stored: Stored) -> Verdict:
     ends = [interval_of(regimes.speedup(found, batch, 2, regimes.PAPER_RATE, stays=False)) for batch in regimes.BATCHES]
     batches = [found.batch_of(1 - published * (1 + sign * TOLERANCE) / 2, regimes.PAPER_RATE) for sign in (-1, 1)]
     measured = (
-        f"{ends[0].value:.2g} to {ends[1].value:.2g} times one node at {regimes.PAPER_RATE / 1e9:g} Gbit/s, "
+        f"{ends[0].value:.2g} to {ends[1].value:.2g} times one node at {bits_text(regimes.PAPER_RATE)}, "
         f"{regimes.BATCHES[0]} to {regimes.BATCHES[1]} images per worker"
     )
     why = f"within ± {TOLERANCE:.0%} of {published:g} from {batches[0]} to {batches[1]} images per worker"
@@ -120,7 +121,7 @@ def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
         ours, base = (linked(stored.records, name, rate) for name in ("terngrad", "allreduce"))
         ratio = ratio_with_interval(stored.records, ours, base, "images_per_second")
         ratios.append(ratio)
-        found = settle(partial(within, published, ratio, f"{ratio} at {rate / 1e9:g} Gbit/s"))
+        found = settle(partial(within, published, ratio, f"{ratio} at {bits_text(rate)}"))
         parts.append(with_seconds(found, stored.records, (ours, base)))
     measured = f"{', '.join(part.measured for part in parts)}, times all-reduce in images/s"
     why = f"{published:g} times {_reached(stored.records, published)}, by the bytes counted"
@@ -143,7 +144,7 @@ def _reached(records: pd.DataFrame, times: float) -> str:
     gained, lost = bits["allreduce"] - times * bits["terngrad"], times * own["terngrad"] - own["allreduce"]
     if gained <= 0 or lost <= 0:
         return "at any rate" if gained > 0 else "at no rate"
-    return f"up to {gained / lost / 1e9:.2g} Gbit/s"
+    return f"up to {bits_text(gained / lost)}"
 
 
 def golomb_bits(density: float) -> float:

@@ -27,7 +27,7 @@ from lockstep.analysis.statistics import AnalysisError, interval_of, ratio_with_
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
-from lockstep.engine.units import bytes_text
+from lockstep.engine.units import bits_text, bytes_text
 from lockstep.experiments.e05_mpi_distribution.tables import RANKING_BASE, link_table, network_table, ranking_table
 from lockstep.predict.link_model import exchange_seconds, message_table, wire_table
 
@@ -183,7 +183,7 @@ def at_rate(rate: float, rows: pd.DataFrame) -> str:
         for row in rows.to_dict("records")
         for gain in (estimate_in(row, "speedup"),)
     ]
-    return f"over {gigabits(rate)}, {listed(gains)}"
+    return f"over {bits_text(rate)}, {listed(gains)}"
 
 
 def pays_from(table: pd.DataFrame) -> str:
@@ -193,7 +193,7 @@ def pays_from(table: pd.DataFrame) -> str:
         rate = row["pays_from_bits_per_second"]
         if pd.isna(rate):
             continue
-        at = "at no rate" if rate == math.inf else f"from {gigabits(rate)} on"
+        at = "at no rate" if rate == math.inf else f"from {bits_text(rate)} on"
         told.append(f"{at} with {sent(row['strategy'])}")
     hosts, network = counted(int(table["hosts"].min()), "host"), network_name(str(table["use_case"].iloc[0]))
     return f"{hosts} train {network} faster than one core {listed(told)}" if told else ""
@@ -202,11 +202,6 @@ def pays_from(table: pd.DataFrame) -> str:
 def sent(strategy: str) -> str:
     """What a way of exchanging sends, as a sentence calls it."""
     return _GRADIENTS.get(strategy, way_name(strategy))
-
-
-def gigabits(rate: float) -> str:
-    """A link's rate: 10 Gbit/s; 2.8 Mbit/s."""
-    return f"{rate / 1e9:.3g} Gbit/s" if rate >= 1e8 else f"{rate / 1e6:.3g} Mbit/s"
 
 
 @finding

@@ -18,6 +18,7 @@ import pandas as pd
 from lockstep.analysis.rules import enough
 from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, median_or_nan, per_round, select
 from lockstep.analysis.verdicts import CONTRADICTED, MODEL, SUPPORTED, UNDECIDED, NotNow, Verdict, cell
+from lockstep.engine.units import bits_text
 
 BATCHES = (1, 256)
 """Images per worker from the fewest to the most that the paper may have used: it does not say."""
@@ -92,7 +93,7 @@ def over_batches(found: Worker, limit: float, more: bool) -> Verdict:
     most = found.share(BATCHES[0], PAPER_RATE, FASTER)
     turns = found.batch_of(limit, PAPER_RATE)
     measured = (
-        f"{100 * least.value:.2g} to {100 * most.value:.2g} % of a step on the wire at {PAPER_RATE / 1e9:g} Gbit/s, "
+        f"{100 * least.value:.2g} to {100 * most.value:.2g} % of a step on the wire at {bits_text(PAPER_RATE)}, "
         f"{BATCHES[1]} to {BATCHES[0]} images per worker"
     )
     side = "below" if not more else "above"
@@ -128,7 +129,7 @@ def regime_table(records: pd.DataFrame) -> pd.DataFrame:
         for cores in CORES:
             row = {"use_case": use_case, "cores": cores, "gradient_bytes": found.gradient_bytes, "reason": ""}
             paper = found.batch_of(NO_BOTTLENECK, PAPER_RATE, cores)
-            row |= {f"{rate / 1e9:g} Gbit/s": found.batch_of(NO_BOTTLENECK, rate, cores).value for rate in RATES}
-            name = f"{PAPER_RATE / 1e9:g} Gbit/s"
+            row |= {bits_text(rate): found.batch_of(NO_BOTTLENECK, rate, cores).value for rate in RATES}
+            name = bits_text(PAPER_RATE)
             table.append(row | {f"{name}_low": paper.low, f"{name}_high": paper.high})
     return pd.DataFrame(table)

@@ -29,6 +29,7 @@ from lockstep.analysis.verdicts import (
     settle,
 )
 from lockstep.engine.forecasts.scores import FACTOR
+from lockstep.experiments.e10_straggler_forecasts.by_processor import longer, slow_from
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     decoding_share,
     input_parts_table,
@@ -158,22 +159,17 @@ def vanishing_makes_stragglers(claim: Claim, stored: Stored) -> Verdict:
     enough(worst.rounds)
     limit = f"{FACTOR:g} times the median, from which on a worker is a straggler"
     found = above(worst, FACTOR, FACTOR, "times the median of its peers, the slowest worker", limit)
-    return graded(found, MEASURED, *_mechanism(stored, depths))
+    return graded(found, MEASURED, *_mechanism(stored))
 
 
-def _mechanism(stored: Stored, depths: list[tuple[str, int]]) -> list[str]:
-    """That denormal gradients slow everybody down, and how deep a network must be for it."""
+def _mechanism(stored: Stored) -> list[str]:
+    """That denormal gradients slow everybody down, and how deep a network must be for it, by processor."""
     plain, flushed = (slowdown(stored, DENORMAL_EXPONENT, each) for each in (False, True))
-    reasons = [
-        f"denormal gradients make a convolution's backward pass {plain} times as long, flushed {flushed} times, but "
-        "all workers have the same parameters, and slow down together"
+    return [
+        f"a convolution's backward pass with denormal gradients takes {longer(stored, plain)}, flushed "
+        f"{longer(stored, flushed)}, but all workers have the same parameters, and slow down together",
+        f"a whole network's takes more than {FACTOR:g} times as long {slow_from(stored, FACTOR)}",
     ]
-    slow = []
-    for network, depth in depths:
-        if of_network(stored, "slowdown", network, depth).median() > FACTOR:
-            slow.append(f"{network} {depth}" if depth else network)
-    reasons.append(f"networks that come to it: {', '.join(slow) or 'none of those timed'}")
-    return reasons
 
 
 @RULES.add
