@@ -64,9 +64,12 @@ def test_a_batch_of_one() -> None:
 
 @needs_two_cores
 def test_denormal_numbers() -> None:
-    """They are named first on a processor that is slow with them, and not at all on one that is not."""
-    expected = [DENORMALS] if planted.denormals_are_slow_here() else []
-    assert [cause.kind for cause in found("Denormal")][:1] == expected
+    """They are named first on a processor that is slow with them, and not at all on one that is not.
+
+    Seen: beside other tests a step's fixed share was named there, which says nothing about denormals.
+    """
+    kinds = [cause.kind for cause in found("Denormal")]
+    assert kinds.index(DENORMALS) == 0 if planted.denormals_are_slow_here() else DENORMALS not in kinds
 
 
 @needs_two_cores
