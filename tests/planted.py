@@ -14,7 +14,7 @@ INPUT = "3,64,64"
 
 
 def healthy() -> nn.Module:
-    """A step of 16 images takes some ten milliseconds, and what does not depend on the batch far less than that."""
+    """A step of 64 images takes some ten milliseconds, and what does not depend on the batch far less than that."""
     return nn.Sequential(
         *(nn.Conv2d(3, 16, 5, 2), nn.ReLU(), nn.Conv2d(16, 32, 5, 2), nn.ReLU()),
         *(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 4)),

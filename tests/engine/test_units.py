@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.engine.units import bytes_text, number_text, took
+from lockstep.engine.units import bits_text, bytes_text, number_text, took
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,15 @@ def test_a_number_has_three_digits(number: float, text: str) -> None:
 )  # fmt: skip
 def test_bytes_are_counted_by_1024(number: float, text: str) -> None:
     assert bytes_text(number) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(0, "0 bit/s"), (8, "8 bit/s"), (8e3, "8 kbit/s"), (26.64e6, "26.6 Mbit/s"), (999.9e6, "1 Gbit/s"),
+     (2.5e9, "2.5 Gbit/s"), (1.2e13, "12,000 Gbit/s")],
+)  # fmt: skip
+def test_a_links_rate_in_the_unit_that_fits(rate: float, text: str) -> None:
+    assert bits_text(rate) == text
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,12 @@ def bytes_text(number: float) -> str:
 
 
 def bits_text(bits_per_second: float) -> str:
-    """A link's rate: 1 Gbit/s, 26.6 Mbit/s; units of 1000."""
+    """A link's rate: 1 Gbit/s, 26.6 Mbit/s, 8 bit/s; units of 1000."""
+    rounded = float(f"{bits_per_second:.3g}")  # 999.9 Mbit/s is 1 Gbit/s, and not 1,000 Mbit/s
     for name, size in _BITS:
-        if bits_per_second >= size:
-            return f"{bits_per_second / size:.3g} {name}"
-    return f"{bits_per_second:.3g} bit/s"
+        if rounded >= size:
+            return f"{number_text(rounded / size)} {name}"
+    return f"{rounded:g} bit/s"
 
 
 def took(seconds: float) -> str:

@@ -30,6 +30,7 @@ from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, per_round
 from lockstep.engine import registry
 from lockstep.engine.declared import Chain
+from lockstep.engine.units import bits_text
 
 PING_PONG = "ping_pong"
 
@@ -52,7 +53,7 @@ class AlphaBeta:
         return 1 / self.beta_seconds_per_byte if self.beta_seconds_per_byte else math.inf
 
     def __str__(self) -> str:
-        return f"{self.alpha_seconds * 1e6:.3g} µs per message, {8 * self.bytes_per_second / 1e9:.4g} Gbit/s"
+        return f"{self.alpha_seconds * 1e6:.3g} µs per message, {bits_text(8 * self.bytes_per_second)}"
 
 
 def fit(sent_bytes: Sequence[float], seconds: Sequence[float]) -> AlphaBeta:

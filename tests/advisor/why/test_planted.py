@@ -20,6 +20,9 @@ from lockstep.engine.options import JobError
 
 CORES = len(usable_cores())
 SECONDS = 1.0
+QUIET: dict[str, Any] = {"batch": 64, "seconds": 5.0}
+"""Where nothing may be named. Seen with 16 images in one second: a step took 3 ms on this processor, and waking the
+other worker up may take as long again; and for a second one of two equal workers computed 1.37 times as long."""
 pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.serial]
 needs_two_cores = pytest.mark.skipif(CORES < 2, reason="two workers share a core here, which is a cause by itself")
 
@@ -39,14 +42,7 @@ def first(*arguments: Any, **others: Any) -> str:
 
 @needs_two_cores
 def test_nothing_is_named_on_a_healthy_run() -> None:
-    """What lies in the run is there whenever one looks; what a neighbor of this virtual machine does is not.
-
-    Seen: on a quiet machine one worker computed 1.37 times as long as the other for some seconds, and not in the next.
-    """
-    named = {cause.kind for cause in found(batch=64)}
-    for _ in range(2):
-        named = named and named & {cause.kind for cause in found(batch=64)}
-    assert named == set()
+    assert [cause.found for cause in found(**QUIET)] == []
 
 
 def test_oversubscribed_threads() -> None:
@@ -71,12 +67,9 @@ def test_a_batch_of_one() -> None:
 
 @needs_two_cores
 def test_denormal_numbers() -> None:
-    """They are named first on a processor that is slow with them, and not at all on one that is not.
-
-    Seen: beside other tests a step's fixed share was named there, which says nothing about denormals.
-    """
-    kinds = [cause.kind for cause in found("Denormal")]
-    assert kinds.index(DENORMALS) == 0 if planted.denormals_are_slow_here() else DENORMALS not in kinds
+    """They are named first on a processor that is slow with them, and not at all on one that is not."""
+    expected = [DENORMALS] if planted.denormals_are_slow_here() else []
+    assert [cause.kind for cause in found("Denormal", **QUIET)][:1] == expected
 
 
 @needs_two_cores

@@ -68,7 +68,7 @@ class ProcessMark:
         for kernel in (process for process in processes if _parent(process) == os.getpid()):
             with contextlib.suppress(psutil.Error):
                 kernel.send_signal(signal.SIGINT)
-        self._wait_until_only(lambda process: not _is_worker(process), CLOSING_SECONDS)
+        self._wait_for_end_of(_is_worker, CLOSING_SECONDS)
         self.kill()
 
     def kill(self) -> None:
@@ -77,16 +77,16 @@ class ProcessMark:
             if not _is_tracker(process):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        self._wait_until_only(lambda process: False, TRACKER_SECONDS)
+        self._wait_for_end_of(lambda process: True, TRACKER_SECONDS)
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
         remove_library_files(self._began)  # of MPI jobs whose supervisor had to be killed
 
-    def _wait_until_only(self, may_stay: Callable[[psutil.Process], bool], seconds: float) -> None:
+    def _wait_for_end_of(self, waited_for: Callable[[psutil.Process], bool], seconds: float) -> None:
         """psutil's own wait would take a child's exit status away from the Popen that started it."""
         deadline = time.monotonic() + seconds
-        while not all(map(may_stay, self.processes())) and time.monotonic() < deadline:
+        while any(map(waited_for, self.processes())) and time.monotonic() < deadline:
             time.sleep(0.05)
 
 

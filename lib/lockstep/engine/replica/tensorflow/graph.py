@@ -62,10 +62,11 @@ def _trace(made: KerasModel) -> Graph:
     def predict(flat: Any, running: Any, images: Any) -> Any:
         return _call(made, made.plain, flat, running, _channels_last(images), training=False)[0]
 
+    # Nothing here branches on a tensor. AutoGraph would rewrite all of it into files, which a worker leaves behind.
     return Graph(
         made,
-        tf.function(step).get_concrete_function(flat, running, images, labels, weights, *masks),
-        tf.function(predict).get_concrete_function(flat, running, images),
+        tf.function(step, autograph=False).get_concrete_function(flat, running, images, labels, weights, *masks),
+        tf.function(predict, autograph=False).get_concrete_function(flat, running, images),
     )
 
 
