@@ -19,7 +19,7 @@ from lockstep.analysis.figures.recipes import Recipe, draw_all
 from lockstep.analysis.figures.style import MEASURED, PUBLISHED, SIMULATED, save_figure
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored, no_records
-from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars
+from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars, input_bars
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
 from lockstep.experiments.e02_threads_vs_processes.tables import (
     exchange_table,
@@ -145,6 +145,13 @@ def test_the_cost_of_jpeg_input_is_what_it_takes_away() -> None:
     assert shown == pytest.approx((100 * (1 - known)).tolist())
     labels = [text.get_text() for axis in figure.axes for text in axis.get_yticklabels()]
     assert labels and all("decode" in text and " x " not in text for text in labels)
+
+
+def test_nothing_lost_has_no_sign() -> None:
+    """Seen: -0.0 % of the images lost."""
+    table = input_table(records()).assign(ratio=1.0001)
+    shown = [text.get_text() for axis in input_bars(table, "x").axes for text in axis.texts]
+    assert any(text.startswith("0.0 %") for text in shown) and not any("-0.0" in text for text in shown)
 
 
 def test_no_bar_is_cut_off_at_the_end_of_its_axis() -> None:

@@ -65,7 +65,7 @@ def input_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for y, limit in enumerate(lost["bound"]):
                 if np.isfinite(limit):
                     axis.vlines(limit, y - 0.38, y + 0.38, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
-            texts = [f"{r.lost:.1f} %  ({r.images_per_second:.3g} images/s)" for r in lost.itertuples()]
+            texts = [f"{r.lost:z.1f} %  ({r.images_per_second:.3g} images/s)" for r in lost.itertuples()]
             side_texts(axis, lost["lost"], texts)
             axis.axvline(0, color="0.2", linewidth=1)
             drawn = lost[["lost", "least", "most", "bound"]].to_numpy(dtype=float).ravel()
