@@ -149,7 +149,7 @@ def test_the_cost_of_jpeg_input_is_what_it_takes_away() -> None:
 
 def test_nothing_lost_has_no_sign() -> None:
     """Seen: -0.0 % of the images lost."""
-    table = input_table(records()).assign(ratio=1.0001)
+    table = input_table(records()).assign(ratio=1.0001, low=0.99, high=1.01)
     shown = [text.get_text() for axis in input_bars(table, "x").axes for text in axis.texts]
     assert any(text.startswith("0.0 %") for text in shown) and not any("-0.0" in text for text in shown)
 
