@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tiny
+from failing import END_SECONDS
 from lockstep.engine.groups import Group, GroupError
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
@@ -216,12 +217,18 @@ def test_jobs_that_the_server_refuses(fields: dict[str, Any], said: str | None) 
 
 
 def late(case: UseCase, job: Job, group: Group) -> Replica:
-    """Worker 1 computes for so long that the others are through meanwhile."""
+    """Worker 1 computes for so long that the others are through meanwhile: until it is recalled from every task.
+
+    Seen: beside other tests its 0.3 s were over before the others had made their second update.
+    """
     made = replica_for(case, job, group)
     backward = made.backward
 
     def slow(*arguments: Any) -> float:
-        time.sleep(0.3 if group.rank == 1 else 0.0)
+        if group.rank == 1:
+            waiting, end = group._boxes[1]._messages, time.monotonic() + END_SECONDS  # type: ignore[attr-defined]
+            while [tag for _, tag, _ in list(waiting)].count(orders.RECALL) < job.updates and time.monotonic() < end:
+                time.sleep(0.01)
         return backward(*arguments)
 
     made.backward = slow  # type: ignore[method-assign]
