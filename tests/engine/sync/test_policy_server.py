@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase
 from steps import on_ranks
 from together import TOLERANCE, alone, small_job
+
+BOTH_HAVE_BEGUN = threading.Barrier(2)  # worker 0 and worker 1, their first tasks
 
 
 def job(policy: str = "wait_for_all", workers: int = 2, **fields: Any) -> Job:
@@ -219,12 +222,15 @@ def test_jobs_that_the_server_refuses(fields: dict[str, Any], said: str | None) 
 def late(case: UseCase, job: Job, group: Group) -> Replica:
     """Worker 1 computes for so long that the others are through meanwhile: until it is recalled from every task.
 
-    Seen: beside other tests its 0.3 s were over before the others had made their second update.
+    Seen, beside other tests: its 0.3 s were over before the others had made their second update; and it was
+    recalled from its first task before it had begun, so that the second was the one that it computed.
     """
     made = replica_for(case, job, group)
-    backward = made.backward
+    backward, begun = made.backward, []
 
     def slow(*arguments: Any) -> float:
+        if not begun:
+            begun.append(BOTH_HAVE_BEGUN.wait(END_SECONDS))
         if group.rank == 1:
             waiting, end = group._boxes[1]._messages, time.monotonic() + END_SECONDS  # type: ignore[attr-defined]
             while [tag for _, tag, _ in list(waiting)].count(orders.RECALL) < job.updates and time.monotonic() < end:
