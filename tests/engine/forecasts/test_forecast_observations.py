@@ -71,6 +71,23 @@ def test_a_round_at_once_is_single_observations_in_worker_order_bit_for_bit(text
 
 
 @pytest.mark.parametrize("text", KINDS)
+def test_the_workers_of_a_round_may_be_at_different_tasks(text: str) -> None:
+    """Those that rested have done fewer. Bug: they were seen one by one, 10 000 calls a round. Task 20 begins anew."""
+    single, vectorised = make(text), make(text)
+    tasks = np.zeros(5, np.int64)
+    for row in rounds(30):
+        for each in (single, vectorised):
+            each.begins_anew = lambda task: task == 20
+        vectorised.observe_round(row, tasks)
+        for worker in np.flatnonzero(np.isfinite(row)):
+            single.observe(int(worker), int(tasks[worker]), float(row[worker]))
+        assert same(single.predict((0.1, 0.5, 0.9)), vectorised.predict((0.1, 0.5, 0.9)))
+        tasks[np.isfinite(row)] += 1
+    assert len(set(tasks.tolist())) > 1 and tasks.max() > 20
+    assert same(single.state(), vectorised.state())
+
+
+@pytest.mark.parametrize("text", KINDS)
 def test_a_checkpoint_continues_bit_for_bit(text: str) -> None:
     """Taken while observations wait to be absorbed, and while the LSTM's next update is due."""
     straight, first = make(text), make(text)
@@ -149,6 +166,10 @@ def test_workers_tasks_shapes_and_quantiles_that_can_not_be() -> None:
             forecast.observe(1, task, 1.0)
     with pytest.raises(ValueError, match="worker 1 can't have finished task 3 now"):
         forecast.observe_round(np.ones(5), 3)
+    with pytest.raises(ValueError, match="worker 1 can't have finished task 2 now"):
+        forecast.observe_round(np.ones(5), np.array([3, 2, 4, 5, 6]))
+    with pytest.raises(ValueError, match=r"one task or that many, not \(4,\)"):
+        forecast.observe_round(np.ones(5), np.arange(4))
     for quantile in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match="above 0 and below 1"):
             forecast.predict((0.5, quantile))

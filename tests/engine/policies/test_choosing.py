@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.engine.delays import make_delays
 from lockstep.engine.policies import Setting, WaitForAll
-from lockstep.engine.policies.choosing import Choosing, candidates, replayed_cost
+from lockstep.engine.policies.choosing import Choosing, candidates, replayed_costs
 from lockstep.engine.policies.k_sync import KSync, KSyncOptions
 from lockstep.engine.policies.rounds import Closed, RoundPolicy
 from lockstep.predict.cost_model import Costs
@@ -26,9 +26,8 @@ def test_the_cost_of_a_round_by_hand() -> None:
     """Of three workers that come after 1, 2 and 6 s, all cost 6 s for 3, two cost 2 s for 2."""
     rounds = [np.array([2.0, 6.0, 1.0])]
     setting = Setting(3, 30, 3)
-    assert replayed_cost(WaitForAll(setting), rounds) == 2.0
-    assert replayed_cost(KSync(setting, KSyncOptions(k=2)), rounds) == 1.0
-    assert replayed_cost(KSync(setting, KSyncOptions(k=1)), rounds) == 1.0
+    rules = [WaitForAll(setting), *(KSync(setting, KSyncOptions(k=k)) for k in (2, 1))]
+    assert replayed_costs(rules, rounds) == [2.0, 1.0, 1.0]
 
 
 def test_candidates_lie_between_half_of_the_workers_and_all() -> None:

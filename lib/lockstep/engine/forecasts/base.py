@@ -113,30 +113,33 @@ class Forecast(Kept, ABC):
         self._task[worker] = task
 
     def observe_round(
-        self, seconds_per_sample: ArrayLike, task: int, system: Mapping[str, ArrayLike] | None = None
-    ) -> None:
-        """All workers' task `task` at once: [workers] seconds per sample, NaN for a worker that was not seen.
+        self, seconds_per_sample: ArrayLike, task: int | NDArray[np.int64],
+        system: Mapping[str, ArrayLike] | None = None,
+    ) -> None:  # fmt: skip
+        """A task of each worker at once: [workers] seconds per sample, NaN for a worker that was not seen.
 
-        `system`: by name an array [workers]. All that follows is bit for bit as after single calls in worker order.
+        `task`: its number, the same for all or by worker [workers]. `system`: by name an array [workers]. All that
+        follows is bit for bit as after single calls in worker order.
         Raises ValueError as `observe` does, and for a wrong number of workers.
         """
         seconds = np.array(seconds_per_sample, np.float64)
         if seconds.shape != (self.workers,):
             raise ValueError(f"a round of {self.workers} workers has that many seconds, not the shape {seconds.shape}")
-        seen = ~np.isnan(seconds)
+        if np.shape(task) not in ((), (self.workers,)):
+            raise ValueError(f"a round of {self.workers} workers has one task or that many, not {np.shape(task)}")
+        seen, tasks = ~np.isnan(seconds), np.broadcast_to(task, (self.workers,))
         if (bad := np.flatnonzero(seen & ~(np.isfinite(seconds) & (seconds > 0)))).size:
-            raise ValueError(_bad_seconds(int(bad[0]), task, float(seconds[bad[0]])))
-        if seen.any():
-            latest = int(np.argmax(np.where(seen, self._task, NEVER)))
-            self._check_task(latest, task)
+            raise ValueError(_bad_seconds(int(bad[0]), int(tasks[bad[0]]), float(seconds[bad[0]])))
+        if (bad := np.flatnonzero(seen & ((tasks < 0) | (tasks <= self._task)))).size:
+            self._check_task(int(bad[0]), int(tasks[bad[0]]))
         readings = self._readings.checked_round(system, seen)
         # Who waits already would make a single call absorb first, with all workers before it in the round.
         again = np.flatnonzero(seen & ~np.isnan(self._waiting))
         first = int(again[0]) if again.size else self.workers
-        self._put_round(np.flatnonzero(seen[:first]), seconds, task, readings)
+        self._put_round(np.flatnonzero(seen[:first]), seconds, tasks, readings)
         if again.size:
             self._absorb()
-            self._put_round(first + np.flatnonzero(seen[first:]), seconds, task, readings)
+            self._put_round(first + np.flatnonzero(seen[first:]), seconds, tasks, readings)
 
     def predict(self, quantiles: Sequence[float] = (0.5,)) -> Array:
         """[workers, quantiles]: seconds per sample of each worker's next task.
@@ -194,10 +197,12 @@ class Forecast(Kept, ABC):
             said = f"its last one was {last}" if last >= 0 else "the first one is 0"
             raise ValueError(f"worker {worker} can't have finished task {task} now: {said}, and tasks only go up")
 
-    def _put_round(self, who: NDArray[np.intp], seconds: Array, task: int, readings: Array) -> None:
+    def _put_round(self, who: NDArray[np.intp], seconds: Array, tasks: NDArray[np.int64], readings: Array) -> None:
+        own = tasks[who]
+        gaps = [task for task in np.unique(own).tolist() if self.begins_anew(task)]
         self._waiting[who] = seconds[who]
-        self._follows[who] = (self._task[who] == task - 1) & (not self.begins_anew(task))
-        self._task[who] = task
+        self._follows[who] = (self._task[who] == own - 1) & ~np.isin(own, gaps)
+        self._task[who] = own
         self._readings.put_round(who, readings)
 
     def _absorb(self) -> None:

@@ -87,17 +87,20 @@ class Choosing(RoundPolicy):
         if (self.round + 1) % self.options.every == 0:
             self._choices += 1
             self._exploring = self._choices % self.options.explore == 0
-            self.chosen = int(np.argmin([replayed_cost(rule, self._rounds) for rule in self.candidates]))
+            self.chosen = int(np.argmin(replayed_costs(self.candidates, self._rounds)))
 
     def _completed(self, seconds: Floats) -> Floats:
         """With what those would have needed who did not come."""
         least, filled = 0.999 * float(np.nanmax(seconds)), seconds.copy()  # it may have been about to come
+        missing = np.flatnonzero(np.isnan(seconds))
         seen = np.array(self._complete).reshape(-1, len(seconds))
-        for worker in np.flatnonzero(np.isnan(seconds)).tolist():
-            longer = seen[:, worker][seen[:, worker] >= least]
-            if not len(longer):
-                longer = seen[seen >= least]
-            filled[worker] = longer[(self.round + worker) % len(longer)] if len(longer) else LONGER * least
+        longer = seen[seen >= least]
+        filled[missing] = longer[(self.round + missing) % len(longer)] if len(longer) else LONGER * least
+        was_longer = seen[:, missing] >= least
+        times = was_longer.sum(axis=0)
+        own = missing[times > 0]
+        nth = (self.round + own) % times[times > 0] + 1
+        filled[own] = seen[(was_longer[:, times > 0].cumsum(axis=0) < nth).sum(axis=0), own]
         return filled
 
     def facts(self) -> dict[str, float]:
@@ -127,13 +130,15 @@ def candidates(setting: Setting) -> list[RoundPolicy]:
     return [WaitForAll(setting), *(KSync(setting, KSyncOptions(k=k)) for k in ks)]
 
 
-def replayed_cost(rule: RoundPolicy, rounds: Sequence[Floats] | deque[Floats]) -> float:
-    """Seconds per contribution that `rule`, which has no limit, would have needed in these rounds: float64 [workers]
-    each, seconds until a worker would have come. Infinite where it would have closed none."""
-    total = came = 0.0
+def replayed_costs(rules: Sequence[RoundPolicy], rounds: Sequence[Floats] | deque[Floats]) -> list[float]:
+    """Seconds per contribution that each of `rules`, which have no limit, would have needed in these rounds: float64
+    [workers] each, seconds until a worker would have come. Infinite for one that would have closed none."""
+    total, came = [0.0] * len(rules), [0] * len(rules)
     for seconds in rounds:
         order = np.argsort(seconds, kind="stable")
-        enough = rule.closes_at(order, len(order))
-        if enough is not None:
-            total, came = total + float(seconds[order[enough - 1]]), came + enough
-    return total / came if came else float("inf")
+        for place, rule in enumerate(rules):
+            enough = rule.closes_at(order, len(order))
+            if enough is not None:
+                total[place] += float(seconds[order[enough - 1]])
+                came[place] += enough
+    return [spent / many if many else float("inf") for spent, many in zip(total, came, strict=True)]

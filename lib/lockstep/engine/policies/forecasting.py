@@ -57,15 +57,8 @@ class ForecastPolicy(RoundPolicy):
 
     def _observe(self, each: Floats, over: Closed) -> None:
         known = np.isfinite(each) & (each > 0)
-        if not known.any():
-            return
-        tasks = over.tasks[known]
-        if (tasks == tasks[0]).all():
-            self.forecast.observe_round(np.where(known, each, np.nan), int(tasks[0]), over.system)
-            return
-        for worker in np.flatnonzero(known).tolist():
-            system = {name: float(values[worker]) for name, values in (over.system or {}).items()}
-            self.forecast.observe(worker, int(over.tasks[worker]), float(each[worker]), system or None)
+        if known.any():
+            self.forecast.observe_round(np.where(known, each, np.nan), over.tasks, over.system)
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"forecast": self.forecast.state()}

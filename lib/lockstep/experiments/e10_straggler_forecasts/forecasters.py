@@ -30,8 +30,9 @@ LABELS: Mapping[str, str] = {
     "oracle": "oracle",
     "dpro_sm": "DPro-SM, deciding too",
     "deadline": "deadline, deciding too",
+    "deadline_by_replay": "deadline by replay, deciding too",
 }
-DECIDING: Mapping[str, str] = {"dpro_sm": "", "deadline": "forecast=lstm"}
+DECIDING: Mapping[str, str] = {"dpro_sm": "", "deadline": "forecast=lstm", "deadline_by_replay": "forecast=lstm"}
 """Policies with the LSTM as their forecaster, and their options: what a server spends on all of it."""
 BASE, LSTM, BEST, ORACLE = "last", "lstm", "best", "oracle"
 TRAINED = "trained"
