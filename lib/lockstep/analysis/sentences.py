@@ -71,7 +71,7 @@ def times(ratio: Estimate, what: str) -> str:
     """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]; where it is 1, as fast as one
     core [0.98, 1.02]."""
     number = f"{ratio.value:.3g} times "
-    alike = number == "1 times " and what.startswith(("as fast", "as many"))
+    alike = number == "1 times " and what.startswith(("as fast", "as long", "as many"))
     return f"{'' if alike else number}{what} {interval_text(ratio)}"
 
 

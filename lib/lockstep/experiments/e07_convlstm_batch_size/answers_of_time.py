@@ -54,13 +54,16 @@ def frameworks(stored: Stored) -> str:
     """TensorFlow's step over torch's, of each network and batch."""
     table = _known(timed_frameworks(stored), "ratio", "TensorFlow")
     rows = table[table["strategy"] == "sequential"].sort_values("global_batch_size", kind="stable")
-    parts = [
-        f"for {CALLED[row['network']]} at batch {row['global_batch_size']} {_ratio(row, 'ratio', 'as long')}"
-        for row in rows.to_dict("records")
-    ]
-    if not parts:
+    if rows.empty:
         raise NotNow("", "TensorFlow was not timed on one worker")
-    return sentence(f"compared with torch's, a sequential step of TensorFlow takes {'; '.join(parts)}")
+    parts, unlike = [], []
+    for row in rows.to_dict("records"):
+        cell = f"{CALLED[row['network']]} at batch {row['global_batch_size']}"
+        parts.append(f"for {cell} {_ratio(row, 'ratio', 'as long')}")
+        unlike += [cell] if row["difference"] else []
+    told = f"differs from torch's for {listed(unlike)}" if unlike else "is not shown to differ from torch's anywhere"
+    details = sentence(f"compared with torch's it takes {'; '.join(parts)}")
+    return f"{sentence(f'a sequential step of TensorFlow {told}')} {details}"
 
 
 @finding
