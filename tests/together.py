@@ -92,3 +92,9 @@ def held_bytes(value: Any) -> int:
         return value.nbytes
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return sum(held_bytes(each) for each in inner)
+
+
+def served_job(policy: str = "wait_for_all", workers: int = 2, **fields: Any) -> Job:
+    """Under delays that last no time worth mentioning, so that the server of policies runs it."""
+    shared: dict[str, Any] = {"sync": "parameter_server", "servers": 1, "delays": "exponential:mean=0.0001"}
+    return small_job(policy=policy, workers=workers, launcher="threads", **(shared | fields))

@@ -252,7 +252,7 @@ def test_the_tasks_of_a_run_are_written_and_can_be_replayed(tmp_path: Path) -> N
     ],
 )
 def test_ten_thousand_workers_fit_into_memory(words: list[str], most_mib: int) -> None:
-    """Also with a forecaster, and with rounds that are kept to be replayed, which more steps make no larger."""
+    """Also with a forecaster, and with rounds that are kept to be replayed."""
     many = [*words, "--workers", "10000", "--delays", "pareto"]
     command = [sys.executable, "-m", "lockstep.commands.cli", "simulate", *many]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -164,7 +164,7 @@ def _number(name: str, value: float) -> str:
         return "∞" if value > 0 else "-∞"
     if name in _SIZES or (name.endswith("_bytes") and "seconds" not in name):
         return bytes_text(value)
-    if name in ("link_bits_per_second", "pays_from_bits_per_second"):
+    if name.endswith("_bits_per_second"):
         return bits_text(value)
     if value == int(value) and abs(value) < 1e6:
         return str(int(value))

@@ -14,13 +14,14 @@ from lockstep.advisor.measuring.own_model import ModelAsked, look_at
 from lockstep.advisor.why.decision import find_causes
 from lockstep.advisor.why.observations import BATCH, DENORMALS, EXCHANGE, INPUT, OTHERS, THREADS, UNEQUAL, Cause
 from lockstep.advisor.why.observe_own import RunAsked, observe_own
+from lockstep.commands.why import LEAST_OF_A_MODEL
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.launch.mpi import emulated
 from lockstep.engine.options import JobError
 
 CORES = len(usable_cores())
 SECONDS = 1.0
-QUIET: dict[str, Any] = {"batch": 64, "seconds": 5.0}
+QUIET: dict[str, Any] = {"batch": 64, "seconds": LEAST_OF_A_MODEL}
 """Where nothing may be named. Seen with 16 images in one second: a step took 3 ms on this processor, and waking the
 other worker up may take as long again; and for a second one of two equal workers computed 1.37 times as long."""
 pytestmark = [pytest.mark.usefixtures("no_leftovers"), pytest.mark.serial]

@@ -74,13 +74,13 @@ def test_a_round_at_once_is_single_observations_in_worker_order_bit_for_bit(text
 def test_the_workers_of_a_round_may_be_at_different_tasks(text: str) -> None:
     """Those that rested have done fewer. Bug: they were seen one by one, 10 000 calls a round. Task 20 begins anew."""
     single, vectorised = make(text), make(text)
-    tasks = np.zeros(5, np.int64)
-    for row in rounds(30):
-        for each in (single, vectorised):
-            each.begins_anew = lambda task: task == 20
-        vectorised.observe_round(row, tasks)
+    for each in (single, vectorised):
+        each.begins_anew = lambda task: task == 20
+    tasks, loads = np.zeros(5, np.int64), np.random.default_rng(2).random((30, 5))
+    for row, load in zip(rounds(30), loads, strict=True):
+        vectorised.observe_round(row, tasks, {"load": load})
         for worker in np.flatnonzero(np.isfinite(row)):
-            single.observe(int(worker), int(tasks[worker]), float(row[worker]))
+            single.observe(int(worker), int(tasks[worker]), float(row[worker]), {"load": float(load[worker])})
         assert same(single.predict((0.1, 0.5, 0.9)), vectorised.predict((0.1, 0.5, 0.9)))
         tasks[np.isfinite(row)] += 1
     assert len(set(tasks.tolist())) > 1 and tasks.max() > 20

@@ -30,6 +30,19 @@ def test_the_cost_of_a_round_by_hand() -> None:
     assert replayed_costs(rules, rounds) == [2.0, 1.0, 1.0]
 
 
+def test_what_recalled_workers_would_have_taken_by_hand() -> None:
+    """Worker 1 once took 5 s, longer than this round; worker 2 never did, and takes one of all those that were longer:
+    5 s or 4 s, the second in its turn. With no round in which all came it is taken to be half as long again."""
+    policy = Choosing(Setting(4, 40, 4))
+    missed = np.array([2.0, np.nan, np.nan, 1.0])
+    assert policy._completed(missed).tolist() == [2.0, 1.5 * 0.999 * 2.0, 1.5 * 0.999 * 2.0, 1.0]
+    policy._complete.extend([np.array([1.0, 5.0, 1.0, 4.0]), np.array([1.0, 1.0, 1.0, 1.0])])
+    policy.round = 1
+    assert policy._completed(missed).tolist() == [2.0, 5.0, 4.0, 1.0]
+    policy.round = 2
+    assert policy._completed(missed).tolist() == [2.0, 5.0, 5.0, 1.0]
+
+
 def test_candidates_lie_between_half_of_the_workers_and_all() -> None:
     assert [rule.k for rule in candidates(SETTING)[1:] if isinstance(rule, KSync)] == [15, 14, 13, 12, 11, 10, 9, 8]
     assert len(candidates(Setting(1, 8, 4))) == 1

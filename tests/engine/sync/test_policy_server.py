@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,21 @@ import pytest
 import torch
 
 import tiny
-from failing import END_SECONDS
-from lockstep.engine.groups import Group, GroupError
+from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.options import JobError
 from lockstep.engine.policies import POLICIES, Decision, Setting, Use, Work, policy_of
 from lockstep.engine.policies.stand_ins import StandIns
 from lockstep.engine.replica import Replica
 from lockstep.engine.sync import orders
-from lockstep.engine.sync.orders import Note, Order
+from lockstep.engine.sync.orders import Note
 from lockstep.engine.sync.policy_server import PolicyServer
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase
 from steps import on_ranks
-from together import TOLERANCE, alone, small_job
-
-BOTH_HAVE_BEGUN = threading.Barrier(2)  # worker 0 and worker 1, their first tasks
-
-
-def job(policy: str = "wait_for_all", workers: int = 2, **fields: Any) -> Job:
-    """Under delays that last no time worth mentioning, so that the server of policies runs it."""
-    shared: dict[str, Any] = {"sync": "parameter_server", "servers": 1, "delays": "exponential:mean=0.0001"}
-    return small_job(policy=policy, workers=workers, launcher="threads", **(shared | fields))
+from together import TOLERANCE, alone, served_job
 
 
 def ran(this: Job, path: Path | None = None, case: Any = None, resume: bool = False) -> list[Trace]:
@@ -51,19 +41,19 @@ def tasks_of(traces: list[Trace]) -> pd.DataFrame:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_policy_that_takes_all_trains_as_one_worker_does(policy: str, workers: int, tmp_path: Path) -> None:
     """37 samples in batches of 8: the last batch of an epoch has 5, which 2 and 3 workers do not share evenly."""
-    ran(job(policy, workers), tmp_path / "c")
+    ran(served_job(policy, workers), tmp_path / "c")
     expected = alone(tiny.case(), tmp_path / "alone")
     assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE
 
 
 def test_micro_batches_change_nothing(tmp_path: Path) -> None:
-    ran(job(workers=2, micro_batch=3), tmp_path / "c")
+    ran(served_job(workers=2, micro_batch=3), tmp_path / "c")
     expected = alone(tiny.case(), tmp_path / "alone")
     assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < TOLERANCE
 
 
 def test_every_task_has_a_row_and_one_fate() -> None:
-    tasks = tasks_of(ran(job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=20")))
+    tasks = tasks_of(ran(served_job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=20")))
     assert set(tasks["fate"]) <= {"applied", "recalled", "unfinished"}
     assert (tasks["samples"] > 0).all(), "of a task that was recalled, those that were given out, as in virtual time"
     for _, own in tasks.groupby("worker"):
@@ -79,20 +69,20 @@ def test_every_task_has_a_row_and_one_fate() -> None:
 
 def test_who_is_late_is_recalled_and_its_delay_ends() -> None:
     """Worker 1 would be held up for a minute in every task; nobody waits for it, and it hears so within the test."""
-    tasks = tasks_of(ran(job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=1000000")))
+    tasks = tasks_of(ran(served_job("k_sync", 3, policy_options="k=2", delays="bad_node:worker=1,slow=1000000")))
     late = tasks[tasks["worker"] == 1]
     assert len(late) > 1 and set(late["fate"]) <= {"recalled", "unfinished"}
     assert (late["delay_seconds"] < 30).all()
 
 
 def test_a_worker_that_never_comes_costs_only_its_samples() -> None:
-    traces = ran(job("k_sync", 3, policy_options="k=2", delays="gone:worker=2"))
+    traces = ran(served_job("k_sync", 3, policy_options="k=2", delays="gone:worker=2"))
     assert len(traces[-1].steps) == 12
     assert set(tasks_of(traces).query("worker == 2")["fate"]) <= {"recalled", "unfinished"}
 
 
 def test_ssp_keeps_its_bound() -> None:
-    traces = ran(job("ssp", 3, policy_options="bound=2", delays="bad_node:worker=1,slow=20", steps=30))
+    traces = ran(served_job("ssp", 3, policy_options="bound=2", delays="bad_node:worker=1,slow=20", steps=30))
     tasks = tasks_of(traces)
     done = {worker: own["task"].max() for worker, own in tasks[tasks["update"] >= 0].groupby("worker")}
     assert max(done.values()) - min(done.values()) <= 3
@@ -102,7 +92,7 @@ def test_ssp_keeps_its_bound() -> None:
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"local_sgd"}))
 def test_every_policy_trains_to_its_end(policy: str) -> None:
     """All workers end with the server's parameters, after as many updates as were asked for."""
-    this = job(policy, 4, micro_batch=1, delays="exponential:mean=1", updates=6, steps=1, warmup_steps=1,
+    this = served_job(policy, 4, micro_batch=1, delays="exponential:mean=1", updates=6, steps=1, warmup_steps=1,
                standby=int(policy in ("standby", "dpro_sm")))  # fmt: skip
     kept: dict[int, Replica] = {}
 
@@ -120,7 +110,7 @@ def test_every_policy_trains_to_its_end(policy: str) -> None:
 
 def test_emulated_computing_takes_what_it_says() -> None:
     """Twelve steps of 4 images on each of two workers: 20 ms, of which the gradient takes only a part."""
-    this = job(workers=2, delays="none", compute="sleep:fixed_seconds=0.012,image_seconds=0.002")
+    this = served_job(workers=2, delays="none", compute="sleep:fixed_seconds=0.012,image_seconds=0.002")
     tasks = tasks_of(ran(this))
     full = tasks[tasks["samples"] == 4]
     assert full["compute_seconds"].min() >= 0.02
@@ -130,16 +120,16 @@ def test_emulated_computing_takes_what_it_says() -> None:
 
 def test_resume_goes_on_where_the_unbroken_run_is(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"steps": 1, "warmup_steps": 1}
-    ran(job(updates=12, **fields), tmp_path / "whole")
-    ran(job(updates=5, **fields), tmp_path / "broken")
-    ran(job(updates=12, **fields), tmp_path / "broken", resume=True)
+    ran(served_job(updates=12, **fields), tmp_path / "whole")
+    ran(served_job(updates=5, **fields), tmp_path / "broken")
+    ran(served_job(updates=12, **fields), tmp_path / "broken", resume=True)
     whole, broken = (checkpoint.read(str(tmp_path / name))["parameters"] for name in ("whole", "broken"))
     assert (whole - broken).abs().max() < TOLERANCE
 
 
 def test_a_checkpoint_of_every_epoch_waits_until_all_have_stopped(tmp_path: Path) -> None:
     """`lockstep.train` asks for one per epoch; workers with steps of their own would wait for each other for ever."""
-    this = job("asynchronous", 3, updates=12, steps=1, warmup_steps=1)
+    this = served_job("asynchronous", 3, updates=12, steps=1, warmup_steps=1)
     site = Site(use_case=tiny.case(), checkpoint=str(tmp_path / "c"), checkpoint_every_steps=1)
     traces = on_ranks(this.ranks, lambda group: run_job(this, group, site))
     assert checkpoint.read(str(tmp_path / "c"))["sync"]["step"] == 12
@@ -148,7 +138,7 @@ def test_a_checkpoint_of_every_epoch_waits_until_all_have_stopped(tmp_path: Path
 
 def test_coded_work_of_a_batch_that_has_no_part_for_everybody(tmp_path: Path) -> None:
     """Bug: the last batch of an epoch has 5 samples, and a sixth worker's part none: it had no place to read from."""
-    ran(job("gradient_coding_cyclic", 6), tmp_path / "c")
+    ran(served_job("gradient_coding_cyclic", 6), tmp_path / "c")
     expected = alone(tiny.case(), tmp_path / "alone")
     assert (checkpoint.read(str(tmp_path / "c"))["parameters"] - expected).abs().max() < 100 * TOLERANCE
 
@@ -157,7 +147,7 @@ def test_a_trace_may_be_faster_than_the_median(tmp_path: Path) -> None:
     """Bug: worker 0 of two, which takes half of the median, slept all its work; in virtual time it took half."""
     rows = [(worker, step, (1.0, 3.0)[worker]) for step in range(3) for worker in range(2)]
     pd.DataFrame(rows, columns=["worker", "step", "seconds"]).to_csv(tmp_path / "run.csv", index=False)
-    this = job(delays=f"trace:file={tmp_path / 'run.csv'}", compute="sleep:fixed_seconds=0.1", steps=6)
+    this = served_job(delays=f"trace:file={tmp_path / 'run.csv'}", compute="sleep:fixed_seconds=0.1", steps=6)
     tasks = tasks_of(ran(this)).query("fate == 'applied'")
     seconds = (tasks["ended_seconds"] - tasks["began_seconds"]).groupby(tasks["worker"]).median()
     assert seconds[0] == pytest.approx(0.05, abs=0.03) and seconds[1] == pytest.approx(0.15, abs=0.03)
@@ -167,7 +157,7 @@ def test_a_trace_may_be_faster_than_the_median(tmp_path: Path) -> None:
 def test_what_the_policy_has_found_out_stands_beside_the_tasks() -> None:
     """Its facts, and the forecast that each task was given with; in virtual time they stand in the same columns."""
     fields: dict[str, Any] = {"micro_batch": 1, "policy_options": "deadline=0.05,forecast=last"}
-    traces = ran(job("deadline", 2, updates=6, steps=1, warmup_steps=1, **fields))
+    traces = ran(served_job("deadline", 2, updates=6, steps=1, warmup_steps=1, **fields))
     facts = {str(row["fact"]): row["value"] for row in traces[-1].tables["facts"]}
     assert facts["deadline_seconds"] == 0.05
     forecast = tasks_of(traces).query("version > 1")["forecast_seconds"]
@@ -177,7 +167,7 @@ def test_what_the_policy_has_found_out_stands_beside_the_tasks() -> None:
 def test_a_replay_chooses_the_deadline_on_real_ranks_too() -> None:
     """Once in every global batch. Whatever it has come to, no sample is lost, and the run ends."""
     fields: dict[str, Any] = {"micro_batch": 1, "policy_options": "forecast=last,every=1", "steps": 20}
-    traces = ran(job("deadline_by_replay", 3, delays="exponential:mean=1", **fields))
+    traces = ran(served_job("deadline_by_replay", 3, delays="exponential:mean=1", **fields))
     facts = {str(row["fact"]): row["value"] for row in traces[-1].tables["facts"]}
     assert sum(count for name, count in facts.items() if name.startswith("chose_")) >= 2  # type: ignore[misc]
     tasks = tasks_of(traces)
@@ -193,7 +183,7 @@ def test_the_state_of_a_node_reaches_the_forecaster(monkeypatch: pytest.MonkeyPa
         return update(server)
 
     monkeypatch.setattr(PolicyServer, "update", kept)
-    ran(job("wrangler", 2, delays="credits:balance=0.01"))
+    ran(served_job("wrangler", 2, delays="credits:balance=0.01"))
     assert servers[0].policy.forecast.state()["_readings"]["names"] == ["credits"]  # type: ignore[attr-defined]
 
 
@@ -210,117 +200,10 @@ def test_the_state_of_a_node_reaches_the_forecaster(monkeypatch: pytest.MonkeyPa
 def test_jobs_that_the_server_refuses(fields: dict[str, Any], said: str | None) -> None:
     """Bug: a task of more samples than a batch was refused, for the number of images was taken to be the batch."""
     if said is None:
-        assert job("asynchronous", 2, **fields).policy == "asynchronous"
+        assert served_job("asynchronous", 2, **fields).policy == "asynchronous"
         return
     with pytest.raises(JobError, match=said):
-        job("asynchronous", 2, **fields)
-
-
-# --- messages ---
-
-
-def late(case: UseCase, job: Job, group: Group) -> Replica:
-    """Worker 1 computes for so long that the others are through meanwhile: until it is recalled from every task.
-
-    Seen, beside other tests: its 0.3 s were over before the others had made their second update; and it was
-    recalled from its first task before it had begun, so that the second was the one that it computed.
-    """
-    made = replica_for(case, job, group)
-    backward, begun = made.backward, []
-
-    def slow(*arguments: Any) -> float:
-        if not begun:
-            begun.append(BOTH_HAVE_BEGUN.wait(END_SECONDS))
-        if group.rank == 1:
-            waiting, end = group._boxes[1]._messages, time.monotonic() + END_SECONDS  # type: ignore[attr-defined]
-            while [tag for _, tag, _ in list(waiting)].count(orders.RECALL) < job.updates and time.monotonic() < end:
-                time.sleep(0.01)
-        return backward(*arguments)
-
-    made.backward = slow  # type: ignore[method-assign]
-    return made
-
-
-def test_nothing_waits_for_the_next_run_of_the_team() -> None:
-    """Bug: the end of worker 0 was the end of all. What a slower worker still sent was read by the next run."""
-    this = job("k_sync", 2, policy_options="k=1", updates=3, steps=1, warmup_steps=1)
-
-    def act(group: Any) -> tuple[list[Trace], int]:
-        traces = [run_job(this, group, Site(use_case=tiny.case()), late) for _ in range(2)]
-        group.barrier()
-        return traces, len(group._boxes[group.rank]._messages)
-
-    found = on_ranks(3, act)
-    assert [left for _, left in found] == [0, 0, 0]
-    for trace in found[-1][0]:
-        tasks = pd.DataFrame(trace.tables["tasks"])
-        own = tasks.query("worker == 1").sort_values("task")
-        assert own["fate"].tolist() == ["recalled"] * 3
-        assert own["compute_seconds"].tolist()[1:] == [0.0, 0.0], "bug: it computed all that it had been recalled from"
-        assert len(tasks.query("worker == 0 and fate == 'applied'")) == 3
-
-
-def test_a_recall_that_crosses_a_contribution_is_heard_before_the_end() -> None:
-    """Bug: it stayed in the mailbox, and called off the same task of the team's next run, for which all waited."""
-
-    def act(group: Any) -> int:
-        if group.rank == 0:
-            run_job(this, group, Site(use_case=tiny.case()))
-            return len(group._boxes[0]._messages)
-        group.receive(0, "plan")
-        group.split(1)
-        parameters = group.receive(0, orders.START)[1]
-        assert Note.of(group.receive(0, orders.NOTE)[1]).kind == orders.READY
-        group.send(Order(0, 0.0, 0, Work(((0, 4),), 4, 4)).tensor(), 0, orders.ORDER)
-        group.send(parameters, 0, orders.PARAMETERS)
-        assert Note.of(group.receive(0, orders.NOTE)[1]).kind == orders.CONTRIBUTES
-        group.receive(0, orders.GRADIENT)
-        group.send(torch.tensor([0]), 0, orders.RECALL)
-        group.send(Order(1, 0.1, 1).tensor(), 0, orders.ORDER)
-        group.send(parameters, 0, orders.PARAMETERS)
-        assert Note.of(group.receive(0, orders.NOTE)[1]).kind == orders.END
-        return 0
-
-    this = job(workers=1)
-    assert on_ranks(2, act) == [0, 0]
-
-
-
-def test_notes_and_orders_arrive_as_they_were() -> None:
-    note = Note(orders.CONTRIBUTES, 7, 3, 20, 1.5, 2.5, 0.75, 0.25, 0.5, 4.0, (12.5, 0.5))
-    assert Note.of(note.tensor()) == note
-    assert note.contribution(2, ("credits", "load")).system == {"credits": 12.5, "load": 0.5}
-    assert Note.of(Note(orders.READY).tensor()).system == () and Note(orders.READY).contribution(0).system is None
-    for work in (
-        Work(((0, 4), (2**40, 3)), 7, 2, 0.5, 0.1),
-        Work(((8, 12),), 12, 12, None, 0.0, ((0, 1.0), (2, -0.5))),
-        Work((), 0, 0),
-    ):
-        order = Order(5, 1.25, 9, work)
-        assert Order.of(order.tensor()) == order
-    assert Order.of(Order(3, 0.5).tensor()).work is None
-
-
-def test_a_contribution_to_a_task_that_was_never_given_is_refused() -> None:
-    """A worker that lies about its task: the server says so, and everybody ends."""
-
-    def lie(group: Group) -> None:
-        if group.rank == 1:
-            run_job(this, group, Site(use_case=tiny.case()))
-            return
-        data = torch.tensor([tiny.SAMPLES, 3])
-        group.send(data, 1, "plan")
-        group.split(0)
-        group.send(torch.zeros(871), 1, orders.START)
-        group.send(Note(orders.READY).tensor(), 1, orders.NOTE)
-        order = Order.of(group.receive(1, orders.ORDER)[1])
-        group.send(Note(orders.CONTRIBUTES, order.task + 99, samples=4).tensor(), 1, orders.NOTE)
-        group.send(torch.zeros(871), 1, orders.GRADIENT)
-        group.receive(1, orders.ORDER)
-
-    this = job(workers=1)
-    with pytest.raises(GroupError, match="worker 0 contributes to task 99, and was given 1 tasks"):
-        on_ranks(2, lie)
+        served_job("asynchronous", 2, **fields)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +216,7 @@ def test_a_contribution_to_a_task_that_was_never_given_is_refused() -> None:
 def test_delays_that_real_workers_can_not_have_are_refused_before_they_start(delays: str, message: str) -> None:
     """Bugs: a link's delays were accepted and did nothing; a worker that does not exist was refused inside a rank."""
     with pytest.raises(JobError) as caught:
-        job("k_sync", delays=delays)
+        served_job("k_sync", delays=delays)
     assert message in str(caught.value)
 
 
@@ -341,7 +224,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch
     """Deadlines and delays are on the monotonic clock: here the other one jumps back by a day at every look."""
     looks = iter(range(10**6))
     monkeypatch.setattr(time, "time", lambda: -86400.0 * next(looks))
-    traces = ran(job("deadline", 3, micro_batch=1, delays="exponential:mean=1"))
+    traces = ran(served_job("deadline", 3, micro_batch=1, delays="exponential:mean=1"))
     tasks = tasks_of(traces)
     assert len(traces[-1].steps) == 12 and (tasks["ended_seconds"] >= tasks["began_seconds"]).all()
 
@@ -349,7 +232,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch
 def with_a_long_stop(policy: str, options: str, steps: int) -> pd.DataFrame:
     """What was applied, in order, of three workers that each stand still for about fifty updates' time now and then."""
     delays = "periodic:slow=100000,period=0.4,share=0.5"
-    tasks = tasks_of(ran(job(policy, 3, policy_options=options, delays=delays, micro_batch=1, steps=steps)))
+    tasks = tasks_of(ran(served_job(policy, 3, policy_options=options, delays=delays, micro_batch=1, steps=steps)))
     used = tasks[tasks["update"] >= 0].sort_values("update")
     ended = used.groupby("worker")["ended_seconds"]
     assert ended.diff().max() > 0.1 and ended.max().min() > 0.4, "it stood, and came back"
@@ -387,7 +270,7 @@ def test_the_lstm_that_stands_in_learns_only_while_the_server_waits(
     monkeypatch.setattr(PolicyServer, "_apply", applied)
     monkeypatch.setattr(StandIns, "_update", updated)
     fields: dict[str, Any] = {"delays": "exponential:mean=2", "compute": "sleep:image_seconds=0.004", "steps": 24}
-    ran(job("dpro_sm", 3, policy_options=options, **fields))
+    ran(served_job("dpro_sm", 3, policy_options=options, **fields))
     assert within and not any(within)
 
 

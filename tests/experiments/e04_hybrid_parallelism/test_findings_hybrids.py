@@ -12,8 +12,8 @@ import pytest
 
 from fake_distribution import scaled, without
 from fake_pipelines import BOTH, HYBRID, SHARED, hybrid_records, layers, noisy, resources
-from lockstep.analysis.stored import Stored
-from lockstep.experiments.e04_hybrid_parallelism.findings import is_hybrid, leads, ways
+from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e04_hybrid_parallelism.findings import _lead, is_hybrid, leads, ways
 from lockstep.experiments.registry import experiment
 from stored_reference import stored_reference
 
@@ -151,6 +151,12 @@ def test_the_map_says_where_the_hybrid_leads(frame: pd.DataFrame) -> None:
     assert text.count("Gbit/s with") == int(table["hybrid_from"].notna().sum())
     assert "off on measured steps" in text
     assert text.count(" times at the most, at ") == int((table["gain"] > 1).sum())
+
+
+def test_both_ends_of_where_the_hybrid_leads_have_their_unit() -> None:
+    """Bug: from 224 to 2.51 Gbit/s, where the first was in Mbit/s."""
+    row = {"ranks": 16, "hybrid_from": 2.24e8, "hybrid_to": 2.51e9, "gain": 1.7, "gain_at": 1e9}
+    assert _lead(row, no_records()).startswith("from 224 Mbit/s to 2.51 Gbit/s with 16 ranks")
 
 
 def test_few_traces_have_no_interval(frame: pd.DataFrame) -> None:

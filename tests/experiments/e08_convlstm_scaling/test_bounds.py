@@ -19,6 +19,7 @@ from lockstep.experiments.e08_convlstm_scaling.bounds import (
     readings,
     times,
 )
+from lockstep.experiments.e08_convlstm_scaling.verdicts import _link_text
 from lockstep.predict.link_model import AlphaBeta
 
 MODEL = COSTS["convlstm"]
@@ -74,6 +75,13 @@ def test_from_some_batch_and_some_link_on_a_number_is_possible() -> None:
     assert served is not None and together is not None and served > together
     assert times(MODEL, EACH, 4, 31, "parameter_server", AlphaBeta(0.0, 8 / served)) >= 0.9 * 7.01
     assert least_rate(MODEL, SHARED, 7.01, 4, 31, "allreduce") is None
+
+
+def test_a_link_that_is_the_slowest_tried_is_no_threshold() -> None:
+    """Seen: possible "from 100 kbit/s by all-reduce on", where no slower link had been tried."""
+    one = bound(MODEL, [MODEL], 12, EACH, 4, 31)
+    assert "at most 100 kbit/s by all-reduce on" in _link_text(MODEL, one, 0.1)
+    assert "at most" not in _link_text(MODEL, one, 7.01)
 
 
 def test_every_number_stands_with_every_reading() -> None:

@@ -19,7 +19,7 @@ TITLE_POINTS, SUBJECT_POINTS = 10.5, 9.0
 _LETTERS_PER_INCH = 11.8  # of a title, where most are wide
 _LINE_INCHES = 0.19
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_UNITS = "%|s|ms|KiB|MiB|GiB|Gbit/s|times|points"
+_UNITS = "%|s|ms|KiB|MiB|GiB|[GMk]?bit/s|times|points"
 _REMARK = re.compile(r" \((?![^()]*(?:interval|round|trace|seed|profile|start|session|yet))[^()\[\]]*\)")
 """In parentheses, and neither an interval nor what lacks one: a title can do without it."""
 _OF_NAMES = frozenset(

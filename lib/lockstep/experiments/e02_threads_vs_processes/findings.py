@@ -197,7 +197,7 @@ def jpeg_input(stored: Stored) -> str:
         row = rows[where]
         ratio = Estimate(row["ratio"], row["low"], row["high"], int(row["rounds"]))
         require_rounds(ratio)
-        costs = "no cost of JPEG photos shows"
+        costs = "no cost of JPEG photos can be told"
         if not ratio.low <= 1 <= ratio.high:
             costs = f"training from JPEG photos is {'slower' if ratio.value < 1 else 'faster'} than without decoding"
         many = times(ratio, "as many images per second") + sessions_in(row, "ratio")

@@ -157,8 +157,8 @@ def _lead(row: Mapping[str, Any], stored: Stored) -> str:
         return f"nowhere with {ranks}"
     if off is not None and row["gain"] <= off:
         return f"nowhere by more than its error with {ranks} (by {row['gain']:.2f} times at the most)"
-    ends = [bits_text(row["hybrid_from"]), bits_text(row["hybrid_to"])]
-    where = f"at {ends[0]}" if ends[0] == ends[1] else f"from {ends[0].split()[0]} to {ends[1]}"
+    low, high = (bits_text(row[name]) for name in ("hybrid_from", "hybrid_to"))
+    where = f"at {low}" if low == high else f"from {low} to {high}"
     return f"{where} with {ranks} (by {row['gain']:.3g} times at the most, at {bits_text(row['gain_at'])})"
 
 

@@ -224,8 +224,7 @@ def _predicted(stored: Stored) -> pd.DataFrame:
 
 def _map(stored: Stored) -> pd.DataFrame:
     table = hybrid_wins_table(map_of(stored))
-    rates = {name: f"{name}_Gbit_per_s" for name in ("hybrid_from", "hybrid_to", "gain_at") if name in table}
-    return table.assign(**{name: table[name] / 1e9 for name in rates}).rename(columns=rates).round(2)
+    return table.rename(columns={name: f"{name}_bits_per_second" for name in ("hybrid_from", "hybrid_to", "gain_at")})
 
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {

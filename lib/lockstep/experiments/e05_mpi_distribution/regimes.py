@@ -117,7 +117,8 @@ def speedup(found: Worker, batch: float, hosts: int, rate: float, stays: bool) -
 
 def regime_table(records: pd.DataFrame) -> pd.DataFrame:
     """From how many images of a node on less than NO_BOTTLENECK of a step is on the wire: a row per use case and number
-    of cores of a node, and a column per link rate (Gbit/s), with `_low` and `_high` of the interval for PAPER_RATE."""
+    of cores of a node, and a column per link rate, named as
+    a reader reads it, with `_low` and `_high` of the interval for PAPER_RATE."""
     own = records[records["experiment"] == "batches"] if len(records) else records
     table = []
     for use_case in own["use_case"].unique():

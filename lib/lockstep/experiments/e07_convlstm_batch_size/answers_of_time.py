@@ -14,6 +14,8 @@ from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, time_tex
 from lockstep.experiments.e07_convlstm_batch_size.tables import timed_frameworks, timed_prices, timed_ways
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
 
+LIKE_TORCH = "as long as torch's"
+
 
 def _ratio(row: dict[str, Any], name: str, what: str) -> str:
     """A ratio of a row with its interval, or with the rounds that it lacks."""
@@ -22,8 +24,8 @@ def _ratio(row: dict[str, Any], name: str, what: str) -> str:
         return f"{row[name]:.3g} times {what} ({counted(rounds, 'round')}, no interval yet)"
     ratio = Estimate(row[name], row["low"], row["high"], rounds)
     if ratio.low <= 1 <= ratio.high:
-        return f"{times(ratio, what)}, which cannot be told apart"
-    noise = "" if row["difference"] else ", which is not shown to exceed the noise of two equal runs"
+        return f"{times(ratio, what)} (no difference can be told)"
+    noise = "" if row["difference"] else " (not shown to exceed the noise of two equal runs)"
     return f"{times(ratio, what)}{noise}"
 
 
@@ -56,14 +58,17 @@ def frameworks(stored: Stored) -> str:
     rows = table[table["strategy"] == "sequential"].sort_values("global_batch_size", kind="stable")
     if rows.empty:
         raise NotNow("", "TensorFlow was not timed on one worker")
-    parts, unlike = [], []
+    lead: dict[str, list[str]] = {
+        "a sequential step of TensorFlow takes": [],
+        "no difference shows where a sequential step of TensorFlow takes": [],
+        "it is not known yet whether frameworks differ where TensorFlow takes": [],
+    }
+    apart, alike, unknown = lead.values()
     for row in rows.to_dict("records"):
-        cell = f"{CALLED[row['network']]} at batch {row['global_batch_size']}"
-        parts.append(f"for {cell} {_ratio(row, 'ratio', 'as long')}")
-        unlike += [cell] if row["difference"] else []
-    told = f"differs from torch's for {listed(unlike)}" if unlike else "is not shown to differ from torch's anywhere"
-    details = sentence(f"compared with torch's it takes {'; '.join(parts)}")
-    return f"{sentence(f'a sequential step of TensorFlow {told}')} {details}"
+        few = row["rounds"] < MIN_ROUNDS
+        told = f"{_ratio(row, 'ratio', LIKE_TORCH)} for {CALLED[row['network']]} at batch {row['global_batch_size']}"
+        (unknown if few else apart if row["difference"] else alike).append(told)
+    return " ".join(sentence(f"{words} {'; '.join(cells)}") for words, cells in lead.items() if cells)
 
 
 @finding

@@ -168,7 +168,7 @@ def _mechanism(stored: Stored) -> list[str]:
     return [
         f"a convolution's backward pass with denormal gradients takes {longer(stored, plain)}, flushed "
         f"{longer(stored, flushed)}, but all workers have the same parameters, and slow down together",
-        f"a whole network's takes more than {FACTOR:g} times as long {slow_from(stored, FACTOR)}",
+        f"a whole network's backward pass takes more than {FACTOR:g} times as long {slow_from(stored, FACTOR)}",
     ]
 
 

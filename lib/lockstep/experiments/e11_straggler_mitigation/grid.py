@@ -26,7 +26,7 @@ from lockstep.experiments.simulated import simulated
 from lockstep.measure.planning import Comparison
 
 USE_CASE = "Pneumonia"
-SEEDS = 10
+SEEDS = 20
 REAL_ROUNDS = 5
 """Of a cell on real ranks: the fewest that have an interval, which tells policies apart."""
 CALIBRATION, CALIBRATED_ON = ("none", "exponential"), (2, 4)
