@@ -82,6 +82,7 @@ def alone() -> Trace:
     return one(job(**COURSE), case())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_course_and_scores_are_those_of_one_worker(teams: Teams, alone: Trace, way: str) -> None:
     """Rates that rise and fall, weights of classes, uneven last batches, dropout: every epoch's losses are the same."""

@@ -87,6 +87,7 @@ def test_what_listens_is_seen() -> None:
     assert beyond_loopback([Listening("java", "SOCK_STREAM", "::ffff:127.0.0.1", 1)]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.true_start  # ranks are forked elsewhere, outside of their job's network, in other tests
 def test_engines_listen_nowhere() -> None:
     """Seen: garbage on the controller's ports lost a round after 75 s, with no rank and no phase named."""
@@ -99,6 +100,7 @@ def test_engines_listen_nowhere() -> None:
         assert found == [] if private_network(find_mpiexec()) else beyond_loopback(found) == []
 
 
+@pytest.mark.slow
 def test_what_lockstep_mpi_starts_on_one_machine_listens_nowhere() -> None:
     """Seen: Hydra on all interfaces; it believes whoever connects."""
     if not private_network(find_mpiexec()):

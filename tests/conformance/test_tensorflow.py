@@ -21,7 +21,7 @@ from lockstep.engine.training.loop import Site, run_job
 from small_images import images, needs_tensorflow, small_case
 from together import TOLERANCE, Teams, alone, small_job
 
-pytestmark = needs_tensorflow
+pytestmark = [needs_tensorflow, pytest.mark.slow]
 
 CNN = Network(channels=1, dropout=0.2)
 STEPS = 20
