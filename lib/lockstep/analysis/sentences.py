@@ -40,9 +40,14 @@ def way_name(strategy: str) -> str:
     return f"{name} ({detail})" if detail else name
 
 
+def in_words(number: int) -> str:
+    """No, one, two ... ten, 11."""
+    return _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun, singular or plural; in words up to ten: one process, two processes, 16 cores."""
-    word = _NUMBERS[number] if 0 <= number < len(_NUMBERS) else str(number)
+    word = in_words(number)
     many = noun + ("es" if noun.endswith(("process", "batch")) else "s")
     return f"{word} {noun if number == 1 else many}"
 

@@ -94,6 +94,7 @@ def test_a_larger_batch_that_costs_accuracy_is_said_to_cost(made: Stored) -> Non
     assert "accuracy falls for the CNN on Pneumonia (-2 points" in answer(made)
     gains = moved(made, 5, experiment="learning", network="cnn", global_batch_size=512, use_case="Pneumonia")
     assert "accuracy rises for the CNN on Pneumonia (+3 points" in answer(gains)
+    assert "accuracy falls in five of six cases and rises in one." in said("accuracy", gains), "seen: in 2 of four"
     alike = moved(made, 2, experiment="learning", network="cnn", global_batch_size=512, use_case="Pneumonia")
     assert re.search(r"no difference shows for the CNN on Pneumonia", answer(alike))
 

@@ -130,7 +130,7 @@ def _batch_panel(axis: Axes, rows: pd.DataFrame, measure: str) -> list[str]:
         line_colour, mark = _LINES.get(name, _OTHER)
         own = own.drop_duplicates("global_batch_size")
         columns = (measure, f"{measure}_low", f"{measure}_high")
-        aside = own["global_batch_size"] * 1.06 ** (place - (len(series) - 1) / 2)  # never on top of each other
+        aside = own["global_batch_size"] * 1.12 ** (place - (len(series) - 1) / 2)  # never on top of each other
         style = {"marker": mark, "color": line_colour, "linestyle": line_between(len(own))}
         interval_points(axis, aside, own, columns, linewidth=1.2, **style)
     _batch_axis(axis, rows["global_batch_size"])
@@ -145,13 +145,13 @@ def _batch_axis(axis: Axes, batches: pd.Series) -> None:
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, [str(size) for size in sizes])
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axis.set_xlim(sizes[0] / 1.7, sizes[-1] * 1.7)
 
 
 def _beside(axis: Axes, published: Mapping[str, float]) -> None:
     """Numbers without a batch size, at the right of all that have one."""
     left, right = axis.get_xlim()
-    width = max(2.0, 0.8 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
+    width = max(2.0, 0.45 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
     axis.set_xlim(right=right * 2**width)
     axis.axvline(right * 2 ** (0.08 * width), color="0.8", linewidth=1, zorder=1)
     # Side by side, each with its number below: four points apart, two diamonds above each other would touch.

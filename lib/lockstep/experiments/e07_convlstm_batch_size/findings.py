@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lockstep.analysis.sentences import Finding, counted, finding, sentence
+from lockstep.analysis.sentences import Finding, counted, finding, in_words, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e07_convlstm_batch_size import answers_of_settings, answers_of_time, score_findings
@@ -21,8 +21,9 @@ def accuracy(stored: Stored) -> str:
         most, found = largest_batch(stored)
         falls, rises = sum(points.high < 0 for _, points in found), sum(points.low > 0 for _, points in found)
         cases = counted(len(found), "case")
-        many = f"all {cases}" if falls == len(found) else f"{falls or 'none'} of {cases}"
-        changed = f"accuracy falls in {many} and rises in {rises or 'none'}"
+        fewer, more = (in_words(number) if number else "none" for number in (falls, rises))
+        many = f"all {cases}" if falls == len(found) else f"{fewer} of {cases}"
+        changed = f"accuracy falls in {many} and rises in {more}"
         said = [f"With batch {most} instead of {PLAIN_BATCH}, at as many epochs, {changed}."]
         said.append(sentence(changes(found, "it")))
     except NotNow:
