@@ -42,6 +42,11 @@ class OwnKernelManager(AsyncKernelManager):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, kernel_spec_manager=OwnPython())
 
+    async def _async_interrupt_kernel(self) -> None:
+        """Not while it is shut down: all cells are through by then, and an idle kernel tells of it as an error."""
+        if not self.shutting_down:
+            await super()._async_interrupt_kernel()
+
 
 class ProcessMark:
     """Marks a run's processes through their environment, so that also those are found whose parent has died."""
