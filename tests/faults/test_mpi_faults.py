@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ipyparallel
 import psutil
 import pytest
 
@@ -134,6 +135,25 @@ def test_a_helper_that_is_stopped_ends_the_team(
         soon(helper(team, name).suspend)
         failure = fail(team, tiny.fault_in_phase, "exchange", "hang", stall_seconds=60)
         assert f"{told} was stopped (SIGSTOP)" in str(failure) and "phase" in failure.where
+
+
+@pytest.mark.true_start
+def test_a_job_that_ends_before_the_controller_answers_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: mpiexec was terminated as the client connected, and a minute later there was a traceback of ipyparallel."""
+    team, asked = LAUNCHERS["engines"](2).team, []
+
+    def ask(file: str, timeout: float) -> None:
+        if not asked:
+            helper(team, "mpiexec").terminate()
+        asked.append(timeout)
+        time.sleep(0.2)
+        raise TimeoutError("Hub connection request timed out")
+
+    monkeypatch.setattr(ipyparallel, "Client", ask)
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed, match="mpiexec"):
+        team.start()
+    assert len(asked) * max(asked) < END_SECONDS and time.monotonic() - began < END_SECONDS
 
 
 def test_results_count_that_ipyparallel_does_not_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
