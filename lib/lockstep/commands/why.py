@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from lockstep.advisor.why.observations import Cause, Observations
     from lockstep.advisor.why.script import ScriptSeen
 
-LEAST_SECONDS, MOST_SECONDS = 1.0, 600.0
-LEAST_OF_A_MODEL = 5.0  # for a second a neighbor on the machine makes one of two equal workers the slower one
+LEAST_SECONDS, LEAST_OF_A_MODEL, MOST_SECONDS = 1.0, 5.0, 600.0  # in one a neighbor makes equal workers unequal
 _MODEL_ONLY = (
     "input", "model_args", "classes", "vocab", "loss", "optimiser", "workers", "threads_per_worker", "batch", "sync",
     "launcher", "hosts", "link", "environment", "precision", "data", "images",

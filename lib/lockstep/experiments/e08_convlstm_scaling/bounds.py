@@ -18,6 +18,7 @@ import pandas as pd
 from lockstep.analysis.confidence import Estimate, estimated
 from lockstep.analysis.tables import ratio_columns
 from lockstep.analysis.verdicts import TOLERANCE
+from lockstep.engine.units import bits_text
 from lockstep.experiments.e08_convlstm_scaling.forecasts import BATCH, EPOCH_IMAGES
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
 from lockstep.predict.cost_model import Costs
@@ -129,6 +130,12 @@ def least_rate(costs: Costs, reading: Reading, published: float, few: int, many:
         (float(rate) for rate in RATES if times(costs, reading, few, many, sync, AlphaBeta(0.0, 8 / rate)) >= wanted),
         None,
     )
+
+
+def link_text(costs: Costs, reading: Reading, published: float, few: int, many: int, sync: str) -> str:
+    """`least_rate` for a reader; of the slowest that was tried it is only known that it is enough."""
+    rate = least_rate(costs, reading, published, few, many, sync)
+    return f"{'at most ' if rate == RATES[0] else ''}{bits_text(rate)}" if rate else "no link"
 
 
 def bounds_table(

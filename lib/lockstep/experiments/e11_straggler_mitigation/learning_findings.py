@@ -24,7 +24,6 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
 from lockstep.experiments.e11_straggler_mitigation.learning import (
     mix,
     over_the_best,
-    ratios,
     synchronous,
     time_table,
 )
@@ -99,15 +98,14 @@ def time_to_loss(stored: Stored) -> str:
         raise NotNow("", "no policy has reached the loss under every kind with as many seeds as an interval needs")
     shown = (WAIT, DPRO_SHARES, OURS, NEVER_WAIT)
     parts = [f"{name} {means[name]}" for name in shown if name in means]
-    kinds = counted(len(ratios(stored, WAIT).columns), "kind")
-    over_none = f"time over waiting for all without delays, mean over {kinds}"
     said = [sentence(text) for text in [_quickest(stored, means)] if text]
     best = min((name for name in synchronous() if name in means), key=lambda name: means[name].value, default="")
-    said += _ours_over(stored, f"the best policy that waits{f', {best}' if best else ''}", synchronous())
-    said += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
-    said += [sentence(f"{over_none}: {'; '.join(parts)}")] if parts else []
+    ours = _ours_over(stored, f"the best policy that waits{f', {best}' if best else ''}", synchronous())
+    ours += _ours_over(stored, "asynchronous training", [NEVER_WAIT])
+    said += [sentence(f"the deadline {', and '.join(ours)}")] if ours else []
+    said += [sentence(f"mean time over undelayed waiting for all: {'; '.join(parts)}")] if parts else []
     if (missed := table[table["missed"] != ""]).size:
-        said.append(sentence(f"now and then the loss is missed with {listed(missed.index)}"))
+        said.append(sentence(f"sometimes the loss is missed with {listed(missed.index)}"))
     return " ".join(said)
 
 
@@ -128,10 +126,10 @@ def _ours_over(stored: Stored, name: str, rivals: Sequence[str]) -> list[str]:
     except AnalysisError:
         return []
     if found.open:
-        return [sentence(f"the seeds do not tell yet whether the deadline is faster than {name}")]
+        return [f"is not known yet to be faster or slower than {name}"]
     if found.low <= 1 <= found.high:
-        return [sentence(f"the deadline cannot be told apart from {name} ({times(found, 'its time')})")]
-    return [sentence(f"the deadline takes {times(found, f'the time of {name}')}")]
+        return [f"cannot be told apart from {name} ({times(found, 'its time')})"]
+    return [f"takes {times(found, f'the time of {name}')}"]
 
 
 @finding

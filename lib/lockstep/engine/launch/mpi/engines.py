@@ -31,7 +31,6 @@ from lockstep.engine.launch.rendezvous import Rendezvous
 _ENGINE = "from lockstep.engine.launch.mpi.engine_process import main; main()"
 # An engine is registered with a heartbeat, by default every 3 s. No engine is given up for a late answer.
 _HEARTBEAT = ["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=240"]
-_CONNECT_SECONDS = 5.0  # for the controller to answer, before it is seen whether the job still lives, and asked again
 _CONFIRM_SECONDS = 30.0  # for ipyparallel to confirm the end of calls that have ended
 
 
@@ -73,12 +72,20 @@ class EnginesTeam(MpiTeam):
 
     def _connect(self, rendezvous: Rendezvous, deadline: float) -> Any:
         """A client that sees all engines. Raises WorkerFailed."""
+        import ipyparallel
+
         file = _connection_file(rendezvous, "client")
         while not (is_complete(file) and is_complete(_connection_file(rendezvous, "engine"))):
             self._still_starting(deadline, "the controller has written no connection file")
             time.sleep(0.05)
         _link_sockets(rendezvous)
-        client = self._client_of_controller(file, deadline)
+        client = None
+        while client is None:
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    client = ipyparallel.Client(file, timeout=5.0)  # seconds, then it is asked again
+            except TimeoutError:
+                self._still_starting(deadline, "the controller has not answered")
         try:
             while len(client.ids) < self.size:
                 self._still_starting(deadline, f"{len(client.ids)} of {self.size} engines have registered")
@@ -87,17 +94,6 @@ class EnginesTeam(MpiTeam):
             client.close()
             raise
         return client
-
-    def _client_of_controller(self, file: str, deadline: float) -> Any:
-        """A client that the controller has answered. Raises WorkerFailed."""
-        import ipyparallel
-
-        while True:
-            try:
-                with warnings.catch_warnings(action="ignore"):
-                    return ipyparallel.Client(file, timeout=_CONNECT_SECONDS)
-            except TimeoutError:
-                self._still_starting(deadline, "the controller has not answered")
 
     def _still_starting(self, deadline: float, what: str) -> None:
         assert self._supervisor is not None
