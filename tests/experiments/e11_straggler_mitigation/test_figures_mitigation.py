@@ -95,9 +95,10 @@ def test_every_policy_has_its_row_and_what_reaches_98_percent_a_frame() -> None:
     assert len(axis.patches) == 2 * (3 + 1), "under each kind, and on the mean"
 
 
-def test_who_misses_the_loss_is_drawn_as_never(made: Stored) -> None:
-    assert "never" in texts(EXPERIMENT.figures["time_to_loss"](made))
-    assert "never" not in texts(EXPERIMENT.figures["time_to_loss"](stored()))
+def test_who_misses_the_loss_with_a_seed_does_not_always_reach_it(made: Stored) -> None:
+    """Seen: "never", of a policy that missed it with one of 16 seeds."""
+    assert "not\nalways" in texts(EXPERIMENT.figures["time_to_loss"](made))
+    assert "not\nalways" not in texts(EXPERIMENT.figures["time_to_loss"](stored()))
 
 
 def test_published_costs_are_hollow_diamonds(made: Stored) -> None:

@@ -68,8 +68,8 @@ def heat_map(
     reversed_: bool = False, scale: str = "",
 ) -> None:  # fmt: skip
     """Numbers of `values` [rows x columns] in coloured fields, darkest at the first of `ends`; those of at least
-    `framed` have a frame; `scale` stands beside the colours. What is not known has no field, what is infinite says
-    `never`."""
+    `framed` have a frame; `scale` stands beside the colours. What is not known has no field; infinite is what some
+    seed never reached, and says `not always`."""
     shown = np.clip(values.to_numpy(dtype=float), *ends)
     colours = colormaps[MAP_COLOURS + ("_r" if reversed_ else "")]
     drawn = axis.imshow(np.ma.masked_invalid(shown), cmap=colours, vmin=ends[0], vmax=ends[1], aspect="auto", zorder=1)
@@ -79,7 +79,7 @@ def heat_map(
             continue
         red, green, blue, _ = colours((np.clip(value, *ends) - ends[0]) / (ends[1] - ends[0]))
         dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
-        label = "never" if np.isinf(value) else text.format(value)
+        label = "not\nalways" if np.isinf(value) else text.format(value)
         axis.text(x, y, label, ha="center", va="center", fontsize=7, color="white" if dark else "black", zorder=3)
         if framed is not None and value >= framed:
             axis.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor=PALETTE[3], linewidth=1.8,
