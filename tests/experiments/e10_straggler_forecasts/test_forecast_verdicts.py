@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -85,6 +86,24 @@ def test_the_reason_says_that_all_workers_slow_down_together() -> None:
     reason = verdict("dps-vanishing-makes-stragglers").reason
     assert "40" in reason and "slow down together" in reason
     assert "1.5 times as long from 45 sigmoids on" in reason
+
+
+def test_denormal_numbers_are_told_by_processor_where_processors_differ() -> None:
+    """Seen: one ratio of an Intel that is slow with them and an AMD that is not, "10 (no useful interval yet)"."""
+    whole = made_up()
+    rounds = whole.records.loc[whole.records["experiment"] == "vanishing", "round"]
+    late = set(rounds.iloc[len(rounds) // 2 :])
+    gradients = whole.tables["gradients"].copy()
+    quick = gradients["round"].isin(late)
+    gradients.loc[quick, "seconds"] = gradients.loc[quick, "flushed_seconds"]
+    sessions = whole.records.assign(session=whole.records["round"].isin(late).astype(int))
+    two = replace(
+        whole, records=sessions, tables={**whole.tables, "gradients": gradients},
+        processors={0: "Intel(R) Xeon(R) Processor", 1: "AMD EPYC"},
+    )  # fmt: skip
+    found = judge(CLAIMS["dps-vanishing-makes-stragglers"], two, EXPERIMENT.verdicts).reason
+    assert "more than 1.5 times as long on Intel Xeon from 45 sigmoids on (20 times [" in found
+    assert found.endswith("on AMD EPYC never")
 
 
 def rows(**changes: float) -> dict[str, dict[str, Any]]:
