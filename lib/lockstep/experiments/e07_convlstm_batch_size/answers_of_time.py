@@ -14,8 +14,6 @@ from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, time_tex
 from lockstep.experiments.e07_convlstm_batch_size.tables import timed_frameworks, timed_prices, timed_ways
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
 
-LIKE_TORCH = "as long as torch's"
-
 
 def _ratio(row: dict[str, Any], name: str, what: str) -> str:
     """A ratio of a row with its interval, or with the rounds that it lacks."""
@@ -58,17 +56,17 @@ def frameworks(stored: Stored) -> str:
     rows = table[table["strategy"] == "sequential"].sort_values("global_batch_size", kind="stable")
     if rows.empty:
         raise NotNow("", "TensorFlow was not timed on one worker")
-    lead: dict[str, list[str]] = {
-        "a sequential step of TensorFlow takes": [],
-        "no difference shows where a sequential step of TensorFlow takes": [],
-        "it is not known yet whether frameworks differ where TensorFlow takes": [],
-    }
-    apart, alike, unknown = lead.values()
+    apart = "a sequential step of TensorFlow takes"
+    alike = f"no difference shows where {apart}"
+    unknown = "it is not known yet whether frameworks differ where TensorFlow takes"
+    like_torch = "as long as torch's"
+    cells: dict[str, list[str]] = {apart: [], alike: [], unknown: []}
     for row in rows.to_dict("records"):
-        few = row["rounds"] < MIN_ROUNDS
-        told = f"{_ratio(row, 'ratio', LIKE_TORCH)} for {CALLED[row['network']]} at batch {row['global_batch_size']}"
-        (unknown if few else apart if row["difference"] else alike).append(told)
-    return " ".join(sentence(f"{words} {'; '.join(cells)}") for words, cells in lead.items() if cells)
+        known = apart if row["difference"] else alike
+        cells[known if row["rounds"] >= MIN_ROUNDS else unknown].append(
+            f"{_ratio(row, 'ratio', like_torch)} for {CALLED[row['network']]} at batch {row['global_batch_size']}"
+        )
+    return " ".join(sentence(f"{words} {'; '.join(own)}") for words, own in cells.items() if own)
 
 
 @finding

@@ -132,7 +132,7 @@ def least_rate(costs: Costs, reading: Reading, published: float, few: int, many:
     )
 
 
-def link_text(costs: Costs, reading: Reading, published: float, few: int, many: int, sync: str) -> str:
+def needed_link(costs: Costs, reading: Reading, published: float, few: int, many: int, sync: str) -> str:
     """`least_rate` for a reader; of the slowest that was tried it is only known that it is enough."""
     rate = least_rate(costs, reading, published, few, many, sync)
     return f"{'at most ' if rate == RATES[0] else ''}{bits_text(rate)}" if rate else "no link"
@@ -148,7 +148,7 @@ def bounds_table(
     """A row per published number (what, number, workers that it is relative to, workers) and reading of the batch.
 
     Columns: what, published_times, batch, few, many (workers), modelled_bound, low, high, kindest, possible,
-    server_bits_per_second and allreduce_bits_per_second (the slowest link that allows it; NaN if none does).
+    server_needs and allreduce_needs (the slowest link that allows it, for a reader).
     """
     rows = []
     for what, number, few, many in published:
@@ -158,6 +158,6 @@ def bounds_table(
             row |= ratio_columns(found.modelled, "modelled_bound") | {"kindest": found.kindest.value}
             row |= {"possible": found.allows(number)}
             for name, sync in (("server", "parameter_server"), ("allreduce", "allreduce")):
-                row[f"{name}_bits_per_second"] = least_rate(costs, reading, number, few, many, sync)
+                row[f"{name}_needs"] = needed_link(costs, reading, number, few, many, sync)
             rows.append(row)
     return pd.DataFrame(rows)

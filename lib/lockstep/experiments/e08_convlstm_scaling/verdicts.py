@@ -39,7 +39,7 @@ from lockstep.analysis.verdicts import (
     settle,
 )
 from lockstep.engine.job.strategies import STRATEGIES
-from lockstep.experiments.e08_convlstm_scaling.bounds import Bound, bound, least_batch, link_text, readings, times
+from lockstep.experiments.e08_convlstm_scaling.bounds import Bound, bound, least_batch, needed_link, readings, times
 from lockstep.experiments.e08_convlstm_scaling.forecasts import BATCH, NODES, cluster_of
 from lockstep.experiments.e08_convlstm_scaling.table3 import FIVE_NODES, published_times, table3
 from lockstep.experiments.e08_convlstm_scaling.tables import LEARNING, one_worker_of
@@ -110,7 +110,7 @@ def _is_small(one: Bound) -> bool:
 def _link_text(costs: Costs, one: Bound, published: float) -> str:
     """The slowest link that a published number takes, by a server and by all-reduce."""
     ways, asked = {"a server": SERVED, "all-reduce": "allreduce"}, (one.reading, published, one.few, one.many)
-    found = [f"{link_text(costs, *asked, sync)} by {name}" for name, sync in ways.items()]
+    found = [f"{needed_link(costs, *asked, sync)} by {name}" for name, sync in ways.items()]
     return f"at {one.reading} from {' and '.join(found)} on, without latency"
 
 
