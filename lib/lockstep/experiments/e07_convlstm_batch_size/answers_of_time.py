@@ -51,18 +51,15 @@ def time(stored: Stored) -> str:
 
 @finding
 def frameworks(stored: Stored) -> str:
-    """TensorFlow's step over torch's, of each network and batch."""
+    """TensorFlow's step over torch's, of each network and batch, first where they differ."""
     table = _known(timed_frameworks(stored), "ratio", "TensorFlow")
     rows = table[table["strategy"] == "sequential"].sort_values("global_batch_size", kind="stable")
     if rows.empty:
         raise NotNow("", "TensorFlow was not timed on one worker")
-    apart = "a sequential step of TensorFlow takes"
-    alike = f"no difference shows where {apart}"
-    unknown = "it is not known yet whether frameworks differ where TensorFlow takes"
+    known, unknown = "a sequential step of TensorFlow takes", "it is not known yet whether TensorFlow differs: it takes"
+    cells: dict[str, list[str]] = {known: [], unknown: []}
     like_torch = "as long as torch's"
-    cells: dict[str, list[str]] = {apart: [], alike: [], unknown: []}
-    for row in rows.to_dict("records"):
-        known = apart if row["difference"] else alike
+    for row in rows.sort_values("difference", ascending=False, kind="stable").to_dict("records"):
         cells[known if row["rounds"] >= MIN_ROUNDS else unknown].append(
             f"{_ratio(row, 'ratio', like_torch)} for {CALLED[row['network']]} at batch {row['global_batch_size']}"
         )
