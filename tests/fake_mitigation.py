@@ -23,6 +23,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     LSTM_GRADIENT,
     LSTM_WEIGHTS,
     NEVER_WAIT,
+    NOTHING_STANDS_IN,
     OURS,
     RIVALS,
     ROUND_BY_ROUND,
@@ -31,6 +32,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     STAND_INS,
     STAY,
     WAIT,
+    ZERO_STANDS_IN,
 )
 from lockstep.experiments.e11_straggler_mitigation.grid import cells
 from lockstep.experiments.experiment import Parameters
@@ -149,7 +151,8 @@ class _World:
     def _stand_ins(self, job: Job, rng: np.random.Generator) -> list[dict[str, Any]]:
         rows = []
         for name, one in STAND_INS.items():
-            made, never = "stand" in name and "nothing" not in name, name == WAIT and job.delays.startswith("gone")
+            made = "stand" in name and name not in (NOTHING_STANDS_IN, ZERO_STANDS_IN)
+            never = name == WAIT and job.delays.startswith("gone")
             rows.append({
                 "contender": name, "policy": one.policy, "standby": 0, "stand_ins": 40 if made else 0,
                 "loss": np.nan if never else self._varied(rng, self.losses.get(name, 0.2)),

@@ -24,10 +24,11 @@ def seen(stand_ins: StandIns, values: list[np.ndarray], worker: int = 1) -> Stan
 def test_simple_stand_ins() -> None:
     made_up = seen(StandIns(2), [np.array([4.0, 0.0]), np.array([2.0, 1.0]), np.array([0.0, 1.0])])
     assert made_up.made(1, "nothing").tolist() == [0, 0]
+    assert made_up.made(1, "zero").tolist() == [0, 0]
     assert made_up.made(1, "last").tolist() == [0, 1]
     assert made_up.made(1, "average").tolist() == [1.5, 0.75]  # 4, then half way to 2, then half way to 0
     assert all(made_up.made(7, kind).tolist() == [0, 0] for kind in KINDS), "of 7 nothing is known"
-    with pytest.raises(ValueError, match="'median' does not exist; there are: nothing, last, average, lstm, lstm_"):
+    with pytest.raises(ValueError, match="'median' does not exist; there are: nothing, zero, last, average, lstm"):
         made_up.made(1, "median")
 
 
@@ -46,9 +47,9 @@ def test_only_what_is_needed_is_remembered() -> None:
     with pytest.raises(ValueError, match="of kind 'lstm' does not exist; there are: average"):
         made_up.made(1, "lstm")
     kinds = {options: made("dpro_sm", f"forecast=last,{options}").stand_in_kinds for options in (
-        "reading=shares", "stand_in=nothing", "stand_in=last", "reading=weights",
+        "reading=shares", "stand_in=nothing", "stand_in=zero", "stand_in=last", "reading=weights",
     )}  # fmt: skip
-    assert list(kinds.values()) == [(), (), ("last",), ("lstm_weights",)]
+    assert list(kinds.values()) == [(), (), ("zero",), ("last",), ("lstm_weights",)]
 
 
 def alternating(steps: int, length: int = 40) -> list[np.ndarray]:

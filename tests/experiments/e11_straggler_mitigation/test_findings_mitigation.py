@@ -17,10 +17,12 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DPRO_DETECTED,
     DPRO_GRADIENT,
     DPRO_SHARES,
+    LSTM_GRADIENT,
     LSTM_WEIGHTS,
     NEVER_WAIT,
     OURS,
     WAIT,
+    ZERO_STANDS_IN,
 )
 from lockstep.experiments.e11_straggler_mitigation.learning import mix, over, synchronous, time_table
 from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation
@@ -159,11 +161,15 @@ def test_an_lstm_that_makes_up_losses_is_said_to_raise_them(made: Stored) -> Non
     assert re.search(r"weights have .*\(higher under every kind\)", said("stand_ins", made))
     alike = said("stand_ins", stored(losses={LSTM_WEIGHTS: 0.2}, only=["stand_ins"]))
     assert re.search(r"weights have .*\(no difference can be shown\)", alike)
+    shorter = {LSTM_GRADIENT: 0.18, ZERO_STANDS_IN: 0.18}
+    text = said("stand_ins", stored(losses=shorter, only=["stand_ins"]))
+    assert "0.90 times the loss with its place left empty and" in text
+    assert re.search(r"gradients have .* that with a zero there \(no difference can be shown\)", text)
 
 
 def test_early_and_late_are_those_of_the_records() -> None:
     early = said("stages", stored(saved={DPRO_GRADIENT: 0.9, DPRO_DETECTED: 0.2}, only=["throughput"]))
-    who = "Making up a gradient on a forecast is surely quicker than once a straggler is detected under"
+    who = "Making up a gradient on a forecast is clearly faster than once a straggler is detected under"
     assert early.startswith(f"{who} bad node and Markov states. ")
     other = said("stages", stored(saved={DPRO_GRADIENT: 0.2, DPRO_DETECTED: 0.9}, only=["throughput"]))
     assert other.startswith(f"{who} no kind. ")

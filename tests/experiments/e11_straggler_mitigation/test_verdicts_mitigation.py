@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fake_mitigation import KINDS, stored
@@ -42,8 +43,11 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     NEVER_WAIT,
     OURS,
     SGC,
+    WAIT,
     WRANGLER,
+    ZERO_STANDS_IN,
 )
+from lockstep.experiments.e11_straggler_mitigation.made_up import kinds_that_differ
 
 CLAIMS: Mapping[str, dict[str, Any]] = {row["id"]: row for row in read_claims().to_dict("records")}
 OWN = [name for name, row in CLAIMS.items() if row["notebook"] == EXPERIMENT.name]
@@ -168,6 +172,26 @@ def test_an_lstm_stands_in_if_the_loss_is_lower_with_it(made: Stored) -> None:
     assert found.answer == CONTRADICTED and "cosine" in found.reason
     assert judge("dps-stand-in", stood_in(losses={LSTM_WEIGHTS: 0.1})).answer == SUPPORTED
     assert judge("dps-stand-in", stood_in(losses={LSTM_GRADIENT: 0.1, LSTM_WEIGHTS: 0.2})).answer == SUPPORTED
+
+
+def test_an_lstm_that_shortens_the_step_as_a_zero_does_stands_in_for_nobody() -> None:
+    """Bug: the loss was lower than with the others' weights made up to 1, and so it was with a zero in the place."""
+    shorter = {LSTM_GRADIENT: 0.1, ZERO_STANDS_IN: 0.1, LSTM_WEIGHTS: 0.2}
+    found = judge("dps-stand-in", stood_in(losses=shorter))
+    assert found.answer != SUPPORTED and "beside a zero stands in" in found.measured
+
+
+def test_a_kind_that_trains_as_another_one_is_not_counted_twice() -> None:
+    """Bug: who no longer waits for a slow node trains as if it had gone, to the last digit, and both were "kinds"."""
+    made = stood_in()
+    assert kinds_that_differ(made) == ["bad_node", "gone:at=2"]
+    table = made.table("policies")
+    keys = ["contender", "seed"]
+    slow = table[table["delays"] == "bad_node"].set_index(keys)["loss"]
+    gone = table["delays"] == "gone:at=2"
+    same = table[gone].set_index(keys).index.map(slow)
+    table.loc[gone, "loss"] = np.where(table.loc[gone, "contender"] == WAIT, np.nan, same)
+    assert kinds_that_differ(Stored(made.records, {"policies": table})) == ["bad_node"]
 
 
 def test_staleness_decides_where_it_alone_keeps_from_the_loss(made: Stored) -> None:

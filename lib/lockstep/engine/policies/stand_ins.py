@@ -1,6 +1,8 @@
 """Gradients made up for workers that are missing, from what was seen of them.
 
     nothing        a zero: the weights of the others sum to 1 without it
+    zero           a zero of the worker's weight: the others keep theirs, so that the step is shorter, as it is with
+                   all that follows. A control: what does no better than this makes up nothing but a shorter step
     last           the worker's last gradient
     average        the exponential average of its gradients
     lstm           the next value of every coordinate, forecast by one small LSTM (DPro-SM section 5, "replaced by the
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-GRADIENTS = ("nothing", "last", "average", "lstm")
+GRADIENTS = ("nothing", "zero", "last", "average", "lstm")
 WEIGHTS = "lstm_weights"
 KINDS = (*GRADIENTS, WEIGHTS)
 DECAY = 0.5
@@ -86,7 +88,7 @@ class StandIns:
         """The gradient of `kind` for `worker`, float64 [length]. Raises ValueError for a kind that does not exist."""
         if kind not in self.kinds:
             raise ValueError(f"a stand-in of kind {kind!r} does not exist; there are: {', '.join(self.kinds)}")
-        if kind == "nothing" or worker not in self._seen:
+        if kind in ("nothing", "zero") or worker not in self._seen:
             return np.zeros(self.length)
         if kind == "last":
             return self._gradients[worker][-1].copy()

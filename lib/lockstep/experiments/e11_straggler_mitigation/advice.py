@@ -104,7 +104,7 @@ def advice(stored: Stored) -> str:
         f"best policy of each kind, mean over {kinds}; who waits for all {waiting} times"
     )]  # fmt: skip
     slower = listed(table[table["followed_low"] > table["waiting_high"]]["kind"]) or "no kind"
-    said.append(sentence(f"following the advice is surely slower than waiting for all under {slower}"))
+    said.append(sentence(f"following the advice is clearly slower than waiting for all under {slower}"))
     known = table.dropna(subset=["followed_low", "waiting_low"])
     if len(known):
         worst = known.loc[known["followed_low"].idxmax()]

@@ -107,7 +107,7 @@ RIVALS: Mapping[str, Contender] = {name: LEARNERS[name] for name in (WAIT, NEVER
 """Ours, what it is measured by, and asynchronous training, with momentum and a server whose messages take twice as
 long."""
 
-LEFT_OUT, NOTHING_STANDS_IN = "left out, rescaled", "nothing stands in"
+LEFT_OUT, NOTHING_STANDS_IN, ZERO_STANDS_IN = "left out, rescaled", "nothing stands in", "a zero stands in"
 LSTM_GRADIENT, LSTM_WEIGHTS = "an LSTM stands in", "an LSTM's weights stand in"
 
 STAND_INS: Mapping[str, Contender] = {
@@ -116,13 +116,15 @@ STAND_INS: Mapping[str, Contender] = {
     **{
         f"{name} stands in": Contender("dpro_sm", f"when=detected,stand_in={kind},forecast=last")
         for name, kind in (
-            ("nothing", "nothing"), ("the last gradient", "last"), ("an average", "average"), ("an LSTM", "lstm"),
+            ("nothing", "nothing"), ("a zero", "zero"), ("the last gradient", "last"), ("an average", "average"),
+            ("an LSTM", "lstm"),
         )
     },
     LSTM_WEIGHTS: Contender("dpro_sm", "reading=weights,when=detected,forecast=last"),
 }  # fmt: skip
 """What is done about the gradient of a worker that is not waited for. Who is late is detected, not forecast: so nobody
-waits for a node that never comes, and all that differs is what stands in for it."""
+waits for a node that never comes, and all that differs is what stands in for it. A zero that has the weight of the
+missing gradient is the control: all that it does is to shorten the step."""
 
 REAL: Mapping[str, Contender] = {
     name: CONTENDERS[name] for name in (WAIT, DROP_ONE, DETECTED, BY_LAST_VALUE, NEVER_WAIT)

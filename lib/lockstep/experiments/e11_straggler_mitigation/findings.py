@@ -101,7 +101,7 @@ def stages(stored: Stored) -> str:
         quicker += [kind] if late and early and early.high < late.low else []
     if not said:
         return "No stage has an interval yet."
-    who = "making up a gradient on a forecast is surely quicker than once a straggler is detected"
+    who = "making up a gradient on a forecast is clearly faster than once a straggler is detected"
     first = f"{who} under {listed(map(str, quicker)) or 'no kind'}"
     return " ".join(sentence(text) for text in (first, f"in times of no delays: {'; '.join(said)}"))
 

@@ -38,9 +38,10 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     NEVER_WAIT,
     NOTHING_STANDS_IN,
     WAIT,
+    ZERO_STANDS_IN,
 )
 from lockstep.experiments.e11_straggler_mitigation.learning import at_their_best, over, ratios, runs_of, undelayed_base
-from lockstep.experiments.e11_straggler_mitigation.made_up import stand_in_losses, stand_in_table
+from lockstep.experiments.e11_straggler_mitigation.made_up import kinds_that_differ, stand_in_losses, stand_in_table
 from lockstep.experiments.e11_straggler_mitigation.mitigation import mix_ratio, throughput
 from lockstep.experiments.e11_straggler_mitigation.rows import (
     NO_DELAYS,
@@ -94,14 +95,18 @@ def _images_gain(stored: Stored) -> Verdict:
 
 @RULES.add
 def lstm_stands_in(claim: Claim, stored: Stored) -> Verdict:
-    """Is the loss lower with the LSTM's output in a straggler's place than with nothing there? As weights, which is
-    what the claim says, or as gradients, which is what workers send."""
-    kinds = list(dict.fromkeys(rows_of(stored, STAND_IN)["delays"]))
+    """Is the loss lower with the LSTM's output in a straggler's place than with nothing there, and than with a zero of
+    the same weight? As weights, which is what the claim says, or as gradients, which is what workers send."""
+    kinds = kinds_that_differ(stored)
     if not kinds:
         raise NotNow(NOT_YET, "no stand-ins were tried")
     readings = []
     for contender in (LSTM_WEIGHTS, LSTM_GRADIENT):
-        parts = [(kind_name(kind), settle(partial(_stands_in, stored, contender, kind))) for kind in kinds]
+        parts = [
+            (f"{kind_name(kind)}, beside {control}", settle(partial(_stands_in, stored, contender, kind, control)))
+            for kind in kinds
+            for control in (NOTHING_STANDS_IN, ZERO_STANDS_IN)
+        ]
         readings.append((contender, join(parts)))
     table = stand_in_table(stored)
     own = table[table["contender"].isin((LSTM_WEIGHTS, LSTM_GRADIENT))]
@@ -110,12 +115,12 @@ def lstm_stands_in(claim: Claim, stored: Stored) -> Verdict:
     return graded(simulated(any_of(readings), stored, STAND_IN), MODEL, f"{text}, {control}")
 
 
-def _stands_in(stored: Stored, contender: str, kind: str) -> Verdict:
+def _stands_in(stored: Stored, contender: str, kind: str, control: str) -> Verdict:
     losses = stand_in_losses(stored)
-    if not {(kind, contender), (kind, NOTHING_STANDS_IN)} <= set(losses):
-        raise NotNow(NOT_YET, f"{contender}: not simulated beside nothing")
-    ratios_of = (losses[kind, NOTHING_STANDS_IN] / losses[kind, contender]).dropna()
-    return above_one(interval_of(ratios_of), 0.0, "times the loss with nothing in its place, over the LSTM's")
+    if not {(kind, contender), (kind, control)} <= set(losses):
+        raise NotNow(NOT_YET, f"{contender}: not simulated beside the control in which {control}")
+    ratios_of = (losses[kind, control] / losses[kind, contender]).dropna()
+    return above_one(interval_of(ratios_of), 0.0, "times the LSTM's loss")
 
 
 @RULES.add

@@ -9,7 +9,13 @@ import pandas as pd
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.seeds import mean_columns
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e11_straggler_mitigation.contenders import DROP_ONE, NOTHING_STANDS_IN, STAND_INS, WAIT
+from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    DROP_ONE,
+    NOTHING_STANDS_IN,
+    STAND_INS,
+    WAIT,
+    ZERO_STANDS_IN,
+)
 from lockstep.experiments.e11_straggler_mitigation.rows import (
     PARTITIONS,
     STAND_IN,
@@ -21,6 +27,7 @@ from lockstep.experiments.e11_straggler_mitigation.rows import (
     wide,
 )
 
+CONTROLS = {"loss_over_nothing": NOTHING_STANDS_IN, "loss_over_zero": ZERO_STANDS_IN}
 OWN, OTHERS = "the missing worker's own images", "the others' images"
 
 
@@ -30,18 +37,30 @@ def stand_in_losses(stored: Stored) -> pd.DataFrame:
     return wide(rows_of(stored, STAND_IN), "loss", ["delays", "contender"])
 
 
-def loss_over_nothing(stored: Stored, contender: str, delays: str) -> Estimate | None:
-    """A stand-in's final loss over that of leaving the same workers out and giving the others their weight."""
+def kinds_that_differ(stored: Stored) -> list[str]:
+    """Kinds of delays in which the losses of the stand-ins are not those of an earlier kind to the last digit: whoever
+    no longer waits for a slow node trains as if it had gone, and that is not seen twice."""
+    losses, kinds = stand_in_losses(stored), []
+    for delays in dict.fromkeys(rows_of(stored, STAND_IN)["delays"]):
+        own = losses[delays].drop(columns=WAIT, errors="ignore") if delays in losses else pd.DataFrame()
+        if not any(own.equals(losses[other].drop(columns=WAIT, errors="ignore")) for other in kinds):
+            kinds.append(str(delays))
+    return kinds
+
+
+def loss_over(stored: Stored, contender: str, delays: str, control: str) -> Estimate | None:
+    """A stand-in's final loss over that of one of the CONTROLS: leaving the same workers out and giving the others
+    their weight, or not giving it to them."""
     losses = stand_in_losses(stored)
-    if not {(delays, contender), (delays, NOTHING_STANDS_IN)} <= set(losses):
+    if not {(delays, contender), (delays, control)} <= set(losses):
         return None
-    return ratio_over_seeds(losses[delays, contender] / losses[delays, NOTHING_STANDS_IN])
+    return ratio_over_seeds(losses[delays, contender] / losses[delays, control])
 
 
 @once
 def stand_in_table(stored: Stored) -> pd.DataFrame:
     """By kind of delays and what stands in: cosine with the gradient over all images, that of real contributions to the
-    same updates, final loss, and that loss over the one with nothing in the missing one's place."""
+    same updates, final loss, and that loss over those of the CONTROLS: nothing in the missing place, or a zero."""
     rows, table = rows_of(stored, STAND_IN), []
     for delays in dict.fromkeys(rows["delays"]):
         for contender in STAND_INS:
@@ -51,7 +70,8 @@ def stand_in_table(stored: Stored) -> pd.DataFrame:
             row: dict[str, Any] = {"delays": delays, "kind": kind_name(str(delays)), "contender": contender}
             for name in ("cosine", "own_cosine", "loss"):
                 row |= mean_columns(mean_over_seeds(own[name].astype(float)), name)
-            row |= mean_columns(loss_over_nothing(stored, contender, str(delays)), "loss_over_nothing")
+            for column, control in CONTROLS.items():
+                row |= mean_columns(loss_over(stored, contender, str(delays), control), column)
             row |= {"stand_ins": float(own["stand_ins"].mean()), "seeds": len(own), "reason": lacking_reason(own)}
             table.append(row)
     return pd.DataFrame(table)

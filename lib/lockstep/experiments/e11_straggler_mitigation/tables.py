@@ -17,7 +17,7 @@ from lockstep.experiments.e11_straggler_mitigation.bounds import (
 )
 from lockstep.experiments.e11_straggler_mitigation.contenders import CONTENDERS
 from lockstep.experiments.e11_straggler_mitigation.learning import regret_table, time_table
-from lockstep.experiments.e11_straggler_mitigation.made_up import partition_table, stand_in_table
+from lockstep.experiments.e11_straggler_mitigation.made_up import CONTROLS, partition_table, stand_in_table
 from lockstep.experiments.e11_straggler_mitigation.mitigation import (
     BOUND,
     cost_without_delays,
@@ -192,7 +192,7 @@ def _stand_ins(stored: Stored) -> pd.DataFrame:
     if table.empty:
         return table
     shown = table[["kind", "contender"]].copy()
-    for name in ("cosine", "own_cosine", "loss", "loss_over_nothing"):
+    for name in ("cosine", "own_cosine", "loss", *CONTROLS):
         shown[name] = _with_interval(table, name, 3)
     return shown.assign(judged=table["stand_ins"].round(0), seeds=table["seeds"], reason=table["reason"])
 
