@@ -26,6 +26,7 @@ from lockstep.analysis.verdicts import (
 )
 from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    CONTENDERS,
     DETECTED,
     DOLLY,
     DPRO_DETECTED,
@@ -46,6 +47,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     WAIT,
     WRANGLER,
     ZERO_STANDS_IN,
+    without_lstm,
 )
 from lockstep.experiments.e11_straggler_mitigation.made_up import kinds_that_differ
 
@@ -139,6 +141,23 @@ def test_early_is_beside_both_ways_of_detecting() -> None:
     assert judge("dps-early-beats-detection", timed(saved=early)).answer == SUPPORTED
     assert judge("dps-early-beats-detection", timed(saved=early | {DETECTED: 0.95})).answer == CONTRADICTED
     assert judge("dps-early-beats-detection", timed(saved={DPRO_DETECTED: 0.9})).answer == CONTRADICTED
+
+
+def test_what_stands_for_the_lstm_is_said_where_it_is_not_run(made: Stored) -> None:
+    """Bug: DPro-SM "does not scale" by a reading that forecasts by last value, and nothing said so."""
+    assert "the last value forecasts and an average stands in" in judge("dps-scalability", made).reason
+    assert "follow the best forecasts" in judge("dps-training-time", made).reason
+    assert "follow the best forecasts" in judge("dps-shares-by-forecast", made).reason
+    assert without_lstm(CONTENDERS, DPRO_GRADIENT, DPRO_SHARES) == "", "there it is the LSTM"
+
+
+def test_a_mean_over_kinds_does_not_contradict_what_holds_under_some() -> None:
+    """Bug: where one kind of delays outweighed all others, mitigating early, and redundancy, were contradicted."""
+    early = {DPRO_GRADIENT: 0.9, DPRO_DETECTED: 0.2, DETECTED: 0.2, (DPRO_GRADIENT, "exponential"): -3.0}
+    found = judge("dps-early-beats-detection", timed(saved=early))
+    assert found.answer == UNDECIDED and "is faster under" in found.reason and "not under exponential" in found.reason
+    found = judge("dps-redundancy-costs", timed(saved={DOLLY: -3.0, (DOLLY, "bad_node"): 0.5}))
+    assert found.answer == UNDECIDED and "some of the delay is saved under bad node" in found.reason
 
 
 def test_few_slow_nodes_account_for_most_or_not() -> None:

@@ -141,3 +141,17 @@ WAYS: Mapping[str, str] = {name: one.kind for known in (CONTENDERS, LEARNERS) fo
 NEVER_WAITING = tuple(name for name, way in WAYS.items() if way == "never waits")
 DPRO_READINGS = (DPRO_GRADIENT, DPRO_DETECTED, DPRO_SHARES, DPRO_STANDBY)
 """What DPro-SM's text may mean."""
+
+_FORECASTERS = {"best": "follow the best", "last": "the last value"}
+_MADE_UP = {"average": "an average", "last": "the last gradient", "zero": "a zero"}
+
+
+def without_lstm(known: Mapping[str, Contender], *names: str) -> str:
+    """What takes the place of DPro-SM's LSTM in these of its readings; "" where nothing does."""
+    said = []
+    for name in names:
+        options = dict(part.split("=") for part in known[name].options.split(",") if part)
+        parts = [f"{_FORECASTERS[options['forecast']]} forecasts"] if options.get("forecast") in _FORECASTERS else []
+        parts += [f"{_MADE_UP[options['stand_in']]} stands in"] if options.get("stand_in") in _MADE_UP else []
+        said += [f"{' and '.join(parts)} ({name})"] if parts else []
+    return f"in place of the LSTM, which takes several times as long, {', '.join(said)}" if said else ""

@@ -109,11 +109,12 @@ def cost_without_delays(stored: Stored, contender: str) -> Estimate | None:
     return ratio_over_seeds(table[contender] / table[WAIT])
 
 
-def mix_ratio(stored: Stored, above: str, below: str) -> Estimate:
-    """Seconds per image of one policy over another's: the geometric mean over all kinds, seed by seed. Raises
-    AnalysisError where a seed lacks one of them."""
+def mix_ratio(stored: Stored, above: str, below: str, only: str = "") -> Estimate:
+    """Seconds per image of one policy over another's, seed by seed: the geometric mean over all kinds of delays, or
+    under `only` one. Raises AnalysisError where a seed lacks one of them."""
     table = wide(throughput(stored), "seconds_per_sample", ["delays", "contender"])
-    kinds = [kind for kind in kinds_of(throughput(stored)) if {(kind, above), (kind, below)} <= set(table)]
+    wanted = [only] if only else kinds_of(throughput(stored))
+    kinds = [kind for kind in wanted if {(kind, above), (kind, below)} <= set(table)]
     if not kinds:
         raise AnalysisError(f"no kind of delays was simulated with both {above} and {below}")
     ratios = pd.DataFrame({kind: table[kind, above] / table[kind, below] for kind in kinds})
