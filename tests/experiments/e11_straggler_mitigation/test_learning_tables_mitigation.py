@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from fake_mitigation import stored
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e11_straggler_mitigation import EXPERIMENT
 from lockstep.experiments.e11_straggler_mitigation.advice import advice, advice_table
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     CODING,
@@ -26,6 +29,7 @@ from lockstep.experiments.e11_straggler_mitigation.learning import (
     at_best,
     at_their_best,
     best_setting,
+    intervals_by_kind,
     mix,
     over,
     over_the_best,
@@ -43,6 +47,7 @@ from lockstep.experiments.e11_straggler_mitigation.made_up import (
     partition_table,
     stand_in_table,
 )
+from lockstep.experiments.e11_straggler_mitigation.mitigation import rate_kept
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
     PAPER,
     SMALL,
@@ -226,3 +231,21 @@ def test_advice_that_is_worse_than_waiting_says_under_which_kinds() -> None:
 
 def test_advice_of_one_seed_is_not_judged() -> None:
     assert advice_table(stored(seeds=1, only=["throughput", "advice"])).empty
+
+
+def test_times_by_kind_have_their_intervals(made: Stored) -> None:
+    """Bug: by kind of delays the times to a loss had no interval, and nobody saw which of them differ."""
+    table = intervals_by_kind(made).set_index(["delays", "contender"])
+    found = table.loc[("bad_node", OURS)]
+    assert found["times_low"] < found["times"] < found["times_high"]
+    assert found["over_async"] == pytest.approx(1.3 / 1.25, rel=0.02) and found["over_async_low"] > 1
+    shown = EXPERIMENT.tables["by_kind"](made).set_index("kind")
+    assert re.fullmatch(r"1\.\d\d \[1\.\d\d, 1\.\d\d\]", shown.loc["bad node", f"{OURS} over {NEVER_WAIT}"])
+
+
+def test_what_is_kept_of_the_rate_is_the_undelayed_time_over_the_delayed() -> None:
+    made = stored(saved={OURS: 0.5}, only=["throughput"])
+    found = rate_kept(made, OURS)
+    assert found is not None and found.value == pytest.approx(0.8 / 1.2, rel=0.02)
+    waiting = rate_kept(made, WAIT)
+    assert waiting is not None and waiting.value == pytest.approx(0.5, rel=0.02)

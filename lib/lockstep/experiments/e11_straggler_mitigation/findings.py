@@ -32,11 +32,14 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     DPRO_DETECTED,
     DPRO_GRADIENT,
     DPRO_READINGS,
+    OURS,
     WAIT,
 )
 from lockstep.experiments.e11_straggler_mitigation.mitigation import (
     BOUND,
+    cost_without_delays,
     mitigation_table,
+    rate_kept,
     scale_table,
     stage_table,
 )
@@ -66,8 +69,12 @@ def mitigation(stored: Stored) -> str:
     bound = table[table["contender"] == BOUND].set_index("kind")["mitigation"]
     if len(bound):
         least, most = (f"{100 * bound[kind]:.0f} % under {kind}" for kind in (bound.idxmin(), bound.idxmax()))
-        free = " (over 100 %, for the bound's messages and updates are free)" if bound.max() > 1 else ""
+        free = " (over 100 %: the bound's messages and updates are free)" if bound.max() > 1 else ""
         said.append(sentence(f"if nobody waited, {least} to {most} could be saved{free}"))
+    called = {OURS: "our deadline", WAIT: "waiting for all", BOUND: "if nobody waited"}
+    kept = {name: rate_kept(stored, contender) for contender, name in called.items()}
+    parts = [f"{name} {100 * found.value:.0f} %" for name, found in kept.items() if found is not None]
+    said += [sentence(f"of the images per second without delays there remain: {', '.join(parts)}")] if parts else []
     return " ".join(said)
 
 
@@ -156,9 +163,12 @@ def costs(stored: Stored) -> str:
     assert ratio is not None, "both have nodes, or the row had no ratio"
     over = (
         f"{furthest['contender']} costs {times(ratio, 'as much')}, whatever a node's price; printed is a ratio of "
-        f"{furthest['published_over_dpro_sm']:.2f}, of all rows the furthest off"
+        f"{furthest['published_over_dpro_sm']:.2f}"
     )
-    return " ".join(sentence(text) for text in (most, own, over))
+    said = [most, own, over]
+    if (slower := cost_without_delays(stored, OURS)) is not None:
+        said.append(f"where nothing is delayed, the deadline takes {slower} times the time per image that waiting does")
+    return " ".join(sentence(text) for text in said)
 
 
 def _plain(say: Finding) -> Finding:

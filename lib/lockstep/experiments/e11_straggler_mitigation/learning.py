@@ -18,7 +18,16 @@ from lockstep.analysis.confidence import Estimate, highest
 from lockstep.analysis.seeds import mean_columns, percent_columns
 from lockstep.analysis.statistics import AnalysisError, interval_of
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, NEVER_WAITING, OURS, WAIT, WAYS
+from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    DPRO_SHARES,
+    DROP_ONE,
+    LEARNERS,
+    NEVER_WAIT,
+    NEVER_WAITING,
+    OURS,
+    WAIT,
+    WAYS,
+)
 from lockstep.experiments.e11_straggler_mitigation.rows import (
     NO_DELAYS,
     TIME_TO_LOSS,
@@ -182,6 +191,29 @@ def times_by_kind(stored: Stored) -> pd.DataFrame:
         means = {delays: np.log(table[delays].dropna()) for delays in kinds if delays in table}
         found[contender] = {delays: float(np.exp(each.mean())) for delays, each in means.items() if len(each)}
     return pd.DataFrame(found).T.reindex(columns=kinds).dropna(how="all")
+
+
+SHOWN_BY_KIND = (WAIT, DROP_ONE, DPRO_SHARES, OURS, NEVER_WAIT)
+
+
+@once
+def intervals_by_kind(stored: Stored) -> pd.DataFrame:
+    """A row per kind of delays and policy of SHOWN_BY_KIND, with its interval over seeds: time to the loss over that of
+    waiting for all without delays (`times`), and over that of asynchronous training under the same (`over_async`)."""
+    rows = []
+    for delays in kinds_of(rows_of(stored, TIME_TO_LOSS)):
+        for contender in SHOWN_BY_KIND:
+            table = ratios(stored, contender)
+            if delays not in table:
+                continue
+            row: dict[str, Any] = {"delays": delays, "kind": kind_name(delays), "contender": contender}
+            row |= mean_columns(ratio_over_seeds(table[delays].dropna()), "times")
+            try:
+                row |= mean_columns(over(stored, contender, NEVER_WAIT, delays), "over_async")
+            except AnalysisError:
+                row |= mean_columns(None, "over_async")
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 @once

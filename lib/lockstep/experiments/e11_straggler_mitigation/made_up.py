@@ -40,7 +40,8 @@ def stand_in_losses(stored: Stored) -> pd.DataFrame:
 def kinds_that_differ(stored: Stored) -> list[str]:
     """Kinds of delays in which the losses of the stand-ins are not those of an earlier kind to the last digit: whoever
     no longer waits for a slow node trains as if it had gone, and that is not seen twice."""
-    losses, kinds = stand_in_losses(stored), []
+    losses = stand_in_losses(stored)
+    kinds: list[str] = []
     for delays in dict.fromkeys(rows_of(stored, STAND_IN)["delays"]):
         own = losses[delays].drop(columns=WAIT, errors="ignore") if delays in losses else pd.DataFrame()
         if not any(own.equals(losses[other].drop(columns=WAIT, errors="ignore")) for other in kinds):

@@ -109,6 +109,16 @@ def cost_without_delays(stored: Stored, contender: str) -> Estimate | None:
     return ratio_over_seeds(table[contender] / table[WAIT])
 
 
+def rate_kept(stored: Stored, contender: str) -> Estimate | None:
+    """Images per second under delays over those of waiting for all without any: the geometric mean over all kinds. Of
+    `BOUND`, what would be kept if nobody waited. None where a seed has no number."""
+    rows = throughput(stored)
+    own = rows[(rows["delays"] != NO_DELAYS) & (rows["contender"] == (WAIT if contender == BOUND else contender))]
+    taken = own["bound_seconds_per_sample" if contender == BOUND else "seconds_per_sample"].astype(float)
+    kept = own.assign(kept=own["ideal_seconds_per_sample"] / taken)
+    return ratio_over_seeds(over_kinds(wide(kept, "kept", "delays")))
+
+
 def mix_ratio(stored: Stored, above: str, below: str, only: str = "") -> Estimate:
     """Seconds per image of one policy over another's, seed by seed: the geometric mean over all kinds of delays, or
     under `only` one. Raises AnalysisError where a seed lacks one of them."""

@@ -15,8 +15,13 @@ from lockstep.experiments.e11_straggler_mitigation.bounds import (
     least_share,
     whole_images_bound,
 )
-from lockstep.experiments.e11_straggler_mitigation.contenders import CONTENDERS
-from lockstep.experiments.e11_straggler_mitigation.learning import regret_table, time_table
+from lockstep.experiments.e11_straggler_mitigation.contenders import CONTENDERS, NEVER_WAIT, OURS
+from lockstep.experiments.e11_straggler_mitigation.learning import (
+    SHOWN_BY_KIND,
+    intervals_by_kind,
+    regret_table,
+    time_table,
+)
 from lockstep.experiments.e11_straggler_mitigation.made_up import CONTROLS, partition_table, stand_in_table
 from lockstep.experiments.e11_straggler_mitigation.mitigation import (
     BOUND,
@@ -152,6 +157,19 @@ def _regret(stored: Stored) -> pd.DataFrame:
     return (100 * regret_table(stored)).round(0).rename(columns=kind_name).reset_index(names="contender")
 
 
+def _by_kind(stored: Stored) -> pd.DataFrame:
+    """Kinds x some policies: time to the loss over that of waiting for all without delays; of ours also over that of
+    asynchronous training."""
+    table = intervals_by_kind(stored)
+    if table.empty:
+        return table
+    table = table.assign(text=_with_interval(table, "times"), beside=_with_interval(table, "over_async"))
+    found = table.pivot(index="kind", columns="contender", values="text")
+    found = found[[name for name in SHOWN_BY_KIND if name in found]]
+    found[f"{OURS} over {NEVER_WAIT}"] = table[table["contender"] == OURS].set_index("kind")["beside"]
+    return found.reindex(dict.fromkeys(table["kind"])).fillna("").rename_axis(columns=None).reset_index()
+
+
 def _rivals(stored: Stored) -> pd.DataFrame:
     table = rivals_table(stored)
     if table.empty:
@@ -215,6 +233,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "advice": _advice,
     "time_to_loss": _time_to_loss,
     "regret": _regret,
+    "by_kind": _by_kind,
     "rivals": _rivals,
     "scale": _scale,
     "redundancy": _redundancy,
