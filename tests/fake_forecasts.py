@@ -173,7 +173,8 @@ def _traced(errors: dict[str, float]) -> Any:
         for stage in range(2):
             for name, error in errors.items():
                 yield {"forecaster": name, "unit": unit, "stage": stage, "mean_absolute_error": error, "memory": 0.1,
-                       "base_rate": 0.05, "onsets": 3, "onset_recall": 0.0, "chance": 0.0}  # fmt: skip
+                       "base_rate": 0.05, "onsets": 3, "onset_recall": 0.0, "chance": 0.0, "lead_rounds": float("nan"),
+                       "below_0.1": 0.1, "below_0.5": 0.5, "below_0.9": 0.9}  # fmt: skip
 
 
 def _scales(dice: np.random.Generator, denormal: float) -> Any:

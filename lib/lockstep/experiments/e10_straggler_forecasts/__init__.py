@@ -8,8 +8,10 @@ from lockstep.experiments.e10_straggler_forecasts.answer import answer
 from lockstep.experiments.e10_straggler_forecasts.figures import FIGURES
 from lockstep.experiments.e10_straggler_forecasts.findings import FINDINGS
 from lockstep.experiments.e10_straggler_forecasts.grid import cells, comparisons
+from lockstep.experiments.e10_straggler_forecasts.sudden import sudden
 from lockstep.experiments.e10_straggler_forecasts.tables import TABLES
 from lockstep.experiments.e10_straggler_forecasts.targets import TARGETS
+from lockstep.experiments.e10_straggler_forecasts.trace_onsets import stragglers_of_traces
 from lockstep.experiments.e10_straggler_forecasts.verdicts import RULES
 from lockstep.experiments.experiment import Experiment
 
@@ -28,7 +30,8 @@ EXPERIMENT = Experiment(
     question="Can stragglers be forecast?",
     grid=cells,
     comparisons=comparisons,
-    tables=TABLES,
+    tables={**TABLES, "trace_stragglers": stragglers_of_traces},
+    texts={"sudden": sudden},
     figures=FIGURES,
     answer=answer,
     findings=FINDINGS,

@@ -56,6 +56,7 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     trace_error,
 )
 from lockstep.experiments.e10_straggler_forecasts.tables import history_table, trace_table
+from lockstep.experiments.e10_straggler_forecasts.trace_onsets import seen_on_traces
 from lockstep.experiments.e10_straggler_forecasts.verdicts import DENORMAL_EXPONENT
 from lockstep.experiments.e10_straggler_forecasts.worlds import STEPS
 
@@ -122,8 +123,8 @@ def examples(stored: Stored) -> str:
 
 
 def _than(ratio: Estimate) -> str:
-    """Whether an error is less or more than another one, as far as is sure."""
-    return "less than" if ratio.high < 1 else "more than" if ratio.low > 1 else "neither surely less nor more than"
+    """Whether an error is less or more than another one, as far as its interval tells."""
+    return "less than" if ratio.high < 1 else "more than" if ratio.low > 1 else "not distinguishably less or more than"
 
 
 @finding
@@ -162,8 +163,8 @@ def history(stored: Stored) -> str:
 
 @finding
 def traces(stored: Stored) -> str:
-    """On each recorded run: the simple forecaster that errs least, beside the LSTM; and where the LSTM errs most
-    on whole steps."""
+    """On each recorded run: the simple forecaster that errs least, beside the LSTM, and who is seen to become a
+    straggler; and where the LSTM errs most on whole steps."""
     table, parts, steps = trace_table(stored), [], {}
     for name in TRACE_OF.values() if len(table) else ():
         try:
@@ -181,7 +182,7 @@ def traces(stored: Stored) -> str:
     )
     worst = max(steps, key=lambda name: steps[name].value)
     most = f"on whole steps the LSTM's is the highest on {worst}, {times(steps[worst], 'the error of the last value')}"
-    return " ".join(sentence(text) for text in (least, "; ".join(parts), most))
+    return " ".join(sentence(text) for text in (least, "; ".join(parts), seen_on_traces(stored), most))
 
 
 @finding

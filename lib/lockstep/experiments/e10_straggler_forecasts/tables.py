@@ -85,7 +85,8 @@ def history_table(stored: Stored) -> pd.DataFrame:
 @once
 def trace_table(stored: Stored) -> pd.DataFrame:
     """A row per trace, unit and forecaster, geometric mean over stages: trace, unit, forecaster, relative with its
-    interval, and over stages and seeds the means of memory, base_rate, onsets, onset_recall, chance."""
+    interval, and over stages and seeds the means of memory, base_rate, onsets, onset_recall, chance, lead_rounds,
+    below_0.1, below_0.5, below_0.9."""
     table, rows = traces(stored), []
     for name in TRACE_OF.values() if len(table) else ():
         for keys, own in table[table["kind"] == name].groupby(["unit", "forecaster"], sort=False):
@@ -97,7 +98,8 @@ def trace_table(stored: Stored) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-_OF_TRACES = ("memory", "base_rate", "onsets", "onset_recall", "chance")
+_OF_TRACES: tuple[str, ...] = ("memory", "base_rate", "onsets", "onset_recall", "chance", "lead_rounds")
+_OF_TRACES += ("below_0.1", "below_0.5", "below_0.9")
 
 
 @once

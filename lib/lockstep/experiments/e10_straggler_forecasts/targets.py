@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     LEARNED,
     LSTM,
     MEMBERS,
+    READINGS,
     SIMULATED,
     TRIVIAL,
 )
@@ -43,7 +44,9 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     scored,
     trace_error,
 )
+from lockstep.experiments.e10_straggler_forecasts.sudden import possible
 from lockstep.experiments.e10_straggler_forecasts.worlds import MICRO_BATCHES
+from lockstep.experiments.simulated_targets import seconds_of_a_round, with_time_to_decide
 
 STEP_MILLISECONDS, COST_SHARE = 100.0, 0.02
 
@@ -65,8 +68,24 @@ def _errors(kind: str, name: str, over: str = BASE) -> Read:
     return _reading(FORECASTS, lambda stored: (interval_of(error_ratio(stored, kind, name, over)), ""))
 
 
-def _onsets(kind: str, name: str, told: bool = False) -> Read:
-    return _reading(FORECASTS, lambda stored: (mean_of(known_onsets(stored, kind, name, told)), ""))
+def _onsets(kind: str, name: str) -> Read:
+    return _reading(FORECASTS, lambda stored: (mean_of(known_onsets(stored, kind, name)), ""))
+
+
+def _onsets_told(kind: str, name: str) -> Read:
+    """Of a forecaster that is told the state of the system; the remark names it, and what the LSTM has, told it too."""
+
+    def find(stored: Stored) -> tuple[Estimate, str]:
+        others = []
+        for reading, other in READINGS.items():
+            try:
+                others.append(f"{reading} {mean_of(known_onsets(stored, kind, other, told=True))}")
+            except AnalysisError:
+                continue
+        beside = f"; LSTM {', '.join(others)}" if others else ""
+        return mean_of(known_onsets(stored, kind, name, told=True)), f"{LABELS[name]}{beside}"
+
+    return _reading(FORECASTS, find)
 
 
 def _extreme(
@@ -93,10 +112,23 @@ def _extreme(
 def _nobody_beats_the_last_value() -> Read:
     """The least error of any forecaster on kinds that begin without a sign."""
     choices = [
-        (f"{name}, {kind}", functools.partial(_ratio, kind=kind, name=name))
+        (f"{LABELS[name]}, on {kind}", functools.partial(_ratio, kind=kind, name=name))
         for kind in SUDDEN for name in SIMULATED if name != BASE
     ]  # fmt: skip
-    return _reading(FORECASTS, _extreme(lowest, choices))
+    return _reading(FORECASTS, _beside_the_past(_extreme(lowest, choices), "continued", "an error of {:.2g}"))
+
+
+def _beside_the_past(
+    find: Callable[[Stored], tuple[Estimate, str]], column: str, text: str
+) -> Callable[[Stored], tuple[Estimate, str]]:
+    """With a remark on what the past alone allows on the kind that was chosen, which is no leak."""
+
+    def beside(stored: Stored) -> tuple[Estimate, str]:
+        found, chosen = find(stored)
+        kind = next(kind for kind in SUDDEN if chosen.endswith(kind))
+        return found, f"{chosen}, where the past alone allows {text.format(possible(stored, column, kind).value)}"
+
+    return beside
 
 
 def _ratio(stored: Stored, kind: str, name: str) -> Estimate:
@@ -106,9 +138,10 @@ def _ratio(stored: Stored, kind: str, name: str) -> Estimate:
 def _nobody_sees_them_coming() -> Read:
     """The largest recall of onsets above chance there: more would mean that the future leaked."""
     choices = [
-        (f"{name}, {kind}", functools.partial(_lead, kind=kind, name=name)) for kind in SUDDEN for name in SIMULATED
-    ]
-    return _reading(FORECASTS, _extreme(highest, choices))
+        (f"{LABELS[name]}, on {kind}", functools.partial(_lead, kind=kind, name=name))
+        for kind in SUDDEN for name in SIMULATED
+    ]  # fmt: skip
+    return _reading(FORECASTS, _beside_the_past(_extreme(highest, choices), "recall", "{:.2g}"))
 
 
 def _lead(stored: Stored, kind: str, name: str) -> Estimate:
@@ -136,7 +169,7 @@ def _learned_over_trivial(name: str) -> Read:
     def find(stored: Stored) -> tuple[Estimate, str]:
         sides = [_least(stored, name, group) for group in (LEARNED, TRIVIAL)]
         ratio = (sides[0][1] / sides[1][1]).dropna()
-        return interval_of(ratio), f"{sides[0][0]} over {sides[1][0]}, {MICRO_BATCHES}"
+        return interval_of(ratio), f"{LABELS[sides[0][0]]} over {LABELS[sides[1][0]]}, {MICRO_BATCHES}"
 
     return _reading(TRACED, find)
 
@@ -152,41 +185,62 @@ def _cost(stored: Stored, name: str = LSTM) -> tuple[Estimate, str]:
     return spent, f"of a step of {STEP_MILLISECONDS:g} ms, training included"
 
 
+def _of(kinds: Sequence[str], *targets: Target) -> list[Target]:
+    """Targets on simulated worlds of these kinds of delays, each of which a further seed simulates once."""
+    seconds = functools.partial(seconds_of_a_round, experiment=FORECASTS, delays=[KINDS[kind] for kind in kinds])
+    return [with_time_to_decide(target, seconds) for target in targets]
+
+
+def _of_trace(delays: str, name: str) -> Target:
+    target = Target(
+        f"trace {name}: error of the best that learns over the best that does not", 1.0, _learned_over_trivial(name)
+    )
+    return with_time_to_decide(target, functools.partial(seconds_of_a_round, experiment=TRACED, delays=[delays]))
+
+
+def _of_cost(text: str, name: str) -> Target:
+    target = Target(text, COST_SHARE, _reading(COSTS, functools.partial(_cost, name=name)), AT_MOST)
+    return with_time_to_decide(target, functools.partial(seconds_of_a_round, experiment=COSTS))
+
+
 TARGETS: tuple[Target, ...] = (
-    Target("periodic: error of the LSTM over the last value's", 0.65, _errors("periodic", LSTM), AT_MOST),
-    Target("periodic: error of the LSTM over autoregression's", 0.85, _errors("periodic", LSTM, "ar"), AT_MOST),
-    Target("periodic: onsets that the LSTM forecast", 0.4, _onsets("periodic", LSTM)),
-    Target("drift: error of the LSTM over the last value's", 0.92, _errors("drift", LSTM), AT_MOST),
-    *(
-        Target(f"{kind}: error of the running median over the last value's", 0.75, _errors(kind, "median"), AT_MOST)
-        for kind in PAUSES
+    *_of(
+        ("periodic",),
+        Target("periodic: error of the LSTM over the last value's", 0.65, _errors("periodic", LSTM), AT_MOST),
+        Target("periodic: error of the LSTM over autoregression's", 0.85, _errors("periodic", LSTM, "ar"), AT_MOST),
+        Target("periodic: onsets that the LSTM forecast", 0.4, _onsets("periodic", LSTM)),
     ),
-    Target(
-        "Markov states, groups: least error of any forecaster over the last value's", 0.97,
-        _nobody_beats_the_last_value(), AT_LEAST,
-    ),
-    Target(
-        "Markov states, groups: onsets forecast, above chance, by any forecaster", 0.1, _nobody_sees_them_coming(),
-        AT_MOST,
+    *_of(
+        ("drift",),
+        Target("drift: error of the LSTM over the last value's", 0.92, _errors("drift", LSTM), AT_MOST),
     ),
     *(
+        one for kind in PAUSES for one in _of((kind,), Target(
+            f"{kind}: error of the running median over the last value's", 0.75, _errors(kind, "median"), AT_MOST
+        ))
+    ),
+    *_of(
+        SUDDEN,
+        Target(
+            "Markov states, groups: least error of any forecaster over the last value's", 0.97,
+            _nobody_beats_the_last_value(), AT_LEAST,
+        ),
+        Target(
+            "Markov states, groups: onsets forecast, above chance, by any forecaster", 0.1, _nobody_sees_them_coming(),
+            AT_MOST,
+        ),
+    ),
+    *_of(tuple(KINDS), *(
         Target(f"follow the best over the best, worst kind, {period}", 1.03, _close_to_the_best(period), AT_MOST)
         for period in (EARLY, LATER)
+    )),
+    *_of(
+        ("burst credits",),
+        Target("burst credits: onsets forecast with the balance known", 0.9, _onsets_told("burst credits", "linear")),
     ),
-    Target("burst credits: onsets forecast with the balance known", 0.9, _onsets("burst credits", "linear", told=True)),
-    *(
-        Target(
-            f"trace {name}: error of the best that learns over the best that does not", 1.0, _learned_over_trivial(name)
-        )
-        for name in TRACE_OF.values()
-    ),
-    Target("the LSTM's time of a core, of a step", COST_SHARE, _reading(COSTS, _cost), AT_MOST),
-    *(
-        Target(
-            f"{LABELS[name]}, by the LSTM: time of a core, of a step", COST_SHARE,
-            _reading(COSTS, functools.partial(_cost, name=name)), AT_MOST,
-        )
-        for name in DECIDING
-    ),
+    *(_of_trace(delays, name) for delays, name in TRACE_OF.items()),
+    _of_cost("the LSTM's time of a core, of a step", LSTM),
+    *(_of_cost(f"{LABELS[name]}, by the LSTM: time of a core, of a step", name) for name in DECIDING),
 )  # fmt: skip
-"""Ten per cent above chance on sudden states are allowed: one that begins at the end of a task already shows in it."""
+"""Ten per cent above chance on sudden states are allowed: one that begins at the end of a task already shows in it
+(`sudden` computes how many do)."""

@@ -5,7 +5,7 @@ Forecasts are judged in simulated worlds (grade *model*): the mean over all kind
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -40,7 +40,13 @@ from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     waiting,
 )
 from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, FEW_ROUNDS, LSTM, READINGS
-from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
+from lockstep.experiments.e10_straggler_forecasts.grid import (
+    FORECASTS,
+    INPUT_PARTS,
+    KINDS,
+    SLOW_LOADING,
+    VANISHING,
+)
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
     ERROR,
     error_ratio,
@@ -49,6 +55,7 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     over_kinds,
     per_seed,
 )
+from lockstep.experiments.simulated_targets import seconds_of_a_round
 
 RULES = Verdicts()
 SEEN_COMING = 0.5
@@ -73,10 +80,15 @@ def _kinds_where(stored: Stored, name: str, over: str) -> str:
     return f"better on {', '.join(better) or 'none'}; worse on {', '.join(worse) or 'none'}"
 
 
-def _either(read: Callable[[str], Verdict]) -> Verdict:
+def _timed(found: Verdict, stored: Stored, experiment: str, delays: Sequence[str] = ()) -> Verdict:
+    """With what one more round of the cells that it reads takes, so that an undecided one has minutes."""
+    return replace(found, round_seconds=seconds_of_a_round(stored, experiment, delays))
+
+
+def _either(stored: Stored, read: Callable[[str], Verdict]) -> Verdict:
     """The paper says nothing of how its LSTM is trained: one way that supports a claim is enough."""
     parts = [(reading, settle(partial(read, name))) for reading, name in READINGS.items()]
-    return graded(any_of(parts), MODEL)
+    return _timed(graded(any_of(parts), MODEL), stored, FORECASTS, list(KINDS.values()))
 
 
 def _errs_less(stored: Stored, over: str, text: str) -> Verdict:
@@ -87,7 +99,7 @@ def _errs_less(stored: Stored, over: str, text: str) -> Verdict:
         enough(ratio.rounds)
         return graded(opposite(above(ratio, 1.0, 1.0, text, "1")), MODEL, _kinds_where(stored, name, over))
 
-    return _either(read)
+    return _either(stored, read)
 
 
 @RULES.add
@@ -113,7 +125,7 @@ def stragglers_beforehand(claim: Claim, stored: Stored) -> Verdict:
         found = above(recall, SEEN_COMING, SEEN_COMING, text, f"{SEEN_COMING:g}")
         return graded(found, MODEL, f"by kind: {_recalls(stored, name)}")
 
-    return _either(read)
+    return _either(stored, read)
 
 
 def _recalls(stored: Stored, name: str) -> str:
@@ -132,7 +144,7 @@ def small_jobs_are_hard(claim: Claim, stored: Stored) -> Verdict:
     few = interval_of(over_kinds(stored, partial(_by_history, stored)))
     enough(few.rounds)
     text = f"times the error relative to the last value's, with fewer than ten steps seen over {MUCH_HISTORY} and more"
-    return graded(above(few, 1.0, 1.0, text, "1"), MODEL)
+    return _timed(graded(above(few, 1.0, 1.0, text, "1"), MODEL), stored, FORECASTS, list(KINDS.values()))
 
 
 def _by_history(stored: Stored, kind: str) -> pd.Series:
@@ -159,7 +171,7 @@ def vanishing_makes_stragglers(claim: Claim, stored: Stored) -> Verdict:
     enough(worst.rounds)
     limit = f"{FACTOR:g} times the median, from which on a worker is a straggler"
     found = above(worst, FACTOR, FACTOR, "times the median of its peers, the slowest worker", limit)
-    return graded(found, MEASURED, *_mechanism(stored))
+    return _timed(graded(found, MEASURED, *_mechanism(stored)), stored, VANISHING)
 
 
 def _mechanism(stored: Stored) -> list[str]:
@@ -183,7 +195,7 @@ def gradients_no_longer_vanish(claim: Claim, stored: Stored) -> Verdict:
     node = "a node that forecasts times is no layer of the network, and no gradient passes it"
     if found.answer == CONTRADICTED:  # it vanishes here, and what a node could do about it was not tried
         return replace(found, answer=UNDECIDED, reason=f"it vanishes without the node; {node}")
-    return graded(opposite(found), MEASURED, node)
+    return _timed(graded(opposite(found), MEASURED, node), stored, VANISHING)
 
 
 @RULES.add
@@ -197,7 +209,8 @@ def decoding_is_half(claim: Claim, stored: Stored) -> Verdict:
         parts.append((about, settle(partial(within, float(claim["value"]), share, f"{share} % of the input's time"))))
     if not parts:
         raise AnalysisError("no input was timed")
-    return graded(any_of(parts), MEASURED, "files in memory; whose images and which machine is not said")
+    unsaid = "files in memory; whose images and which machine is not said"
+    return _timed(graded(any_of(parts), MEASURED, unsaid), stored, INPUT_PARTS)
 
 
 @RULES.add
@@ -211,4 +224,5 @@ def slow_loading_makes_stragglers(claim: Claim, stored: Stored) -> Verdict:
         ("stragglers", above(behind, SEEN_COMING, SEEN_COMING, text, f"{SEEN_COMING:g}")),
         ("throughput", above(lost, 1.0, 1.0, "times as much slowed down as its mean worker, a step", "1")),
     ]
-    return graded(join(parts), MODEL, "steps that wait for all, input as 0.3 of the work, three times as slow")
+    about = "steps that wait for all, input as 0.3 of the work, three times as slow"
+    return _timed(graded(join(parts), MODEL, about), stored, SLOW_LOADING, [delays])

@@ -1,0 +1,52 @@
+"""Targets whose numbers are repeated cell by cell: what is undecided says how long deciding it would take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from lockstep.analysis.anytime import MIN_ROUNDS, fewest_more
+from lockstep.analysis.confidence import Estimate
+from lockstep.analysis.stored import Stored
+from lockstep.analysis.targets import Reading, Target
+from lockstep.analysis.verdicts import UNDECIDED, Verdict
+from lockstep.experiments.report import time_to_decide
+
+
+def seconds_of_a_round(stored: Stored, experiment: str, delays: Sequence[str] = ()) -> float:
+    """Seconds that one more round, or seed, of these cells took on the machine that ran them: the median of each cell,
+    summed. `delays`: of the cells with these alone, of all without; NaN where none ran."""
+    rows = stored.of(experiment)
+    rows = rows[(rows["status"] == "ok") & (rows["delays"].isin(delays) if delays else True)]
+    if rows.empty:
+        return math.nan
+    return float(rows.groupby(["delays", "use_case"])["measuring_seconds"].median().sum())
+
+
+def rounds_to_decide(target: Target, found: Estimate) -> float:
+    """How many more rounds would leave the threshold outside the 95 % interval, if they are as those before; infinite
+    where none would, among them where sessions differ."""
+    if found.apart:
+        return math.inf
+
+    def decides(more: int) -> bool:
+        low, high = found.ends(more=more)
+        return not low <= target.threshold <= high
+
+    return fewest_more(decides)
+
+
+def with_time_to_decide(target: Target, round_seconds: Callable[[Stored], float]) -> Target:
+    """The same target, whose remark tells the further rounds and minutes while it is undecided; for AT_LEAST and
+    AT_MOST. `round_seconds`: what one more round of its cells takes."""
+
+    def read(stored: Stored) -> Reading:
+        found = target.read(stored)
+        if found.ratio is None or found.ratio.rounds < MIN_ROUNDS or target.reached(found.ratio) != UNDECIDED:
+            return found
+        more = max(1.0, rounds_to_decide(target, found.ratio))
+        told = time_to_decide(Verdict(UNDECIDED, rounds_more=more, round_seconds=round_seconds(stored)))
+        return replace(found, reason="; ".join(part for part in (found.reason, told) if part))
+
+    return replace(target, read=read)
