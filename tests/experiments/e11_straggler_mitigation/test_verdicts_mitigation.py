@@ -188,7 +188,7 @@ def test_shares_by_forecast_must_gain_images_and_training(made: Stored) -> None:
 
 def test_an_lstm_stands_in_if_the_loss_is_lower_with_it(made: Stored) -> None:
     found = judge("dps-stand-in", made)
-    assert found.answer == CONTRADICTED and "cosine" in found.reason
+    assert found.answer == CONTRADICTED and "cosine" in found.reason and "an average of its last" in found.reason
     assert judge("dps-stand-in", stood_in(losses={LSTM_WEIGHTS: 0.1})).answer == SUPPORTED
     assert judge("dps-stand-in", stood_in(losses={LSTM_GRADIENT: 0.1, LSTM_WEIGHTS: 0.2})).answer == SUPPORTED
 

@@ -1,8 +1,8 @@
 """Gradients made up for workers that are missing, from what was seen of them.
 
     nothing        a zero: the weights of the others sum to 1 without it
-    zero           a zero of the worker's weight: the others keep theirs, so that the step is shorter, as it is with
-                   all that follows. A control: what does no better than this makes up nothing but a shorter step
+    zero           a zero of the worker's weight: the others keep theirs, so that the step is shorter. A control: what
+                   does no better than this is worth nothing
     last           the worker's last gradient
     average        the exponential average of its gradients
     lstm           the next value of every coordinate, forecast by one small LSTM (DPro-SM section 5, "replaced by the

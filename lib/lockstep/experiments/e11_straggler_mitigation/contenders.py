@@ -108,6 +108,7 @@ RIVALS: Mapping[str, Contender] = {name: LEARNERS[name] for name in (WAIT, NEVER
 long."""
 
 LEFT_OUT, NOTHING_STANDS_IN, ZERO_STANDS_IN = "left out, rescaled", "nothing stands in", "a zero stands in"
+AVERAGE_STANDS_IN = "an average stands in"
 LSTM_GRADIENT, LSTM_WEIGHTS = "an LSTM stands in", "an LSTM's weights stand in"
 
 STAND_INS: Mapping[str, Contender] = {
@@ -124,7 +125,8 @@ STAND_INS: Mapping[str, Contender] = {
 }  # fmt: skip
 """What is done about the gradient of a worker that is not waited for. Who is late is detected, not forecast: so nobody
 waits for a node that never comes, and all that differs is what stands in for it. A zero that has the weight of the
-missing gradient is the control: all that it does is to shorten the step."""
+missing gradient is a control: all that it does is to shorten the step, as leaving it out does here, where the rate
+follows the images of an update."""
 
 REAL: Mapping[str, Contender] = {
     name: CONTENDERS[name] for name in (WAIT, DROP_ONE, DETECTED, BY_LAST_VALUE, NEVER_WAIT)

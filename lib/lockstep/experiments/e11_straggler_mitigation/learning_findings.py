@@ -11,6 +11,7 @@ from lockstep.analysis.sentences import counted, finding, listed, sentence, time
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    AVERAGE_STANDS_IN,
     DPRO_SHARES,
     DROP_ONE,
     LSTM_GRADIENT,
@@ -168,8 +169,8 @@ def _beside(stored: Stored, own: pd.DataFrame) -> tuple[str, str]:
 
 @finding
 def stand_ins(stored: Stored) -> str:
-    """Cosines of what an LSTM puts in a missing worker's place, and the losses, over all kinds of delays; beside those
-    with a zero there, which does nothing but shorten the step."""
+    """Cosines of what an LSTM puts in a missing worker's place, and the losses, over all kinds; beside what an
+    average of the worker's last gradients does."""
     table = required(stand_in_table(stored), "stand-ins")
     made, said = table[table["stand_ins"] > 0], []
     for name, called in ((LSTM_GRADIENT, "an LSTM's gradients have"), (LSTM_WEIGHTS, "an LSTM's weights have")):
@@ -178,14 +179,17 @@ def stand_ins(stored: Stored) -> str:
             continue
         nowhere = own[(own["cosine_low"] <= 0) & (own["cosine_high"] >= 0)]
         points = f"0 lies within {_so_many(len(nowhere), len(own))} intervals"
-        beside = f"{_range(own['loss_over_nothing'])} times the loss with its place left empty"
-        if (zero := own.dropna(subset=["loss_over_zero"])).size:
-            beside += f" and {_range(zero['loss_over_zero'])} times that with a zero there ({_changed(zero)})"
-        said.append(f"{called} a cosine of {_range(own['cosine'])} ({points}) and give {beside}")
+        said.append(
+            f"{called} a cosine of {_range(own['cosine'])} ({points}) and "
+            f"give {_range(own['loss_over_nothing'])} times the loss with its place left empty ({_changed(own)})"
+        )
     if not said:
         raise NotNow("", "no LSTM stood in for anybody")
-    control = f"real gradients of the same updates have {_range(made['own_cosine'])}"
-    return " ".join(sentence(text) for text in (*said, control))
+    said.append(f"real gradients of the same updates have {_range(made['own_cosine'])}")
+    plain = made[made["contender"] == AVERAGE_STANDS_IN].dropna(subset=["loss_over_nothing"])
+    if len(plain):
+        said.append(f"a plain average of the last gradients gives {_range(plain['loss_over_nothing'])} times that loss")
+    return " ".join(sentence(text) for text in said)
 
 
 def _so_many(some: int, whole: int) -> str:
@@ -193,8 +197,8 @@ def _so_many(some: int, whole: int) -> str:
 
 
 def _changed(own: pd.DataFrame) -> str:
-    """Under which kinds the whole interval of a loss over that with a zero is above 1, or below."""
-    ends = {"higher": own["loss_over_zero_low"] > 1, "lower": own["loss_over_zero_high"] < 1}
+    """Under which kinds the whole interval is above 1, or below."""
+    ends = {"higher": own["loss_over_nothing_low"] > 1, "lower": own["loss_over_nothing_high"] < 1}
     where = {word: "every kind" if sure.all() else listed(own[sure]["kind"]) for word, sure in ends.items()}
     parts = [f"{word} under {kinds}" for word, kinds in where.items() if kinds]
     return "; ".join(parts) or "no difference can be shown"

@@ -30,6 +30,7 @@ from lockstep.analysis.verdicts import (
     settle,
 )
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
+    AVERAGE_STANDS_IN,
     DPRO_GRADIENT,
     DPRO_SHARES,
     DROP_ONE,
@@ -116,7 +117,10 @@ def lstm_stands_in(claim: Claim, stored: Stored) -> Verdict:
     own = table[table["contender"].isin((LSTM_WEIGHTS, LSTM_GRADIENT))]
     text = f"its cosine with the gradient over all images is {own['cosine'].min():.2f} to {own['cosine'].max():.2f}"
     control = f"that of a real contribution {own['own_cosine'].min():.2f} to {own['own_cosine'].max():.2f}"
-    return graded(simulated(any_of(readings), stored, STAND_IN), MODEL, f"{text}, {control}")
+    plain = table[table["contender"] == AVERAGE_STANDS_IN]["loss_over_nothing"].dropna()
+    simple = f"an average of its last gradients has {plain.min():.3g} to {plain.max():.3g} times the loss of nothing"
+    more = [f"{text}, {control}", *([simple] if len(plain) else [])]
+    return graded(simulated(any_of(readings), stored, STAND_IN), MODEL, *more)
 
 
 def _stands_in(stored: Stored, contender: str, kind: str, control: str) -> Verdict:
