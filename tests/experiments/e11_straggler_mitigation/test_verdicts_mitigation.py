@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -296,3 +297,21 @@ def test_the_best_of_all_others_is_found_for_every_kind() -> None:
     table = target_table(EXPERIMENT.targets, trained(times=better | {(NEVER_WAIT, "bad_node"): 1.0}))
     row = table.iloc[1]
     assert row["reached"] == "no" and row["ratio"] == pytest.approx(1.3, rel=0.02) and "bad node" in row["reason"]
+
+
+def test_a_target_that_is_undecided_says_how_long_deciding_takes() -> None:
+    """Bug: of what was undecided here nothing said whether minutes or days would decide it."""
+    near = {(name, kind): 1.55 for name in LEARNERS if name != OURS for kind in KINDS}
+    table = target_table(EXPERIMENT.targets, trained(times=near, noise=0.3))
+    row = table.iloc[0]
+    assert row["reached"] == UNDECIDED and re.search(r"more rounds? would decide it|would not decide", row["reason"])
+
+
+def test_a_loss_that_a_rival_missed_is_not_a_rival_that_was_not_run() -> None:
+    """Bug: asynchronous training missed the loss with one of ten seeds, and the target was "not measured yet"."""
+    made = stored(only=["rivals"])
+    table = made.table("policies")
+    of_8 = (table["workers"] == 8) & (table["contender"] == NEVER_WAIT)
+    table.loc[of_8 & (table["seed"] == table[of_8]["seed"].min()), "seconds_to_loss"] = np.nan
+    row = target_table(EXPERIMENT.targets, Stored(made.records, {"policies": table})).iloc[3]
+    assert row["reached"] == UNDECIDED and "did not reach the loss with every seed" in row["reason"]

@@ -157,13 +157,18 @@ def over(stored: Stored, above: str, below: str, delays: str = "") -> Estimate:
     return paired(upper, lower, above if above == below else f"{above} or {below}")
 
 
+class Missed(AnalysisError):
+    """A loss was not reached with every seed, so that there is no ratio of the times to it."""
+
+
 def paired(upper: pd.Series, lower: pd.Series, names: str) -> Estimate:
-    """The ratio of two series by seed. Raises AnalysisError where a loss was not reached or no seed is shared."""
+    """The ratio of two series by seed. Raises Missed where a loss was not reached, AnalysisError where no seed is
+    shared."""
     both = (upper / lower).dropna()
     if both.empty:
         raise AnalysisError(f"{names} was not run under all kinds of delays with an even and an odd seed")
     if not (np.isfinite(upper[both.index]).all() and np.isfinite(lower[both.index]).all()):
-        raise AnalysisError(f"{names} did not reach the loss with every seed")
+        raise Missed(f"{names} did not reach the loss with every seed")
     return interval_of(both)
 
 
