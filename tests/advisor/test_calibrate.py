@@ -21,6 +21,7 @@ from photo_sets import photo_set, truncate
 ASKED = ModelAsked("own_models:perceptron", "6", batch=8)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="one core: there are no two workers")
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_calibration_of_a_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

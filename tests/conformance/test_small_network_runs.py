@@ -16,6 +16,8 @@ from lockstep.engine.models.layers import Network
 from lockstep.engine.usecases import UseCase
 from together import Teams, alone, small_job
 
+pytestmark = pytest.mark.slow
+
 TWO: dict[str, Any] = {"launcher": "processes", "workers": 2}
 STAGED = TWO | {"model_parallel": "pipeline", "stages": 2, "partition": "equal_layers"}
 SPREAD: dict[str, dict[str, Any]] = {

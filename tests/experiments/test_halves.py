@@ -25,6 +25,8 @@ from lockstep.experiments.registry import every
 from lockstep.records import COLUMNS, make_row, repeated_by_seed
 from stored_reference import stored_reference
 
+pytestmark = pytest.mark.slow
+
 MEASURING = [own for own in every() if own.grid is not None]
 
 

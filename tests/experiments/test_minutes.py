@@ -54,6 +54,7 @@ def test_cells_that_stood_alone_are_no_pair() -> None:
     assert minutes_until_known(records(8, cells=PAIR[:1])) == ({}, 8.0)
 
 
+@pytest.mark.slow
 def test_the_readmes_table_is_of_the_stored_records(tmp_path: Path) -> None:
     text = minutes_table(repository_root() / "results" / "reference")
     assert "| 02 |" in text and "10 minutes" in text

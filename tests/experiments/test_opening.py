@@ -40,6 +40,7 @@ def test_it_takes_every_parameter_and_nothing_else(root: Path, values: dict[str,
     assert run.parameters.scaling_batch_size == values["scaling_batch_size"]
 
 
+@pytest.mark.slow
 def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     run = open_experiment("02", values)
     assert len(run.stored.records) and run.folder.name == LOCAL
@@ -55,6 +56,7 @@ def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
     assert len(run.verdicts()) and len(run.targets())
 
 
+@pytest.mark.slow
 def test_what_is_not_judged_stands_beside_the_verdicts(values: dict[str, Any]) -> None:
     run = open_experiment("02", values)
     ledger = read_ledger()

@@ -16,6 +16,8 @@ from lockstep.experiments.registry import every
 from lockstep.experiments.report import targets_table
 from stored_reference import stored_reference
 
+pytestmark = pytest.mark.slow
+
 MEASURING = [own for own in every() if own.grid is not None]
 
 

@@ -18,6 +18,8 @@ from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import report_all, report_json
 from lockstep.records.schema import MEASUREMENTS
 
+pytestmark = pytest.mark.slow
+
 ONE = "02_threads_vs_processes"
 CHANGES: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "one notebook": lambda rows: rows,

@@ -55,6 +55,7 @@ def prepared(found: Experiment, chosen: dict[str, Any], defaults: dict[str, Any]
     return jobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", MEASURING, ids=lambda found: found.number)
 def test_any_value_is_measured_or_refused_in_a_sentence(found: Experiment, root: Path) -> None:
     """Seen: `-p ablation={}` and `-p prices={}` ended in KeyError and TypeError, 02 blamed another parameter."""

@@ -296,6 +296,7 @@ def test_what_was_measured_is_told_in_a_sentence() -> None:
     assert f"{ok - 1} measurements in {rounds} rounds, 1 failed, {skipped} skipped." in sources(failed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "tables"),
     [

@@ -115,6 +115,7 @@ def test_an_interrupted_kernel_keeps_whole_rounds_and_the_bar_says_so(
     assert set(read_records(photos.parent / "out" / "02")["round"]) == {0, 1, 2}
 
 
+@pytest.mark.slow
 def test_a_real_kernel_shows_one_bar_and_no_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(RUN_MARK, raising=False)
     cell = nbformat.v4.new_code_cell(

@@ -26,6 +26,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     studies.work_here(monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_fixed_list_is_trained_once_each_on_two_engines(tmp_path: Path, no_leftovers: None) -> None:
     """Real worker processes, on a core each."""
     told: list[str] = []
@@ -44,6 +45,7 @@ def test_a_fixed_list_is_trained_once_each_on_two_engines(tmp_path: Path, no_lef
     assert studies.left_behind(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_one_engine_repeats_a_study_to_the_bit(here: None, tmp_path: Path) -> None:
     """Settings that TPE has drawn from what it knows of earlier trials, and what they reach."""
     plan = plan_of(trials=12, epochs=2, pruner="median:startup=1")

@@ -25,6 +25,8 @@ from lockstep.engine.replica.tensorflow.runtime import NoTensorFlow, start_tenso
 from lockstep.engine.training.replicas import replica_for
 from small_images import images, needs_tensorflow, small_case
 
+pytestmark = pytest.mark.slow
+
 NETWORKS = [
     Network(channels=1),
     Network(channels=3, classes=4, dropout=0.3, batch_norm=True),

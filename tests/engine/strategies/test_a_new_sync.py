@@ -82,6 +82,7 @@ def test_a_job_has_its_options_and_checks_them(library: Path) -> None:
     assert others == [None, "falling"]
 
 
+@pytest.mark.slow
 def test_it_is_a_row_of_a_grid_and_older_records_are_read_as_before(library: Path, root: Path, tmp_path: Path) -> None:
     row, stored, old = ask(
         library,

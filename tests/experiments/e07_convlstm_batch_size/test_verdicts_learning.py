@@ -264,6 +264,7 @@ def test_no_verdict_needs_tensorflow(frame: pd.DataFrame) -> None:
         assert judge(row, missing).answer == judge(row, frame).answer, row["id"]
 
 
+@pytest.mark.slow
 def test_a_pair_that_no_round_holds_is_a_pair_that_the_grid_lacks() -> None:
     """Every comparison of verdicts, tables, targets and findings is in the grid: measured so, none lacks a round."""
     stored = Stored(as_measured(), {"confusion": confusion(), "operators": operators()})

@@ -156,6 +156,7 @@ def test_table_3_itself_has_no_rise_of_accuracy(frame: pd.DataFrame) -> None:
     assert (found.answer, found.grade) == (SUPPORTED, MEASURED)
 
 
+@pytest.mark.slow
 def test_a_pair_that_no_round_holds_is_a_pair_that_the_grid_lacks(parameters: Parameters) -> None:
     """Every comparison of verdicts, tables and targets is in the grid: measured so, none lacks a round."""
     stored = Stored(as_measured(parameters), {"flops": flops()})

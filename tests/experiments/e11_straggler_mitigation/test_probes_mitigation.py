@@ -122,6 +122,7 @@ def test_slow_nodes_are_trained_with_by_some(site: Site) -> None:
     assert list(table["contender"]) == list(OF_FIGURE_4)
 
 
+@pytest.mark.slow
 def test_the_papers_network_is_trained_as_the_engine_trains_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its gradient is that of torch on the same model, and its vector of parameters that of the job's seed."""
     monkeypatch.setattr(paper_network, "use_case", learners.use_case)
@@ -152,6 +153,7 @@ def test_the_papers_network_is_trained_as_the_engine_trains_it(site: Site, monke
     assert 0 <= problem.accuracy(problem.start, test, labels) <= 1
 
 
+@pytest.mark.slow
 def test_stand_ins_are_judged_and_a_node_that_goes_stops_who_waits(site: Site) -> None:
     table = run(trained("stand_ins", delays="gone:at=0.3", steps=24), site).set_index("contender")
     assert list(table.index) == list(STAND_INS)
