@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.figures.style import GREY, empty, look, new_figure
-from lockstep.analysis.sentences import counted, finding, sentence
+from lockstep.analysis.sentences import counted, finding, listed, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target
 from lockstep.analysis.verdicts import NOT_YET, NotNow
@@ -102,6 +103,7 @@ def simulator_finding(stored: Stored) -> str:
     side = "above" if total > 0 else "below"
     of_time = f"the sum of all simulated times is {abs(100 * total):.1f} % {side} the measured one"
     first = f"{sentence(f'calibrated on {others}, the simulator foretells {message}')} {sentence(of_time)}"
+    first += _where_off(judged(twins_table(stored)))
     order = order_table(stored)
     if order.empty:
         few, many = (int(judged(twins_table(stored))["rounds"].agg(name)) for name in ("min", "max"))
@@ -114,6 +116,21 @@ def simulator_finding(stored: Stored) -> str:
     pairs = counted(len(order), "pair")
     same = "all in their order" if not wrong else f"all but {counted(wrong, 'pair')} in their order"
     return f"{first} " + sentence(f"of {pairs} of policies that real ranks tell apart, the simulator ranks {same}")
+
+
+def _where_off(table: pd.DataFrame) -> str:
+    """Which policies' cells are further off than nine in ten should be, by how much, and with how many workers."""
+    off = table[table["error"].abs() > NINETIETH]
+    if off.empty:
+        return ""
+    parts = []
+    for contender, own in off.groupby("contender", sort=False):
+        furthest = own.loc[own["error"].abs().idxmax(), "error"]
+        size = f"{100 * abs(furthest):.0f} % {'below' if furthest < 0 else 'above'}"
+        parts.append(f"{contender}, up to {size}, with {listed([str(each) for each in sorted(set(own['workers']))])}")
+    number, where = counted(len(off), "cell"), "; ".join(parts)
+    verb = "is" if len(off) == 1 else "are"
+    return f" {sentence(f'{number} {verb} more than {100 * NINETIETH:g} % off ({where} workers)')}"
 
 
 Floats = NDArray[np.float64]
