@@ -13,6 +13,7 @@ from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from lockstep.experiments.e09_autotuning import EXPERIMENT, comparing, verdicts
 from lockstep.experiments.e09_autotuning.chosen_setting import SETTING, write_chosen
+from lockstep.experiments.e09_autotuning.drawings import engine_points
 from lockstep.experiments.e09_autotuning.findings import FINDINGS, saves
 from lockstep.experiments.e09_autotuning.stored_pool import pool_in
 from lockstep.experiments.e09_autotuning.tables import TABLES, ladder
@@ -246,3 +247,11 @@ def test_pruners_have_intervals_however_few_studies_there_are() -> None:
     row = {"kept": 0.99, "kept_low": 0.23, "kept_high": 1.0, "effective": 1.7}
     told = saves(row | {"share_of_epochs": 0.8, "share_low": 0.0, "share_high": 1.0}, "it")
     assert told == "it trains 80 % [0, 100] of the epochs and keeps the best setting in 99 % [23, 100]"
+
+
+def test_engines_are_drawn_whatever_numbers_a_table_holds() -> None:
+    """Bug: a table's own whole numbers are numpy's, and the labels of the axis ended in a TypeError."""
+    stored = fake_tuning.stored()
+    table = stored.table("studies").astype({"engines": "int64"})
+    labels = [label.get_text() for label in engine_points(table, "One list").axes[0].get_yticklabels()]
+    assert labels == ["1 engine", "2 engines"]

@@ -180,7 +180,7 @@ def engine_points(table: pd.DataFrame, title: str) -> StoredFigure:
     """Seconds of the list of trials in each round, by the number of engines (`studies`)."""
     if table.empty:
         return empty(title, "the list of trials was not timed yet")
-    numbers = sorted(table["engines"].unique())
+    numbers = sorted(int(number) for number in table["engines"].unique())
     with look():
         figure = new_figure(7, 1.5 + 0.6 * len(numbers))
         axis = figure.subplots()
