@@ -14,13 +14,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Mapping
 from types import TracebackType
 
+from lockstep.engine.files import Scratch
 from lockstep.engine.launch.failures import output_tail
 from lockstep.engine.launch.spark.java import SparkError, find_java, spark_home
 from lockstep.engine.launch.supervisor import Supervisor
@@ -101,7 +100,8 @@ class StandaloneCluster:
 
     def _start(self, port: int) -> None:
         # The path is short, because Spark adds names of its own; a new folder holds no pid files of other clusters.
-        self.folder = tempfile.mkdtemp(prefix="lockstep-spark-")
+        self._scratch = Scratch("lockstep-spark-")
+        self.folder = str(self._scratch.path)
         url = f"spark://{LOOPBACK}:{port}"
         self.secret = secrets.token_hex(32)
         daemons = "-Dspark.port.maxRetries=0 -Dspark.authenticate=true -Dspark.ui.killEnabled=false"
@@ -160,7 +160,7 @@ class StandaloneCluster:
             self._supervisor.output.close()
             self._supervisor = None
         if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._scratch.close()
             self.folder = ""
 
     def __enter__(self) -> StandaloneCluster:
