@@ -84,6 +84,8 @@ class Team:
         payload = cloudpickle.dumps((function, arguments))
         self.start()
         number, kills = next(self._calls), out_of_memory_kills()
+        assert self.board is not None
+        self.board.forget_steps()
         try:
             self._dispatch(number, payload)
             del payload  # a reader's arrays may be in it
