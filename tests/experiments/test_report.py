@@ -48,6 +48,7 @@ from lockstep.experiments.report import (
 )
 from lockstep.records import COLUMNS, CONTENDED, SCHEMA_VERSION
 from lockstep.records.places import repository_root
+from sessions import MACHINE, SESSION
 
 NOTEBOOK = "02_threads_vs_processes"
 
@@ -139,15 +140,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(folder: Path, frame: pd.DataFrame, *cpus: str) -> None:
     """Records, and a session on each of these."""
     frame[list(COLUMNS)].to_csv(folder / "records.csv", index=False)
-    sessions = [
-        {
-            "machine": {"cpu": cpu, "cores": 2, "memory_bytes": 24 * 2**30, "bfloat16": "none"},
-            "day": "2026-11-22",
-            "git": {},
-            "versions": {},
-        }
-        for cpu in cpus
-    ]
+    sessions = [SESSION | {"machine": MACHINE | {"cpu": cpu}} for cpu in cpus]
     run = {"schema_version": SCHEMA_VERSION, "parameters": {}, "data": {}, "sessions": sessions}
     (folder / "run.json").write_text(json.dumps(run))
 

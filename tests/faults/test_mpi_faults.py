@@ -175,6 +175,27 @@ def test_results_count_that_ipyparallel_does_not_confirm(tmp_path: Path, monkeyp
         assert team.pids == [] and team.call(answer_when_it_is_stopped, str(tmp_path)) == [0, 1]
 
 
+def test_a_controller_that_stops_when_the_ranks_are_ready_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: a raw TimeoutError after 30 s, which ended the run."""
+    monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 0.5)
+    team = EnginesTeam([[0], [1]], 1, "tuned")
+    accept, accepted = team._accept, []
+
+    def stop_before_the_last_is_answered(*given: Any) -> Any:
+        """Its engine runs the call already, of whose end the controller will not hear."""
+        accepted.append(given)
+        if len(accepted) == team.size:
+            helper(team, "ipyparallel.controller").suspend()
+        return accept(*given)
+
+    monkeypatch.setattr(team, "_accept", stop_before_the_last_is_answered)
+    began = time.monotonic()
+    with pytest.raises(WorkerFailed) as caught:
+        team.start()
+    assert str(caught.value).startswith("the team ipcontroller was stopped (SIGSTOP)"), caught.value
+    assert len(accepted) == 2 and time.monotonic() - began < END_SECONDS and team.pids == []
+
+
 def answer_when_it_is_stopped(group: Group, folder: str) -> int:
     """After all ranks have begun, which ends what the controller had to do for the call."""
     group.barrier()

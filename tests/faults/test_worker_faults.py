@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 import tiny
 from failing import fail
-from lockstep.engine.groups import GroupError, GroupTimeout
-from lockstep.engine.groups.board import Board
+from lockstep.engine.groups import Group, GroupTimeout
 from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.launch import LAUNCHERS, WorkerFailed
 from lockstep.engine.training import checkpoint
-from lockstep.engine.training.loop import Site, run_job
+from lockstep.engine.training.loop import Site, Trace, run_job
+from lockstep.measure.probes.exchange import run_exchange
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -126,12 +128,39 @@ def test_a_message_that_does_not_come_before_its_deadline() -> None:
         first.receive(1, "news", deadline_seconds=0.05)
 
 
-def test_a_run_that_fails_at_its_start_is_not_told_with_the_last_runs_step() -> None:
-    """A warm team said "step 9, phase start"."""
-    board = Board.create(1)
-    (group,) = ThreadGroup.of(1, board)
+NOWHERE = Job(use_case="nowhere", sync="shared_memory", workers=2)
+
+
+def reach_step_nine(group: Group) -> None:
     group.at_step(9)
-    with pytest.raises(GroupError, match="1 ranks can't run a job of 2 workers"):
-        run_job(Job.of("processes", workers=2), group)
-    assert board.where(0) == "step 0, phase start"
-    board.close()
+    group.enter("update")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "job", "function", "message"),
+    [
+        ("threads", Job.of("processes", workers=3), None, "2 ranks can't run a job of 3 workers"),
+        ("processes", Job.of("processes", workers=3), None, "2 ranks can't run a job of 3 workers"),
+        ("threads", NOWHERE, run_exchange, "'nowhere'"),
+        ("mpiexec", NOWHERE, run_exchange, "'nowhere'"),
+    ],
+)
+def test_a_call_that_fails_at_its_start_is_not_told_with_the_last_calls_step(
+    launcher: str, job: Job, function: Callable[..., Trace] | None, message: str
+) -> None:
+    """A warm team said "step 9, phase start"; a probe still told the last call's step when a run no longer did."""
+    with LAUNCHERS[launcher](2) as team:
+        team.call(reach_step_nine)
+        with pytest.raises(WorkerFailed, match=message) as caught:
+            team.run(job, function=function)
+    assert caught.value.where == "step 0, phase start"
+
+
+def test_a_rank_that_has_not_begun_its_call_is_at_no_step_of_the_last_one() -> None:
+    with LAUNCHERS["processes"](1) as team:
+        team.call(reach_step_nine)
+        assert team.board is not None and team.board.where(0) == "step 9, phase update"
+        psutil.Process(team.pids[0]).suspend()
+        with pytest.raises(WorkerFailed, match="was stopped") as caught:
+            team.call(reach_step_nine)
+    assert caught.value.where == "step 0, phase update"

@@ -109,7 +109,7 @@ class Zygotes:
         with open(f"{path}.log", "wb") as log:
             process = subprocess.Popen(
                 [sys.executable, str(_HERE / "zygote_process.py"), path],
-                env={**environment, "PYTHONPATH": python_path()},
+                env={k: v for k, v in environment.items() if k != "TMPDIR"} | {"PYTHONPATH": python_path()},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

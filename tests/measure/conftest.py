@@ -9,6 +9,7 @@ from PIL import Image
 
 from lockstep.measure import grid, round
 from made_up_measuring import Clock, Recorder, WarmTeams
+from sessions import MACHINE
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     monkeypatch.setattr(round, "measure_job", made)
     monkeypatch.setattr(round.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(grid, "Teams", WarmTeams)
-    machine = {"git": {"commit": "abc", "dirty": False}, "machine": {"cores": 2}, "versions": {}}
+    machine = {"git": {"commit": "abc", "dirty": False}, "machine": MACHINE, "versions": {}}
     monkeypatch.setattr(grid, "capture", lambda repository: dict(machine))
     return made
 

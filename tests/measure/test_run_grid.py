@@ -16,6 +16,7 @@ from lockstep.measure.comparisons import pairs_of
 from lockstep.measure.planning import TRACES, Comparison
 from lockstep.records import CONTENDED, RecordError, read_records, read_run, read_traced_table
 from made_up_measuring import JOBS, Recorder, run
+from sessions import MACHINE
 
 # --- whole rounds ---
 
@@ -162,7 +163,7 @@ def test_minutes_that_hold_no_round_say_how_many_that_takes(recorder: Recorder, 
 
 
 def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = {"git": {"commit": "abc", "dirty": False}, "machine": {"cores": 64}, "versions": {}}
+    other = {"git": {"commit": "abc", "dirty": False}, "machine": MACHINE | {"cores": 64}, "versions": {}}
     monkeypatch.setattr(grid, "capture", lambda repository: dict(other))
 
 
@@ -200,7 +201,11 @@ def test_a_ratio_counts_on_whichever_machine(recorder: Recorder, photos: Path, m
 
 @pytest.mark.parametrize(
     ("part", "value", "again"),
-    [("git", {"commit": "def"}, False), ("day", "1999-12-31", False), ("versions", {"torch": "3"}, True)],
+    [
+        ("git", {"commit": "def", "dirty": False}, False),
+        ("day", "1999-12-31", False),
+        ("versions", {"torch": "3"}, True),
+    ],
 )
 def test_another_commit_or_day_goes_on_where_the_last_one_was(
     part: str, value: Any, again: bool, recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,6 +215,7 @@ def test_another_commit_or_day_goes_on_where_the_last_one_was(
     stored = json.loads((folder / "run.json").read_text())
     stored["sessions"][0][part] = value
     (folder / "run.json").write_text(json.dumps(stored))
+    (folder / "table_checks.csv").unlink()  # in which the checksum of run.json stands
     before = len(recorder.measured)
     run(photos, jobs=JOBS[:2], minutes=10)
     assert (len(recorder.measured) > before) == again and len(read_run(folder)["sessions"]) == 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,12 @@ from hypothesis import strategies as st
 
 from examples import MUTATED_RECORDS
 from lockstep.engine.job import Job
+from lockstep.experiments.machines import machines, machines_in_short
+from lockstep.experiments.report import report_json
 from lockstep.records import RecordError, RunFolder, make_row, read_records, read_run, read_traced_table
+from sessions import SESSION
 
 INFO = {"parameters": {}, "data": {}}
-SESSION = {"machine": "m", "versions": {}, "git": {}, "day": "d"}
 
 
 def row(number: int, strategy: str = "sequential", **measured: float) -> dict[str, Any]:
@@ -235,6 +240,73 @@ def test_a_table_that_names_no_round_is_refused(tmp_path: Path) -> None:
         go_on(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda found: found[0].update(day="d"), "day='d' is not a day such as 2026-11-22"),
+        (lambda found: found[0].update(day=20261122), "day=20261122 is not a day"),
+        (lambda found: found[0].pop("day"), "day is missing"),
+        (lambda found: found[0].update(machine=found[0].pop("git")), "git.commit is missing"),
+        (lambda found: found[0].update(machine="m"), "machine.cpu is missing"),
+        (lambda found: found[0]["machine"].pop("cores"), "machine.cores is missing"),
+        (lambda found: found[0]["machine"].update(cores=0), "machine.cores=0 is not a whole number from 1 to 1048576"),
+        (lambda found: found[0]["machine"].update(cores=True), "machine.cores=True is not a whole number"),
+        (lambda found: found[0]["machine"].update(cores="2"), "machine.cores='2' is not a whole number"),
+        (lambda found: found[0]["machine"].update(memory_bytes=-1), "machine.memory_bytes=-1 is not a whole number"),
+        (lambda found: found[0]["machine"].update(memory_bytes=math.nan), "machine.memory_bytes=nan is not a whole"),
+        (lambda found: found[0]["machine"].update(gpu=[7]), r"machine.gpu=\[7\] is not a list of texts"),
+        (lambda found: found[0]["git"].update(dirty="no"), "git.dirty='no' is not true, false or null"),
+        (lambda found: found[0].update(versions=[]), r"versions=\[\] is not versions by name"),
+        (lambda found: found.__setitem__(0, 7), "7 is no session: it has no fields"),
+    ],
+)
+def test_a_session_that_no_run_was_made_in_is_refused(
+    tmp_path: Path, change: Callable[[list[Any]], Any], message: str
+) -> None:
+    """Seen: KeyError and TypeError in the report, of folders that are older than the checksum."""
+    written(tmp_path)
+    path = tmp_path / "run.json"
+    run = json.loads(path.read_text())
+    change(run["sessions"])
+    path.write_text(json.dumps(run))
+    (tmp_path / "table_checks.csv").unlink()
+    for read in (read_run, machines, machines_in_short):
+        with pytest.raises(RecordError, match=rf"run\.json, session 0: {message}.*; restore the file, or give another"):
+            read(tmp_path)
+    with pytest.raises(RecordError, match="session 0"):
+        go_on(tmp_path)
+
+
+def test_a_run_that_has_changed_is_refused(tmp_path: Path) -> None:
+    """Seen: 2 cores became 7, and the report named them."""
+    written(tmp_path)
+    path = tmp_path / "run.json"
+    path.write_text(path.read_text().replace('"cores": 2', '"cores": 7'))
+    with pytest.raises(RecordError, match=r"run\.json is not as it was written, by its checksum in table_checks\.csv"):
+        machines(tmp_path)
+    with pytest.raises(RecordError, match="restore the one that has, or give another folder"):
+        go_on(tmp_path)
+
+
+def test_a_run_that_is_older_than_its_checksum_is_read_and_sealed_by_the_next(tmp_path: Path) -> None:
+    written(tmp_path)
+    path, checks = tmp_path / "run.json", tmp_path / "table_checks.csv"
+    before = path.read_bytes()
+    lines = checks.read_text().splitlines(keepends=True)
+    checks.write_text("".join(line for line in lines if not line.startswith("run,")))
+    assert machines(tmp_path).startswith("A CPU, 2 cores") and b"run," not in checks.read_bytes()
+    assert go_on(tmp_path) == [0, 1, 2]
+    assert path.read_bytes() == before and f"run,{zlib.crc32(before)}" in checks.read_text().splitlines()
+
+
+def test_a_run_nested_without_end_is_refused(tmp_path: Path) -> None:
+    """Seen: RecursionError."""
+    written(tmp_path)
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    with pytest.raises(RecordError, match=r"run\.json can't be read \(maximum recursion depth"):
+        read_run(tmp_path)
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_runs_killed_between_a_table_and_its_check_go_on(tmp_path: Path, older: bool) -> None:
     path = written(tmp_path).with_name("steps.csv")
@@ -249,23 +321,46 @@ def test_runs_killed_between_a_table_and_its_check_go_on(tmp_path: Path, older: 
         assert go_on(tmp_path) == [0, 1, 2]
 
 
+@dataclass
+class Whole:
+    """A folder of a notebook's records, and all that is read from it."""
+
+    folder: Path
+    told: tuple[Any, ...]
+    records: pd.DataFrame
+    steps: pd.DataFrame | None
+    report: str
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Whole:
+    folder = written(tmp_path / "02_threads_vs_processes").parent
+    steps = read_traced_table(folder, "steps")
+    return Whole(folder, told(folder), read_records(folder), steps, report_json(tmp_path))
+
+
+def told(folder: Path) -> tuple[Any, ...]:
+    """What run.json says, and what the report and the README make of it."""
+    return read_run(folder), machines(folder), machines_in_short(folder)
+
+
 FILES = ("records.csv", "checks.csv", "steps.csv", "table_checks.csv", "run.json")
 
 
 @settings(deadline=None, max_examples=MUTATED_RECORDS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_records_change_no_number_unless_they_are_refused(
-    tmp_path: Path, data: st.DataObject, mutations: int
+    whole: Whole, data: st.DataObject, mutations: int
 ) -> None:
     """Bytes that are changed, put in or taken out, anywhere in any of the files.
 
-    Seen: a traced table, from which figures and tables take their numbers, was read as whatever stood in it.
+    Seen: a traced table, from which figures and tables take their numbers, was read as whatever stood in it; and the
+    cores in run.json, which the report names, were whatever stood there.
     """
-    if not (tmp_path / "records.csv").exists():
-        written(tmp_path)
+    folder = whole.folder
     name = data.draw(st.sampled_from(FILES))
-    path = tmp_path / name
-    original, expected, steps = path.read_bytes(), read_records(tmp_path), read_traced_table(tmp_path, "steps")
+    path = folder / name
+    original = path.read_bytes()
     try:
         for _ in range(data.draw(st.integers(1, mutations))):
             content = path.read_bytes()
@@ -273,12 +368,14 @@ def test_mutated_records_change_no_number_unless_they_are_refused(
             gone = data.draw(st.sampled_from([0, 1, 1, 3, 200]))
             path.write_bytes(content[:where] + data.draw(st.binary(max_size=3)) + content[where + gone :])
         try:
-            read_run(tmp_path)
-            found, table = read_records(tmp_path), read_traced_table(tmp_path, "steps")
+            assert told(folder) == whole.told
+            found, table = read_records(folder), read_traced_table(folder, "steps")
         except RecordError:
             return
-        assert found.equals(expected.iloc[: len(found)].reset_index(drop=True))
-        assert table is not None and table.equals(steps)
+        assert found.equals(whole.records.iloc[: len(found)].reset_index(drop=True))
+        assert table is not None and table.equals(whole.steps)
+        if len(found) == len(whole.records):
+            assert report_json(folder.parent) == whole.report
     finally:
         path.write_bytes(original)
 

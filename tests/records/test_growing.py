@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -17,10 +18,11 @@ from lockstep.engine.files import WriteError
 from lockstep.engine.job import Job
 from lockstep.records import RecordError, RunFolder, make_row, read_records, read_traced_table
 from lockstep.records.growing import append_csv
+from sessions import SESSION
 
 
 def opened(folder: Path) -> RunFolder:
-    return RunFolder(folder, {"parameters": {}}, {})
+    return RunFolder(folder, {"parameters": {}}, SESSION)
 
 
 def test_rows_follow_what_stands_there_byte_by_byte(tmp_path: Path) -> None:
@@ -105,11 +107,11 @@ def test_a_late_round_is_written_without_looking_at_the_others(tmp_path: Path, m
 
 
 WRITE = """
-import itertools, sys
+import itertools, json, sys
 import pandas as pd
 from lockstep.engine.job import Job
 from lockstep.records import RunFolder, make_row
-with RunFolder(sys.argv[1], {"parameters": {}}, {}) as run:
+with RunFolder(sys.argv[1], {"parameters": {}}, json.loads(sys.argv[2])) as run:
     for number in itertools.count(run.next_round):
         steps = pd.DataFrame({"round": number, "seconds": [0.125] * 40})
         rows = [make_row(Job.of(name, round=number), {}) for name in ("sequential", "processes")]
@@ -121,7 +123,8 @@ with RunFolder(sys.argv[1], {"parameters": {}}, {}) as run:
 @pytest.mark.usefixtures("no_leftovers")
 def test_kill_9_in_the_middle_of_writing_leaves_whole_rounds(tmp_path: Path) -> None:
     for pause in (0.05, 0.11):
-        writer = subprocess.Popen([sys.executable, "-c", WRITE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        words = [sys.executable, "-c", WRITE, str(tmp_path), json.dumps(SESSION)]
+        writer = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         with writer.stdout:
             first = int(writer.stdout.readline())
@@ -142,14 +145,13 @@ def test_kill_9_in_the_middle_of_writing_leaves_whole_rounds(tmp_path: Path) -> 
 def test_a_folder_that_is_older_than_an_option_goes_on(tmp_path: Path) -> None:
     """Seen: a new option of a parameter server, and no notebook could be measured further into its stored folder."""
     row = make_row(Job(strategy="sequential", sync="local"), {"step_seconds": 0.1 + 0.2})
-    session = {"machine": "m", "versions": {}, "git": {}, "day": "d"}
-    with RunFolder(tmp_path, {"parameters": {}, "data": {}}, session) as run:
+    with RunFolder(tmp_path, {"parameters": {}, "data": {}}, SESSION) as run:
         run.write_round([row])
     path = tmp_path / "records.csv"
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     frame.drop(columns=["policy_options", "compute"]).to_csv(path, index=False)
     (tmp_path / "checks.csv").unlink()  # which was not written either
-    with RunFolder(tmp_path, {"parameters": {}, "data": {}}, session) as run:
+    with RunFolder(tmp_path, {"parameters": {}, "data": {}}, SESSION) as run:
         assert run.rounds_done == [0]
         run.write_round([row | {"round": 1}])
     stored = read_records(tmp_path)

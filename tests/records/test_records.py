@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -34,14 +35,9 @@ from lockstep.records import (
     read_traced_table,
     reading,
 )
+from sessions import MACHINE, SESSION
 
 INFO: dict[str, Any] = {"parameters": {"steps": 2, "workers": (1, 2)}, "data": {}}
-SESSION: dict[str, Any] = {
-    "git": {"commit": "abc", "dirty": False},
-    "machine": {"cores": 2},
-    "versions": {"torch": "2.13.0"},
-    "day": "2026-11-22",
-}
 
 
 def opened(folder: Path, info: dict[str, Any] = INFO, **session: Any) -> RunFolder:
@@ -335,9 +331,9 @@ def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 
 HOLD = """
-import sys
+import json, sys
 from lockstep.records import RunFolder
-with RunFolder(sys.argv[1], {"parameters": {}}, {}):
+with RunFolder(sys.argv[1], {"parameters": {}}, json.loads(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -346,7 +342,10 @@ with RunFolder(sys.argv[1], {"parameters": {}}, {}):
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_folder_is_free_again_when_its_run_was_killed(tmp_path: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(tmp_path), json.dumps(SESSION)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert holder.stdin and holder.stdout
     with holder.stdin, holder.stdout:
@@ -355,7 +354,7 @@ def test_a_folder_is_free_again_when_its_run_was_killed(tmp_path: Path) -> None:
             opened(tmp_path).__enter__()
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    with RunFolder(tmp_path, {"parameters": {}}, {}) as run:
+    with RunFolder(tmp_path, {"parameters": {}}, SESSION) as run:
         assert run.rounds_done == []
 
 
@@ -378,7 +377,7 @@ def test_two_experiments_are_never_mixed(tmp_path: Path, name: str, value: objec
     [
         ("git", {"commit": "def", "dirty": False}),
         ("git", {"commit": "abc", "dirty": True}),
-        ("machine", {"cores": 64}),
+        ("machine", MACHINE | {"cores": 64}),
         ("versions", {"torch": "1.0"}),
         ("day", "2026-11-23"),
     ],
@@ -397,11 +396,11 @@ def test_other_circumstances_are_a_session_of_their_own(tmp_path: Path, name: st
 
 def test_a_few_kib_of_memory_more_are_the_same_machine(tmp_path: Path) -> None:
     """Seen: a machine that was started again had 8 KiB more, and every comparison would have begun anew."""
-    with opened(tmp_path, machine={"cores": 2, "memory_bytes": 25_276_502_016}) as run:
+    with opened(tmp_path, machine=MACHINE | {"memory_bytes": 25_276_502_016}) as run:
         run.write_round(rows(0))
-    with opened(tmp_path, machine={"cores": 2, "memory_bytes": 25_276_510_208}) as run:
+    with opened(tmp_path, machine=MACHINE | {"memory_bytes": 25_276_510_208}) as run:
         assert run.number == 0
-    with opened(tmp_path, machine={"cores": 2, "memory_bytes": 34_359_738_368}) as run:
+    with opened(tmp_path, machine=MACHINE | {"memory_bytes": 34_359_738_368}) as run:
         assert run.number == 1 and run.comparable == {1}
 
 

@@ -78,24 +78,34 @@ def remove_unfinished(path: Path) -> None:
                 _remove_if_dead(Path(entry.path))
 
 
+class Scratch:
+    """A temporary folder, `path`, until it is closed. Those of killed processes, by their prefix, go first."""
+
+    def __init__(self, prefix: str, base: str = "") -> None:
+        with contextlib.suppress(OSError):
+            for left in Path(base or tempfile.gettempdir()).glob(f"{prefix}*"):
+                _remove_if_dead(left)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=base or None))
+            with contextlib.suppress(FileNotFoundError):  # another process has taken it for a dead one's
+                self._handle = os.open(self.path, os.O_RDONLY)
+                if _locked(self._handle, self.path):
+                    break
+                os.close(self._handle)
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._handle)
+
+
 @contextlib.contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder for as long as the context lasts. Those of killed processes, by their prefix, go first."""
-    with contextlib.suppress(OSError):
-        for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-            _remove_if_dead(left)
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix))
-        with contextlib.suppress(FileNotFoundError):  # another process has taken it for a dead one's
-            handle = os.open(folder, os.O_RDONLY)
-            if _locked(handle, folder):
-                break
-            os.close(handle)
+    """The same for as long as the context lasts."""
+    scratch = Scratch(prefix)
     try:
-        yield folder
+        yield scratch.path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
+        scratch.close()
 
 
 def take_turn(folder: Path) -> IO[str]:

@@ -13,8 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lockstep.records.checking_run import read_run
     from lockstep.records.folder import RunFolder
-    from lockstep.records.reading import read_records, read_run, read_tables, read_traced_table, repeated_by_seed
+    from lockstep.records.reading import read_records, read_tables, read_traced_table, repeated_by_seed
     from lockstep.records.schema import (
         ADDED,
         COLUMNS,
@@ -67,7 +68,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # On demand: where the repository is must be known without waiting for pandas.
     if name in __all__:
-        for module in ("schema", "reading", "folder", "traced"):
+        for module in ("schema", "reading", "folder", "traced", "checking_run"):
             found = vars(import_module(f"{__name__}.{module}"))
             if name in found:
                 return found[name]

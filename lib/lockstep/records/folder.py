@@ -16,8 +16,9 @@ import pandas as pd
 from lockstep.engine.files import clear_errors, write_atomically
 from lockstep.engine.job import Job
 from lockstep.records.checking import check_columns, check_unique, damage, misfit_of, seal, unseal
+from lockstep.records.checking_run import read_run, seal_run, write_run
 from lockstep.records.growing import append_csv, take_in_new_columns
-from lockstep.records.reading import read_records, read_run
+from lockstep.records.reading import read_records
 from lockstep.records.schema import ADDED, COLUMNS, SCHEMA_VERSION, TABLES, RecordError, Row, check_row
 from lockstep.records.traced import read_traced_table, seal_table
 
@@ -133,15 +134,15 @@ class RunFolder:
 
     def _enter_session(self) -> None:
         """Go on with the stored session under the same circumstances, or begin a new one."""
-        path = self.path / "run.json"
-        sessions: list[dict[str, Any]] = read_run(self.path)["sessions"] if path.is_file() else []
+        known = (self.path / "run.json").is_file()
+        sessions: list[dict[str, Any]] = read_run(self.path)["sessions"] if known else []
         self.number = next(self._sessions_like(sessions, _SAME_SESSION), len(sessions))
         self.comparable = frozenset({self.number, *self._sessions_like(sessions, _COMPARABLE)})
         self.same_software = frozenset({self.number, *self._sessions_like(sessions, _SOFTWARE)})
         if self.number < len(sessions):
-            return
-        whole = {**self.info, "sessions": [*sessions, self._session]}
-        write_atomically(path, json.dumps(whole, indent=2, sort_keys=True) + "\n")
+            seal_run(self.path)
+        else:
+            write_run(self.path, {**self.info, "sessions": [*sessions, self._session]})
 
     def _sessions_like(self, sessions: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[int]:
         """The numbers of those under the same circumstances as this one, as far as `names` go."""

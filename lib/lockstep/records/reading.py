@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,24 +83,6 @@ def contended(reasons: pd.Series) -> np.ndarray:
 def repeated_by_seed(rows: pd.DataFrame | Mapping[str, pd.Series]) -> pd.Series:
     """Which rows are repetitions with another seed: what is learnt or simulated depends on no machine and no day."""
     return rows["experiment"].isin(LEARNING) | (rows["source"] == SIMULATED)
-
-
-def read_run(folder: str | Path) -> dict[str, Any]:
-    """`<folder>/run.json`. Raises RecordError if it is missing, damaged or of another schema version."""
-    path = Path(folder) / "run.json"
-    if not path.is_file():
-        raise RecordError(f"{path} does not exist; the folder holds no run")
-    try:
-        run: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise RecordError(f"{path} can't be read ({error}); give another folder with --out or remove it") from error
-    if not isinstance(run, dict):
-        raise RecordError(f"{path} is not a description of a run; give another folder with --out or remove it")
-    if run.get("schema_version") != SCHEMA_VERSION:
-        raise RecordError(f"{path} is schema {run.get('schema_version')!r}, this code reads {SCHEMA_VERSION}")
-    if not isinstance(run.get("sessions"), list) or not run["sessions"]:
-        raise RecordError(f"{path} names no session; it was not written by this code: give another folder with --out")
-    return run
 
 
 def read_tables(folder: str | Path) -> dict[str, pd.DataFrame]:

@@ -1,6 +1,7 @@
 """Traced tables beside records.csv, such as steps.csv: read as they were written, or refused.
 
-    table_checks.csv   table,crc32: of each table the last two checksums of all its bytes, written just before it
+    table_checks.csv   table,crc32: of each table, and of run.json, the last two checksums of all its bytes, written
+                       just before it
 
 Folders without it are older: of their tables it is only asked whether they can be read.
 """
@@ -20,6 +21,8 @@ from lockstep.records.schema import COMPUTED, TABLES, TEXTS_OF_TABLES, RecordErr
 
 TABLE_CHECKS = "table_checks.csv"
 NO_ROUND = -1
+RUN = "run"
+"""By which name the checksum of run.json stands among those of tables."""
 
 
 def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
@@ -31,7 +34,7 @@ def read_traced_table(folder: str | Path, name: str) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     content = path.read_bytes()
-    _refuse_changed(path, content)
+    refuse_changed(path, content)
     try:
         columns = list(pd.read_csv(BytesIO(content), nrows=0).columns)
         # Exact numbers: the table is read and written again for every round. "none", "" and "0" (a class may be called
@@ -71,23 +74,25 @@ def seal_table(path: Path, content: bytes) -> None:
     contents = [content]
     if path.is_file():
         contents.insert(0, path.read_bytes())
-        _refuse_changed(path, contents[0])
+        refuse_changed(path, contents[0])
     file = path.with_name(TABLE_CHECKS)
     rows = [(name, crc) for name, crc in _table_checks(file) if name != path.stem]
     rows += [(path.stem, str(zlib.crc32(each))) for each in contents]
-    write_atomically(file, "".join(f"{name},{crc}\n" for name, crc in [("table", "crc32"), *rows]))
+    write_atomically(file, "".join(f"{name},{crc}\n" for name, crc in [("table", "crc32"), *dict.fromkeys(rows)]))
 
 
-def _refuse_changed(path: Path, content: bytes) -> None:
-    """Raises RecordError if `content` is not what was written to the traced table `path`; older ones have no check.
+def refuse_changed(path: Path, content: bytes) -> None:
+    """Raises RecordError if `content` is not what was written to the traced table or run.json `path`; older ones have
+    no check.
 
     Which of the two files has changed, the table or that of the checks, can't be known.
     """
     written = {crc for name, crc in _table_checks(path.with_name(TABLE_CHECKS)) if name == path.stem}
     if written and str(zlib.crc32(content)) not in written:
+        without = f"remove {path.name} and do without what was traced"
         raise RecordError(
             f"{path} is not as it was written, by its checksum in {TABLE_CHECKS} beside it, unless that file has "
-            f"changed; restore the one that has, or remove {path.name} and do without what was traced"
+            f"changed; restore the one that has, or {'give another folder' if path.stem == RUN else without}"
         )
 
 
@@ -99,7 +104,7 @@ def _table_checks(file: Path) -> list[tuple[str, str]]:
     for number, line in enumerate(lines, start=2):
         text = line.decode(errors="replace")
         name, _, crc = text.partition(",")
-        if text and not (name in (*TABLES, *COMPUTED) and crc.isdecimal()):
+        if text and not (name in (*TABLES, *COMPUTED, RUN) and crc.isdecimal()):
             raise RecordError(
                 f"{file}, line {number}: {text!r} is no traced table and its checksum; restore the file, or remove it "
                 "and do without its checks"

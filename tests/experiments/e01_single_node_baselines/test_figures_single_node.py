@@ -16,6 +16,7 @@ from lockstep.experiments.e01_single_node_baselines import drawings
 from lockstep.experiments.e01_single_node_baselines import tables as baselines
 from lockstep.experiments.e01_single_node_baselines.figures import FIGURES
 from lockstep.records import RunFolder
+from sessions import SESSION
 
 # A notebook that warns is not committed.
 pytestmark = pytest.mark.filterwarnings("error::FutureWarning", "error::UserWarning")
@@ -145,7 +146,7 @@ def test_what_was_stored_is_drawn(tmp_path: Path) -> None:
     frame, kinds = records(1), operators(1)
     assert kinds["bytes"].isna().any()
     rows = [{k: (None if pd.isna(v) else v) for k, v in row.items()} for row in frame.to_dict("records")]
-    with RunFolder(folder, {"parameters": {}}, {"git": {}}) as run:
+    with RunFolder(folder, {"parameters": {}}, SESSION) as run:
         run.write_round(rows, {"operators": kinds, "resources": resources()})
     stored = read_stored(folder)
     assert list(stored.tables) == ["resources", "operators"]

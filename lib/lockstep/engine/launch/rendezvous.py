@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import socket
 import struct
 import tempfile
@@ -21,7 +20,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-_LONGEST_PATH = 90  # of a socket: the system allows 108 bytes
+from lockstep.engine.files import Scratch
+
+TEAM_FOLDER = "lockstep-team-"
+_LONGEST_BASE = 70  # of a socket's path, names in it included, the system allows 108 bytes
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -41,7 +43,8 @@ class Rendezvous:
 
     def __init__(self) -> None:
         base = tempfile.gettempdir()
-        self.folder = tempfile.mkdtemp(prefix="lockstep-", dir=base if len(base) < _LONGEST_PATH else "/tmp")
+        self._scratch = Scratch(TEAM_FOLDER, base if len(base) < _LONGEST_BASE else "/tmp")
+        self.folder = str(self._scratch.path)
         self.path = os.path.join(self.folder, "s")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.bind(self.path)
@@ -72,7 +75,7 @@ class Rendezvous:
     def close(self) -> None:
         self.socket.close()
         self._exit_reports.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._scratch.close()
 
 
 def meet_launcher(path: str) -> tuple[Connection, RankSettings, int, int]:

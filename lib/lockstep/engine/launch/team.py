@@ -16,12 +16,14 @@ from typing import Any
 
 import cloudpickle
 
+from lockstep.engine.files import Scratch
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.board import Board
 from lockstep.engine.job import Job
 from lockstep.engine.launch.environment import python_path, worker_environment
 from lockstep.engine.launch.failure_detector import FailureDetector
 from lockstep.engine.launch.failures import WorkerFailed, explained_by_memory, out_of_memory_kills
+from lockstep.engine.launch.rendezvous import TEAM_FOLDER
 from lockstep.engine.launch.worker import Settings
 from lockstep.engine.launch.worker_process import Worker, start_python
 from lockstep.engine.peers import run_function
@@ -51,6 +53,7 @@ class Team:
         self.repeated = ""  # why the last call was repeated, if it was
         self.board: Board | None = None
         self._calls = itertools.count()
+        self._scratch: Scratch | None = None  # where libraries leave files, which go with the team
 
     @property
     def pids(self) -> list[int]:
@@ -81,6 +84,8 @@ class Team:
         payload = cloudpickle.dumps((function, arguments))
         self.start()
         number, kills = next(self._calls), out_of_memory_kills()
+        assert self.board is not None
+        self.board.forget_steps()
         try:
             self._dispatch(number, payload)
             del payload  # a reader's arrays may be in it
@@ -103,7 +108,7 @@ class Team:
         if self.workers:
             return
         began = time.monotonic()
-        self.board = Board.create(self.size)
+        self.board, self._scratch = Board.create(self.size), Scratch(TEAM_FOLDER)
         ends = _socket_pairs(self.ranks_by_process)
         try:
             for index in range(len(self.ranks_by_process)):
@@ -130,11 +135,12 @@ class Team:
                     raise detector.connection_lost(worker) from None
 
     def _spawn(self, index: int, peers: dict[int, socket.socket]) -> Worker:
-        assert self.board is not None
+        assert self.board is not None and self._scratch is not None
         ours, theirs = socket.socketpair()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         handles = {other: peer.fileno() for other, peer in peers.items()}
-        environment = worker_environment(self.environment, self.threads_per_worker) | {"PYTHONPATH": python_path()}
+        environment = worker_environment(self.environment, self.threads_per_worker)
+        environment |= {"PYTHONPATH": python_path(), "TMPDIR": str(self._scratch.path)}
         inherited = [theirs.fileno(), self.board.handle, *handles.values()]
         process = start_python(_START, [str(theirs.fileno()), str(os.getpid())], environment, inherited, output)
         theirs.close()
@@ -228,6 +234,9 @@ class Team:
         if self.board is not None:
             self.board.close()
             self.board = None
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
 
 
 def _run(group: Group, function: Callable[..., Trace], job: Job, site: Site | None) -> Trace:

@@ -69,6 +69,8 @@ class Rank:
         from lockstep.engine.groups import GroupAborted
 
         rank = self.group.rank
+        self.group.at_step(0)  # of this call: a warm rank's last one ended at its last step
+        self.group.enter("start")
         try:
             result = cloudpickle.dumps(function(self.group, *arguments))
         except BaseException as error:  # SystemExit too: a rank that leaves is a failure of the team

@@ -95,8 +95,6 @@ def run_sparknet(job: Job, group: Group, site: Site | None = None) -> Trace:
     from pyspark.sql import SparkSession
 
     site, began = site or Site(), time.perf_counter()
-    group.at_step(0)  # of this run, not of the last one
-    group.enter("start")
     case = site.use_case or use_case(job.use_case)
     data = case.open("train", site.data_root, job.images, site.skipped)
     case = case.fitting(data)

@@ -90,8 +90,6 @@ def run_job(job: Job, group: Group, site: Site | None = None, make_replica: Make
     """
     site = site or Site()
     began = time.perf_counter()
-    group.at_step(0)  # of this run: a warm team's last one ended at its last step
-    group.enter("start")
     if group.size != job.ranks:
         asked = f"{job.workers} workers and {job.servers} servers"
         raise GroupError(f"{group.size} ranks can't run a job of {asked}; start a team of {job.ranks}")

@@ -66,8 +66,9 @@ class EnginesTeam(MpiTeam):
         # One call each, because each gets its own number; all of them are under way before the first is waited for.
         self._pending = [self._client[each].apply_async(join_launcher, rendezvous.path, each) for each in targets]
         super()._wait_until_ready(rendezvous, deadline)
-        for pending in self._pending:
-            pending.get(timeout=_CONFIRM_SECONDS)
+        while not all(pending.ready() for pending in self._pending):
+            self._still_starting(deadline, "the controller has not confirmed that all engines are ready")
+            time.sleep(0.01)
         self._pending = None
 
     def _connect(self, rendezvous: Rendezvous, deadline: float) -> Any:

@@ -62,7 +62,7 @@ class MpiTeam(SupervisedTeam):
 
     def _environment_of_commands(self, rendezvous: Rendezvous) -> dict[str, str]:
         environment = worker_environment(self.environment, self.threads_per_worker)
-        environment["PYTHONPATH"] = python_path()
+        environment |= {"PYTHONPATH": python_path(), "TMPDIR": rendezvous.folder}
         return environment | local_environment(self._mpi, rendezvous.folder)
 
     def _assign_ranks(self, ready: list[tuple[Worker, int, int]]) -> None:

@@ -14,15 +14,15 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Mapping
 from types import TracebackType
 
+from lockstep.engine.files import Scratch
 from lockstep.engine.launch.failures import output_tail
 from lockstep.engine.launch.spark.java import SparkError, find_java, spark_home
+from lockstep.engine.launch.stopped_programs import StoppedPrograms
 from lockstep.engine.launch.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
@@ -101,7 +101,8 @@ class StandaloneCluster:
 
     def _start(self, port: int) -> None:
         # The path is short, because Spark adds names of its own; a new folder holds no pid files of other clusters.
-        self.folder = tempfile.mkdtemp(prefix="lockstep-spark-")
+        self._scratch = Scratch("lockstep-spark-")
+        self.folder = str(self._scratch.path)
         url = f"spark://{LOOPBACK}:{port}"
         self.secret = secrets.token_hex(32)
         daemons = "-Dspark.port.maxRetries=0 -Dspark.authenticate=true -Dspark.ui.killEnabled=false"
@@ -131,10 +132,12 @@ class StandaloneCluster:
     def _wait(self) -> None:
         """Wait until the worker has registered. Raises SparkError."""
         assert self._supervisor is not None
-        deadline = time.monotonic() + START_SECONDS
+        deadline, stopped = time.monotonic() + START_SECONDS, StoppedPrograms()
         while _REGISTERED not in (output := output_tail(self._supervisor.output)):
             if self._supervisor.ended(0.1):
                 raise SparkError(f"the Spark cluster ended before it had started: {self.problem()}\n{output}")
+            if name := stopped.look(self.pids):
+                raise SparkError(f"the Spark cluster can't start: {name} was stopped (SIGSTOP)\n{output}")
             if time.monotonic() > deadline:
                 raise SparkError(f"the Spark cluster has not started within {START_SECONDS:.0f} s\n{output}")
 
@@ -160,7 +163,7 @@ class StandaloneCluster:
             self._supervisor.output.close()
             self._supervisor = None
         if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._scratch.close()
             self.folder = ""
 
     def __enter__(self) -> StandaloneCluster:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import shutil
 import socket
-import tempfile
 import threading
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+
+from lockstep.engine.files import Scratch
+from lockstep.engine.launch.rendezvous import TEAM_FOLDER
 
 _GREETING_SECONDS = 30.0
 
@@ -53,7 +54,8 @@ class TcpRendezvous:
 
     def __init__(self, address: str, key: bytes) -> None:
         self.key = key
-        self.folder = tempfile.mkdtemp(prefix="lockstep-")
+        self._scratch = Scratch(TEAM_FOLDER)
+        self.folder = str(self._scratch.path)
         self._socket = socket.create_server((address, 0), backlog=512)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._closed = False
@@ -95,7 +97,7 @@ class TcpRendezvous:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # which wakes the thread; a socket closed under it would not
         self._socket.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._scratch.close()
 
 
 def _hang_up(peer: socket.socket) -> None:
