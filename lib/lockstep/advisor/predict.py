@@ -22,11 +22,11 @@ from lockstep.advisor.scope import beyond, scope_lines
 from lockstep.advisor.sentences import first_line
 from lockstep.advisor.stages import best_pipeline, stage_bytes
 from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged, shows_sending
+from lockstep.advisor.verifying import ways_to_verify
 from lockstep.predict.cost_model import chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
 
 PIPELINED = "pipeline"
-_VERIFIED = 2  # of the best ways, beside the simplest
 
 
 def predicted_step_seconds(
@@ -64,8 +64,6 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
     gain = None
     if recommended and alone:
         gain = recommended.images_per_second.over(alone.images_per_second)
-    simplest = [way for way in (alone, recommended) if way and way.fits]
-    chosen = dict.fromkeys(id(way) for way in (*possible[:_VERIFIED], *simplest))
     return Advised(
         sentence=first_line(calibration, question, recommended, fastest, alone, gain, ways),
         recommended=recommended,
@@ -73,7 +71,7 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
         alone=alone,
         gain=gain,
         ways=ways,
-        verify=tuple(way for way in ways if id(way) in chosen),
+        verify=ways_to_verify(predictor, question, possible, [way for way in (alone, recommended) if way]),
         changes=tuple(what_would_change(predictor, question, recommended, ways)),
         scope=tuple(scope_lines(calibration, question, ways, predictor.errors)),
         sharded=()

@@ -50,7 +50,7 @@ def advise_on_model(
     device: Annotated[str, typer.Option(help="cpu | cuda: where it is measured.")] = _Usual.device,
     seconds: Annotated[float, typer.Option(help="That measuring may take.")] = _Usual.seconds,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Train the two best ways and the simplest, and compare.")
+        bool, typer.Option("--verify", help="Train the two best ways that run here and the simplest, and compare.")
     ] = _Usual.verify,
     force: Annotated[bool, typer.Option("--force", help="Measure though the machine is busy.")] = _Usual.force,
     as_json: Annotated[bool, typer.Option("--json", help="The whole answer for programs.")] = _Usual.as_json,
