@@ -25,7 +25,7 @@ def advise_on_model(
     vocab: Annotated[int, typer.Option(min=0, help="Of int64 inputs: whole numbers below it.")] = _Usual.vocab,
     loss: Annotated[str, typer.Option(help="As in lockstep.train, or module:function.")] = _Usual.loss,
     optimiser: Annotated[
-        str, typer.Option("--optimizer", "--optimiser", help="Such as adam:lr=0.001; default: SGD with momentum.")
+        str, typer.Option("--optimizer", "--optimiser", help="adam:lr=0.001 | module:factory; default: SGD.")
     ] = _Usual.optimiser,
     workers: Annotated[str, typer.Option(help="1..32 | 1,2,4; default: up to this machine's cores.")] = _Usual.workers,
     hosts: Annotated[
