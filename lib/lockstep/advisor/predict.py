@@ -20,6 +20,7 @@ from lockstep.advisor.memory import SHARDED_OVER, sharded, worker_bytes
 from lockstep.advisor.question import Question, shown_counts
 from lockstep.advisor.scope import beyond, scope_lines
 from lockstep.advisor.sentences import first_line
+from lockstep.advisor.spreads import spread_beyond_ordinary
 from lockstep.advisor.stages import best_pipeline, stage_bytes
 from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged, shows_sending
 from lockstep.advisor.verifying import ways_to_verify
@@ -145,7 +146,8 @@ def _pipelined(predictor: Predictor, question: Question, workers: int, hosts: in
     if found is None:
         return None
     layout, cost = found
-    step = ranged(cost.step_seconds, [cost.step_seconds], error_of(PIPELINE, predictor.errors))
+    error, differing = error_of(PIPELINE, predictor.errors), spread_beyond_ordinary(calibration, batch)
+    step = ranged(cost.step_seconds, [cost.step_seconds], error, differing)
     memory = stage_bytes(calibration, known, layout, batch)
     exchanged = cost.transfer_seconds + cost.exchange_seconds
     terms = {COMPUTING: cost.compute_seconds, EXCHANGE: exchanged, OPTIMIZER: cost.update_seconds}

@@ -8,7 +8,8 @@
                      the core, so that the link takes 1 + SENDERS_AWAY x (1 - 1/T) times as long
 
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:
-                     the step is predicted from each round alone, and Student's t says how far their mean may be off
+                     the step is predicted from each round alone, and Student's t says how far their mean may be off;
+                     and by steps that differ from each other more than usual: see `spreads`
 
 Several hosts: each is a machine as the calibrated one. Emulated hosts share its cores, so that all ranks together take
 turns on them. What a core spends on sending (copies into the kernel and out, the sum) is the exchange of an all-reduce
@@ -45,6 +46,7 @@ from lockstep.advisor.errors import (
     error_of,
     read_errors,
 )
+from lockstep.advisor.spreads import spread_beyond_ordinary
 from lockstep.engine.declared import Chain
 from lockstep.predict.cost_model import chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
@@ -93,14 +95,15 @@ class Predictor:
         middle = sum(_terms(self.middle, *asked).values())
         each = [sum(_terms(one, *asked).values()) for one in self._rounds]
         kind = kind_of_cell(self.calibration, sync, workers, hosts, batch, threads, emulated=emulated)
-        return ranged(middle, each, error_of(kind, self.errors))
+        return ranged(middle, each, error_of(kind, self.errors), spread_beyond_ordinary(self.calibration, batch))
 
 
-def ranged(middle: float, by_round: list[float], error: KindError) -> Span:
-    """The range around `middle`: the error of its kind, widened in quadrature by what the rounds leave open."""
+def ranged(middle: float, by_round: list[float], error: KindError, of_steps: float = 0.0) -> Span:
+    """The range around `middle`: the error of its kind, widened in quadrature by what the rounds leave open, and by
+    how much single steps differ beyond the ordinary (`of_steps`)."""
     if not middle > 0:
         return Span(0.0, 0.0, 0.0)
-    spread = mean_error(by_round)
+    spread = math.hypot(mean_error(by_round), of_steps)
     low = error.low - (math.hypot(error.low, spread) - abs(error.low))
     high = error.high + math.hypot(error.high, spread) - abs(error.high)
     return Span(min(middle * math.exp(low), middle), middle, max(middle * math.exp(high), middle))
