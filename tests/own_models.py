@@ -136,6 +136,17 @@ class Sleepy(nn.Linear):
         return super().forward(x)
 
 
+class Dozing(nn.Linear):
+    """Takes nearly half a second for any batch, whatever the machine."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(0.45)
+        return super().forward(x)
+
+
 class Unused(nn.Linear):
     """With a parameter that no pass reads."""
 
