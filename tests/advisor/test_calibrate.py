@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from lockstep.advisor.measuring.batches import pair_of_batches, timed_batch
 from lockstep.advisor.measuring.calibrate import calibrate, kind_of_failure
 from lockstep.advisor.measuring.layer_times import layer_times_of
 from lockstep.advisor.measuring.own_model import ModelAsked
+from lockstep.advisor.predict import advise
+from lockstep.advisor.question import Question
+from lockstep.advisor.showing import shown_lines
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.errors import DataError
 from lockstep.measure.contention import Contention
@@ -98,6 +102,23 @@ def test_layer_times_are_a_line_through_two_batches() -> None:
     assert times[0].fixed_seconds == pytest.approx(1.1) and times[0].image_seconds == pytest.approx(0.2)
     assert times[1].fixed_seconds == pytest.approx(1.9) and times[1].image_seconds == 0.0
     assert times[0].output_bytes == 100
+
+
+@pytest.mark.slow  # workers start, and sleep in every step until the time is over
+@pytest.mark.skipif(len(usable_cores()) < 2, reason="one core: there are no two workers")
+@pytest.mark.usefixtures("no_leftovers")
+def test_a_calibration_that_time_cuts_short_gives_an_answer_that_says_so() -> None:
+    """Seven ways to train, three steps of 0.45 s each and twice as many for the first time, take longer than that."""
+    seconds, began, told = 18.0, time.monotonic(), list[str]()
+    found = calibrate(ModelAsked("own_models:Dozing", "6", batch=8), seconds, told.append, force=True)
+    assert time.monotonic() - began < seconds + 30, "what was measured by then"
+    assert found.cells and found.cells[0].step_seconds[0] > 0.45 and found.cells[0].workers == 1
+    assert "no time was left" in found.cut_short or "of 2 rounds" in found.cut_short, found.cut_short
+    asked = Question(workers=(1, 2), global_batch_sizes=(8,))
+    advised = advise(found, asked)
+    assert advised.recommended is not None and advised.alone is not None
+    assert f"The calibration is not complete: {found.cut_short}." in advised.scope
+    assert "not complete" in " ".join(shown_lines(advised, asked))
 
 
 @pytest.mark.usefixtures("no_leftovers")

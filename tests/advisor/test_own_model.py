@@ -12,6 +12,8 @@ import torch
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.needed_memory import TooLarge
 from lockstep.advisor.measuring.own_model import ModelAsked, OwnModel, load_case, look_at
+from lockstep.engine.job import JobError
+from lockstep.engine.own.losses import LOSSES, read_loss
 
 PERCEPTRON = ModelAsked("own_models:perceptron", "6", batch=4)
 
@@ -70,9 +72,52 @@ def test_losses_by_name_and_of_ones_own() -> None:
     for name in ("binary_cross_entropy", "mse", "l1", "own_models:squares"):
         case = load_case(replace(PERCEPTRON, loss=name))
         assert case.loss(torch.randn(4, 3), torch.tensor([0, 1, 2, 0])).shape == (4,), name
-    assert "there are: cross_entropy" in refusal(loss="huber")
+    assert "there are: cross_entropy" in refusal(loss="hinge")
     assert "one value per sample" in refusal(loss="own_models:mean_losses")
     assert "has no 'square'; did you mean squares?" in refusal(loss="own_models:square")
+
+
+OF_TORCH = [
+    "torch.nn.functional:mse_loss", "torch.nn.functional:cross_entropy", "torch.nn.functional:multi_margin_loss",
+    "torch.nn:MSELoss", "torch.nn:MultiLabelMarginLoss", "torch.nn:MultiLabelSoftMarginLoss", "torch.nn:NLLLoss",
+    "own_models:SMOOTH",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*LOSSES, *OF_TORCH])
+def test_every_loss_of_lockstep_train_is_taken(name: str) -> None:
+    """The value is that of torch's own loss on the target that the labels stand for."""
+    case = pickle.loads(pickle.dumps(load_case(replace(PERCEPTRON, loss=name))))
+    output, labels = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0])
+    found, spread = case.loss(output, labels), labels[:, None].expand(4, 3).float()
+    assert found.shape == (4,)
+    if "mse" in name.lower():
+        assert torch.allclose(found, (output - spread).square().mean(1))
+    elif "cross_entropy" in name and "binary" not in name:
+        assert torch.allclose(found, torch.nn.functional.cross_entropy(output, labels, reduction="none"))
+    elif name == "huber":
+        assert torch.allclose(found.mean(), torch.nn.functional.huber_loss(output, spread))
+
+
+def test_losses_that_lockstep_train_refuses_are_refused() -> None:
+    assert "reduction='sum') gives one value per batch" in refusal(loss="own_models:SUMMED")
+    assert "making an object of it fails with TypeError" in refusal(loss="own_models:OwnLoss")
+    assert "can't be called" in refusal(loss="own_models:NUMBER")
+    with pytest.raises(JobError, match="'hinge' does not exist"):
+        read_loss("hinge")
+
+
+def test_optimizers_of_ones_own() -> None:
+    own = seen(replace(PERCEPTRON, optimiser="own_models:own_adam"))
+    assert own.facts.optimiser_bytes == 8 * own.facts.parameters and own.facts.optimiser == "own_models:own_adam"
+    case = pickle.loads(pickle.dumps(own.case))
+    assert case.optimiser(case.model().parameters()).defaults["lr"] == 0.01
+    assert seen(replace(PERCEPTRON, optimiser="torch.optim:RMSprop")).facts.optimiser_bytes > 0
+    assert "steps on a part of a parameter otherwise" in refusal(optimiser="own_models:OfLengths")
+    assert "fails in a first step" in refusal(optimiser="torch.optim:LBFGS")
+    assert "is over the parameters of another model" in refusal(optimiser="own_models:MADE")
+    assert "gives a str" in refusal(optimiser="builtins:str")
+    assert "has no 'own_adm'; did you mean own_adam?" in refusal(optimiser="own_models:own_adm")
 
 
 @pytest.mark.parametrize(

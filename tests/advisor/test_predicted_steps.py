@@ -191,6 +191,16 @@ def test_rounds_that_differ_widen_the_range() -> None:
     assert mean_error([1.0]) == 0.1, "one round shows no spread: assumed"
 
 
+def test_what_the_error_of_the_kind_holds_of_the_rounds_is_not_counted_again() -> None:
+    rounds = [math.exp(each) for each in (-0.1, 0.0, 0.1)]
+    own = mean_error(rounds)
+    alike, calmer = (KindError(9, 0.0, -0.05, 0.05, calibration_spread=each) for each in (own, 0.6 * own))
+    assert math.log(ranged(1.0, rounds, alike).high) == pytest.approx(0.05), "calibrations were off as much behind it"
+    assert math.log(ranged(1.0, rounds, calmer).high) == pytest.approx(math.hypot(0.05, 0.8 * own))
+    assert ranged(1.0, [1.0] * 3, alike).high == pytest.approx(math.exp(0.05)), "and never less than the error"
+    assert math.log(ranged(1.0, [1.0], alike).high) == pytest.approx(math.hypot(0.05, 0.1)), "one round: assumed"
+
+
 def test_the_spread_is_that_of_predictions_from_each_round() -> None:
     base = made_up()
     slower = (1.0, 1.1, 1.2)

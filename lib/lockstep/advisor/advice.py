@@ -54,6 +54,7 @@ class Way:
     seconds_to_images: Span | None = None
     price_to_images: Span | None = None
     detail: str = ""  # of a pipeline: its stages and micro-batches
+    emulated: bool = False  # its hosts share the calibrated machine's cores
 
     @property
     def dominating(self) -> str:
@@ -89,7 +90,7 @@ class Advised:
     alone: Way | None  # one worker of one thread, which gains are told against
     gain: Span | None  # images per second of the recommended way over `alone`
     ways: tuple[Way, ...]
-    verify: tuple[Way, ...]  # the two best and the simplest
+    verify: tuple[Way, ...]  # see `lockstep.advisor.verifying`
     changes: tuple[str, ...]  # what would change the answer
     scope: tuple[str, ...]  # how far it reaches, and where its error comes from
     sharded: tuple[Sharded, ...] = field(default=())

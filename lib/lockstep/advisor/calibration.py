@@ -33,6 +33,7 @@ class CalibrationCell:
     compute_seconds: tuple[float, ...]  # of it, forward and backward pass
     exchange_seconds: tuple[float, ...]  # of it, exchange and waiting for others
     update_seconds: tuple[float, ...]  # of it, the optimizer
+    step_spread: tuple[float, ...] = ()  # of the round's steps, see `spreads`; empty: single steps were not kept
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ def _check_together(calibration: Calibration, place: str) -> None:
     """Raises CalibrationError unless there is a cell of one worker, and each cell's lists are of the same rounds."""
     for number, cell in enumerate(calibration.cells):
         lengths = {name: len(getattr(cell, name)) for name in _OF_ROUNDS}
+        lengths |= {"step_spread": len(cell.step_spread)} if cell.step_spread else {}
         if len(set(lengths.values())) > 1 or not cell.step_seconds:
             raise CalibrationError(f"{place}: cells: {number} has lists of different rounds, or of none: {lengths}")
         if not all(cell.step_seconds):

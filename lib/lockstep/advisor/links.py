@@ -59,6 +59,11 @@ def has_assumed_latency(link: AlphaBeta) -> bool:
     return link.alpha_seconds == ASSUMED_LATENCY_SECONDS
 
 
+def emulated_rate(link: AlphaBeta) -> float:
+    """The rate (bit/s) of an emulated link over which data travels as quickly: that of frames with their headers."""
+    return 8 * link.bytes_per_second / PAYLOAD
+
+
 def fitted_link(ping_pong: Sequence[tuple[int, float]]) -> str:
     """The link of (bytes, seconds one way), the shortest first, as `--link` takes it. Raises CalibrationError.
 

@@ -20,13 +20,14 @@ from lockstep.advisor.memory import SHARDED_OVER, sharded, worker_bytes
 from lockstep.advisor.question import Question, shown_counts
 from lockstep.advisor.scope import beyond, scope_lines
 from lockstep.advisor.sentences import first_line
+from lockstep.advisor.spreads import spread_beyond_ordinary
 from lockstep.advisor.stages import best_pipeline, stage_bytes
 from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged, shows_sending
+from lockstep.advisor.verifying import ways_to_verify
 from lockstep.predict.cost_model import chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
 
 PIPELINED = "pipeline"
-_VERIFIED = 2  # of the best ways, beside the simplest
 
 
 def predicted_step_seconds(
@@ -64,8 +65,6 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
     gain = None
     if recommended and alone:
         gain = recommended.images_per_second.over(alone.images_per_second)
-    simplest = [way for way in (alone, recommended) if way and way.fits]
-    chosen = dict.fromkeys(id(way) for way in (*possible[:_VERIFIED], *simplest))
     return Advised(
         sentence=first_line(calibration, question, recommended, fastest, alone, gain, ways),
         recommended=recommended,
@@ -73,7 +72,7 @@ def advise(calibration: Calibration, question: Question, errors: Mapping[str, Ki
         alone=alone,
         gain=gain,
         ways=ways,
-        verify=tuple(way for way in ways if id(way) in chosen),
+        verify=ways_to_verify(predictor, question, possible, [way for way in (alone, recommended) if way]),
         changes=tuple(what_would_change(predictor, question, recommended, ways)),
         scope=tuple(scope_lines(calibration, question, ways, predictor.errors)),
         sharded=()
@@ -147,7 +146,8 @@ def _pipelined(predictor: Predictor, question: Question, workers: int, hosts: in
     if found is None:
         return None
     layout, cost = found
-    step = ranged(cost.step_seconds, [cost.step_seconds], error_of(PIPELINE, predictor.errors))
+    error, differing = error_of(PIPELINE, predictor.errors), spread_beyond_ordinary(calibration, batch)
+    step = ranged(cost.step_seconds, [cost.step_seconds], error, differing)
     memory = stage_bytes(calibration, known, layout, batch)
     exchanged = cost.transfer_seconds + cost.exchange_seconds
     terms = {COMPUTING: cost.compute_seconds, EXCHANGE: exchanged, OPTIMIZER: cost.update_seconds}

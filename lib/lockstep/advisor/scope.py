@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from lockstep.advisor.advice import Way
@@ -9,14 +10,13 @@ from lockstep.advisor.calibration import NOTHING, Calibration, CalibrationCell
 from lockstep.advisor.errors import WIDER, KindError, error_of, source_of
 from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, has_assumed_latency
 from lockstep.advisor.question import Question
+from lockstep.advisor.spreads import ORDINARY, WIDE_SPREAD, spread_of_cell
 from lockstep.advisor.steps import SENDING
 from lockstep.analysis.sentences import counted
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 LARGER_BATCH = "the question of notebooks/07_convlstm_batch_size.ipynb"
 ERRORS_NOTEBOOK = "notebooks/13_advisor.ipynb"
-WIDE_SPREAD = 1.25
-"""The longest round of a cell over its shortest, from which on it is said."""
 SHARDING = (
     "Memory of sharding is arithmetic (Rajbhandari et al. 2020); its speed is not predicted here. "
     "Shard with FSDP or DeepSpeed."
@@ -113,8 +113,9 @@ def _state_lines(calibration: Calibration) -> Iterator[str]:
 
 
 def _spread_lines(calibration: Calibration) -> Iterator[str]:
-    """Where a step of one worker took clearly longer in one round than in another."""
-    wide = [cell for cell in calibration.cells if cell.workers == 1 and _spread(cell) >= WIDE_SPREAD]
+    """Where a step of one worker took clearly longer in one round than in another, or than the next step."""
+    alone = [cell for cell in calibration.cells if cell.workers == 1]
+    wide = [cell for cell in alone if _spread(cell) >= WIDE_SPREAD]
     if wide:
         most = max(wide, key=_spread)
         low, high = 1e3 * min(most.step_seconds), 1e3 * max(most.step_seconds)
@@ -122,6 +123,14 @@ def _spread_lines(calibration: Calibration) -> Iterator[str]:
             f"A step of one worker with batch {most.per_worker_batch_size} took {low:.3g} to {high:.3g} ms in "
             f"{len(most.step_seconds)} rounds: the model's time depends on its data, or the machine was not quiet. "
             "The ranges are wider for it."
+        )
+    most = max(alone, key=spread_of_cell)
+    if spread_of_cell(most) > ORDINARY:
+        ratio = math.exp(2 * spread_of_cell(most))
+        yield (
+            f"Steps of one worker with batch {most.per_worker_batch_size} differ from each other: nine of ten lie "
+            f"within {ratio:.3g} times the quickest of them. The model's time depends on its data, or the machine was "
+            "not quiet. The ranges are wider for it."
         )
 
 

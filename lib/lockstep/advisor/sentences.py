@@ -16,7 +16,7 @@ def way_text(way: Way) -> str:
     """`4 workers on 2 machines by all-reduce`."""
     if way.workers == 1:
         return "one worker" if way.threads_per_worker == 1 else f"one worker of {way.threads_per_worker} threads"
-    where = "one machine" if way.hosts == 1 else f"{way.hosts} machines"
+    where = "one machine" if way.hosts == 1 else f"{way.hosts} {'emulated ' * way.emulated}machines"
     threads = f" of {way.threads_per_worker} threads" if way.threads_per_worker > 1 else ""
     how = f"by {name_of(way.sync)}" if way.sync != "pipeline" else f"as a pipeline ({way.detail})"
     return f"{way.workers} workers{threads} on {where} {how}"

@@ -8,7 +8,9 @@
                      the core, so that the link takes 1 + SENDERS_AWAY x (1 - 1/T) times as long
 
     the range        middle x exp(error of this kind of cell, 5 % and 95 %), widened by the calibration's own spread:
-                     the step is predicted from each round alone, and Student's t says how far their mean may be off
+                     the step is predicted from each round alone, and Student's t says how far their mean may be off.
+                     What it is beyond that of the calibrations of notebook 13 counts, for their error holds theirs;
+                     and by steps that differ from each other more than usual: see `spreads`
 
 Several hosts: each is a machine as the calibrated one. Emulated hosts share its cores, so that all ranks together take
 turns on them. What a core spends on sending (copies into the kernel and out, the sum) is the exchange of an all-reduce
@@ -45,6 +47,7 @@ from lockstep.advisor.errors import (
     error_of,
     read_errors,
 )
+from lockstep.advisor.spreads import spread_beyond_ordinary
 from lockstep.engine.declared import Chain
 from lockstep.predict.cost_model import chain_of_sync
 from lockstep.predict.link_model import AlphaBeta
@@ -89,21 +92,35 @@ class Predictor:
         *, emulated: bool = False,
     ) -> Span:  # fmt: skip
         """The seconds of a step, with the range that they lie in. Raises as `terms` does."""
-        asked = (sync, workers, hosts, batch, threads, link, emulated)
-        middle = sum(_terms(self.middle, *asked).values())
-        each = [sum(_terms(one, *asked).values()) for one in self._rounds]
+        middle = sum(_terms(self.middle, sync, workers, hosts, batch, threads, link, emulated).values())
+        each = self.by_round(sync, workers, hosts, batch, threads, link, emulated=emulated)
         kind = kind_of_cell(self.calibration, sync, workers, hosts, batch, threads, emulated=emulated)
-        return ranged(middle, each, error_of(kind, self.errors))
+        return ranged(middle, each, error_of(kind, self.errors), spread_beyond_ordinary(self.calibration, batch))
+
+    def by_round(
+        self, sync: str, workers: int, hosts: int, batch: int, threads: int = 1, link: AlphaBeta | None = None,
+        *, emulated: bool = False,
+    ) -> list[float]:  # fmt: skip
+        """The seconds of a step as each round of the calibration alone predicts them. Raises as `terms` does."""
+        asked = (sync, workers, hosts, batch, threads, link, emulated)
+        return [sum(_terms(one, *asked).values()) for one in self._rounds]
 
 
-def ranged(middle: float, by_round: list[float], error: KindError) -> Span:
-    """The range around `middle`: the error of its kind, widened in quadrature by what the rounds leave open."""
+def ranged(middle: float, by_round: list[float], error: KindError, of_steps: float = 0.0) -> Span:
+    """The range around `middle`: the error of its kind, widened in quadrature by what the rounds leave open beyond
+    what that error holds already, and by how much single steps differ beyond the ordinary (`of_steps`)."""
     if not middle > 0:
         return Span(0.0, 0.0, 0.0)
-    spread = mean_error(by_round)
+    spread = math.hypot(_beyond(by_round, error), of_steps)
     low = error.low - (math.hypot(error.low, spread) - abs(error.low))
     high = error.high + math.hypot(error.high, spread) - abs(error.high)
     return Span(min(middle * math.exp(low), middle), middle, max(middle * math.exp(high), middle))
+
+
+def _beyond(by_round: list[float], error: KindError) -> float:
+    """`mean_error` without the part that the error of the kind holds; all of it for one round, which is assumed."""
+    held = error.calibration_spread if len(by_round) > 1 else 0.0
+    return math.sqrt(max(0.0, mean_error(by_round) ** 2 - held**2))
 
 
 def mean_error(by_round: list[float]) -> float:

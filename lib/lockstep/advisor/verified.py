@@ -14,6 +14,13 @@ from lockstep.engine.units import number_text
 ELSEWHERE = "not verifiable here"
 
 
+def why_not_here(way: Way) -> str:
+    """Why one machine can't train this way, or ""."""
+    if way.hosts > 1 and not way.emulated:
+        return f"it needs {way.hosts} machines, and this is one"
+    return "--verify cuts no model into stages" if way.sync == "pipeline" else ""
+
+
 @dataclass(frozen=True)
 class Verified:
     """One way and its measured steps, a number for each round; none where this machine could not run it."""
@@ -38,6 +45,10 @@ class Verified:
         return {"way": asdict(self.way) | {"terms": dict(self.way.terms)}, **measured, "held": self.held}
 
 
+def _elsewhere(way: Way) -> str:
+    return ": ".join(filter(None, (ELSEWHERE, why_not_here(way))))
+
+
 def verified_lines(found: Sequence[Verified]) -> Iterator[str]:
     """A line for each way, and the median error of those that were measured."""
     yield "Verified on this machine, milliseconds of a step:"
@@ -45,7 +56,7 @@ def verified_lines(found: Sequence[Verified]) -> Iterator[str]:
         step, start = one.way.step_seconds.times(1e3), f"  {way_text(one.way)}: predicted {{}}, "
         start = start.format(f"{number_text(step.middle)} ({span_text(step)})")
         if one.error is None:
-            yield start + (f"not measured: {one.failure.splitlines()[0]}" if one.failure else ELSEWHERE)
+            yield start + (f"not measured: {one.failure.splitlines()[0]}" if one.failure else _elsewhere(one.way))
             continue
         inside = "inside" if one.held else "outside"
         yield start + f"measured {number_text(1e3 * median(one.step_seconds))}: {one.error:+.1%}, {inside} the range"

@@ -25,7 +25,7 @@ def advise_on_model(
     vocab: Annotated[int, typer.Option(min=0, help="Of int64 inputs: whole numbers below it.")] = _Usual.vocab,
     loss: Annotated[str, typer.Option(help="As in lockstep.train, or module:function.")] = _Usual.loss,
     optimiser: Annotated[
-        str, typer.Option("--optimizer", "--optimiser", help="Such as adam:lr=0.001; default: SGD with momentum.")
+        str, typer.Option("--optimizer", "--optimiser", help="adam:lr=0.001 | module:factory; default: SGD.")
     ] = _Usual.optimiser,
     workers: Annotated[str, typer.Option(help="1..32 | 1,2,4; default: up to this machine's cores.")] = _Usual.workers,
     hosts: Annotated[
@@ -50,7 +50,7 @@ def advise_on_model(
     device: Annotated[str, typer.Option(help="cpu | cuda: where it is measured.")] = _Usual.device,
     seconds: Annotated[float, typer.Option(help="That measuring may take.")] = _Usual.seconds,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Train the two best ways and the simplest, and compare.")
+        bool, typer.Option("--verify", help="Train the two best ways that run here and the simplest, and compare.")
     ] = _Usual.verify,
     force: Annotated[bool, typer.Option("--force", help="Measure though the machine is busy.")] = _Usual.force,
     as_json: Annotated[bool, typer.Option("--json", help="The whole answer for programs.")] = _Usual.as_json,

@@ -13,11 +13,11 @@ import typer
 from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import CalibratedMachine, Calibration, CalibrationError
 from lockstep.advisor.calibration_file import differences, read_calibration, without_paths, write_calibration
-from lockstep.advisor.links import parse_link
+from lockstep.advisor.links import emulated_rate, parse_link
 from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
 from lockstep.advisor.showing import shown_lines
-from lockstep.advisor.verified import Verified, verified_lines
+from lockstep.advisor.verified import Verified, verified_lines, why_not_here
 from lockstep.commands.advise_options import AdviseOptions, saved_link
 from lockstep.commands.ending import checking_arguments
 from lockstep.commands.runner.errors import RunError, RunFailed
@@ -55,7 +55,7 @@ def answer(options: AdviseOptions, question: Question) -> None:
         advised = advise(calibration, question)
     if not options.as_json:
         _say(options, question, advised, notes, [])
-    verified = _verified(options, advised, calibration) if options.verify else []
+    verified = _verified(options, question, advised, calibration) if options.verify else []
     if options.as_json:
         _say(options, question, advised, notes, verified)
     elif verified:
@@ -214,16 +214,22 @@ def _asked(options: AdviseOptions, question: Question, calibration: Calibration 
     return replace(asked, **taken, device="cpu" if calibration.machine.device == "cpu" else "cuda")
 
 
-def _verified(options: AdviseOptions, advised: Advised, calibration: Calibration) -> list[Verified]:
+def _verified(
+    options: AdviseOptions, question: Question, advised: Advised, calibration: Calibration
+) -> list[Verified]:
     """The chosen ways beside what this machine measures. Raises RunFailed if none could be measured."""
     from lockstep.advisor.measuring.asked_cells import CellAsked
     from lockstep.advisor.measuring.cells import measure_cells
     from lockstep.advisor.measuring.own_model import load_case
 
+    link = 0.0 if question.link is None else emulated_rate(question.link)
     asked: dict[int, CellAsked] = {}
     for place, way in enumerate(advised.verify):
-        if way.hosts == 1 and way.sync != "pipeline":
-            asked[place] = CellAsked(way.sync, way.workers, way.per_worker_batch_size, way.threads_per_worker)
+        if not why_not_here(way):
+            asked[place] = CellAsked(
+                way.sync, way.workers, way.per_worker_batch_size, way.threads_per_worker, way.hosts,
+                link if way.hosts > 1 else 0.0,
+            )  # fmt: skip
     if not asked:
         return [Verified(way, ()) for way in advised.verify]
     typer.echo(f"verifying: {len(asked)} ways to train, {VERIFY_SECONDS:.0f} s each", err=True)

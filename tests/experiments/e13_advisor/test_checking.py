@@ -105,6 +105,21 @@ def test_errors_of_a_kind_need_cells_enough() -> None:
     assert known_errors(table.iloc[:2]) == {} == known_errors(pd.DataFrame())
 
 
+def test_errors_hold_how_far_their_calibrations_were_off() -> None:
+    """Rounds that differ are in the error of a kind, and so a calibration that differs as much widens it by nothing."""
+    table = checking.predictions(scattered())
+    known = known_errors(table)
+    own = table[table["kind"] == "turns on a core"]
+    spread = known["turns on a core"].calibration_spread
+    assert own["calibration_spread"].min() <= spread <= own["calibration_spread"].max() and spread > 0
+    judged = checking.judged(scattered())
+    cell = judged[judged["kind"] == "turns on a core"].iloc[0]
+    others = known_errors(table[table["use_case"] != cell["use_case"]])["turns on a core"]
+    beyond = math.sqrt(max(0.0, cell["calibration_spread"] ** 2 - others.calibration_spread**2))
+    high = math.log(cell["range_high"] / cell["predicted_seconds"])
+    assert high == pytest.approx(others.high + math.hypot(others.high, beyond) - abs(others.high))
+
+
 def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "errors.json"
     write_errors(checking.predictions(scattered()), path)

@@ -10,6 +10,7 @@ from typing import Any
 
 from lockstep.advisor.calibration import NOTHING, CalibrationCell, CalibrationError
 from lockstep.advisor.measuring.worker_calls import PEAK
+from lockstep.advisor.spreads import spread_of
 from lockstep.engine import registry
 from lockstep.engine.job import Job
 from lockstep.engine.job.strategies import STRATEGIES
@@ -76,13 +77,15 @@ def _agreement(sync: str, workers: int) -> dict[str, Any]:
 
 @dataclass
 class Visits:
-    """What one cell's visits found; of each visit a typical step of its slowest worker."""
+    """What one cell's visits found; of each visit a typical step of its slowest worker, and how much steps
+    differ."""
 
     asked: CellAsked
     step_seconds: list[float] = field(default_factory=list)
     compute_seconds: list[float] = field(default_factory=list)
     exchange_seconds: list[float] = field(default_factory=list)
     update_seconds: list[float] = field(default_factory=list)
+    step_spread: list[float] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)  # of the first worker's process
     visit_seconds: float = 0.0  # that the last visit took, with building the model
     typical_seconds: float = math.nan  # of a step, as far as it is known
@@ -98,6 +101,7 @@ class Visits:
         if discarded:
             return
         self.step_seconds.append(step)
+        self.step_spread.append(spread_of([each["step_seconds"] for each in whole]))
         self.compute_seconds.append(self._middle(slowest, "compute_seconds"))
         self.exchange_seconds.append(self._middle(slowest, "exchange_seconds", "wait_seconds"))
         self.update_seconds.append(self._middle(slowest, "update_seconds"))
@@ -114,5 +118,5 @@ class Visits:
         return CalibrationCell(
             "local" if asked.workers == 1 else asked.sync, asked.workers, asked.per_worker_batch_size,
             asked.threads_per_worker, tuple(self.step_seconds), tuple(self.compute_seconds),
-            tuple(self.exchange_seconds), tuple(self.update_seconds),
+            tuple(self.exchange_seconds), tuple(self.update_seconds), tuple(self.step_spread),
         )  # fmt: skip

@@ -1,15 +1,15 @@
 """Losses and optimizers by name, for models that are measured on random data.
 
-Labels are random whole numbers, and every loss makes the target that it needs out of them: of the same cost as a real
-one, for outputs of any shape.
+They are those of `lockstep.train`, by the same rules. Labels are random whole numbers, out of which the target that a
+loss needs is made: of the same cost as a real one, for outputs of any shape.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,10 @@ from torch.optim import Optimizer
 
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.references import referred
+from lockstep.engine.job import JobError
 from lockstep.engine.models.losses import Loss, logits_in
+from lockstep.engine.own.losses import LOSSES, PerSample, read_loss
+from lockstep.engine.own.optimisers import read_optimiser
 from lockstep.engine.sync.plan import OptimiserFactory
 from lockstep.engine.usecases import PAPER_SGD
 
@@ -27,73 +30,62 @@ OPTIMISERS = {name.lower(): getattr(torch.optim, name) for name in _ELEMENTWISE}
 _TRIED_PARAMETERS = 1024
 
 
-def class_losses(output: Any, labels: Tensor) -> Tensor:
-    """Cross-entropy: output [samples, classes], [samples, places, classes] or [samples, classes, height, width]."""
-    scores = logits_in(output).float()
-    if scores.dim() == 3:
-        scores = scores.transpose(1, 2)
-    target = labels.reshape(-1, *[1] * (scores.dim() - 2)).expand(len(labels), *scores.shape[2:])
-    return nn.functional.cross_entropy(scores, target, reduction="none").reshape(len(labels), -1).mean(1)
-
-
-def logit_losses(output: Any, labels: Tensor) -> Tensor:
-    """Binary cross-entropy of every logit, for one or several yes-or-no questions about a sample."""
-    logits = logits_in(output).float().reshape(len(labels), -1)
-    target = (labels % 2).float()[:, None].expand_as(logits)
-    return nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(1)
-
-
-def squared_losses(output: Any, labels: Tensor) -> Tensor:
-    """Mean squared error, over all numbers of a sample's output."""
-    numbers = logits_in(output).float().reshape(len(labels), -1)
-    return (numbers - labels.float()[:, None]).square().mean(1)
-
-
-def absolute_losses(output: Any, labels: Tensor) -> Tensor:
-    """Mean absolute error, over all numbers of a sample's output."""
-    numbers = logits_in(output).float().reshape(len(labels), -1)
-    return (numbers - labels.float()[:, None]).abs().mean(1)
-
-
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": class_losses,
-    "binary_cross_entropy": logit_losses,
-    "mse": squared_losses,
-    "l1": absolute_losses,
-}
-"""The names that `--loss` knows."""
-
-
 def loss_named(name: str) -> Loss:
-    """The loss of that name, or `module:function`. Raises CalibrationError."""
-    if ":" in name:
-        return _named_loss(name)
-    if name not in LOSSES:
-        raise CalibrationError(
-            f"--loss {name!r} does not exist; there are: {', '.join(LOSSES)}, or module:function of your own, which "
-            "gives one value per sample"
-        )
-    return LOSSES[name]
-
-
-def _named_loss(name: str) -> Loss:
-    found = referred(name, "--loss")
-    if not callable(found):
-        raise CalibrationError(f"--loss {name!r} is a {type(found).__name__}; name a function of (output, labels)")
+    """The loss of that name, or `module:function`, as `lockstep.train` takes it, on targets made out of class numbers.
+    Raises CalibrationError."""
+    _kept_loss(name)  # may refuse
     return functools.partial(_found_loss, name)
 
 
 def _found_loss(name: str, output: Any, labels: Tensor) -> Tensor:
     """Looked up where it runs, so that it need not be picklable."""
-    return _kept_loss(name)(output, labels)
+    loss = _kept_loss(name)
+    if not isinstance(loss, PerSample):  # of the reader's own: it gets what the model returns, and the labels
+        return loss(output, labels)
+    scores = logits_in(output).float()
+    if loss.of_places and scores.dim() == 3:  # [samples, places, classes]
+        scores = scores.transpose(1, 2)
+    return loss(scores, _target(loss, scores, labels))
+
+
+def _target(loss: PerSample, scores: Tensor, labels: Tensor) -> Tensor:
+    """What this loss compares the scores with: classes of samples or of their places, yes or no, or numbers."""
+    if loss.of_places:
+        return labels.reshape(-1, *[1] * (scores.dim() - 2)).expand(len(labels), *scores.shape[2:])
+    if loss.of_indices:
+        if loss.of_several:  # one of them, and no more
+            return torch.cat([labels[:, None], torch.full_like(scores[:, 1:], -1, dtype=labels.dtype)], dim=1)
+        return labels
+    numbers = labels % 2 if loss.scored == "labels" else labels
+    return numbers.to(scores.dtype).reshape(-1, *[1] * (scores.dim() - 1)).expand_as(scores)
 
 
 @functools.cache
 def _kept_loss(name: str) -> Loss:
-    found = referred(name, "--loss")
-    if inspect.isclass(found):  # such as torch.nn:MSELoss
-        found = cast("Callable[..., Loss]", found)(reduction="none")
-    return cast("Loss", found)
+    try:
+        if ":" not in name:
+            return read_loss(name)
+        found = referred(name, "--loss")
+        if inspect.isclass(found):  # such as torch.nn:MSELoss
+            found = _object_of(found, name)
+        return read_loss(found)
+    except JobError as error:
+        if ":" in name:
+            raise CalibrationError(f"--loss {name!r}: {error}") from error
+        raise CalibrationError(
+            f"--loss {name!r} does not exist; there are: {', '.join(LOSSES)}, or module:function of your own, which "
+            "gives one value per sample"
+        ) from None
+
+
+def _object_of(kind: type, name: str) -> Any:
+    try:
+        return kind()
+    except Exception as error:
+        raise CalibrationError(
+            f"--loss {name!r} is a class, and making an object of it fails with {type(error).__name__}: {error}; name "
+            "an object or a function of (output, labels)"
+        ) from error
 
 
 def usual_loss(output: Any) -> str:
@@ -114,7 +106,7 @@ def usual_loss(output: Any) -> str:
 
 
 def classes_of(output: Any) -> int:
-    """How many classes `class_losses` tells apart in this output; at least 2."""
+    """How many classes cross-entropy tells apart in this output; at least 2."""
     try:
         scores = logits_in(output)
     except TypeError:  # for a loss of the reader's own
@@ -130,18 +122,46 @@ def what_it_is(value: Any) -> str:
 
 
 def optimiser_named(text: str) -> OptimiserFactory:
-    """`adam` or `sgd:lr=0.1,momentum=0.9` as a factory; empty: the library's usual SGD. Fused where torch can.
+    """`adam`, `sgd:lr=0.1,momentum=0.9` or `module:factory` as a factory; empty: the library's usual SGD. Those of
+    torch are fused where they can be.
 
-    Raises CalibrationError for a name or a setting that does not exist or that torch refuses.
+    Raises CalibrationError for a name or a setting that does not exist or that torch refuses, and for an optimizer that
+    `lockstep.train` refuses: above all one that does not work element by element.
     """
     if not text.strip():
         return PAPER_SGD
     name, _, rest = text.partition(":")
+    if name.strip().lower() not in OPTIMISERS and rest.strip() and "=" not in rest:
+        _kept_optimiser(text)  # may refuse
+        found: OptimiserFactory = functools.partial(_made_by, text)
+        return found
+    factory = _torchs_own(text, name, rest)
+    _try(factory, text)
+    return factory
+
+
+def _made_by(text: str, parameters: Any) -> Optimizer:
+    """Looked up where it runs, so that it need not be picklable."""
+    return _kept_optimiser(text)(parameters)
+
+
+@functools.cache
+def _kept_optimiser(text: str) -> OptimiserFactory:
+    try:
+        make = read_optimiser(referred(text, "--optimiser"), None, None)
+    except JobError as error:
+        raise CalibrationError(f"--optimiser {text!r}: {error}") from error
+    _try(make, text)
+    return make
+
+
+def _torchs_own(text: str, name: str, rest: str) -> OptimiserFactory:
+    """One of OPTIMISERS with the settings of `rest`."""
     kind = OPTIMISERS.get(name.strip().lower())
     if kind is None:
         raise CalibrationError(
             f"--optimiser {text!r}: {name!r} does not exist, or does not work element by element; there are: "
-            f"{', '.join(OPTIMISERS)}"
+            f"{', '.join(OPTIMISERS)}, or module:factory of your own, which makes one of parameters"
         )
     known = inspect.signature(kind).parameters
     settings: dict[str, Any] = {"fused": True} if "fused" in known else {}
@@ -156,7 +176,6 @@ def optimiser_named(text: str) -> OptimiserFactory:
     if settings.get("foreach") or settings.get("capturable"):
         settings.pop("fused", None)
     factory: OptimiserFactory = functools.partial(kind, **settings)
-    _try(factory, text)
     return factory
 
 

@@ -57,8 +57,8 @@ class ModelAsked:
     model_args: str = "{}"  # of the factory, a JSON object
     classes: int = 0  # labels; 0: as many as the model's output tells apart
     vocabulary: int = 0  # of int64 inputs: whole numbers below it
-    loss: str = ""  # of `choices.LOSSES`, or module:function; empty: what fits the output's shape
-    optimiser: str = ""  # such as adam:lr=0.001; empty: the library's usual SGD
+    loss: str = ""  # as in lockstep.train, or module:function; empty: what fits the output's shape
+    optimiser: str = ""  # adam:lr=0.001, or module:factory; empty: the library's usual SGD
     batch: int = 32  # samples per worker that the reader means to train with
     precision: str = "float32"
     seed: int = 0

@@ -84,6 +84,7 @@ class PerSample:
     def __init__(self, loss: Callable[..., Tensor], like: Any, summed: bool = False) -> None:
         self.loss, self.summed = loss, summed
         self.of_indices, self.of_places = like in _OF_INDICES, like in _OF_PLACES
+        self.of_several = like is nn.functional.multilabel_margin_loss  # classes of a sample, in a row that -1 ends
         self.of_probability = like is nn.functional.binary_cross_entropy  # the model's output is one, and no logit
         self.outputs_per_class: bool | None = None  # True: one output for each; False: one logit for two of them
         if self.of_indices or like in _OF_TWO:

@@ -26,6 +26,7 @@ from lockstep.advisor.steps import (
     TAKING_TURNS,
     Predictor,
     kind_of_cell,
+    mean_error,
 )
 from lockstep.analysis.cells import cells
 from lockstep.analysis.statistics import interval_of, per_round
@@ -102,7 +103,8 @@ def predictions(stored: Stored) -> pd.DataFrame:
     """A row per cell of `held_out` that could be predicted.
 
     Columns: those of `_identity`; kind; step_seconds (measured, geometric mean over rounds, with low and high), rounds;
-    predicted_seconds; log_error (measured / predicted); error (|measured / predicted - 1|); for each of PARTS
+    predicted_seconds; log_error (measured / predicted); error (|measured / predicted - 1|); calibration_spread
+    (`mean_error` of what the calibration's rounds predict); for each of PARTS
     measured_PART and predicted_PART (s).
     """
     table = []
@@ -129,7 +131,8 @@ def _predicted(
         return None
     row = _identity(cell) | {"kind": advisor.kind(cell), "step_seconds": value, "low": low, "high": high}
     row |= {"rounds": measured.rounds, "predicted_seconds": predicted, "log_error": math.log(value / predicted)}
-    row |= {"error": abs(value / predicted - 1)}
+    by_round = advisor.predictor.by_round(*advisor.asked(cell), emulated=emulated)
+    row |= {"error": abs(value / predicted - 1), "calibration_spread": mean_error(by_round)}
     return row | _parts(rows, terms, value)
 
 

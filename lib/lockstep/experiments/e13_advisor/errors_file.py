@@ -1,10 +1,12 @@
 """`lockstep/advisor/errors.json`: what the advisor knows of its own errors, out of notebook 13's records.
 
-    kind              cells  median_error  low            high
-    a core each       20     0.05          -0.10          0.09      of log(measured / predicted)
+    kind              cells  median_error  low            high      calibration_spread
+    a core each       20     0.05          -0.10          0.09      0.08        of log(measured / predicted)
 
 What a further cell of a kind stays within is a prediction interval of Student's t: mean ± t s sqrt(1 + 1 / cells). Of
 some twenty cells the outermost quantiles are hardly known, and they would promise too much.
+The calibrations behind the errors were off, too, by how much their rounds differ (the root of the mean square of
+`steps.mean_error`): low and high hold that, and so a calibration that is as good widens no range.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def known_errors(predictions: pd.DataFrame, level: float = LEVEL) -> dict[str, K
             own = predictions[plain == name]
         if len(own) >= FEWEST_CELLS:
             low, high = further_cell(own["log_error"], level)
-            found[name] = KindError(len(own), float(own["error"].median()), low, high)
+            spreads = own["calibration_spread"] if "calibration_spread" in own else pd.Series([0.0])
+            held = math.sqrt(float((spreads**2).mean()))
+            found[name] = KindError(len(own), float(own["error"].median()), low, high, held)
     return found
 
 
