@@ -1,4 +1,4 @@
-"""`lockstep.train(progress=True)` with real workers, and refusals that start none: nothing is put in anything's place."""
+"""`lockstep.train(progress=True)` with real workers, and refusals that start none: neither is made up here."""
 
 from __future__ import annotations
 
