@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,6 +123,30 @@ def test_an_answer_is_printed_though_its_calibration_cannot_be_saved(
     assert folder.exit_code == 2 and "is a folder; name a file in it" in " ".join(folder.stderr.split())
 
 
+def test_how_long_it_took_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a made-up clock, which measuring moves on by 31 seconds."""
+    now = [100.0]
+
+    def measured(options: object, question: object) -> object:
+        now[0] += 31.0
+        return replace(made_up(), seconds=28.0)
+
+    monkeypatch.setattr(advise_job, "_measured", measured)
+    monkeypatch.setattr(advise_job, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    path = tmp_path / "own.json"
+    words = ["advise", "--model", "a:b", "--save", str(path), "--workers"]
+    done = CliRunner().invoke(app, [*words, "1,2"])
+    told = "This answer took 31.0 s from start to end, of which the calibration 28.0 s."
+    assert done.exit_code == 0 and told in " ".join(done.stdout.split()), done.output
+    kept = read_calibration(path)
+    assert (kept.answer_seconds, kept.seconds) == (31.0, 28.0)
+    again = CliRunner().invoke(app, ["advise", "--from", str(path), "--workers", "1,2"])
+    assert again.exit_code == 0 and "This answer took" not in again.stdout
+    path.unlink()
+    refused = CliRunner().invoke(app, [*words, "3", "--hosts", "2", "--link", "1gbit"])
+    assert refused.exit_code == 2 and read_calibration(path).answer_seconds == 31.0, "a question without an answer"
+
+
 def test_a_model_that_fits_nowhere_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that is too large for one worker is tried with as many samples as fit; a model that is, is divided."""
     tried: list[int] = []
@@ -169,6 +194,7 @@ def test_from_a_model_to_a_verified_answer(tmp_path: Path, monkeypatch: pytest.M
     measured = [one for one in found["verified"] if one["step_seconds"]]
     assert measured and all(one["error"] is not None for one in measured), found["verified"]
     calibration = read_calibration(tmp_path / "own.json")
+    assert calibration.answer_seconds >= calibration.seconds > 0
     assert calibration.model.name == "small_own_model:mlp" and calibration.model.parameters == 192 * 16 + 16 + 68
     again = CliRunner().invoke(app, ["advise", "--from", "own.json", "--workers", "1,2", "--batch", "8", "--json"])
     assert json.loads(again.stdout)["ways"] == found["ways"], "the file holds all that the answer rests on"

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import planted
 from lockstep.advisor.why import observe_own as observing
 from lockstep.advisor.why.observations import CellSeen, Observations, WorkerStep
+from lockstep.advisor.why.observe_script import ScriptError
 from lockstep.commands.application import app
 
 MODEL = ("why", "--model", "planted:healthy", "--input", planted.INPUT)
@@ -48,6 +49,26 @@ def test_too_many_threads_are_told_with_the_command_that_shows_it(asked: list[An
     again = f"lockstep why --model planted:healthy --input {planted.INPUT} --batch 16 --threads-per-worker 1\n"
     assert again in text, "the option is replaced, and what was not given is left out"
     assert "there was no time for: a cell." in text
+
+
+@pytest.mark.parametrize(("words", "seconds"), [((), 30.0), (("--seconds", "7"), 7.0)])
+def test_a_script_is_looked_at_for_half_a_minute(
+    words: tuple[str, ...], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[float] = []
+
+    def observe(command: Any, seconds: float) -> Any:
+        looked.append(seconds)
+        raise ScriptError("it ended at once")
+
+    monkeypatch.setattr("lockstep.advisor.why.observe_script.observe_script", observe)
+    CliRunner().invoke(app, ["why", *words, "--", "python", "train.py"])
+    assert looked == [seconds]
+
+
+def test_a_model_is_measured_for_25_seconds(asked: list[Any]) -> None:
+    told()
+    assert asked[0][0].seconds == 25.0
 
 
 def test_a_healthy_run_is_told_so(asked: list[Any]) -> None:

@@ -94,3 +94,4 @@ class Calibration:
     seconds: float = 0.0  # that measuring took
     cut_short: str = ""  # why something is missing, for a time-out
     versions: dict[str, str] = field(default_factory=dict)  # others that matter: tensorflow, mpi
+    answer_seconds: float = 0.0  # of `lockstep advise`, from its start to the answer

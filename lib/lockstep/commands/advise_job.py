@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ _SMALLER_BATCHES = 4  # that are tried where one worker has no memory for the wh
 
 def answer(options: AdviseOptions, question: Question) -> None:
     """Print the answer. Raises RunError, RunFailed, CalibrationError or, once it is printed, WriteError."""
+    began = time.monotonic()
     notes: list[str] = []
     unsaved: WriteError | None = None
     if options.from_ is not None:
@@ -50,9 +52,15 @@ def answer(options: AdviseOptions, question: Question) -> None:
             _say(options, question, found, [], [])
             return
         calibration = found if measured is None else replace(found, ping_pong=measured.ping_pong)
-        unsaved = _save(options, calibration)
-    with checking_arguments():
-        advised = advise(calibration, question)
+    try:
+        with checking_arguments():
+            advised = advise(calibration, question)
+    finally:  # what was measured is kept, whether it answers this question or not
+        if options.from_ is None:
+            calibration = replace(calibration, answer_seconds=round(time.monotonic() - began, 2))
+            unsaved = _save(options, calibration)
+    if options.from_ is None:
+        notes.append(_how_long(calibration))
     if not options.as_json:
         _say(options, question, advised, notes, [])
     verified = _verified(options, question, advised, calibration) if options.verify else []
@@ -62,6 +70,13 @@ def answer(options: AdviseOptions, question: Question) -> None:
         typer.echo("\n".join(["", *verified_lines(verified)]))
     if unsaved is not None:
         raise unsaved
+
+
+def _how_long(calibration: Calibration) -> str:
+    return (
+        f"This answer took {calibration.answer_seconds:.1f} s from start to end, of which the calibration "
+        f"{calibration.seconds:.1f} s."
+    )
 
 
 def _over_measured_link(options: AdviseOptions, question: Question) -> tuple[Question, MeasuredLink | None]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lockstep.advisor.why.observations import Cause, Observations
     from lockstep.advisor.why.script import ScriptSeen
 
+OF_A_MODEL, OF_A_SCRIPT = 25.0, 30.0  # seconds that it looks for, unless --seconds says otherwise
 LEAST_SECONDS, LEAST_OF_A_MODEL, MOST_SECONDS = 1.0, 5.0, 600.0  # in one a neighbor makes equal workers unequal
 _MODEL_ONLY = (
     "input", "model_args", "classes", "vocab", "loss", "optimiser", "workers", "threads_per_worker", "batch", "sync",
@@ -51,7 +52,9 @@ def why_slow(
     precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     data: Annotated[Path | None, typer.Option(help="Folder of photos in place of random samples.")] = None,
     images: Annotated[int, typer.Option(min=0, help="Of the run that you timed: is its start-up in it?")] = 0,
-    seconds: Annotated[float, typer.Option(help="To measure or to sample for.")] = 25.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="To measure for (default: 25), or to look at a script (default: 30).")
+    ] = None,
     pid: Annotated[int, typer.Option(min=0, help="Look at this running process, and change nothing.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
@@ -64,6 +67,7 @@ def why_slow(
     with checking_arguments():
         _check_one_of(model, command, pid, given)
         least = LEAST_OF_A_MODEL if model else LEAST_SECONDS
+        seconds = (OF_A_MODEL if model else OF_A_SCRIPT) if seconds is None else seconds
         if not least <= seconds <= MOST_SECONDS:  # NaN too
             raise RunError(f"--seconds {seconds:g} is not possible; give {least:g} to {MOST_SECONDS:g}")
         if model:
