@@ -56,7 +56,9 @@ def _read(path: Path) -> Mapping[str, KindError]:
             raise CalibrationError(f"{path.name} has schema {stored['schema']!r}, not {ERRORS_SCHEMA}; make it anew")
         found = {
             kind: KindError(
-                int(one["cells"]), *(float(one[name]) for name in _NUMBERS), float(one.get("calibration_spread", 0.0))
+                int(one["cells"]),
+                *(float(one[name]) for name in _NUMBERS),
+                calibration_spread=float(one.get("calibration_spread", 0.0)),
             )
             for kind, one in stored["kinds"].items()
         }
