@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from lockstep.engine.cores import usable_cores
 from lockstep.engine.data.sources import Arrays
-from lockstep.engine.files import scratch_folder
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.job import Job, JobError
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.models.losses import Loss, cross_entropy
@@ -185,7 +185,7 @@ def _run(
     """The traces of all ranks, and the content of the last checkpoint."""
     assert case.train is not None
     per_epoch = asked.steps_per_epoch(case.train)
-    with scratch_folder("lockstep-train-") as scratch:
+    with ScratchFolder("lockstep-train-") as scratch:
         path = str(Path(asked.checkpoint) if asked.checkpoint else scratch / "checkpoint.pt")
         site = Site(
             use_case=case, checkpoint=path, checkpoint_every_steps=per_epoch, resume=asked.resume,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lockstep.engine.files import WriteError, remove_unfinished, scratch_folder, write_atomically
+from lockstep.engine.files import ScratchFolder, WriteError, remove_unfinished, write_atomically
 
 
 def test_text_and_bytes(tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from lockstep.engine.files import scratch_folder, write_atomically
+from lockstep.engine.files import ScratchFolder, write_atomically
 
 def pieces():
     yield b"x" * 100_000
     print("writing", flush=True)
     time.sleep(60)
 
-with scratch_folder("lockstep-test-"):
+with ScratchFolder("lockstep-test-"):
     write_atomically(Path(sys.argv[1]), pieces())
 """
 
@@ -113,7 +113,7 @@ def test_what_a_killed_writer_leaves_goes_at_the_next_start(tmp_path: Path, writ
     (tmp_path / ".b.pt.01234567.unfinished").write_text("of another file")
     own = [".a.pt.backup12", ".b.pt.01234567"]
     remove_unfinished(tmp_path / "a.pt")
-    with scratch_folder("lockstep-test-") as scratch:
+    with ScratchFolder("lockstep-test-") as scratch:
         assert scratch.is_dir() and stat.S_IMODE(scratch.stat().st_mode) == 0o700
     living = left(tmp_path)
     assert len(living) == 4 and "lockstep-test-" in living, "those of a living process stay"
@@ -122,7 +122,7 @@ def test_what_a_killed_writer_leaves_goes_at_the_next_start(tmp_path: Path, writ
     assert left(tmp_path) == living
     remove_unfinished(tmp_path / "a.pt")
     assert left(tmp_path) == [*own, "lockstep-test-"]
-    with scratch_folder("lockstep-test-"):
+    with ScratchFolder("lockstep-test-"):
         assert len(left(tmp_path)) == 3
     assert left(tmp_path) == own
 

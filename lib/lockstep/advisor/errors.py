@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lockstep.advisor.calibration import CalibrationError
 
@@ -24,7 +25,6 @@ THREADED = ", threads"
 """Workers of several threads on a host each, of which no two were calibrated."""
 WIDER = 1.5
 """The range of another batch over that of its kind, where it has no error of its own: assumed."""
-_NUMBERS = ("median_error", "low", "high")
 _ASSUMED = {AS_CALIBRATED: 0.05, ONE_WORKER: 0.10, A_CORE_EACH: 0.15, TURNS: 0.25, SEVERAL_HOSTS: 0.35, PIPELINE: 0.40}
 
 
@@ -48,6 +48,10 @@ def read_errors(path: Path = ERRORS_FILE) -> dict[str, KindError]:
     return dict(_read(path)) if path.is_file() else {}
 
 
+def _numbers(one: Mapping[str, Any]) -> tuple[float, float, float]:
+    return float(one["median_error"]), float(one["low"]), float(one["high"])
+
+
 @functools.cache
 def _read(path: Path) -> Mapping[str, KindError]:
     try:
@@ -55,11 +59,7 @@ def _read(path: Path) -> Mapping[str, KindError]:
         if stored["schema"] != ERRORS_SCHEMA:
             raise CalibrationError(f"{path.name} has schema {stored['schema']!r}, not {ERRORS_SCHEMA}; make it anew")
         found = {
-            kind: KindError(
-                int(one["cells"]),
-                *(float(one[name]) for name in _NUMBERS),
-                calibration_spread=float(one.get("calibration_spread", 0.0)),
-            )
+            kind: KindError(int(one["cells"]), *_numbers(one), float(one.get("calibration_spread", 0.0)))
             for kind, one in stored["kinds"].items()
         }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:

@@ -78,7 +78,7 @@ def remove_unfinished(path: Path) -> None:
                 _remove_if_dead(Path(entry.path))
 
 
-class Scratch:
+class ScratchFolder:
     """A temporary folder, `path`, until it is closed. Those of killed processes, by their prefix, go first."""
 
     def __init__(self, prefix: str, base: str = "") -> None:
@@ -97,15 +97,11 @@ class Scratch:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._handle)
 
+    def __enter__(self) -> Path:
+        return self.path
 
-@contextlib.contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
-    """The same for as long as the context lasts."""
-    scratch = Scratch(prefix)
-    try:
-        yield scratch.path
-    finally:
-        scratch.close()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def take_turn(folder: Path) -> IO[str]:

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from lockstep.api import Data, images_of
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.sources import are_classes
-from lockstep.engine.files import scratch_folder
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.job import Job, JobError, at_least
 from lockstep.engine.models.losses import Loss, cross_entropy
 from lockstep.engine.own.losses import read_loss
@@ -112,7 +112,7 @@ def tune(
         warnings.warn(caution, stacklevel=2)
     # What a model draws by itself can't be keyed by sample; it is drawn anew for each micro-batch.
     site = Site(use_case=case, draws=True)
-    with scratch_folder("lockstep-tune-") as scratch:
+    with ScratchFolder("lockstep-tune-") as scratch:
         where = storage or scratch / "study.db"
         result = run_study(plan, where, site, progress, build=build, keep_best=True)
         best = result.best

@@ -23,7 +23,7 @@ from lockstep.commands.runner.kernel import OwnKernelManager, ProcessMark, stop_
 from lockstep.commands.runner.places import written
 from lockstep.commands.runner.plans import RunPlan
 from lockstep.commands.runner.progress import CellProgress
-from lockstep.engine.files import scratch_folder, write_atomically
+from lockstep.engine.files import ScratchFolder, write_atomically
 
 START_SECONDS = 120  # for a kernel to answer, on a busy machine
 LOG = logging.getLogger("lockstep.commands.runner")
@@ -60,7 +60,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]  # papermill is no
         self.session = session
 
     def execute(self, **options: Any) -> Any:
-        with scratch_folder("lockstep-run-") as scratch:  # what a library leaves there goes with the run
+        with ScratchFolder("lockstep-run-") as scratch:  # what a library leaves there goes with the run
             self.create_kernel_manager().connection_file = str(scratch / "kernel.json")
             environment = self.session.mark.environment() | {"TMPDIR": str(scratch)} | self.session.environment
             try:

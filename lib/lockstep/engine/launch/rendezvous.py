@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from lockstep.engine.files import Scratch
+from lockstep.engine.files import ScratchFolder
 
 TEAM_FOLDER = "lockstep-team-"
 _LONGEST_BASE = 70  # of a socket's path, names in it included, the system allows 108 bytes
@@ -43,7 +43,7 @@ class Rendezvous:
 
     def __init__(self) -> None:
         base = tempfile.gettempdir()
-        self._scratch = Scratch(TEAM_FOLDER, base if len(base) < _LONGEST_BASE else "/tmp")
+        self._scratch = ScratchFolder(TEAM_FOLDER, base if len(base) < _LONGEST_BASE else "/tmp")
         self.folder = str(self._scratch.path)
         self.path = os.path.join(self.folder, "s")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

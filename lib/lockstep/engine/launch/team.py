@@ -16,7 +16,7 @@ from typing import Any
 
 import cloudpickle
 
-from lockstep.engine.files import Scratch
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.board import Board
 from lockstep.engine.job import Job
@@ -53,7 +53,7 @@ class Team:
         self.repeated = ""  # why the last call was repeated, if it was
         self.board: Board | None = None
         self._calls = itertools.count()
-        self._scratch: Scratch | None = None  # where libraries leave files, which go with the team
+        self._scratch: ScratchFolder | None = None  # where libraries leave files, which go with the team
 
     @property
     def pids(self) -> list[int]:
@@ -108,7 +108,7 @@ class Team:
         if self.workers:
             return
         began = time.monotonic()
-        self.board, self._scratch = Board.create(self.size), Scratch(TEAM_FOLDER)
+        self.board, self._scratch = Board.create(self.size), ScratchFolder(TEAM_FOLDER)
         ends = _socket_pairs(self.ranks_by_process)
         try:
             for index in range(len(self.ranks_by_process)):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lockstep.engine.cores import pin, usable_cores
-from lockstep.engine.files import scratch_folder
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.groups import Group, allgather_object
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace
@@ -46,7 +46,7 @@ def timed_study(job: Job, site: Site) -> dict[str, Any]:
     """engines, trials, seconds, trial_seconds (sum over trials), storage_seconds of them (storage, sampler, pruner)."""
     base = Job.of("sequential", experiment="study", use_case=job.use_case, images=job.images)
     settings = tuple(ALIKE | {"learning_rate": 1e-4 * (1 + number)} for number in range(job.steps))
-    with scratch_folder("lockstep-study-") as scratch, every_core():
+    with ScratchFolder("lockstep-study-") as scratch, every_core():
         plan = StudyPlan(
             name="timed", space=read_space(repository_root()), base=base.with_(data_source=job.data_source),
             settings=settings, epochs=EPOCHS, engines=job.workers,

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from types import TracebackType
 
-from lockstep.engine.files import Scratch
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.launch.failures import output_tail
 from lockstep.engine.launch.spark.java import SparkError, find_java, spark_home
 from lockstep.engine.launch.stopped_programs import StoppedPrograms
@@ -101,7 +101,7 @@ class StandaloneCluster:
 
     def _start(self, port: int) -> None:
         # The path is short, because Spark adds names of its own; a new folder holds no pid files of other clusters.
-        self._scratch = Scratch("lockstep-spark-")
+        self._scratch = ScratchFolder("lockstep-spark-")
         self.folder = str(self._scratch.path)
         url = f"spark://{LOOPBACK}:{port}"
         self.secret = secrets.token_hex(32)

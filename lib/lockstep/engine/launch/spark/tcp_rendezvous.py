@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
-from lockstep.engine.files import Scratch
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.launch.rendezvous import TEAM_FOLDER
 
 _GREETING_SECONDS = 30.0
@@ -54,7 +54,7 @@ class TcpRendezvous:
 
     def __init__(self, address: str, key: bytes) -> None:
         self.key = key
-        self._scratch = Scratch(TEAM_FOLDER)
+        self._scratch = ScratchFolder(TEAM_FOLDER)
         self.folder = str(self._scratch.path)
         self._socket = socket.create_server((address, 0), backlog=512)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
