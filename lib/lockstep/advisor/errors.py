@@ -24,7 +24,6 @@ THREADED = ", threads"
 """Workers of several threads on a host each, of which no two were calibrated."""
 WIDER = 1.5
 """The range of another batch over that of its kind, where it has no error of its own: assumed."""
-_NUMBERS = ("median_error", "low", "high")
 _ASSUMED = {AS_CALIBRATED: 0.05, ONE_WORKER: 0.10, A_CORE_EACH: 0.15, TURNS: 0.25, SEVERAL_HOSTS: 0.35, PIPELINE: 0.40}
 
 
@@ -56,8 +55,9 @@ def _read(path: Path) -> Mapping[str, KindError]:
             raise CalibrationError(f"{path.name} has schema {stored['schema']!r}, not {ERRORS_SCHEMA}; make it anew")
         found = {
             kind: KindError(
-                int(one["cells"]), *(float(one[name]) for name in _NUMBERS), float(one.get("calibration_spread", 0.0))
-            )
+                int(one["cells"]), float(one["median_error"]), float(one["low"]), float(one["high"]),
+                float(one.get("calibration_spread", 0.0)),
+            )  # fmt: skip
             for kind, one in stored["kinds"].items()
         }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
