@@ -57,7 +57,7 @@ def _read(path: Path) -> Mapping[str, KindError]:
             kind: KindError(
                 int(one["cells"]), float(one["median_error"]), float(one["low"]), float(one["high"]),
                 float(one.get("calibration_spread", 0.0)),
-            )  # fmt: skip
+            )
             for kind, one in stored["kinds"].items()
         }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
