@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lockstep.advisor.calibration import CalibrationError
 
@@ -48,10 +47,6 @@ def read_errors(path: Path = ERRORS_FILE) -> dict[str, KindError]:
     return dict(_read(path)) if path.is_file() else {}
 
 
-def _numbers(one: Mapping[str, Any]) -> tuple[float, float, float]:
-    return float(one["median_error"]), float(one["low"]), float(one["high"])
-
-
 @functools.cache
 def _read(path: Path) -> Mapping[str, KindError]:
     try:
@@ -59,7 +54,10 @@ def _read(path: Path) -> Mapping[str, KindError]:
         if stored["schema"] != ERRORS_SCHEMA:
             raise CalibrationError(f"{path.name} has schema {stored['schema']!r}, not {ERRORS_SCHEMA}; make it anew")
         found = {
-            kind: KindError(int(one["cells"]), *_numbers(one), float(one.get("calibration_spread", 0.0)))
+            kind: KindError(
+                int(one["cells"]), float(one["median_error"]), float(one["low"]), float(one["high"]),
+                float(one.get("calibration_spread", 0.0)),
+            )
             for kind, one in stored["kinds"].items()
         }
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
