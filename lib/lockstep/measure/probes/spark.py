@@ -17,7 +17,7 @@ from PIL import Image
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.data.parquet import decode_parquet, write_parquet
 from lockstep.engine.data.sources import Photos
-from lockstep.engine.files import scratch_folder
+from lockstep.engine.files import ScratchFolder
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace
@@ -85,7 +85,7 @@ def run_preparation(job: Job, group: Group, site: Site | None = None) -> Trace:
     whole = (site.use_case or use_case(job.use_case)).open("train", site.data_root, job.images, site.skipped)
     assert isinstance(whole, Photos)
     group.enter("input")
-    with scratch_folder("lockstep-parquet-") as folder:
+    with ScratchFolder("lockstep-parquet-") as folder:
         photos = _scaled(whole, folder / "photos")
         seconds: dict[str, float] = {}
         for _ in range(2):  # the first time warms up the Python workers
