@@ -40,8 +40,11 @@ def test_more_busy_processes_than_cores(tmp_path: Path) -> None:
 
 
 def test_a_slow_loader_is_named(root: Path) -> None:
-    seen = observe_script([sys.executable, str(root / "examples" / "slow_loader.py")], 3.0)
-    causes = [cause for cause in causes_of_script(seen) if cause.kind != OTHERS]
+    for seconds in (3.0, 10.0, 30.0):  # on a busy machine three are hardly more than the start
+        seen = observe_script([sys.executable, str(root / "examples" / "slow_loader.py")], seconds)
+        causes = [cause for cause in causes_of_script(seen) if cause.kind != OTHERS]
+        if causes:
+            break
     assert causes[0].kind == INPUT and "1 process that loads" in causes[0].found
     assert [len(seen.of(role)) for role in (TRAINS, LOADS, HELPS)] == [1, 1, 0]
     assert 0 < seen.start_seconds < seen.seconds and not seen.ended
