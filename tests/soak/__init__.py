@@ -5,6 +5,7 @@
     notebooks   what runs: a few cells of each notebook's own grid, in seconds
     roles       whom to hit: each process of a run, by its command
     faults      what to do to it and when, drawn by seed and number
+    phases      what a run is doing just then
     trial       one run that is hit, and how it ended
     recorded    what its records and its messages must be
     leftovers   what must not be there any more

@@ -13,12 +13,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from soak.faults import KINDS, draw, notebook_of
 from soak.notebooks import NOTEBOOKS, build
+from soak.phases import PHASES
 from soak.trial import Halted, Place, Trial, disturbed, undisturbed
 
 LANES = 3
@@ -26,7 +27,7 @@ LANES = 3
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 if every trial was clean, 1 if one was not or there was none, 2 for a wrong option."""
+    """0 if every trial was clean, 1 if one was not or there were fewer than asked for, 2 for a wrong option."""
     chosen = _options().parse_args(words)
     for number in (signal.SIGINT, signal.SIGTERM):
         # Also where a shell has started this in the background, deaf to Ctrl-C: so would be all that is hit.
@@ -44,13 +45,17 @@ def main(words: Sequence[str] | None = None) -> int:
         soak.others.append("no fault was dealt")
     _write(folder / "trials.csv", soak.trials)
     print(table(soak.trials))
+    print(of_phases(soak.trials))
     print(of_notebooks(soak.trials))
     for said in soak.others:
         print(f"not clean: {said}")
+    if few := len(soak.trials) < chosen.trials:
+        told = f"{len(soak.trials)} of {chosen.trials} faults were dealt in {chosen.minutes:g} minutes"
+        print(f"too few: {told}; give more minutes (make soak MINUTES=60), or ask for fewer faults with --trials")
     unclean = sum(bool(trial.unclean) for trial in soak.trials)
     dealt = f"{len(soak.trials)} of {chosen.trials} faults with seed {chosen.seed}"
     print(f"{dealt}, {unclean} not clean; all trials: {folder / 'trials.csv'}")
-    return int(bool(unclean or soak.others))
+    return int(bool(unclean or soak.others or few))
 
 
 def _options() -> argparse.ArgumentParser:
@@ -141,7 +146,8 @@ class Soak:
 def _line(trial: Trial) -> str:
     state = "NOT CLEAN: " + "; ".join(trial.unclean) if trial.unclean else "clean"
     told = f" ({trial.told[:110]})" if trial.told else ""
-    return f"run {trial.run}, {trial.notebook}, {trial.seconds:6.1f} s: {trial.kind} {trial.role}: {state}{told}"
+    where = f"{trial.notebook}, {trial.seconds:6.1f} s, {trial.phase}"
+    return f"run {trial.run}, {where}: {trial.kind} {trial.role}: {state}{told}"
 
 
 def table(trials: Sequence[Trial]) -> str:
@@ -149,14 +155,23 @@ def table(trials: Sequence[Trial]) -> str:
 
     A rank that is killed while its warm team waits for work is missed by nobody; if most are not, a run may be lying.
     """
-    counted = Counter((trial.role, trial.kind) for trial in trials)
-    unclean = Counter((trial.role, trial.kind) for trial in trials if trial.unclean)
-    unnoticed = Counter((trial.role, trial.kind) for trial in trials if not trial.noticed)
+    return _crossed(trials, lambda trial: trial.role, sorted({trial.role for trial in trials}))
+
+
+def of_phases(trials: Sequence[Trial]) -> str:
+    """The same by what the run was doing; phases in which no fault was dealt stand there, too."""
+    return _crossed(trials, lambda trial: trial.phase, PHASES)
+
+
+def _crossed(trials: Sequence[Trial], of: Callable[[Trial], str], rows: Sequence[str]) -> str:
+    counted = Counter((of(trial), trial.kind) for trial in trials)
+    unclean = Counter((of(trial), trial.kind) for trial in trials if trial.unclean)
+    unnoticed = Counter((of(trial), trial.kind) for trial in trials if not trial.noticed)
     lines = [f"{'faults (not clean, not noticed)':32}" + "".join(f"{kind:>12}" for kind in KINDS)]
-    for role in sorted({trial.role for trial in trials}):
-        of = [(role, kind) for kind in KINDS]
-        cells = [f"{counted[each]} ({unclean[each]}, {unnoticed[each]})" if counted[each] else "-" for each in of]
-        lines.append(f"{role:32}" + "".join(f"{cell:>12}" for cell in cells))
+    for row in rows:
+        own = [(row, kind) for kind in KINDS]
+        cells = [f"{counted[each]} ({unclean[each]}, {unnoticed[each]})" if counted[each] else "-" for each in own]
+        lines.append(f"{row:32}" + "".join(f"{cell:>12}" for cell in cells))
     return "\n".join(lines)
 
 

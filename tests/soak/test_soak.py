@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ import pytest
 import yaml
 
 from lockstep.commands.runner.parameters import check_names, check_values
+from lockstep.engine.groups.board import Board
 from lockstep.experiments.parameters import read_parameters
-from soak import faults, notebooks, recorded, roles, running, trial
+from soak import faults, notebooks, phases, recorded, roles, running, trial
 from soak.trial import Trial
 
 PYTHON = "/bin/python "
@@ -158,6 +160,42 @@ def test_the_table_counts_by_role_and_kind() -> None:
     assert row.split() == ["worker", "3", "(1,", "1)", "-", "-", "-", "-"]
 
 
+def test_the_table_of_phases_has_a_row_for_each_of_them() -> None:
+    trials = [
+        Trial(0, "02", "kill", "worker", 1.0, "warm-up", unclean=["hung"]),
+        Trial(0, "02", "stop", "proxy", 2.0, "ending"),
+    ]
+    head, *rows = running.of_phases(trials).splitlines()
+    assert head == running.table(trials).splitlines()[0]
+    assert [row[:32].strip() for row in rows] == list(phases.PHASES)
+    assert [row[32:].split() for row in rows][1] == ["1", "(1,", "1)", "-", "-", "-", "-"]
+
+
+def visit(strategy: str) -> str:
+    return f"round 0, 1/2: speed SimpleBig {strategy}: 9.9 images/s\n"
+
+
+def test_a_phase_is_told_by_the_boards_and_the_messages_of_a_run() -> None:
+    own, board = [os.getpid()], Board.create(2)
+    try:
+        assert phases.phase_of(own, "") == "starting"
+        board.enter(0, "compute")
+        assert phases.phase_of(own, "") == "warm-up"
+        for rank, step in enumerate((1, 2)):
+            board.at_step(rank, step)
+        assert phases.phase_of(own, "") == "measuring"
+        for rank in range(2):
+            board.enter(rank, "idle")
+        assert phases.phase_of(own, "") == "starting"
+        assert phases.phase_of(own, visit("processes")) == "between visits"
+        board.enter(1, "start")
+        assert phases.phase_of(own, visit("processes")) == "starting", "of the next visit"
+        assert phases.phase_of(own, visit("processes") + "02: stopped by SIGTERM; no process is left") == "ending"
+    finally:
+        board.close()
+    assert phases.phase_of([2**22 + 1], visit("processes")) == "between visits", "a process that has ended"
+
+
 def test_options_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         running.main(["--only", "12"])
@@ -180,8 +218,10 @@ def test_a_soak_without_a_fault_has_shown_nothing(
     assert "0 of 200 faults with seed 1, 0 not clean" in told
     clean = Trial(0, "02", "kill", "worker", 1.0)
     monkeypatch.setattr(running.Soak, "run", lambda soak: soak.trials.append(clean))
-    assert running.main(["--out", str(tmp_path)]) == 0
-    assert "1 of 200 faults" in capsys.readouterr().out
+    assert running.main(["--out", str(tmp_path)]) == 1, "too few: seen: it ended with 0"
+    assert "too few: 1 of 200 faults were dealt in 30 minutes; give more minutes" in capsys.readouterr().out
+    assert running.main(["--out", str(tmp_path), "--trials", "1"]) == 0
+    assert "1 of 1 faults with seed 1, 0 not clean" in (told := capsys.readouterr().out) and "too few" not in told
 
 
 @pytest.mark.parametrize("number", notebooks.NOTEBOOKS)

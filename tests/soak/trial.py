@@ -21,6 +21,7 @@ from soak import recorded, roles
 from soak.faults import Fault
 from soak.leftovers import Before
 from soak.notebooks import NOTEBOOKS, command
+from soak.phases import phase_of
 
 HUNG_SECONDS = 180.0
 """Nothing is told for so long after a fault: Lockstep's own limits, such as that of a start, are shorter."""
@@ -48,6 +49,7 @@ class Trial:
     kind: str
     role: str
     seconds: float  # from the start of its run to the fault
+    phase: str = ""  # what the run was doing then: one of `phases.PHASES`
     told: str = ""
     noticed: bool = False  # a visit failed after it, or the run ended
     unclean: list[str] = field(default_factory=list)
@@ -212,7 +214,8 @@ def _hit(running: Running, fault: Fault, run: int) -> Trial | None:
     running.before.look(list(there))
     role, victim = fault.victim(by_role)
     said = len(running.text)
-    trial = Trial(run, running.place.number, fault.kind, role, round(time.monotonic() - running.began, 2))
+    seconds, phase = round(time.monotonic() - running.began, 2), phase_of(there, running.text)
+    trial = Trial(run, running.place.number, fault.kind, role, seconds, phase)
     try:
         fault.hit(victim)
     except psutil.NoSuchProcess:
