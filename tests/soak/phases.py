@@ -1,4 +1,4 @@
-"""What a run is doing, by what it writes itself: its messages, and the boards on which its ranks note phase and step."""
+"""What a run is doing, by what it writes itself: its messages, and the boards on which its ranks note where they are."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def boards(pids: Iterable[int]) -> Iterator[np.ndarray]:
                     board = np.frombuffer(stream.read(), np.int64).reshape(-1, 4)
             except OSError:
                 continue
-            if ((0 <= board[:, 0]) & (board[:, 0] < len(OF_BOARD))).all():
+            if ((board[:, 0] >= 0) & (board[:, 0] < len(OF_BOARD))).all():
                 yield board
