@@ -28,6 +28,8 @@ from lockstep.engine.job import NO_USE_CASE, Job
 from lockstep.engine.launch import Team, WorkerFailed, stopped_programs
 from lockstep.engine.launch.spark import Spark, SparkDriver
 from lockstep.engine.launch.spark.barrier_team import ExecutorLost, SparkTeam
+from lockstep.engine.launch.spark.cluster import StandaloneCluster
+from lockstep.engine.launch.spark.java import SparkError
 from lockstep.engine.launch.spark.settings import MEMORY_VARIABLE
 from lockstep.engine.launch.spark.team import SparkDriverTeam
 from lockstep.engine.training import checkpoint
@@ -127,13 +129,33 @@ def test_a_driver_that_is_killed_ends_the_team(teams: Warm) -> None:
     assert team.pids == [], "all of it ended"
 
 
-def test_a_jvm_that_is_stopped_ends_the_team(teams: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("jvm", "name"),
+    [
+        ("CoarseGrainedExecutorBackend", "an executor of Spark"),
+        ("SparkSubmit", "Spark's driver"),
+        ("deploy.worker.Worker", "Spark's worker"),
+        ("deploy.master.Master", "Spark's master"),
+    ],
+)
+def test_a_jvm_that_is_stopped_ends_the_team(jvm: str, name: str, teams: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody noticed for ten minutes."""
     monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 1.0)
     team = teams.of("spark", 2)
     team.start()
-    told = told_after(team, "CoarseGrainedExecutorBackend", signal.SIGSTOP)
-    assert "an executor of Spark was stopped" in told and team.pids == []
+    told = told_after(team, jvm, signal.SIGSTOP)
+    assert f"{name} was stopped (SIGSTOP)" in told and team.pids == []
+
+
+def test_a_jvm_that_is_stopped_while_its_cluster_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: a start that said after 90 s that it was too slow."""
+    monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 0.5)
+    stops = ["bash", "-c", "kill -STOP $$; sleep 100", "org.apache.spark.deploy.master.Master"]
+    monkeypatch.setattr(StandaloneCluster, "_commands", lambda cluster, url, port: {"master": stops})
+    began, cluster = time.monotonic(), StandaloneCluster(1)
+    with pytest.raises(SparkError, match=r"the Spark cluster can't start: Spark's master was stopped \(SIGSTOP\)"):
+        cluster.start()
+    assert time.monotonic() - began < END_SECONDS and cluster.pids == []
 
 
 def told_after(team: Team, name: str, how: int = signal.SIGKILL) -> str:
@@ -149,7 +171,8 @@ def told_after(team: Team, name: str, how: int = signal.SIGKILL) -> str:
         return str(failure.value)
     finally:
         with contextlib.suppress(psutil.Error):
-            victim.kill()  # one that is stopped stays in the session's cluster, where a team's own would end with it
+            # One that is stopped stays in the session's cluster, where a team's own would end with it.
+            victim.resume() if how == signal.SIGSTOP and "deploy" in name else victim.kill()
 
 
 def time_out(group: Group) -> None:

@@ -15,6 +15,11 @@ from lockstep.engine.launch.stopped_programs import StoppedPrograms, is_stopped
 pytestmark = pytest.mark.linux
 
 
+def test_a_stopped_program_is_named_within_15_seconds() -> None:
+    """Two looks after it was stopped, at most, and a team asks twice a second. Tests of whole teams look more often."""
+    assert 2 * stopped_programs.LOOK_SECONDS < 15
+
+
 def test_a_stopped_program_is_named_at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 0.0)
     command = [sys.executable, "-c", "import time; time.sleep(60)", "ipyparallel.controller"]

@@ -22,6 +22,7 @@ from types import TracebackType
 from lockstep.engine.files import Scratch
 from lockstep.engine.launch.failures import output_tail
 from lockstep.engine.launch.spark.java import SparkError, find_java, spark_home
+from lockstep.engine.launch.stopped_programs import StoppedPrograms
 from lockstep.engine.launch.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
@@ -131,10 +132,12 @@ class StandaloneCluster:
     def _wait(self) -> None:
         """Wait until the worker has registered. Raises SparkError."""
         assert self._supervisor is not None
-        deadline = time.monotonic() + START_SECONDS
+        deadline, stopped = time.monotonic() + START_SECONDS, StoppedPrograms()
         while _REGISTERED not in (output := output_tail(self._supervisor.output)):
             if self._supervisor.ended(0.1):
                 raise SparkError(f"the Spark cluster ended before it had started: {self.problem()}\n{output}")
+            if name := stopped.look(self.pids):
+                raise SparkError(f"the Spark cluster can't start: {name} was stopped (SIGSTOP)\n{output}")
             if time.monotonic() > deadline:
                 raise SparkError(f"the Spark cluster has not started within {START_SECONDS:.0f} s\n{output}")
 
