@@ -1,4 +1,4 @@
-"""What a run is doing, by what it writes itself: its messages, and the boards on which its ranks note where they are."""
+"""What a run is doing, by what it writes: its messages, and the boards on which its ranks note where they are."""
 
 from __future__ import annotations
 
