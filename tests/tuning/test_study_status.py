@@ -19,8 +19,9 @@ import lockstep
 import studies
 import tiny
 from lockstep.commands.application import app
+from lockstep.engine.job import JobError
+from lockstep.tuning import own_model
 from lockstep.tuning.attempts import this_owner
-from lockstep.tuning.needed import StudyError
 from lockstep.tuning.opening import close_study, open_study
 from lockstep.tuning.results import OF_DECISION, OF_EPOCH, OF_TRIAL, Finished, read_study
 from lockstep.tuning.status_lines import seconds_left, status_text, time_left_text
@@ -192,7 +193,48 @@ def test_a_model_that_can_not_be_built_is_told(here: None) -> None:
     def broken(setting: Mapping[str, Any]) -> nn.Module:
         raise RuntimeError("no such layer")
 
-    with pytest.raises(StudyError, match=r"none of 2 trials has finished: .*RuntimeError: no such layer"):
-        lockstep.tune(
-            broken, tiny.arrays(), OWN, trials=2, epochs=1, engines=1, pruner="none", launcher="processes"
-        )
+    with pytest.raises(JobError, match=r"build\(\{'units': .*\) fails with RuntimeError: no such layer"):
+        lockstep.tune(broken, tiny.arrays(), OWN, trials=2, epochs=1)
+
+
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts a study fails."""
+    monkeypatch.setattr(own_model, "run_study", None)
+
+
+@pytest.mark.usefixtures("here", "no_engine")
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (
+            (nn.Linear(126, 3), nn.Flatten(0)),
+            r"the model of \{'units': .*\}: in evaluation mode the model returns a tensor",
+        ),
+        ((nn.Linear(126, 2),), "the model has 2 outputs for 3 classes"),
+        ((nn.Linear(100, 3),), r"a first pass of 2 images in evaluation mode fails with RuntimeError: mat1 and mat2"),
+    ],
+)
+def test_what_can_not_be_trained_is_told_before_engines_start(layers: tuple[nn.Module, ...], message: str) -> None:
+    """Seen: it was found by the first trial, and as many failed as were asked for."""
+    with pytest.raises(JobError, match=message):
+        lockstep.tune(lambda setting: nn.Sequential(nn.Flatten(), *layers), tiny.arrays(), OWN)
+
+
+@pytest.mark.usefixtures("here", "no_engine")
+def test_what_the_workers_decide_is_cautioned_of_before_engines_start() -> None:
+    """Seen: no word of dropout that can't be keyed, nor of batch normalization over shares of a batch."""
+
+    asked = []
+
+    def build(setting: Mapping[str, Any]) -> nn.Module:
+        asked.append(setting)
+        if len(asked) == 1:
+            raise RuntimeError("some settings may fail: their trials do")
+        return nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(126, 3), tiny.Dropping())
+
+    with pytest.warns(UserWarning) as told, pytest.raises(TypeError, match="NoneType"):
+        lockstep.tune(build, tiny.arrays(), OWN, workers_per_trial=2, engines=1)
+    said = [str(each.message) for each in told]
+    assert any(words.startswith("3 draws random numbers in training") for words in said), said
+    assert any(words.startswith("0: batch normalisation over each worker's own share") for words in said), said

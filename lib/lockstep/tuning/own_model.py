@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from lockstep.api import Data, images_of
 from lockstep.engine.data.errors import DataError
 from lockstep.engine.data.sources import are_classes
 from lockstep.engine.files import scratch_folder
-from lockstep.engine.job import Job, at_least
+from lockstep.engine.job import Job, JobError, at_least
 from lockstep.engine.models.losses import Loss, cross_entropy
+from lockstep.engine.own.losses import read_loss
 from lockstep.engine.replica.torch import load_flat
 from lockstep.engine.training import checkpoint
+from lockstep.engine.training.first_pass import FirstPass, check_first_pass
 from lockstep.engine.training.loop import Site
+from lockstep.engine.training.randomness import keeping_generators
 from lockstep.engine.usecases import PAPER_ADAM, UseCase
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.plan import OWN, StudyPlan
@@ -29,6 +33,8 @@ from lockstep.tuning.sampling import training_seed
 from lockstep.tuning.space import Space
 from lockstep.tuning.study import best_checkpoint, run_study
 
+_TRIED = 3
+"""Settings whose models are tried before engines start."""
 Build = Callable[[Mapping[str, Any]], nn.Module]
 
 
@@ -78,6 +84,10 @@ def tune(
     the study outlives this process: after Ctrl-C, a crash or `hours` the same call goes on. Repeatable to the bit with
     engines=1 (see `lockstep.tuning.study.run_study`). `progress=print` shows each epoch.
 
+    Before any worker starts, two samples go through the model of a setting once, or of another one where that fails; a
+    warning names each module whose random numbers can't be keyed by sample, and batch normalization where several
+    workers share a batch.
+
     Raises JobError, DataError and StudyError for what can't be tuned, before any worker starts where possible;
     StudyError if no trial has finished; WorkerFailed if engines can't be started. No process is left behind.
     """
@@ -98,6 +108,8 @@ def tune(
         name, found, base, trials, epochs, engines, launcher, workers_per_trial, sampler, pruner=pruner, seed=seed,
         hours=hours, objective=objective,
     )  # fmt: skip
+    for caution in _first_pass(build, case, plan).cautions:
+        warnings.warn(caution, stacklevel=2)
     # What a model draws by itself can't be keyed by sample; it is drawn anew for each micro-batch.
     site = Site(use_case=case, draws=True)
     with scratch_folder("lockstep-tune-") as scratch:
@@ -113,15 +125,40 @@ def tune(
     return Tuned(setting, float(best["value"]), model, result.trials, result.curves, result.decisions)
 
 
+def _first_pass(build: Build, case: UseCase, plan: StudyPlan) -> FirstPass:
+    """What a first pass shows of the first of a few settings whose model can be trained and scored. Raises JobError if
+    none can: a study of such a space would end with as many failures as trials."""
+    case, first = replace(case, test=case.train, loss=read_loss(case.loss)), JobError("")
+    for number in range(_TRIED):
+        setting = plan.space.draw(plan.seed, number)
+        try:
+            model = _built(build, setting, plan.seed, number)
+        except Exception as error:
+            failure = JobError(f"build({setting}) fails with {type(error).__name__}: {error}")
+        else:
+            try:
+                job = plan.job(setting, plan.seed)
+                return check_first_pass(model, case.for_job(job), job, backward=True)
+            except JobError as error:
+                failure = JobError(f"the model of {setting}: {error}")
+        first = first if number else failure
+    raise first
+
+
+def _built(build: Build, setting: Mapping[str, Any], seed: int, number: int) -> nn.Module:
+    """The model of a trial, with the weights that it begins with."""
+    with keeping_generators():
+        torch.manual_seed(training_seed(seed, number))
+        return build(setting)
+
+
 def _unbuilt() -> nn.Module:
     raise StudyError("a trial's model is built of its setting, which is not known here")
 
 
 def _restored(build: Build, setting: Mapping[str, Any], seed: int, number: int, path: Path) -> nn.Module:
     """The model of a setting with the parameters of a checkpoint, in evaluation mode."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(training_seed(seed, number))
-        model = build(setting)
+    model = _built(build, setting, seed, number)
     content = checkpoint.read(str(path))
     load_flat(model, content["parameters"], content["buffers"], content["others"])
     return model.eval()
