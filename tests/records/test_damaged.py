@@ -64,6 +64,33 @@ def test_a_value_that_was_never_measured_is_not_written(
     assert not (tmp_path / "records.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("workers", 0, "workers=0 is not possible"),
+        ("round", -1, "round=-1 is not possible"),
+        ("session", -1, "session=-1 is not possible; sessions are numbered from 0"),
+    ],
+)
+def test_a_row_of_no_worker_round_or_session_is_neither_written_nor_read(
+    tmp_path: Path, name: str, value: int, message: str
+) -> None:
+    """Seen: session -1 was written and read."""
+    with RunFolder(tmp_path, INFO, SESSION) as run, pytest.raises(RecordError, match=message):
+        run.write_round([row(0) | {name: value}])
+    path = written(tmp_path)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame.loc[3, name] = str(value)
+    frame.to_csv(path, index=False)
+    sealed = (tmp_path / "checks.csv").rename(tmp_path / "aside")
+    with pytest.raises(RecordError, match=rf"records\.csv, line 5: {message}.*; measure its round again"):
+        read_records(tmp_path)
+    sealed.rename(tmp_path / "checks.csv")  # by which round -1 was round 1
+    with pytest.warns(UserWarning) as told:
+        assert go_on(tmp_path) == [0, 2]
+    assert any(message in str(one.message) for one in told)
+
+
 def test_a_cell_stands_once_in_a_round(tmp_path: Path) -> None:
     message = "round 1 holds speed own of "
     with RunFolder(tmp_path, INFO, SESSION) as run, pytest.raises(RecordError, match=message):

@@ -49,6 +49,8 @@ def misfit_of(row: Mapping[str, Any]) -> str:
                 option.check(row[name])
         except JobError as error:
             return str(error)
+    if row["session"] < 0:
+        return f"session={row['session']!r} is not possible; sessions are numbered from 0, as in run.json"
     for name in MEASUREMENTS:
         value = row[name]
         if value is None or value != value:
@@ -253,6 +255,8 @@ def plausible(frame: pd.DataFrame) -> bool:
         bounds += ((option.below, values.lt),)
         if not all(bool(compare(bound).all()) for bound, compare in bounds if bound is not None):
             return False
+    if bool((frame["session"] < 0).any()):
+        return False
     for name in MEASUREMENTS:
         values = frame[name].dropna()
         if not bool(values.between(0, most_of(name)).all()) or (name in _POSITIVE and bool((values == 0).any())):

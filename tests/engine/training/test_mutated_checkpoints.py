@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 import tiny
 from examples import MUTATED_CHECKPOINTS
+from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.checkpoint import CheckpointError
-from together import alone
+from lockstep.engine.training.checkpoint_file import packed_content
+from lockstep.engine.training.loop import Site, run_job
+from together import alone, small_job
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +38,40 @@ def test_mutated_checkpoints_change_no_parameter(original: Path, tmp_path: Path,
     except CheckpointError:
         return
     assert torch.equal(found["parameters"], checkpoint.read(str(original))["parameters"])
+
+
+WRONG = {
+    "job": [3, None, [1], {1: 2}],
+    "model": [3, {}, [3], [("a", "trained", 3, "float32")], [("a", "trained", (-1,), "float32")], [("a", "trained")]],
+    "optimiser": [3, {}, {"class": 3}, {"lr": "0.1"}],
+    "parts": [3, {"workers": "2"}, {"cores": 2}],
+    "parameters": [3, None, torch.zeros(2, 2), torch.zeros(3, dtype=torch.int64)],
+    "buffers": [[0.5], torch.zeros(())],
+    "others": [3, {"a": 3}],
+    "cuts": [3, ["a"], [-1]],
+    "sync": [3, None, {"step": "2"}, {"step": -1}, {"step": True}],
+    "epochs": [3, [3]],
+    "data": [3],
+}
+"""What the content of a checkpoint is not."""
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+def test_a_right_checksum_over_a_wrong_structure_is_refused(
+    original: Path, tmp_path: Path, name: str, value: object
+) -> None:
+    """Seen: TypeError, for a job that was 3."""
+    path, content = tmp_path / "c.pt", checkpoint.read(str(original))
+    path.write_bytes(b"".join(packed_content(content | {name: value})))
+    for read in (checkpoint.read, lambda place: checkpoint.check_resumable(place, small_job())):
+        with pytest.raises(CheckpointError, match=rf"c\.pt can't be read: its {name} is .*, not .*; name another file"):
+            read(str(path))
+
+
+def test_a_state_that_the_sync_does_not_know_is_refused(original: Path, tmp_path: Path) -> None:
+    """Seen: KeyError."""
+    path, content = tmp_path / "c.pt", checkpoint.read(str(original))
+    for state in ({"step": 3}, {"step": 3, "optimiser": 3}, {"step": 3, "optimiser": {"state": 3}}, {}):
+        path.write_bytes(b"".join(packed_content(content | {"sync": state})))
+        with pytest.raises(CheckpointError, match=r"c\.pt: its state is not that of local; remove the file: "):
+            run_job(small_job(), ThreadGroup.of(1)[0], Site(use_case=tiny.case(), checkpoint=str(path), resume=True))

@@ -20,7 +20,7 @@ from lockstep.engine.replica.layout import Entry, TensorLayout, difference
 from lockstep.engine.sync import Sync
 from lockstep.engine.sync.base import of_worker
 from lockstep.engine.sync.plan import OptimiserFactory
-from lockstep.engine.training.checkpoint_file import packed_content, unpacked_content
+from lockstep.engine.training.checkpoint_file import misshapen, packed_content, unpacked_content
 from lockstep.engine.training.rates import BASE_RATE, STEPS_DONE
 
 # The fields that must be the same, so that a resumed run reaches the parameters of an uninterrupted one.
@@ -37,7 +37,6 @@ _SAME_IF_HELD_OUT = ("scored_on",)
 _SAME_IF_FALLING = ("epochs", "updates", "warmup_steps", "steps")
 _ALL = _SAME + _SAME_IF_COMPRESSED + _SAME_IF_HELD_OUT + _SAME_IF_FALLING
 
-_CONTENT = ("job", "model", "optimiser", "parts", "parameters", "buffers", "others", "cuts", "sync")
 # What can be divided among ranks -> what the file holds, and what to resume it with.
 _PARTS = {
     "workers": ("the state of {} workers", "workers={}"),
@@ -97,9 +96,10 @@ def read(path: str) -> dict[str, Any]:
         raise CheckpointError(
             f"checkpoint {path} can't be read: {error}; name another file, or remove it and train anew"
         ) from error
-    if not isinstance(content, dict) or not set(_CONTENT) <= set(content):
-        raise CheckpointError(f"checkpoint {path} can't be read: it lacks some of {', '.join(_CONTENT)}; remove it")
-    return content
+    if why := misshapen(content):
+        raise CheckpointError(f"checkpoint {path} can't be read: {why}; name another file, or remove it and train anew")
+    found: dict[str, Any] = content
+    return found
 
 
 def read_for(path: str, job: Job) -> dict[str, Any]:
@@ -200,8 +200,9 @@ def load(path: str, job: Job, replica: Replica, sync: Sync) -> list[dict[str, fl
         if replica.sharers is not None:
             state = of_worker(state["parts"], replica.sharers, "a part of the model for each")
         sync.load_state_dict(state)
-    except ValueError as error:
-        raise CheckpointError(f"checkpoint {path}: {error}") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        what = "" if isinstance(error, ValueError) else f"its state is not that of {job.sync}; remove the file: "
+        raise CheckpointError(f"checkpoint {path}: {what}{error}") from error
     sync.group.barrier()
     return list(content.get("epochs", []))  # older files have none
 

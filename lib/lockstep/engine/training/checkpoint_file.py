@@ -14,7 +14,7 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from torch import Tensor
 from lockstep.engine.groups.wire import bytes_of, tensor_of
 
 FORMAT = 2
+CONTENT = ("job", "model", "optimiser", "parts", "parameters", "buffers", "others", "cuts", "sync")
+"""What every checkpoint holds."""
+PARTS = frozenset({"workers", "ranks", "slices", "shards"})
 _FIRST = b"lockstep checkpoint, format "
 _LENGTH = struct.Struct("!Q")
 _CHECKSUM_BYTES = 32
@@ -62,6 +65,55 @@ def unpacked_content(data: bytes) -> Any:
         return _content(data, len(first) + 1)
     except Exception as error:  # with a right checksum only somebody who means it gets here
         raise ValueError(f"its content makes no sense ({error})") from error
+
+
+def misshapen(content: Any) -> str:
+    """What is wrong with the structure of a checkpoint's content, whose checksum is right; empty if nothing is."""
+    if not isinstance(content, dict) or not set(CONTENT) <= set(content):
+        return f"it lacks some of {', '.join(CONTENT)}"
+    for name, (fits, wanted) in _SHAPES.items():
+        if name in content and not fits(content[name]):
+            shown = " ".join(repr(content[name]).split())
+            return f"its {name} is {shown[:60]}{'...' if len(shown) > 60 else ''}, not {wanted}"
+    return ""
+
+
+def _is_dict(value: Any, of: type | tuple[type, ...] = object) -> bool:
+    return isinstance(value, dict) and all(isinstance(n, str) and isinstance(each, of) for n, each in value.items())
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_whole(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_whole, value))
+
+
+def _is_entry(value: Any) -> bool:
+    """Name, kind, shape and type of a tensor (`lockstep.engine.replica.layout.Entry`)."""
+    if not isinstance(value, list | tuple) or len(value) != 4:
+        return False
+    return all(isinstance(value[place], str) for place in (0, 1, 3)) and _are_whole(value[2])
+
+
+def _is_flat(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 1 and value.dtype == torch.float32
+
+
+_SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "job": (_is_dict, "values by name"),
+    "model": (lambda value: isinstance(value, list) and all(map(_is_entry, value)), "a list of tensors"),
+    "optimiser": (lambda value: _is_dict(value, str) and "class" in value, "a class and its settings"),
+    "parts": (lambda value: _is_dict(value, int) and set(value) <= PARTS, f"numbers of {', '.join(sorted(PARTS))}"),
+    "parameters": (_is_flat, "a vector of float32"),
+    "buffers": (_is_flat, "a vector of float32"),
+    "others": (lambda value: _is_dict(value, Tensor | None), "tensors by name"),
+    "cuts": (lambda value: value is None or _are_whole(value), "numbers"),
+    "sync": (lambda value: _is_dict(value) and _is_whole(value.get("step", 0)), "a state with a step from 0"),
+    "epochs": (lambda value: isinstance(value, list) and all(map(_is_dict, value)), "a list of rows"),
+    "data": (lambda value: isinstance(value, str), "a text"),
+}
 
 
 def _content(data: bytes, start: int) -> Any:
