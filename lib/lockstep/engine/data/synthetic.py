@@ -109,16 +109,13 @@ def write_stand_in(root: str | os.PathLike[str], dataset: str, counts: Counts, s
         raise DataError(f"{str(target)!r} exists already; remove it or give another folder")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{dataset}.", suffix=".tmp", dir=root))
-        try:
-            made = building / dataset  # open to others as far as the umask lets them, unlike mkdtemp's own folder
+        with tempfile.TemporaryDirectory(".tmp", f".{dataset}.", root, ignore_cleanup_errors=True) as building:
+            made = Path(building, dataset)  # open to others as far as the umask lets them, unlike that folder itself
             made.mkdir()
             _write(made, STAND_INS[dataset], tasks, seed)
             text = json.dumps({"made_by": "lockstep", "version": VERSION, "seed": seed, "counts": counts}, indent=2)
             (made / MARKER).write_text(text + "\n", encoding="utf-8")
             made.rename(target)
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
         raise DataError(
             f"the stand-in can't be written to {str(target)!r} ({error.strerror}); free some space there, "

@@ -100,7 +100,7 @@ class FailureDetector:
         if (index := self._monitor.stopped_process()) is not None:
             worker = self.workers[index]
             reason = "was stopped (SIGSTOP)"
-            raise WorkerFailed(worker.ranks[0], self._position_of(worker), reason, _dump_stacks(worker))
+            raise WorkerFailed(worker.ranks[0], self.position_of(worker), reason, _dump_stacks(worker))
         if self._monitor.stalled():
             raise self._stall()
         return []
@@ -112,7 +112,7 @@ class FailureDetector:
 
     def connection_lost(self, worker: Worker) -> WorkerFailed:
         """The failure of a worker whose connection has closed."""
-        where = self._position_of(worker)
+        where = self.position_of(worker)
         with contextlib.suppress(Exception):
             worker.process.wait(2)
         code = worker.process.returncode
@@ -127,7 +127,7 @@ class FailureDetector:
         """The failure of a rank that reported an exception."""
         return WorkerFailed(rank, self.board.where(rank), f"raised {error}", traceback, follows=follows)
 
-    def _position_of(self, worker: Worker) -> str:
+    def position_of(self, worker: Worker) -> str:
         if len(worker.ranks) == 1:
             return self.board.where(worker.ranks[0])
         return self._monitor.positions(worker.ranks)

@@ -175,8 +175,7 @@ class SupervisedTeam(Team, ABC):
             first = self._rendezvous.first_exit(0.0 if ended else 0.05)
         self._supervisor.ended(0 if first else _EXIT_REPORT_SECONDS)
         if cause := self._supervisor.cause_of_end():
-            where = self.board.where(0) if self.board else ""
-            return WorkerFailed(-1, where, cause, output_tail(self._supervisor.output))
+            return WorkerFailed(-1, self._position(), cause, output_tail(self._supervisor.output))
         if first is not None:
             worker = next((each for each in self.workers if each.process.pid == first[0]), worker)
             assert isinstance(worker.process, ExternalProcess)

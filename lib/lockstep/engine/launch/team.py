@@ -231,12 +231,10 @@ class Team:
             worker.control.close()
             worker.output.close()
         self.workers = []
-        if self.board is not None:
-            self.board.close()
-            self.board = None
-        if self._scratch is not None:
-            self._scratch.close()
-            self._scratch = None
+        for held in (self.board, self._scratch):
+            if held is not None:
+                held.close()
+        self.board = self._scratch = None
 
 
 def _run(group: Group, function: Callable[..., Trace], job: Job, site: Site | None) -> Trace:

@@ -89,7 +89,7 @@ def read(path: str) -> dict[str, Any]:
     """The content of a checkpoint: tensors and plain data only, never code. Raises CheckpointError if it is missing,
     damaged, or not a checkpoint."""
     try:
-        content: Any = unpacked_content(Path(path).read_bytes())
+        content: dict[str, Any] = unpacked_content(Path(path).read_bytes())
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} does not exist; train without resume first") from None
     except (OSError, ValueError) as error:
@@ -98,8 +98,7 @@ def read(path: str) -> dict[str, Any]:
         ) from error
     if why := misshapen(content):
         raise CheckpointError(f"checkpoint {path} can't be read: {why}; name another file, or remove it and train anew")
-    found: dict[str, Any] = content
-    return found
+    return content
 
 
 def read_for(path: str, job: Job) -> dict[str, Any]:

@@ -5,9 +5,7 @@ Each runs on the driver of a `spark_driver` team, with an executor per worker.
 
 from __future__ import annotations
 
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from PIL import Image
 from lockstep.engine.data.folders import open_folder
 from lockstep.engine.data.parquet import decode_parquet, write_parquet
 from lockstep.engine.data.sources import Photos
+from lockstep.engine.files import scratch_folder
 from lockstep.engine.groups import Group
 from lockstep.engine.job import Job
 from lockstep.engine.training.loop import Site, Trace
@@ -86,8 +85,7 @@ def run_preparation(job: Job, group: Group, site: Site | None = None) -> Trace:
     whole = (site.use_case or use_case(job.use_case)).open("train", site.data_root, job.images, site.skipped)
     assert isinstance(whole, Photos)
     group.enter("input")
-    folder = Path(tempfile.mkdtemp(prefix="lockstep-parquet-"))
-    try:
+    with scratch_folder("lockstep-parquet-") as folder:
         photos = _scaled(whole, folder / "photos")
         seconds: dict[str, float] = {}
         for _ in range(2):  # the first time warms up the Python workers
@@ -97,8 +95,6 @@ def run_preparation(job: Job, group: Group, site: Site | None = None) -> Trace:
             batches = decode_parquet(session, photos, folder / "prepared", _first_photo)
             seconds = {"parquet_write": middle - start, "parquet_read": time.perf_counter() - middle}
         _check(photos, batches)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     took = seconds[job.strategy]
     return Trace(group.rank, scores={"images_per_second": len(photos) / took, "step_seconds": took})
 

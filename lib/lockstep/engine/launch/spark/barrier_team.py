@@ -155,7 +155,7 @@ class SparkTeam(SparkApplicationTeam):
     def _connection_lost(self, detector: FailureDetector, worker: Worker) -> WorkerFailed:
         """What Spark reports of the rank whose connection has closed: it was killed, or lost with its executor."""
         assert self._supervisor is not None
-        where, rank = self._position_of(worker), worker.ranks[0]
+        where, rank = detector.position_of(worker), worker.ranks[0]
         end = time.monotonic() + _REPORT_SECONDS
         while time.monotonic() < end:
             if self.cluster is not None and (why := self.cluster.problem()):  # its supervisor kills the ranks
@@ -163,7 +163,7 @@ class SparkTeam(SparkApplicationTeam):
             output = output_tail(self._supervisor.output)
             if found := re.search(r"lockstep: rank (\d+) (was killed by \w+|left with exit code \d+)", output):
                 other = self.workers[int(found[1])]
-                return WorkerFailed(other.ranks[0], self._position_of(other), found[2], output_tail(other.output))
+                return WorkerFailed(other.ranks[0], detector.position_of(other), found[2], output_tail(other.output))
             if any(sign in output for sign in _EXECUTOR_LOST):
                 return ExecutorLost(rank, where, "was lost with its executor", output)
             if self._supervisor.ended(0.2):
@@ -171,9 +171,6 @@ class SparkTeam(SparkApplicationTeam):
         if cause := self._supervisor.cause_of_end():
             return WorkerFailed(-1, where, cause, output_tail(self._supervisor.output))
         return detector.connection_lost(worker)
-
-    def _position_of(self, worker: Worker) -> str:
-        return self.board.where(worker.ranks[0]) if self.board is not None else ""
 
     def close(self) -> None:
         for worker in self.workers:
