@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 import time
+from itertools import pairwise
 
 import psutil
 import pytest
@@ -111,6 +112,31 @@ def test_what_lockstep_mpi_starts_on_one_machine_listens_nowhere() -> None:
         below = run.below()
         assert {each.pid for each in ranks} < {each.pid for each in below}
         assert sockets_of(each.pid for each in below) == []
+    finally:
+        left = run.below()
+        run.process.kill()
+        run.process.join()
+        shutil.rmtree(run.folder)
+        assert psutil.wait_procs(left, cluster_runs.END_SECONDS)[1] == []
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+@pytest.mark.parametrize("sync", ["allreduce", "ddp"])
+def test_with_hosts_named_nothing_but_mpiexec_listens_outside_the_interface(sync: str) -> None:
+    """The host is this one, named as another would be, and the interface the loopback. MPICH's mpiexec listens on all
+    interfaces, as docs/cluster.md says, at a port that its proxies and ranks inherit."""
+    if find_mpiexec().kind != "mpich":
+        pytest.skip("which port is mpiexec's own is known of MPICH")
+    run = cluster_runs.Run(2, hosts="localhost:2", iface="lo", sync=sync)
+    try:
+        run.training()
+        below = run.below()
+        told = [word for each in below for word in each.cmdline() if "--control-port" in each.cmdline()]
+        (control,) = {int(after.rpartition(":")[2]) for word, after in pairwise(told) if word == "--control-port"}
+        found = sockets_of(each.pid for each in below)
+        assert {one.port for one in beyond_loopback(found)} == {control}
+        assert {one.port for one in found} > {control}, "MPI's own, or gloo's: else nothing was looked at"
     finally:
         left = run.below()
         run.process.kill()

@@ -78,7 +78,7 @@ def misshapen(content: Any) -> str:
     return ""
 
 
-def _is_dict(value: Any, of: type | tuple[type, ...] = object) -> bool:
+def _is_dict(value: Any, of: Any = object) -> bool:
     return isinstance(value, dict) and all(isinstance(n, str) and isinstance(each, of) for n, each in value.items())
 
 
