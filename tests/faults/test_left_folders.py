@@ -14,6 +14,7 @@ import pytest
 
 from lockstep.engine.groups import Group
 from lockstep.engine.launch import LAUNCHERS
+from lockstep.engine.launch.environment import worker_environment
 from lockstep.engine.launch.spark.cluster import StandaloneCluster
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_leftovers")]
@@ -50,14 +51,40 @@ def compile_something(group: Group) -> str:
 
 @pytest.mark.true_start
 @pytest.mark.parametrize("launcher", ["threads", "processes", "mpiexec", "engines"])
-def test_what_a_library_leaves_goes_with_the_team(temporary: Path, launcher: str) -> None:
-    """Seen: torchinductor_* stood in the temporary folder after each `lockstep.train` with processes."""
+def test_what_a_library_leaves_goes_with_the_team(
+    temporary: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: torchinductor_* stood in the temporary folder after each `lockstep.train` with processes; torch names it to
+    all processes that the one which first asks for it starts."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(temporary / "torchinductor_user"))
     with LAUNCHERS[launcher](2) as team:
         places = team.call(compile_something)
         (own,) = temporary.iterdir()
         assert own.name.startswith("lockstep-team-") and own.stat().st_mode & 0o077 == 0
         assert {Path(place).parent for place in places} == {own}
         assert {"of-rank-0", "of-rank-1"} <= {path.name for path in own.iterdir()}
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_readers_own_cache_of_compiled_code_stays_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/home/user/compiled")
+    assert worker_environment("tuned", 1)["TORCHINDUCTOR_CACHE_DIR"] == "/home/user/compiled"
+
+
+TRAIN = """
+import numpy, torch, lockstep
+if __name__ == "__main__":
+    images, labels = numpy.zeros((8, 3), numpy.float32), numpy.arange(8) % 2
+    lockstep.train(torch.nn.Linear(3, 2), (images, labels), workers=2, batch_size=4, progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_training_leaves_nothing_in_the_temporary_folder(temporary: Path) -> None:
+    """Seen: torchinductor_*, made by the launcher or by its workers."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    subprocess.run([sys.executable, "-c", TRAIN], env=environment, check=True, capture_output=True, timeout=150)
     assert list(temporary.iterdir()) == []
 
 

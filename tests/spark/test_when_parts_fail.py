@@ -148,7 +148,7 @@ def test_a_jvm_that_is_stopped_ends_the_team(jvm: str, name: str, teams: Warm, m
 
 
 def test_a_jvm_that_is_stopped_while_its_cluster_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen: a start that said after 90 s that it was too slow."""
+    """It was told after 90 s, as a cluster that had not started."""
     monkeypatch.setattr(stopped_programs, "LOOK_SECONDS", 0.5)
     stops = ["bash", "-c", "kill -STOP $$; sleep 100", "org.apache.spark.deploy.master.Master"]
     monkeypatch.setattr(StandaloneCluster, "_commands", lambda cluster, url, port: {"master": stops})

@@ -48,10 +48,6 @@ class Board:
     def at_step(self, rank: int, step: int) -> None:
         self._cells[rank, 1] = step
 
-    def forget_steps(self) -> None:
-        """All ranks are about to begin anew."""
-        self._cells[:, 1] = 0
-
     def phase(self, rank: int) -> str:
         return PHASES[int(self._cells[rank, 0])]
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,9 +76,19 @@ def check_first_pass(
         unused = _check_backward(replica, losses, job) if backward else []
         if job.values["sync_batch_norm"] and job.replicas > 1:
             _check_empty(replica, batch)
+    _leave_no_cache()
     in_stages = _pipeline_statistics(seen.normalising, len(case.train), job)
     cautions = [*seen.cautions(job.replicas > 1 and not in_stages), *in_stages, *unused]
     return FirstPass(replica.layout, cautions, seen.random)
+
+
+def _leave_no_cache() -> None:
+    """Remove the folder in the temporary folder that torch makes for compiled code as soon as an optimiser or a model
+    needs a part of it, unless something is in it. Torch makes it again when it compiles."""
+    if place := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        with contextlib.suppress(OSError):  # it holds something, or is not there
+            if Path(place).parent == Path(tempfile.gettempdir()):
+                Path(place).rmdir()
 
 
 def _first(data: ImageData, job: Job) -> Batch:
