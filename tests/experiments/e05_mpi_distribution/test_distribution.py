@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fake_distribution import BETWEEN, FIXED, GRADIENT, HEADERS, HEADLINE, IMAGE, LINKS, WEAK, not_run, records, scaled
+from lockstep.analysis.readable import worded
 from lockstep.analysis.tables import distributed_speedup_table, start_table
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
 from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
@@ -110,6 +111,8 @@ def test_a_shortened_gradient_stands_with_what_it_costs(frame: pd.DataFrame) -> 
     assert table.loc[("terngrad", 1.0), "points_low"] < -1 < table.loc[("terngrad", 1.0), "points_high"]
     assert pd.isna(table.loc[("allreduce", 1.0), "points"]) and set(table["seeds"]) == {8}
     assert table.loc[("allreduce", 1.0), "accuracy"] == pytest.approx(80, abs=1)
+    shown = worded(accuracy_table(frame))[0].set_index("density")["strategy"]
+    assert shown.loc["0.001"] == "top-k, 0.1 %", "it was called top-k, 1 %, whatever was sent"
     alone = accuracy_table(frame[frame["strategy"] != "allreduce"])
     assert alone["points"].isna().all() and alone["reason"].str.contains("no seed has").all()
 
