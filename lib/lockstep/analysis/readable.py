@@ -60,7 +60,7 @@ def worded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The table with headings and cells in words, and what is alike in all its rows and so has no column."""
     shown: dict[str, list[str]] = {}
     alike: list[str] = []
-    table = _with_its_index(table)
+    table = _with_density(_with_its_index(table))
     for name, columns in _with_intervals([str(column) for column in table.columns]).items():
         cells = [_cell(name, values) for values in table.iloc[:, columns].itertuples(index=False)]
         different = set(cells)
@@ -90,6 +90,14 @@ def _with_its_index(table: pd.DataFrame) -> pd.DataFrame:
         table = table.set_axis(names, axis="columns")
     said = isinstance(table.index, pd.MultiIndex) or table.index.name is not None or table.index.dtype == object
     return table.reset_index(names=None if any(table.index.names) else "what") if said else table
+
+
+def _with_density(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with top-k called by the share that each row sends, which its label can't know."""
+    if not {"strategy", "density"} <= set(table.columns):
+        return table
+    both = zip(table["strategy"], table["density"], strict=True)
+    return table.assign(strategy=[f"top-k, {100 * sent:g} %" if name == "topk" else name for name, sent in both])
 
 
 def words(name: str) -> str:

@@ -30,7 +30,7 @@ def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataF
     """Each local strategy against `RANKING_BASE` on as many hosts, paired per round.
 
     Columns: use_case, hosts, workers, strategy, images_per_second, step_seconds, ratio, low, high (images/s over
-    the base's), difference (bool), place (1 = most images/s at that number of hosts), rounds, status, reason.
+    the base's), difference (bool), place (1 = the highest ratio at that number of hosts), rounds, status, reason.
     """
     table: list[dict[str, Any]] = []
     for cell, rows in cells(records, experiment):
@@ -52,7 +52,7 @@ def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataF
         table.append(row)
     frame = pd.DataFrame(table)
     if len(frame):
-        frame["place"] = frame.groupby(["use_case", "hosts"])["images_per_second"].rank(ascending=False)
+        frame["place"] = frame.groupby(["use_case", "hosts"])["ratio"].rank(ascending=False)
     return frame
 
 
