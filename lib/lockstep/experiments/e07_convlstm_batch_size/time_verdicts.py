@@ -15,7 +15,6 @@ from lockstep.analysis.seeds import MARGIN, SPEED, same_but
 from lockstep.analysis.statistics import Estimate, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    CONTRADICTED,
     NOT_YET,
     TOLERANCE,
     UNDECIDED,
