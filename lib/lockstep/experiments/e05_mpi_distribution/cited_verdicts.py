@@ -124,12 +124,12 @@ def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
         found = settle(partial(within, published, ratio, f"{ratio} at {bits_text(rate)}"))
         parts.append(with_seconds(found, stored.records, (ours, base)))
     measured = f"{', '.join(part.measured for part in parts)}, times all-reduce in images/s"
-    why = f"{published:g} times {_reached(stored.records, published)}, by the bytes counted"
-    answers = {part.answer for part in parts}
-    if answers == {SUPPORTED} or (len(answers) == 1 and not _between(published, ratios)):
-        hardest = max(parts, key=lambda part: part.chance)
-        why = f"{hardest.reason} at every rate measured; {why}"
-        return graded(replace(hardest, measured=measured, reason=why, numbers=parts[0].numbers), EMULATED)
+    reached, answers = _reached(stored.records, published), {part.answer for part in parts}
+    why, slower = f"{published:g} times {reached}, by the bytes counted", reached.startswith("up to")
+    elsewhere = _between(published, ratios) or (answers == {CONTRADICTED} and slower)  # on a link that may be meant
+    if answers == {SUPPORTED} or (len(answers) == 1 and not elsewhere):
+        hardest = replace(max(parts, key=lambda part: part.chance), measured=measured, numbers=parts[0].numbers)
+        return graded(replace(hardest, reason=f"{hardest.reason} at every rate measured; {why}"), EMULATED)
     why = f"it depends on the link, which is not stated; {why}"
     return replace(undecided(measured, why, math.inf), numbers=parts[0].numbers, grade=EMULATED)
 
