@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import Finding, counted, finding, measure_of, sentence
+from lockstep.analysis.sentences import Finding, counted, finding, listed, measure_of, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import held_out, judged, memories, of_one_host, predictions
@@ -17,6 +17,7 @@ from lockstep.experiments.e13_advisor.errors_file import LEVEL
 from lockstep.experiments.e13_advisor.picks import advised_takes, allowed_loss, picks, quickest_first
 from lockstep.experiments.e13_advisor.tables import (
     cell_words,
+    coverage,
     farthest,
     held_out_errors,
     noise_floor,
@@ -90,6 +91,15 @@ def _bias(stored: Stored) -> list[str]:
     return [sentence(f"on one host {longer} of {len(own)} steps are longer than predicted")] if len(own) else []
 
 
+def _levels_missed(stored: Stored) -> list[str]:
+    """Other levels whose ranges held fewer cells than they promise, by the whole interval."""
+    table = coverage(stored)
+    fewer = table[(table["high"] < table["level"]) & (table["level"] != LEVEL)] if len(table) else table
+    pairs = fewer[["level", "held"]].to_numpy() if len(fewer) else []
+    parts = [f"those of {100 * level:.0f} % held {100 * held:.3g} %" for level, held in pairs]
+    return [sentence(f"too few: {listed(parts)}")] if parts else []
+
+
 @finding
 def covered(stored: Stored) -> str:
     """How many cells the ranges held."""
@@ -104,6 +114,7 @@ def covered(stored: Stored) -> str:
     share = f"{int(own['holds'].sum())} of {counted(len(own), 'cell')}, {measure_of(held.times(100), '%')}"
     return " ".join([
         sentence(f"ranges that should hold {100 * LEVEL:.0f} % held the measured step of {share}: {word}"),
+        *_levels_missed(stored),
         sentence("each model's ranges come from the errors that were made on the other models"),
     ])  # fmt: skip
 
