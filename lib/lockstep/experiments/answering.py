@@ -9,12 +9,17 @@ from pathlib import Path
 from lockstep.analysis.figures.messages import headline
 from lockstep.analysis.sentences import briefly, counted
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import DECIDED, UNDECIDED
+from lockstep.analysis.verdicts import CONTRADICTED, DECIDED, SUPPORTED, UNDECIDED
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered, read_all, sources, tally
 
 FOUND = ("02", "03", "06", "08", "11")
 """The notebooks whose answers the README tells first: what most readers ask, from one machine to many."""
+RESTS_ON = {"06": ("s2m-spark-slows-simplebig", "whether SparkNet is slower than one core for AlexNet")}
+"""By notebook the claim that its answer's first sentence speaks of, and what that claim leaves open where only the
+number of claims does (Holm's correction): an interval by itself may say more than the verdict."""
+DECIDED_ALONE = re.compile(f"({SUPPORTED}|{CONTRADICTED}) by itself ")
+"""How the reason begins of what Holm's correction leaves undecided (`lockstep.analysis.judging`)."""
 _DIFFERING = "Where sessions differ, the number is their mean; the appendix tells what each of them gave."
 
 
@@ -42,7 +47,20 @@ def answer_text(answered: Answered, stored: Stored | None = None) -> str:
     if answer is None:
         return "Nobody has said yet how its records answer it."
     # What each session says by itself stands in tables; a first screen says that they differ.
-    return briefly(answer(answered.stored if stored is None else stored))
+    text = briefly(answer(answered.stored if stored is None else stored))
+    if open_claim := left_open(answered):
+        first = _beginning(text)
+        return text.replace(first, f"{first.removesuffix('.')}{open_claim}.", 1)
+    return text
+
+
+def left_open(answered: Answered) -> str:
+    """What the answer's first sentence must not be taken to say, since all claims are judged together; "" for none."""
+    about, what = RESTS_ON.get(answered.notebook.number, ("", ""))
+    open_now = (found for claim, found in answered.judged if claim["id"] == about and found.answer == UNDECIDED)
+    if not any(DECIDED_ALONE.match(found.reason) for found in open_now):
+        return ""
+    return f"; judged together with all other claims, {what} stays undecided"
 
 
 def _claims(answered: Answered) -> list[str]:
@@ -66,7 +84,7 @@ def answers_list(everything: Iterable[Answered], link: Callable[[Answered, str],
     for each in everything:
         if each.notebook.built and experiment(each.notebook.name).grid is not None:
             title = link(each, f"{each.notebook.number} · {each.notebook.question}")
-            lines.append(f"- **{title}** {headline(_first_sentence(each))}.")
+            lines.append(f"- **{title}** {_headline(each)}.")
     return "\n".join(lines)
 
 
@@ -76,7 +94,7 @@ def readme_findings(results_root: Path) -> str:
     for each in read_all(results_root):
         if each.notebook.number in FOUND:
             link = f"[{each.notebook.number}](notebooks/{each.notebook.name}.ipynb)"
-            lines.append(f"- {headline(_first_sentence(each))} ({link}).")
+            lines.append(f"- {_headline(each)} ({link}).")
     return "\n".join(lines)
 
 
@@ -93,7 +111,14 @@ def notebooks_table(results_root: Path) -> str:
     return "\n".join(lines)
 
 
-def _first_sentence(each: Answered) -> str:
+def _headline(each: Answered) -> str:
+    """The first sentence of an answer, as short as a title; what it leaves open stays, however long that is."""
     if experiment(each.notebook.name).grid is None:
         return "reads what the others stored"
-    return re.split(r"(?<=[.\])]) (?=[A-Z])", " ".join(answer_text(each).split()))[0]
+    open_claim = left_open(each)
+    return headline(_beginning(" ".join(answer_text(each).split())).replace(open_claim, "")) + open_claim
+
+
+def _beginning(text: str) -> str:
+    """The first sentence."""
+    return re.split(r"(?<=[.\])]) (?=[A-Z])", text)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -23,7 +22,7 @@ from lockstep.analysis.verdicts import (
     UNDECIDED,
     Verdict,
 )
-from lockstep.experiments.answering import answers_list
+from lockstep.experiments.answering import DECIDED_ALONE, answers_list
 from lockstep.experiments.catalogue import PAPERS
 from lockstep.experiments.e00_overview.tables import overview
 from lockstep.experiments.report import tally
@@ -35,8 +34,6 @@ _BY: Mapping[str, str] = {
     EMULATED: "on emulated machines or links",
     MEASURED: "measured",
 }
-_ALONE = re.compile(f"({SUPPORTED}|{CONTRADICTED}) by itself ")
-"""How the reason begins of what Holm's correction leaves undecided (`lockstep.analysis.judging`)."""
 
 
 def answer(stored: Stored) -> str:
@@ -71,7 +68,7 @@ def _on_what(stored: Stored, word: str) -> str:
 
 def _decided_alone(stored: Stored) -> str:
     """How many of the undecided claims only the number of claims leaves undecided."""
-    alone = sum(_ALONE.match(found.reason) is not None for found in _found(stored, UNDECIDED))
+    alone = sum(DECIDED_ALONE.match(found.reason) is not None for found in _found(stored, UNDECIDED))
     if not alone:
         return ""
     return f" ({alone} of them {'is' if alone == 1 else 'are'} decided taken alone, not when all are judged together)"

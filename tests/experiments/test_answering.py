@@ -1,0 +1,31 @@
+"""What an answer says of a claim that all claims together leave undecided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lockstep.analysis.verdicts import Verdict
+from lockstep.experiments.answering import _headline, answer_text, left_open
+from lockstep.experiments.catalogue import Notebook
+from lockstep.experiments.report import Answered
+from stored_reference import stored_reference
+
+NAME = "06_spark_distribution"
+
+
+def answered(root: Path, found: Verdict) -> Answered:
+    stored = stored_reference(root / "results" / "reference" / NAME)
+    return Answered(Notebook(NAME), lambda: stored, [({"id": "s2m-spark-slows-simplebig"}, found)])
+
+
+def test_an_answer_is_no_flatter_than_the_claim_it_rests_on(root: Path) -> None:
+    """Bug: "SparkNet is slower than one core for AlexNet", while Holm's correction leaves that claim undecided."""
+    alone = "supported by itself (it is), but not among 90 claims (Holm's correction)"
+    some = answered(root, Verdict("undecided", reason=alone))
+    open_claim = "; judged together with all other claims, whether SparkNet is slower than one core for AlexNet stays"
+    assert f"{open_claim} undecided. " in answer_text(some) and _headline(some).endswith(f"{open_claim} undecided")
+    assert _headline(some).startswith("With eight images per worker, SparkNet ") and "MPI" in _headline(some)
+    for found in (Verdict("supported"), Verdict("undecided", reason="too few rounds")):
+        assert left_open(replace(some, judged=[(some.judged[0][0], found)])) == ""
+        assert "judged together" not in answer_text(answered(root, found))
