@@ -16,14 +16,12 @@ from typing import Any
 
 import cloudpickle
 
-from lockstep.engine.files import ScratchFolder
 from lockstep.engine.groups import Group
 from lockstep.engine.groups.board import Board
 from lockstep.engine.job import Job
 from lockstep.engine.launch.environment import python_path, worker_environment
 from lockstep.engine.launch.failure_detector import FailureDetector
 from lockstep.engine.launch.failures import WorkerFailed, explained_by_memory, out_of_memory_kills
-from lockstep.engine.launch.rendezvous import TEAM_FOLDER
 from lockstep.engine.launch.worker import Settings
 from lockstep.engine.launch.worker_process import Worker, start_python
 from lockstep.engine.peers import run_function
@@ -53,7 +51,6 @@ class Team:
         self.repeated = ""  # why the last call was repeated, if it was
         self.board: Board | None = None
         self._calls = itertools.count()
-        self._scratch: ScratchFolder | None = None  # where libraries leave files, which go with the team
 
     @property
     def pids(self) -> list[int]:
@@ -109,7 +106,7 @@ class Team:
         if self.workers:
             return
         began = time.monotonic()
-        self.board, self._scratch = Board.create(self.size), ScratchFolder(TEAM_FOLDER)
+        self.board = Board.create(self.size)
         ends = _socket_pairs(self.ranks_by_process)
         try:
             for index in range(len(self.ranks_by_process)):
@@ -136,12 +133,12 @@ class Team:
                     raise detector.connection_lost(worker) from None
 
     def _spawn(self, index: int, peers: dict[int, socket.socket]) -> Worker:
-        assert self.board is not None and self._scratch is not None
+        assert self.board is not None
         ours, theirs = socket.socketpair()
         output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         handles = {other: peer.fileno() for other, peer in peers.items()}
         environment = worker_environment(self.environment, self.threads_per_worker)
-        environment |= {"PYTHONPATH": python_path(), "TMPDIR": str(self._scratch.path)}
+        environment |= {"PYTHONPATH": python_path()}
         inherited = [theirs.fileno(), self.board.handle, *handles.values()]
         process = start_python(_START, [str(theirs.fileno()), str(os.getpid())], environment, inherited, output)
         theirs.close()
@@ -232,10 +229,9 @@ class Team:
             worker.control.close()
             worker.output.close()
         self.workers = []
-        for held in (self.board, self._scratch):
-            if held is not None:
-                held.close()
-        self.board = self._scratch = None
+        if self.board is not None:
+            self.board.close()
+            self.board = None
 
 
 def _run(group: Group, function: Callable[..., Trace], job: Job, site: Site | None) -> Trace:

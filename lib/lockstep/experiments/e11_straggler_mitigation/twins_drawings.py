@@ -101,7 +101,7 @@ def simulator_finding(stored: Stored) -> str:
     message, total = _message(stored), total_error(twins_table(stored))  # the first says so where nothing is stored
     others = counted(int(twins_table(stored)["calibrated"].sum()), "other cell")
     side = "above" if total > 0 else "below"
-    of_time = f"the sum of all simulated times is {abs(100 * total):.1f} % {side} the measured one"
+    of_time = f"the sum of simulated times is {abs(100 * total):.1f} % {side} the measured"
     first = f"{sentence(f'calibrated on {others}, the simulator foretells {message}')} {sentence(of_time)}"
     first += _where_off(judged(twins_table(stored)))
     order = order_table(stored)
