@@ -25,11 +25,19 @@ def mpi(
         str, typer.Option(help="How replicas agree: a sync or peer of `lockstep strategies` that runs on mpiexec.")
     ] = _Usual.sync,
     steps: Annotated[int, typer.Option(help="Measured optimizer steps, after one that is discarded.")] = _Usual.steps,
-    per_worker_batch_size: Annotated[int, typer.Option(help="Images per worker.")] = _Usual.per_worker_batch_size,
-    threads_per_worker: Annotated[int, typer.Option(help="Cores and threads of each.")] = _Usual.threads_per_worker,
+    per_worker_batch_size: Annotated[
+        int, typer.Option(help="Images per worker and step.")
+    ] = _Usual.per_worker_batch_size,
+    threads_per_worker: Annotated[
+        int, typer.Option(help="Cores and threads of each rank.")
+    ] = _Usual.threads_per_worker,
     precision: Annotated[str, typer.Option(help="float32 | bfloat16")] = _Usual.precision,
-    data_dir: Annotated[str, typer.Option(help="Real images, on every host; else LOCKSTEP_DATA.")] = _Usual.data_dir,
-    images: Annotated[int, typer.Option(min=0, help="Photos to use at most; 0: as the paper's set.")] = _Usual.images,
+    data_dir: Annotated[
+        str, typer.Option(help="Folder of real images, on every host; else LOCKSTEP_DATA.")
+    ] = _Usual.data_dir,
+    images: Annotated[
+        int, typer.Option(min=0, help="Photos to use at most; 0: as many as the paper's set.")
+    ] = _Usual.images,
     checkpoint: Annotated[
         str, typer.Option(help="File written after each epoch and at the end, in a folder that all hosts share.")
     ] = _Usual.checkpoint,
@@ -45,7 +53,9 @@ def mpi(
     stall_seconds: Annotated[
         float, typer.Option(help="End the job if no rank of a node moves for so long.")
     ] = _Usual.stall_seconds,
-    batch: Annotated[bool, typer.Option("--batch", help="Print a script for sbatch; run nothing.")] = _Usual.batch,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Print a script for Slurm's sbatch; run nothing.")
+    ] = _Usual.batch,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact command; run nothing.")] = _Usual.dry_run,
 ) -> None:
     """Train under plain mpiexec or srun; prints where the ranks are, images per second and loss."""

@@ -67,8 +67,8 @@ def _seldom_over_often(stored: Stored) -> str:
 
 
 def _waiting_with_momentum(stored: Stored) -> str:
-    """With how many workers, all with momentum, waiting for all is surely faster than the deadline, and with how many
-    the seeds do not tell."""
+    """With how many workers, all with momentum, waiting for all is faster than the deadline by the whole interval, and
+    with how many the interval holds 1."""
     table, faster, alike = rivals_table(stored.shown), [], []
     for workers in sorted({int(count) for count in table["workers"]}) if len(table) else ():
         try:

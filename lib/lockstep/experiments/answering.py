@@ -15,9 +15,6 @@ from lockstep.experiments.report import Answered, read_all, sources, tally
 
 FOUND = ("02", "03", "06", "08", "11")
 """The notebooks whose answers the README tells first: what most readers ask, from one machine to many."""
-RESTS_ON = {"06": ("s2m-spark-slows-simplebig", "whether SparkNet is slower than one core for AlexNet")}
-"""By notebook the claim that its answer's first sentence speaks of, and what that claim leaves open where only the
-number of claims does (Holm's correction): an interval by itself may say more than the verdict."""
 DECIDED_ALONE = re.compile(f"({SUPPORTED}|{CONTRADICTED}) by itself ")
 """How the reason begins of what Holm's correction leaves undecided (`lockstep.analysis.judging`)."""
 _DIFFERING = "Where sessions differ, the number is their mean; the appendix tells what each of them gave."
@@ -56,7 +53,7 @@ def answer_text(answered: Answered, stored: Stored | None = None) -> str:
 
 def left_open(answered: Answered) -> str:
     """What the answer's first sentence must not be taken to say, since all claims are judged together; "" for none."""
-    about, what = RESTS_ON.get(answered.notebook.number, ("", ""))
+    about, what = experiment(answered.notebook.name).answer_rests_on
     open_now = (found for claim, found in answered.judged if claim["id"] == about and found.answer == UNDECIDED)
     if not any(DECIDED_ALONE.match(found.reason) for found in open_now):
         return ""

@@ -81,6 +81,7 @@ class Experiment:
     tables: Mapping[str, Table] = field(default_factory=dict)
     figures: Mapping[str, Recipe] = field(default_factory=dict)
     answer: Finding | None = None  # to the question, in two or three sentences; 00 has the others' answers
+    answer_rests_on: tuple[str, str] = ("", "")  # claim that its first sentence speaks of, and what is open if that is
     findings: Mapping[str, Finding] = field(default_factory=dict)  # by the name of the figure they belong to
     texts: Mapping[str, Text] = field(default_factory=dict)  # Markdown that is no table and no finding
     verdicts: Mapping[str, VerdictFunction] = field(

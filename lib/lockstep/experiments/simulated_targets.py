@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from lockstep.analysis.anytime import MIN_ROUNDS, fewest_more
+from lockstep.analysis.cells import cells, median_of
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import Reading, Target
@@ -14,14 +17,16 @@ from lockstep.analysis.verdicts import UNDECIDED, Verdict
 from lockstep.experiments.report import time_to_decide
 
 
-def seconds_of_a_round(stored: Stored, experiment: str, delays: Sequence[str] = ()) -> float:
-    """Seconds that one more round, or seed, of these cells took on the machine that ran them: the median of each cell,
-    summed. `delays`: of the cells with these alone, of all without; NaN where none ran."""
-    rows = stored.of(experiment)
-    rows = rows[(rows["status"] == "ok") & (rows["delays"].isin(delays) if delays else True)]
-    if rows.empty:
-        return math.nan
-    return float(rows.groupby(["delays", "use_case"])["measuring_seconds"].median().sum())
+def seconds_of_a_round(stored: Stored, *experiments: str, delays: Sequence[str] = ()) -> float:
+    """Seconds that one more round, or seed, of all cells of these experiments takes, on the machine that ran them: the
+    median of each cell, summed. `delays`: of the cells with these alone; NaN where none ran."""
+    found = [
+        median_of(rows, "measuring_seconds")
+        for name in experiments
+        for cell, rows in cells(stored.records, name)
+        if not delays or cell["delays"] in delays
+    ]
+    return float(np.nansum(found)) if found else math.nan
 
 
 def rounds_to_decide(target: Target, found: Estimate) -> float:

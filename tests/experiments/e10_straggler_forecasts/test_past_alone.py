@@ -54,8 +54,8 @@ def test_minutes_are_the_rounds_that_take_the_threshold_out_of_the_interval() ->
 
 def test_a_round_takes_what_its_cells_took(measured: Stored) -> None:
     delays = list(KINDS.values())
-    assert seconds_of_a_round(measured, FORECASTS, delays) == 2.0 * len(delays)
-    assert seconds_of_a_round(measured, FORECASTS, delays[:1]) == 2.0
+    assert seconds_of_a_round(measured, FORECASTS, delays=delays) == 2.0 * len(delays)
+    assert seconds_of_a_round(measured, FORECASTS, delays=delays[:1]) == 2.0
     assert np.isnan(seconds_of_a_round(no_records(), FORECASTS))
 
 

@@ -34,8 +34,8 @@ def worker_environment(profile: str, threads_per_worker: int) -> dict[str, str]:
         raise EnvironmentProfileError(f"environment={profile!r} does not exist; there are: {', '.join(PROFILES)}")
     known = {name for settings in PROFILES.values() for name in settings}
     environment = {name: value for name, value in os.environ.items() if name not in known}
-    if environment.get("TORCHINDUCTOR_CACHE_DIR", "").startswith(tempfile.gettempdir()):
-        del environment["TORCHINDUCTOR_CACHE_DIR"]  # torch set it here, to what goes not with a team's temporary folder
+    if environment.get("TORCHINDUCTOR_CACHE_DIR", "").startswith(os.path.join(tempfile.gettempdir(), "torchinductor_")):
+        del environment["TORCHINDUCTOR_CACHE_DIR"]  # torch has named it, not the reader: workers name their own
     environment.update(PROFILES[profile])
     threads = str(threads_per_worker)
     environment.update(OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads, OPENBLAS_NUM_THREADS="1")

@@ -18,6 +18,7 @@ EXPERIMENT = Experiment(
     tables=TABLES,
     figures=FIGURES,
     answer=answer,
+    answer_rests_on=("s2m-spark-slows-simplebig", "whether SparkNet is slower than one core for AlexNet"),
     findings=FINDINGS,
     verdicts=RULES,
     targets=TARGETS,

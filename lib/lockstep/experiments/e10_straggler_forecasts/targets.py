@@ -187,20 +187,23 @@ def _cost(stored: Stored, name: str = LSTM) -> tuple[Estimate, str]:
 
 def _of(kinds: Sequence[str], *targets: Target) -> list[Target]:
     """Targets on simulated worlds of these kinds of delays, each of which a further seed simulates once."""
-    seconds = functools.partial(seconds_of_a_round, experiment=FORECASTS, delays=[KINDS[kind] for kind in kinds])
-    return [with_time_to_decide(target, seconds) for target in targets]
+    delays = [KINDS[kind] for kind in kinds]
+    return [
+        with_time_to_decide(target, lambda stored: seconds_of_a_round(stored, FORECASTS, delays=delays))
+        for target in targets
+    ]
 
 
 def _of_trace(delays: str, name: str) -> Target:
     target = Target(
         f"trace {name}: error of the best that learns over the best that does not", 1.0, _learned_over_trivial(name)
     )
-    return with_time_to_decide(target, functools.partial(seconds_of_a_round, experiment=TRACED, delays=[delays]))
+    return with_time_to_decide(target, lambda stored: seconds_of_a_round(stored, TRACED, delays=[delays]))
 
 
 def _of_cost(text: str, name: str) -> Target:
     target = Target(text, COST_SHARE, _reading(COSTS, functools.partial(_cost, name=name)), AT_MOST)
-    return with_time_to_decide(target, functools.partial(seconds_of_a_round, experiment=COSTS))
+    return with_time_to_decide(target, lambda stored: seconds_of_a_round(stored, COSTS))
 
 
 TARGETS: tuple[Target, ...] = (

@@ -82,7 +82,7 @@ def _kinds_where(stored: Stored, name: str, over: str) -> str:
 
 def _timed(found: Verdict, stored: Stored, experiment: str, delays: Sequence[str] = ()) -> Verdict:
     """With what one more round of the cells that it reads takes, so that an undecided one has minutes."""
-    return replace(found, round_seconds=seconds_of_a_round(stored, experiment, delays))
+    return replace(found, round_seconds=seconds_of_a_round(stored, experiment, delays=delays))
 
 
 def _either(stored: Stored, read: Callable[[str], Verdict]) -> Verdict:

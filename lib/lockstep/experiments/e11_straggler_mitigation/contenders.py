@@ -145,7 +145,7 @@ DPRO_READINGS = (DPRO_GRADIENT, DPRO_DETECTED, DPRO_SHARES, DPRO_STANDBY)
 """What DPro-SM's text may mean."""
 
 _FORECASTERS = {"best": "follow the best", "last": "the last value"}
-_MADE_UP = {"average": "an average", "last": "the last gradient", "zero": "a zero"}
+_MADE_UP = {"average": "an average"}
 
 
 def without_lstm(known: Mapping[str, Contender], *names: str) -> str:
@@ -156,4 +156,4 @@ def without_lstm(known: Mapping[str, Contender], *names: str) -> str:
         parts = [f"{_FORECASTERS[options['forecast']]} forecasts"] if options.get("forecast") in _FORECASTERS else []
         parts += [f"{_MADE_UP[options['stand_in']]} stands in"] if options.get("stand_in") in _MADE_UP else []
         said += [f"{' and '.join(parts)} ({name})"] if parts else []
-    return f"in place of the LSTM, which takes several times as long, {', '.join(said)}" if said else ""
+    return f"in place of the LSTM, {', '.join(said)}" if said else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.cells import cells, median_of
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored, once
@@ -111,12 +110,6 @@ def over_kinds(table: pd.DataFrame, logarithmic: bool = True) -> pd.Series:
 def lacking_reason(rows: pd.DataFrame) -> str:
     """Why rows have no number, each reason once."""
     return "; ".join(dict.fromkeys(str(text) for text in rows["reason"].dropna() if str(text)))
-
-
-def seconds_of_a_seed(stored: Stored, *experiments: str) -> float:
-    """What simulating one more seed of all cells of these experiments takes, in seconds of the machine that did it."""
-    found = [rows for name in experiments for _, rows in cells(stored.records, name)]
-    return float(np.nansum([median_of(rows, "measuring_seconds") for rows in found]))
 
 
 def required(table: pd.DataFrame, what: str) -> pd.DataFrame:

@@ -17,11 +17,10 @@ from lockstep.experiments.e11_straggler_mitigation.rows import (
     kind_name,
     kinds_of,
     rows_of,
-    seconds_of_a_seed,
 )
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio
 from lockstep.experiments.e11_straggler_mitigation.twins_drawings import TWIN_TARGETS
-from lockstep.experiments.simulated_targets import with_time_to_decide
+from lockstep.experiments.simulated_targets import seconds_of_a_round, with_time_to_decide
 
 RIVAL_WORKERS = (8, 32, 128)
 SIMULATED = "simulated"
@@ -45,11 +44,7 @@ def _read(experiment: str, compute: Callable[[Stored], Estimate], remark: Callab
 
 def _timed(target: Target, experiment: str) -> Target:
     """With what a further seed of all cells of this experiment takes, while it is undecided."""
-    return with_time_to_decide(target, partial(_seconds, experiment))
-
-
-def _seconds(experiment: str, stored: Stored) -> float:
-    return seconds_of_a_seed(stored, experiment)
+    return with_time_to_decide(target, lambda stored: seconds_of_a_round(stored, experiment))
 
 
 def _regrets(stored: Stored) -> dict[str, Estimate]:

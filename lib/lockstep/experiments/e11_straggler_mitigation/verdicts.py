@@ -61,8 +61,8 @@ from lockstep.experiments.e11_straggler_mitigation.rows import (
     kind_name,
     kinds_of,
     rows_of,
-    seconds_of_a_seed,
 )
+from lockstep.experiments.simulated_targets import seconds_of_a_round
 
 RULES = Verdicts()
 PUBLISHED_PERCENT = 98.0
@@ -72,7 +72,7 @@ RIVALS = (GRASS, DOLLY, SGC, LATE, WRANGLER)
 
 def simulated(found: Verdict, stored: Stored, *experiments: str) -> Verdict:
     """On the grade of a model, with what a further seed of these experiments takes."""
-    return replace(graded(found, MODEL), round_seconds=seconds_of_a_seed(stored, *experiments))
+    return replace(graded(found, MODEL), round_seconds=seconds_of_a_round(stored, *experiments))
 
 
 def by_kind(parts: Sequence[tuple[str, Verdict]], measured: str, what: str) -> Verdict:
