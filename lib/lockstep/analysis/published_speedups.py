@@ -33,7 +33,7 @@ from lockstep.engine.job.strategies import STRATEGIES
 
 @dataclass(frozen=True)
 class _Band:
-    """What a ratio may be where another one is published, ± TOLERANCE: as far as is sure, and as far as is possible."""
+    """What a ratio may be where another one is published, ± TOLERANCE: with certainty, and possibly."""
 
     inner: tuple[float, float]
     outer: tuple[float, float]

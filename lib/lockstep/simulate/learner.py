@@ -172,7 +172,7 @@ class SgdLearner:
         return self._stand_ins.made(one.worker, one.kind)
 
     def _loss(self, parameters: Floats) -> float:
-        """NaN where it is surely above the target."""
+        """NaN where it is certainly above the target."""
         if self.target is None:
             return self.problem.loss(parameters)
         if self._tangent is not None:

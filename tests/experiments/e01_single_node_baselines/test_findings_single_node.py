@@ -76,6 +76,16 @@ def test_machines_that_differ_are_told_by_their_units(measured: Stored) -> None:
     assert "in float32 [2, 2], which makes" in alike, "machines that agree are told together"
 
 
+def test_bfloat16_is_never_pooled_over_cpus_with_other_units(measured: Stored) -> None:
+    """Bug: one round on a CPU with AMX and four on one without gave VGG16 4.29 times [0.966, 19.1]."""
+    top = measured.records["strategy"] == "channels_last"
+    first = measured.records.assign(precision=measured.records["precision"].mask(top, "bfloat16"))
+    other = first[first["round"] == first.loc[top, "round"].min()]
+    both = pd.concat([first, other.assign(session=1, round=first["round"].max() + 1)], ignore_index=True)
+    told = answered(Stored(both, measured.tables, units={0: "avx512_bf16", 1: "amx"}))
+    assert "in bfloat16 on CPUs with AVX-512 BF16 only [2, 2]." in told
+
+
 def test_shares_have_their_unit_behind_the_number_and_no_session(measured: Stored) -> None:
     said = SINGLE.findings
     told = "the backward pass takes 60 % [60, 60] and the optimizer's update takes 10 % [10, 10] on the baseline"

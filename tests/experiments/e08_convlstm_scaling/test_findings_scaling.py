@@ -77,7 +77,8 @@ def test_what_grows_with_the_nodes_is_told_beside_one_batch_that_does_not(frame:
     table = cluster_forecast(Stored(frame))
     most = table[table["scaling"] == "weak"]["modelled_speedup"].max()
     told = f"{float(f'{most:.2g}'):g} times on 256 nodes by all-reduce."
-    assert f"; with 64 images for each worker, {told}" in said(frame, "answer")
+    beyond = "a batch of 16,384 where an epoch has 5,856, "
+    assert f"; with 64 images for each worker, {beyond}{told}" in said(frame, "answer"), "more than the data hold"
     text = said(frame, "cluster")
     assert text.startswith("Over the assumed link the cost model expects at most ")
     assert f" with one batch of 128 images that all nodes share; {told[:-1]} with 64 for each worker." in text

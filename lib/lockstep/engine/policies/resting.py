@@ -90,8 +90,8 @@ class Wrangler(Resting, ForecastPolicy):
     Options = WranglerOptions
 
     def chosen(self, over: Closed) -> Whole:
-        usual, surely = self.quantiles(0.5, 1 - self.options.confidence).T
-        return predicted_stragglers(surely, self.options.factor, usual)
+        usual, at_least = self.quantiles(0.5, 1 - self.options.confidence).T
+        return predicted_stragglers(at_least, self.options.factor, usual)
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,10 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
     apart = False
     for precision, top in _tops(stored, use_case).items():
         ratio = ratio_with_interval(stored.records, top, base, SPEED)
-        own = _by_machine(stored, top, base) if ratio.apart else {}
-        apart |= len(own) > 1
-        for machine, each in list(own.items()) if len(own) > 1 else [("", ratio)]:
+        # Units for bfloat16 differ by machine, whether or not so few rounds show it.
+        own = _by_machine(stored, top, base) if ratio.apart or precision == "bfloat16" else {}
+        apart |= bool(own)
+        for machine, each in own.items() if own else [("", ratio)]:
             of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
             again = bool(parts) and machine != next(iter(own), machine)  # the precision stands before it
             parts.append(times(each, f"{'' if again else of}{machine}".strip()))
@@ -75,10 +76,13 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
 
 
 def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate]:
-    """The ratio on each kind of machine, by what multiplies bfloat16 there, where it has an interval."""
+    """The ratio on each kind of machine, by what multiplies bfloat16 there, where it has an interval; empty where all
+    machines are of one kind."""
     kinds: dict[str, list[int]] = {}
-    for session in sorted(stored.records["session"].unique()):
+    for session in sorted(select(stored.records, above)["session"].unique()):
         kinds.setdefault(stored.units.get(int(session), ""), []).append(int(session))
+    if len(kinds) < 2:
+        return {}
     found = {}
     for units, sessions in kinds.items():
         try:

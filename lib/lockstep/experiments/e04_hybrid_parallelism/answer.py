@@ -109,10 +109,15 @@ def _expected(stored: Stored) -> list[str]:
     except NotNow as error:
         return [sentence(f"with a core for each rank nothing was measured, and nothing can be predicted: {error}")]
     off = ratio_off(stored)
-    model = "a cost model" + ("" if off is None else f", whose lead of a hybrid may be {off:.2f} times too large,")
+    model = "with a core for each rank, a cost model expects replicas of pipelines"
     row = table.loc[table["gain"].idxmax()]
     if row["gain"] <= 1:
-        return [sentence(f"with a core for each rank, {model} expects replicas of pipelines never to be fastest")]
+        return [sentence(f"{model} never to be fastest")]
     where = f"for {network_name(row['use_case'])} on {row['ranks']} ranks at {bits_text(row['gain_at'])}"
-    most = f"lead by {row['gain']:.3g} times at the most, {where}"
-    return [sentence(f"with a core for each rank, {model} expects replicas of pipelines to {most}")]
+    most = f"by {row['gain']:.3g} times at the most, {where}"
+    if off is None:
+        return [sentence(f"{model} to lead {most}")]
+    error = f"its leads may be {off:.2f} times too large"
+    if row["gain"] <= off:
+        return [sentence(f"{model} to lead nowhere by more than its own error ({most}; {error})")]
+    return [sentence(f"{model} to lead {most}; {error}")]

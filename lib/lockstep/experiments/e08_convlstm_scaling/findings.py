@@ -159,7 +159,9 @@ def _more_nodes(stored: Stored) -> str:
     strong, weak, cluster = table[table["scaling"] == "strong"], table[table["scaling"] == "weak"], cluster_of(stored)
     most = listed(f"{_peak(own)} for {_network(network)}" for network, own in strong.groupby("network", sort=False))
     asked = f"over an assumed link ({cluster.link}) and with one batch of {cluster.batch} shared by all nodes"
-    each = f"with {cluster.per_worker} images for each worker, {_peak(weak)}"
+    whole = int(weak.loc[weak["modelled_speedup"].idxmax(), "global_batch_size"])
+    beyond = f", a batch of {whole:,} where an epoch has {cluster.epoch_images:,}" * (whole > cluster.epoch_images)
+    each = f"with {cluster.per_worker} images for each worker{beyond}, {_peak(weak)}"
     return f"For more nodes there is a cost model, not a measurement: {asked}, it expects at most {most}; {each}."
 
 

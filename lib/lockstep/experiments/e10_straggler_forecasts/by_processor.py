@@ -105,7 +105,7 @@ def longer(stored: Stored, ratio: Estimate) -> str:
 
 
 def slow_from(stored: Stored, factor: float) -> str:
-    """From which depth on a network surely takes more than `factor` times as long, by processor where they differ."""
+    """From which depth on a network takes for certain over `factor` times as long, by processor where they differ."""
     parts = []
     for processor, own in slowdowns_of_networks(stored).groupby(PROCESSOR, sort=False):
         slow = own[own["low"] > factor].sort_values("depth")

@@ -187,14 +187,14 @@ def traces(stored: Stored) -> str:
 
 @finding
 def costs(stored: Stored) -> str:
-    """What the LSTM takes of a core for each step, and what the dearest of the others takes."""
+    """What the LSTM takes of a core for each step, and what the costliest of the others takes."""
     spent = {name: interval_of(cost(stored, name)) for name in CAUSAL}
     lstm = spent.pop(LSTM)
     require_rounds(lstm)
     most = max(spent, key=lambda name: spent[name].value)
     return sentence(
         f"for each step of eight workers the LSTM takes {measure_of(lstm, 'ms')} of a core, {LABELS[most]}, the "
-        f"dearest of the others, {measure_of(spent[most], 'ms')}"
+        f"costliest of the others, {measure_of(spent[most], 'ms')}"
     )
 
 

@@ -109,7 +109,7 @@ def advice(stored: Stored) -> str:
     if len(known):
         worst = known.loc[known["followed_low"].idxmax()]
         both = f"{estimate_in(worst, 'followed')} times, and waiting for all {estimate_in(worst, 'waiting')}"
-        said.append(sentence(f"as far as is sure, it costs most under {worst['kind']}: {both}"))
+        said.append(sentence(f"by the lower ends of the intervals, it costs most under {worst['kind']}: {both}"))
     errors = 100 * table["error"]
     said.append(sentence(
         f"replayed gains are off by {errors.min():.0f} to {errors.max():.0f} % in the median, by kind"

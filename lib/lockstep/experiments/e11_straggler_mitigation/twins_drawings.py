@@ -102,7 +102,7 @@ def simulator_finding(stored: Stored) -> str:
     others = counted(int(twins_table(stored)["calibrated"].sum()), "other cell")
     side = "above" if total > 0 else "below"
     of_time = f"the sum of simulated times is {abs(100 * total):.1f} % {side} the measured"
-    first = f"{sentence(f'calibrated on {others}, the simulator foretells {message}')} {sentence(of_time)}"
+    first = f"{sentence(f'calibrated on {others}, the simulator predicts {message}')} {sentence(of_time)}"
     first += _where_off(judged(twins_table(stored)))
     order = order_table(stored)
     if order.empty:

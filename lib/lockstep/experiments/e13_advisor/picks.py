@@ -21,6 +21,7 @@ from lockstep.advisor.from_records import predictable_rows
 from lockstep.advisor.predict import simplest_of_the_best
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import cells
+from lockstep.analysis.figures.style import label
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import counted
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
@@ -31,6 +32,8 @@ from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
 
 NEAR = 0.05
 """A pick that the fastest exceeds by this much is as good; where equal cells differ by more, by that much."""
+FAR = 0.2
+"""A recommended way that takes this much longer is told: the simplest way was not the right one."""
 _SPEED = "images_per_second"
 
 
@@ -43,13 +46,22 @@ def quickest_first(table: pd.DataFrame) -> str:
     """In how many choices the way predicted quickest is the one whose median speed was the highest."""
     hits = int((table["pick"] == table["best"]).sum())
     where = f"all {counted(hits, 'choice')}" if hits == len(table) else f"{hits} of {counted(len(table), 'choice')}"
-    return f"in {where} the way predicted quickest also has the highest median speed"
+    same = f" ({called(table['pick'].iloc[0])}, each time)" if table["pick"].nunique() == 1 < len(table) else ""
+    return f"in {where} the way predicted quickest{same} also has the highest median speed"
+
+
+def called(way: str) -> str:
+    """A way of the table below, in words."""
+    strategy, _, workers = way.partition(" x ")
+    return f"{label(strategy)}, {counted(int(workers or 1), 'worker')}"
 
 
 def advised_takes(table: pd.DataFrame) -> str:
     """How long the recommended way takes beside the fastest one, on average over choices and at most."""
     mean, most = (f"{1 + loss:.3g} times" for loss in (table["advised_loss"].mean(), table["advised_loss"].max()))
-    return f"the recommended way takes {mean} as long as the fastest on average, {most} at most"
+    slow = int((table["advised_loss"] > FAR).sum())
+    often = f", over {1 + FAR:.3g} times in {slow} of {counted(len(table), 'choice')}" if slow else ""
+    return f"the recommended way takes {mean} as long as the fastest on average, {most} at most{often}"
 
 
 @once
@@ -66,7 +78,7 @@ def picks(stored: Stored) -> pd.DataFrame:
         advisor = advisors(stored).get(str(use_case))
         if advisor is None:
             continue
-        ways = [(cell, per_round(own, cell, _SPEED)) for cell, _ in cells(own) if _foretold(advisor, cell)]
+        ways = [(cell, per_round(own, cell, _SPEED)) for cell, _ in cells(own) if _predicted(advisor, cell)]
         if len(ways) < 2:
             continue
         row = {"use_case": use_case, "global_batch_size": int(batch), "ways": len(ways)}
@@ -79,7 +91,7 @@ Ways = list[tuple[dict[str, Any], pd.Series]]
 """Cells, and the images per second of each in every round."""
 
 
-def _foretold(advisor: Advisor, cell: Mapping[str, Any]) -> bool:
+def _predicted(advisor: Advisor, cell: Mapping[str, Any]) -> bool:
     """Whether what was calibrated is enough to predict a cell: not of a run that has hardly begun."""
     try:
         advisor.predictor.terms(*advisor.asked(cell))
