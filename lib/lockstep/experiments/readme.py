@@ -1,9 +1,9 @@
-"""The generated tables of the README and of other Markdown files, from stored records."""
+"""The generated tables of the README and of other Markdown files, from stored records and declarations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -95,9 +95,35 @@ def _epochs(results_root: Path) -> str:
     return markdown_table(epochs_table(read_stored(folder)))
 
 
+def _delays(_: Path) -> str:
+    from lockstep.engine.delays import KINDS
+
+    return _declared((name, str(kind.__doc__).split("\n\n")[0], kind.options_kind) for name, kind in KINDS.items())
+
+
+def _policies(_: Path) -> str:
+    from lockstep.engine.policies import POLICIES
+
+    return _declared((name, f"{kind.label}: {kind.does}", kind.Options) for name, kind in POLICIES.items())
+
+
+def _declared(rows: Iterable[tuple[str, str, type]]) -> str:
+    """What code declares by name: what each does, and its options with their defaults."""
+    import pandas as pd
+
+    from lockstep.engine.options import options_of
+    from lockstep.experiments.report import markdown_table
+
+    table = []
+    for name, does, options in rows:
+        given = [f"`{key}={one.default}` {one.help}" for key, one in options_of(options).items()]
+        table.append({"name": f"`{name}`", "what it does": does, "options and defaults": "; ".join(given) or "none"})
+    return markdown_table(pd.DataFrame(table))
+
+
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
 TABLES: dict[str, Callable[[Path], str]] = {
-    "advice": _advice, "epochs": _epochs, "findings": _findings,
-    "headlines": _headlines, "minutes": _minutes, "notebooks": _notebooks,
+    "advice": _advice, "delays": _delays, "epochs": _epochs, "findings": _findings,
+    "headlines": _headlines, "minutes": _minutes, "notebooks": _notebooks, "policies": _policies,
 }  # fmt: skip
 """The generated parts of the README and of `docs/`."""

@@ -21,9 +21,8 @@ from lockstep.advisor.from_records import predictable_rows
 from lockstep.advisor.predict import simplest_of_the_best
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import cells
-from lockstep.analysis.figures.style import label
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.sentences import counted
+from lockstep.analysis.sentences import counted, way_name
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e13_advisor.checking import Advisor, advisors, predictions
@@ -53,7 +52,7 @@ def quickest_first(table: pd.DataFrame) -> str:
 def called(way: str) -> str:
     """A way of the table below, in words."""
     strategy, _, workers = way.partition(" x ")
-    return f"{label(strategy)}, {counted(int(workers or 1), 'worker')}"
+    return f"{way_name(strategy)}, {counted(int(workers or 1), 'worker')}"
 
 
 def advised_takes(table: pd.DataFrame) -> str:
