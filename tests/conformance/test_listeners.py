@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import psutil
@@ -113,11 +115,15 @@ def test_what_lockstep_mpi_starts_on_one_machine_listens_nowhere() -> None:
         assert {each.pid for each in ranks} < {each.pid for each in below}
         assert sockets_of(each.pid for each in below) == []
     finally:
-        left = run.below()
-        run.process.kill()
-        run.process.join()
-        shutil.rmtree(run.folder)
-        assert psutil.wait_procs(left, cluster_runs.END_SECONDS)[1] == []
+        end(run)
+
+
+def end(run: cluster_runs.Run) -> None:
+    left = run.below()
+    run.process.kill()
+    run.process.join()
+    shutil.rmtree(run.folder)
+    assert psutil.wait_procs(left, cluster_runs.END_SECONDS)[1] == []
 
 
 @pytest.mark.slow
@@ -138,11 +144,7 @@ def test_with_hosts_named_nothing_but_mpiexec_listens_outside_the_interface(sync
         assert {one.port for one in beyond_loopback(found)} == {control}
         assert {one.port for one in found} > {control}, "MPI's own, or gloo's: else nothing was looked at"
     finally:
-        left = run.below()
-        run.process.kill()
-        run.process.join()
-        shutil.rmtree(run.folder)
-        assert psutil.wait_procs(left, cluster_runs.END_SECONDS)[1] == []
+        end(run)
 
 
 @pytest.mark.serial
@@ -153,6 +155,24 @@ def test_emulated_hosts_listen_in_their_own_networks_alone() -> None:
         assert team.call(sum_with_torch) == [2.0, 2.0]
         parts = family_of(team.pids)
         assert len(parts) >= 2 and beyond_loopback(sockets_of(each.pid for each in parts)) == []
+
+
+@pytest.mark.slow
+def test_a_starting_spark_cluster_lets_no_stranger_in() -> None:
+    """Its pages told every user of the machine what executors log. What comes to its ports while it starts ends it
+    not, nor the team."""
+    with LAUNCHERS["spark_driver"](2) as team, ThreadPoolExecutor(1) as caller:
+        done = caller.submit(team.call, sum_on_executors)
+        garbage, answers = 0, set()
+        while not done.done():
+            for port in {one.port for one in sockets_of([os.getpid()]) if one.program == "java"}:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as stranger:
+                    stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" if garbage % 2 else os.urandom(64))
+                    garbage += 1
+                    answers.add(stranger.recv(4096)[:12])
+        assert set(done.result()) == {2.0} and garbage > 2
+        assert b"HTTP/1.1 302" in answers, "of master and worker: else no page was asked for"
+        assert {answer for answer in answers if answer.startswith(b"HTTP")} <= {b"HTTP/1.1 302", b"HTTP/1.1 400"}
 
 
 def is_controller(process: psutil.Process) -> bool:

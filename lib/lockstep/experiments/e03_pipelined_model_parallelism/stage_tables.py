@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.statistics import SESSION, Conditions, interval_of, median_or_nan, per_round
+from lockstep.analysis.statistics import SESSION, Conditions, interval_of, median_or_nan, per_round, select
 from lockstep.analysis.tables import ratio_columns
 from lockstep.engine.job import CHOICES
 from lockstep.predict.pipeline_model import ideal_speedup
@@ -36,7 +36,7 @@ def of_ideal(records: pd.DataFrame, stages: pd.DataFrame, cell: Mapping[str, Any
     """
     gain = per_round(records, naive, "step_seconds") / per_round(records, cell, "step_seconds")
     gain = gain.droplevel(SESSION)  # a folder's rounds are numbered through, whatever their session
-    own = stages[_fits(stages, {name: cell[name] for name in TABLE_CELL if name in cell})]
+    own = select(stages, {name: cell[name] for name in TABLE_CELL if name in cell}, status=None)
     busy = own.assign(busy=own["forward_seconds"] + own["backward_seconds"])
     busy = busy[busy["replica"] == 0].groupby(["round", "rank"])["busy"].sum().unstack()
     ideal = pd.Series({number: _ideal_speedup(cell, row.max() / row.mean()) for number, row in busy.iterrows()})
@@ -46,13 +46,6 @@ def of_ideal(records: pd.DataFrame, stages: pd.DataFrame, cell: Mapping[str, Any
 def _ideal_speedup(cell: Mapping[str, Any], imbalance: float) -> float:
     ranks = cell["stages"] // cell["stages_per_rank"]
     return ideal_speedup(ranks, cell["micro_batches"] * cell["stages_per_rank"], imbalance)
-
-
-def _fits(frame: pd.DataFrame, conditions: Mapping[str, Any]) -> pd.Series:
-    keep = pd.Series(True, index=frame.index)
-    for name, value in conditions.items():
-        keep &= frame[name] == value
-    return keep
 
 
 def table_cells(frame: pd.DataFrame) -> list[tuple[dict[str, Any], pd.DataFrame]]:
@@ -122,7 +115,7 @@ def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
         first = rows[rows["replica"] == 0]
         whole = first["parameter_bytes"] + first["activation_bytes"] * cell["micro_batches"]
         one_device = float(whole.groupby(first["round"]).sum().median())
-        largest = float(memory[_fits(memory, cell)]["bound_bytes"].max())
+        largest = float(select(memory, cell, status=None)["bound_bytes"].max())
         sizes = {"one_device_bytes": one_device, "largest_rank_bytes": largest, "times": one_device / largest}
         table.append(cell | {"pipeline_ranks": cell["stages"] // cell["stages_per_rank"]} | sizes)
     return pd.DataFrame(table)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.seeds import MARGIN, SPEED, diverged
-from lockstep.analysis.statistics import Estimate
+from lockstep.analysis.statistics import Estimate, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, lacking
 from lockstep.analysis.verdicts import NOT_YET
@@ -27,10 +27,7 @@ _quoted = once(lambda stored: quoted(stored.records, stored.records))
 
 
 def _rows(records: pd.DataFrame, experiment: str, **conditions: object) -> pd.DataFrame:
-    rows = records[(records["experiment"] == experiment) & (records["use_case"] == USE_CASE)]
-    for name, value in conditions.items():
-        rows = rows[rows[name] == value]
-    return rows
+    return select(records, {"experiment": experiment, "use_case": USE_CASE, **conditions}, status=None)
 
 
 def _chosen(network: str) -> Read:

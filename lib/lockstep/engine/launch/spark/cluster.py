@@ -6,7 +6,7 @@
 
 The supervisor ends all of them together, also after kill -9 of the launcher. Spark itself listens on 127.0.0.1 alone,
 and every connection has to prove that it knows the cluster's secret: other users can't submit. The pages of master
-and worker ask for none, so users of this machine can read what executors log.
+and worker, which ask for none and show what executors log, are sent away by a filter.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ SECRET_VARIABLE = "_SPARK_AUTH_SECRET"
 """Where Spark looks for its secret first: never in arguments, which everybody on the machine may read."""
 START_SECONDS = 90.0
 _REGISTERED = "Successfully registered with master"
+# No setting turns these pages off. The filter lets in a proxy of YARN's alone, here an address that is nobody's.
+_FILTER = "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter"
+_NO_PAGES = (
+    f"-Dspark.ui.filters={_FILTER} -Dspark.{_FILTER}.param.PROXY_HOSTS=192.0.2.1 "
+    f"-Dspark.{_FILTER}.param.PROXY_URI_BASES=http://192.0.2.1:9"
+)
 _NO_LIMIT = "1t"  # for all executors together: each has a limit of its own
 _TRIES = 3  # a port that was free a moment ago may be taken
 _TAKEN = ("BindException", "Address already in use")
@@ -105,7 +111,7 @@ class StandaloneCluster:
         self.folder = str(self._scratch.path)
         url = f"spark://{LOOPBACK}:{port}"
         self.secret = secrets.token_hex(32)
-        daemons = "-Dspark.port.maxRetries=0 -Dspark.authenticate=true -Dspark.ui.killEnabled=false"
+        daemons = f"-Dspark.port.maxRetries=0 -Dspark.authenticate=true -Dspark.ui.killEnabled=false {_NO_PAGES}"
         try:
             environment = spark_environment(os.environ) | {
                 SECRET_VARIABLE: self.secret,

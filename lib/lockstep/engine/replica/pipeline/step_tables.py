@@ -73,8 +73,7 @@ def stage_rows(replica: Stages, held_bytes: int) -> Rows:
 
 
 def _peak_bytes(replica: Stages, held_bytes: int) -> float:
-    """Tensors of this rank: what stood when the step began, and the most that came on top of it; nan if not
-    counted."""
+    """Tensors of this rank: what stood when the step began, and the most that came on top; nan if not counted."""
     if replica.rise is None:
         return math.nan
     standing = replica.parameters.nbytes + replica.buffers.nbytes + held_bytes + _received_bytes(replica)
