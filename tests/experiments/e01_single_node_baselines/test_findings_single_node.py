@@ -12,6 +12,8 @@ from fake_single_node import operators, records, resources
 from lockstep.analysis.sentences import times
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
+from lockstep.experiments.e01_single_node_baselines.findings import drawn_ladder
+from lockstep.experiments.e01_single_node_baselines.tables import ladder_of
 from lockstep.experiments.registry import experiment
 from stored_reference import stored_reference
 
@@ -84,6 +86,13 @@ def test_bfloat16_is_never_pooled_over_cpus_with_other_units(measured: Stored) -
     both = pd.concat([first, other.assign(session=1, round=first["round"].max() + 1)], ignore_index=True)
     told = answered(Stored(both, measured.tables, units={0: "avx512_bf16", 1: "amx"}))
     assert "in bfloat16 on CPUs with AVX-512 BF16 only [2, 2]." in told
+    drawn = drawn_ladder(Stored(both, measured.tables, units={0: "avx512_bf16", 1: "amx"}))
+    shown = drawn[(drawn["precision"] == "bfloat16") & (drawn["use_case"] == "SimpleBig") & (drawn["status"] == "ok")]
+    assert shown["label"].str.extract(r", (with .*)")[0].dropna().unique().tolist() == [
+        "with AVX-512 BF16 only", "with AMX"
+    ]  # fmt: skip
+    alone = Stored(first, measured.tables, units={0: "amx"})
+    assert drawn_ladder(alone)["label"].equals(ladder_of(alone)["label"]), "machines of one kind are drawn as ever"
 
 
 def test_shares_have_their_unit_behind_the_number_and_no_session(measured: Stored) -> None:

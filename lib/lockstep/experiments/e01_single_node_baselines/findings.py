@@ -25,11 +25,11 @@ from lockstep.analysis.sentences import (
     times,
 )
 from lockstep.analysis.statistics import BASELINE, Conditions, interval_of, per_round, ratio_with_interval, select
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import NotNow, cores_given
 from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF, ROOF_1_CORE
-from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_of
+from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_of, ladder_table
 
 SPEED = "images_per_second"
 _UNITS: Mapping[str, str] = {
@@ -78,19 +78,37 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
 def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate]:
     """The ratio on each kind of machine, by what multiplies bfloat16 there, where it has an interval; empty where all
     machines are of one kind."""
-    kinds: dict[str, list[int]] = {}
-    for session in sorted(select(stored.records, above)["session"].unique()):
-        kinds.setdefault(stored.units.get(int(session), ""), []).append(int(session))
-    if len(kinds) < 2:
-        return {}
     found = {}
-    for units, sessions in kinds.items():
+    kinds = _by_units(stored, select(stored.records, above))
+    for units, own in kinds.items() if len(kinds) > 1 else ():
         try:
-            own = stored.records[stored.records["session"].isin(sessions)]
             found[f" on CPUs {_UNITS.get(units, f'with {units}')}"] = ratio_with_interval(own, above, below, SPEED)
         except AnalysisError:
             continue
     return {name: ratio for name, ratio in found.items() if not ratio.open}
+
+
+def _by_units(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """All records of the sessions that the rows `of` are from, by what multiplies bfloat16 on their machines."""
+    kinds: dict[str, list[int]] = {}
+    for session in sorted(of["session"].unique()):
+        kinds.setdefault(stored.units.get(int(session), ""), []).append(int(session))
+    return {units: stored.records[stored.records["session"].isin(sessions)] for units, sessions in kinds.items()}
+
+
+@once
+def drawn_ladder(stored: Stored) -> pd.DataFrame:
+    """The ladder as it is drawn: where CPUs with other units for bfloat16 were measured, a row for each kind."""
+    table, rungs = ladder_of(stored), stored.of(EXPERIMENT)
+    own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
+    if len(kinds := _by_units(stored, own)) < 2:
+        return table
+    parts = [table[(table["precision"] != "bfloat16") | (table["status"] != "ok")]]
+    for units, records in kinds.items():
+        each = ladder_table(records, aa_noise(stored.records))
+        each = each[(each["precision"] == "bfloat16") & (each["status"] == "ok")]
+        parts.append(each.assign(label=each["label"] + f", {_UNITS.get(units, units)}"))
+    return pd.concat(parts, ignore_index=True)
 
 
 @finding
@@ -119,7 +137,7 @@ def ladder(stored: Stored) -> str:
     if math.isinf(aa_noise(stored.records)):
         why = "no cell measured twice has enough rounds"
         return " ".join([*said, f"What one ingredient gains is not known yet: {why}."])
-    table = ladder_of(stored)
+    table = drawn_ladder(stored)
     gained = table[table["difference"] & (table["variant"] == "a")]
     parts = [
         f"{row['label'].removeprefix('+ ')} ({network_name(row['use_case'])}, {row['gain']:.3g} "

@@ -36,17 +36,17 @@ PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds
 """What a step of one worker is made of."""
 
 
-def ladder_table(records: pd.DataFrame) -> pd.DataFrame:
+def ladder_table(records: pd.DataFrame, noise: float | None = None) -> pd.DataFrame:
     """One row per use case and rung: its speedup over the baseline and its gain over the rung before it that ran.
 
     Columns: use_case, strategy, label, variant, images_per_second (1/s), step_seconds and PARTS (s), epoch_seconds (s,
     derived), speedup, low, high, gain, gain_low, gain_high (dimensionless, 95 % intervals), difference (bool: may the
-    gain be called one), of_peak (share of the measured matrix peak), ceiling (dimensionless), train_loss, rounds,
-    status, reason, and what a figure needs to name the data. Of a rung that was measured twice, the gain of the second
-    (variant b) is over the first.
+    gain be called one, beyond `noise` or that of `records`), of_peak (share of the measured matrix peak), ceiling
+    (dimensionless), train_loss, rounds, status, reason, and what a figure needs to name the data. Of a rung that was
+    measured twice, the gain of the second (variant b) is over the first.
     """
     table: list[dict[str, Any]] = []
-    noise = aa_noise(records)
+    noise = aa_noise(records) if noise is None else noise
     before: dict[str, dict[str, Any]] = {}
     for cell, rows in _rungs(records):
         status, reason = outcome(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import estimate_in, finding, sentence, settle_each, times
+from lockstep.analysis.sentences import estimate_in, finding, measure_of, sentence, settle_each, times
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e09_autotuning.findings import curves, gained, saved_beside, whole_pool
 from lockstep.experiments.e09_autotuning.tables import TUNED, ladder, speed_of_engines
@@ -25,10 +25,11 @@ def _found(stored: Stored) -> str:
         unknown = "not known yet is whether tuning pays on test images"
         return f"{sentence(f'{unknown}: no network that held-out images chose was scored on them')} {curves(stored)}"
     row = own[0]
-    more = estimate_in(row | {"rounds": row["seeds"]}, "more", "more_low", "more_high")
+    row["rounds"] = row["seeds"]
+    more, test = (estimate_in(row, name, f"{name}_low", f"{name}_high") for name in ("more", "test"))
     # Finalists are of the first settings of the pool, whose number is a parameter: the pool may have grown since.
     chosen = f"the network that held-out images chose among settings drawn at random {gained(more)} on test images"
-    tested = f"beside the plain CNN of the paper's Table 2, {chosen}: {row['test']:.1f} % are classified correctly"
+    tested = f"beside the plain CNN of the paper's Table 2, {chosen}: it classifies {measure_of(test, '%')} correctly"
     return f"{sentence(tested)} {curves(stored)}"
 
 
