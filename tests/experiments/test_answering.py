@@ -21,7 +21,7 @@ def answered(root: Path, found: Verdict) -> Answered:
 
 def test_an_answer_is_no_flatter_than_the_claim_it_rests_on(root: Path) -> None:
     """Bug: "SparkNet is slower than one core for AlexNet", while Holm's correction leaves that claim undecided."""
-    alone = "supported by itself (it is), but not among 90 claims (Holm's correction)"
+    alone = "supported by itself (it is), but not when the 90 claims (Holm's)"
     some = answered(root, Verdict("undecided", reason=alone))
     open_claim = "; judged together with all other claims, whether SparkNet is slower than one core for AlexNet stays"
     assert f"{open_claim} undecided. " in answer_text(some) and _headline(some).endswith(f"{open_claim} undecided")

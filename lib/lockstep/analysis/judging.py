@@ -80,5 +80,6 @@ def _is_test(found: Verdict) -> bool:
 
 
 def _not_enough(found: Verdict, claims: int) -> Verdict:
-    why = f"{found.answer} by itself ({found.reason}), but not among {claims} claims (Holm's correction)"
+    together = f"not when the {claims} claims that measuring can decide are judged together (Holm's correction)"
+    why = f"{found.answer} by itself ({found.reason}), but {together}"
     return replace(found, answer=UNDECIDED, reason=why)

@@ -339,7 +339,7 @@ def test_the_answer_says_on_what_it_rests(seen: Overview) -> None:
     stored = Stored(records())
     judged = [
         ("supported", "paper", ""), ("supported", "measured", ""), ("contradicted", "model", ""),
-        ("undecided", "measured", "supported by itself (it is), but not among 87 claims (Holm's correction)"),
+        ("undecided", "measured", "supported by itself (it is), but not when the 87 claims (Holm's)"),
         ("undecided", "measured", "it takes more rounds than one by itself (or two)"),
     ]  # fmt: skip
     claim = {"paper": "x", "value": float("nan")}
