@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import fake_distribution
 import fake_pipelines
 import fake_spark
+import lockstep
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.targets import Reading, Target
+from lockstep.engine.data import Arrays
+from lockstep.engine.own.asked import TrainingAsked
 from lockstep.experiments import advice
 from lockstep.experiments.advice import ADVICE, Advice, advice_table
 from lockstep.experiments.catalogue import Notebook
@@ -29,6 +34,8 @@ from lockstep.experiments.report import Answered
 from stored_reference import stored_reference
 
 NOTEBOOK = "02_threads_vs_processes"
+FIELDS = ("sync", "launcher", "workers", "threads_per_worker", "epochs", "precision", "device", "seed", "checkpoint")
+FIELDS += ("resume", "on_nan")
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +172,17 @@ def test_every_row_names_a_target_of_its_notebook() -> None:
     for each in ADVICE:
         names = [target.name for target in experiment(each.notebook).targets]
         assert not isinstance(each.target, str) or each.target in names, each.need
+
+
+def test_what_a_reader_copies_is_a_way_to_train(root: Path) -> None:
+    """Bug: policy="deadline" stood there without the one server that it needs, which is refused."""
+    page = (root / "docs" / "stragglers.md").read_text(encoding="utf-8")
+    texts = [re.search(r"lockstep.train\(model, data, (.+)\)", page)[1]]  # type: ignore[index]
+    texts += [found[1] for each in ADVICE if (found := re.match(r"`(\w+=[^`<]+)`", each.strategy))]
+    assert len(texts) >= 4
+    images = Arrays(np.zeros((64, 4), np.float32), np.arange(64) % 2)
+    usual = {name: each.default for name, each in inspect.signature(lockstep.train).parameters.items()}
+    for text in texts:
+        given = {"launcher": "processes", "workers": 2, **eval(f"dict({text})")}
+        fields = {name: given.pop(name, usual[name]) for name in FIELDS}
+        assert TrainingAsked(**fields, global_batch_size=64, options=given).job(images).workers == fields["workers"]

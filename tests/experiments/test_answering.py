@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from lockstep.analysis.judging import not_enough
 from lockstep.analysis.verdicts import Verdict
 from lockstep.experiments.answering import _headline, answer_text, left_open
 from lockstep.experiments.catalogue import Notebook
@@ -21,8 +22,7 @@ def answered(root: Path, found: Verdict) -> Answered:
 
 def test_an_answer_is_no_flatter_than_the_claim_it_rests_on(root: Path) -> None:
     """Bug: "SparkNet is slower than one core for AlexNet", while Holm's correction leaves that claim undecided."""
-    alone = "supported by itself (it is), but not when the 90 claims (Holm's)"
-    some = answered(root, Verdict("undecided", reason=alone))
+    some = answered(root, not_enough(Verdict("supported", reason="it is"), 90))
     open_claim = "; judged together with all other claims, whether SparkNet is slower than one core for AlexNet stays"
     assert f"{open_claim} undecided. " in answer_text(some) and _headline(some).endswith(f"{open_claim} undecided")
     assert _headline(some).startswith("With eight images per worker, SparkNet ") and "MPI" in _headline(some)

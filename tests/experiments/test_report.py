@@ -296,7 +296,7 @@ def test_what_was_measured_is_told_in_a_sentence() -> None:
         ("README.md", ["findings", "advice"]),
         ("docs/claims.md", ["notebooks", "headlines"]),
         ("docs/measuring.md", ["minutes"]),
-        ("docs/stragglers.md", ["delays", "policies"]),
+        ("docs/stragglers.md", ["delays", "forecasters", "policies"]),
         ("docs/train.md", ["epochs"]),
     ],
 )

@@ -68,7 +68,7 @@ def corrected(verdicts: Sequence[Verdict]) -> list[Verdict]:
         kept.add(index)
         left -= 1
     return [
-        found if index in kept or found.answer not in DECIDED else _not_enough(found, len(tested))
+        found if index in kept or found.answer not in DECIDED else not_enough(found, len(tested))
         for index, found in enumerate(verdicts)
     ]
 
@@ -79,7 +79,8 @@ def _is_test(found: Verdict) -> bool:
     return found.answer in DECIDED and found.chance > 0
 
 
-def _not_enough(found: Verdict, claims: int) -> Verdict:
-    together = f"not when the {claims} claims that measuring can decide are judged together (Holm's correction)"
+def not_enough(found: Verdict, claims: int) -> Verdict:
+    """A verdict that the correction for so many claims leaves undecided."""
+    together = f"not when the {claims} claims in which chance plays a part are judged together (Holm's correction)"
     why = f"{found.answer} by itself ({found.reason}), but {together}"
     return replace(found, answer=UNDECIDED, reason=why)

@@ -80,6 +80,12 @@ def times(ratio: Estimate, what: str) -> str:
     return f"{'' if alike else number}{what} {interval_text(ratio)}"
 
 
+def processor_name(processor: str) -> str:
+    """A processor as a sentence calls it: Intel Xeon."""
+    words = processor.replace("(R)", "").replace("(TM)", "").split()
+    return " ".join(word for word in words if word not in ("CPU", "Processor"))
+
+
 def measure_of(ratio: Estimate, unit: str) -> str:
     """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
     return f"{ratio.value:.3g} {unit} {interval_text(ratio)}"

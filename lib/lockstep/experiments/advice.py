@@ -126,7 +126,7 @@ ADVICE = (
         _spark_over_one_core, "times one tuned core's speed, two workers, the 50x50 network", _seldom_over_often,
     ),
     Advice(
-        "workers that fall behind", "`sync=\"parameter_server\", policy=\"deadline\"`", "11",
+        "workers that fall behind", "`sync=\"parameter_server\", servers=1, policy=\"deadline\"`", "11",
         "ours, the deadline, over the best policy that waits: time to loss, mix of all kinds",
         "times the best waiting policy's time to the same loss, simulated, eight workers without momentum",
         _waiting_with_momentum,

@@ -98,7 +98,16 @@ def _epochs(results_root: Path) -> str:
 def _delays(_: Path) -> str:
     from lockstep.engine.delays import KINDS
 
-    return _declared((name, str(kind.__doc__).split("\n\n")[0], kind.options_kind) for name, kind in KINDS.items())
+    return _declared(
+        (name, f"{kind.family.removesuffix('s')}: {str(kind.__doc__).splitlines()[0]}", kind.options_kind)
+        for name, kind in KINDS.items()
+    )
+
+
+def _forecasters(_: Path) -> str:
+    from lockstep.engine.forecasts import FORECASTS
+
+    return _declared((name, kind.does, kind.options_kind) for name, kind in FORECASTS.items())
 
 
 def _policies(_: Path) -> str:
@@ -116,14 +125,17 @@ def _declared(rows: Iterable[tuple[str, str, type]]) -> str:
 
     table = []
     for name, does, options in rows:
-        given = [f"`{key}={one.default}` {one.help}" for key, one in options_of(options).items()]
-        table.append({"name": f"`{name}`", "what it does": does, "options and defaults": "; ".join(given) or "none"})
+        given = [
+            f"`{key}={one.default}` {one.help}" + f" ({one.allowed})" * bool(one.choices)
+            for key, one in options_of(options).items()
+        ]
+        table.append({"name": f"`{name}`", "what it does": does, "options and defaults": "<br>".join(given) or "none"})
     return markdown_table(pd.DataFrame(table))
 
 
 _BLOCK = re.compile(r"<!-- table:(?P<name>\w+) -->\n.*?<!-- /table -->", re.DOTALL)
 TABLES: dict[str, Callable[[Path], str]] = {
-    "advice": _advice, "delays": _delays, "epochs": _epochs, "findings": _findings,
+    "advice": _advice, "delays": _delays, "epochs": _epochs, "findings": _findings, "forecasters": _forecasters,
     "headlines": _headlines, "minutes": _minutes, "notebooks": _notebooks, "policies": _policies,
 }  # fmt: skip
 """The generated parts of the README and of `docs/`."""

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from lockstep.analysis.anytime import MIN_ROUNDS, fewest_more
 from lockstep.analysis.cells import cells, median_of
 from lockstep.analysis.confidence import Estimate
@@ -26,7 +24,8 @@ def seconds_of_a_round(stored: Stored, *experiments: str, delays: Sequence[str] 
         for cell, rows in cells(stored.records, name)
         if not delays or cell["delays"] in delays
     ]
-    return float(np.nansum(found)) if found else math.nan
+    known = [seconds for seconds in found if not math.isnan(seconds)]
+    return sum(known) if known else math.nan
 
 
 def rounds_to_decide(target: Target, found: Estimate) -> float:

@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from fake_records import records, resources
 from lockstep.analysis.figures.messages import LONGEST
 from lockstep.analysis.figures.style import PUBLISHED
+from lockstep.analysis.judging import not_enough
 from lockstep.analysis.published import AUDIT, CLAIM, CONTRADICTION, UNSAID, read_claims, read_ledger
 from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.stored import Stored
@@ -339,7 +340,7 @@ def test_the_answer_says_on_what_it_rests(seen: Overview) -> None:
     stored = Stored(records())
     judged = [
         ("supported", "paper", ""), ("supported", "measured", ""), ("contradicted", "model", ""),
-        ("undecided", "measured", "supported by itself (it is), but not when the 87 claims (Holm's)"),
+        ("undecided", "measured", not_enough(Verdict("supported", reason="it is"), 87).reason),
         ("undecided", "measured", "it takes more rounds than one by itself (or two)"),
     ]  # fmt: skip
     claim = {"paper": "x", "value": float("nan")}

@@ -77,11 +77,11 @@ def test_what_grows_with_the_nodes_is_told_beside_one_batch_that_does_not(frame:
     table = cluster_forecast(Stored(frame))
     most = table[table["scaling"] == "weak"]["modelled_speedup"].max()
     told = f"{float(f'{most:.2g}'):g} times on 256 nodes by all-reduce."
-    beyond = "a batch of 16,384 where an epoch has 5,856, "
-    assert f"; with 64 images for each worker, {beyond}{told}" in said(frame, "answer"), "more than the data hold"
+    beyond = " (a batch of 16,384 images, more than the 5,856 of an epoch)"
+    assert f"; with 64 images for each worker{beyond}, {told}" in said(frame, "answer"), "more than the data hold"
     text = said(frame, "cluster")
     assert text.startswith("Over the assumed link the cost model expects at most ")
-    assert f" with one batch of 128 images that all nodes share; {told[:-1]} with 64 for each worker." in text
+    assert f" with one batch of 128 images that all nodes share; {told[:-1]} with 64 for each worker{beyond}." in text
 
 
 def test_scaling_begins_with_where_a_gain_is_shown_and_tells_the_ends(frame: pd.DataFrame) -> None:

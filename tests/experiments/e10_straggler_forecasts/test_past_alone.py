@@ -57,6 +57,8 @@ def test_a_round_takes_what_its_cells_took(measured: Stored) -> None:
     assert seconds_of_a_round(measured, FORECASTS, delays=delays) == 2.0 * len(delays)
     assert seconds_of_a_round(measured, FORECASTS, delays=delays[:1]) == 2.0
     assert np.isnan(seconds_of_a_round(no_records(), FORECASTS))
+    failed = Stored(measured.records.assign(measuring_seconds=np.nan))
+    assert np.isnan(seconds_of_a_round(failed, FORECASTS)), "bug: 0 seconds, so that a minute would decide everything"
 
 
 def test_undecided_claims_of_the_reference_say_minutes_too(root: Path) -> None:

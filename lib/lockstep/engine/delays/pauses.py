@@ -59,7 +59,7 @@ class Pauses(Delays):
 
 
 class Exponential(Pauses):
-    """Shifted exponential: a task takes 1 + shift + Exp(mean) times its work.
+    """A pause of shift + Exp(mean) units: where the unit is its work, a task takes 1 + shift + Exp(mean) times that.
 
     The model of Lee, Lam, Pedarsani, Papailiopoulos, Ramchandran (2018), "Speeding Up Distributed Machine Learning
     Using Codes", whose straggling parameter is 1 / `mean`, and of most papers on coding. `mean` and `shift` are units.
@@ -102,7 +102,7 @@ class Pareto(Pauses):
 
 
 class Bimodal(Pauses):
-    """Most tasks have no pause, a share of them one of fixed length, such as a retried read or a collected heap.
+    """Most tasks have no pause, a share of them one of fixed length, such as a retried read or a garbage collection.
 
     `pause` is units: with the default of 2 such a task takes three times its work.
     """

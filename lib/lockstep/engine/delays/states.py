@@ -115,7 +115,7 @@ class Markov(States):
 
 
 class Groups(Markov):
-    """The workers of a rack share a Markov state, so that they are slow together: a switch, a cooler, a neighbour.
+    """The workers of a rack share a Markov state, so that they are slow together: a switch, a cooler, a neighbor.
 
     Workers `size` × r to `size` × (r + 1) - 1 are rack r; the last one may be smaller.
     """

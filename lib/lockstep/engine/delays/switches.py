@@ -61,7 +61,7 @@ class Switch(Delays):
 
 
 class BadNode(Switch):
-    """One worker or more are slower than the others, from `at` on: what trace AR of the public ones shows (traces.py).
+    """One worker or more are slower than the others, from `at` on, as in trace AR of the three public ones.
 
     `slow` is a multiple of the work, `at` seconds of the run's clock. The workers are named, not drawn: drawn ones
     would be others for another number of workers.

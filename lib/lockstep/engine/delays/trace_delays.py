@@ -16,7 +16,7 @@ ALL_STAGES = -1
 
 
 class TraceDelays(Delays):
-    """The factors of a trace (traces.py): seconds / the median of the worker's stage, times the work of the task.
+    """A task takes as many times its work as the recorded one took of the median of its pipeline stage.
 
     Task t has factor t modulo the trace's length, so a trace belongs to the family of pauses, which are keyed by
     (worker, task), but it stretches a task evenly, and below the median a task is shorter than its work. Worker w is

@@ -26,7 +26,7 @@ class DropAfterDetection(RoundPolicy):
     arrived; the round then closes at `factor` x median after it began, or when all are there. The samples of those who
     are dropped go back to the pool."""
 
-    does = "a server waits for 1.5 times the median arrival, then makes an update without those that are missing"
+    does = "a server waits for `factor` times the median arrival, then makes an update without those that are missing"
     label = "drop after detection"
     Options = DetectionOptions
     needs = Needs(recall=True)

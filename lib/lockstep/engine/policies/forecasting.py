@@ -12,8 +12,8 @@ from lockstep.engine.policies.rounds import Closed, Floats, RoundPolicy, Whole, 
 
 
 def forecast_option(default: str) -> Any:
-    """A field of a policy's options. A forecaster's own options are parted by `;`, for `,` parts those of policies."""
-    return option(default, "the forecaster, such as last or smoothing:alpha=0.5; its options are parted by ;")
+    """A field of a policy's options. Semicolons separate a forecaster's own options: commas separate a policy's."""
+    return option(default, "the forecaster, such as last or smoothing:alpha=0.5 (semicolons between its own options)")
 
 
 def forecaster(text: str, setting: Setting) -> Any:

@@ -101,7 +101,7 @@ class Cyclic(GradientCoding):
     (Theorem 3). Random codes are much worse conditioned; the best of some is taken.
     """
 
-    does = "each worker computes s + 1 neighbouring parts, and any n - s workers give the full gradient"
+    does = "each worker computes s + 1 neighboring parts, and any n - s workers give the full gradient"
     label = "gradient coding, cyclic"
 
     def __init__(self, setting: Setting, options: Any = None) -> None:

@@ -26,13 +26,14 @@ from lockstep.engine.policies.base import Setting
 from lockstep.engine.policies.choosing import PATIENCE
 from lockstep.engine.policies.deadline import Deadline
 from lockstep.engine.policies.deadline_replay import LastRounds, World, best_setting
-from lockstep.engine.policies.deadlines import DeadlineOptions
+from lockstep.engine.policies.deadlines import DeadlineOptions, parse_deadline
 
 AUTO, NONE, INFINITE = "auto", "none", "infinite"
 
 
 @dataclass(frozen=True)
 class ReplayedDeadlineOptions(DeadlineOptions):
+    deadline: str = option("auto", "auto alone: the replay chooses it", parse=parse_deadline)
     every: int = option(25, "global batches between two choices", least=1)
     window: int = option(50, "rounds that are replayed", least=1)
 

@@ -148,7 +148,7 @@ class Blacklisting(Resting):
     list is dynamic, and no more than half of them are on it. A "task" of MapReduce is one worker's share of an update.
     It answers to lasting causes, not to a single delay."""
 
-    does = "workers that were stragglers in half of the last updates get no work for some time"
+    does = "workers that were stragglers in a share of the last updates get no work for some time"
     label = "blacklisting"
     Options = BlacklistOptions
 

@@ -19,6 +19,7 @@ from lockstep.analysis.sentences import (
     listed,
     measure_of,
     network_name,
+    processor_name,
     require_rounds,
     sentence,
     settle_each,
@@ -33,7 +34,7 @@ from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_
 
 SPEED = "images_per_second"
 _UNITS: Mapping[str, str] = {
-    "amx": "with AMX", "avx512_bf16": "with AVX-512 BF16 only", "none": "without bfloat16 units", "": "of other kinds"
+    "amx": "with AMX", "avx512_bf16": "with AVX-512 BF16", "none": "without bfloat16 units", "": "of other kinds"
 }  # fmt: skip
 _PARTS = dict(zip(PARTS, ("the input", "the forward pass", "the backward pass", "the optimizer's update"), strict=True))
 
@@ -65,49 +66,58 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
     apart = False
     for precision, top in _tops(stored, use_case).items():
         ratio = ratio_with_interval(stored.records, top, base, SPEED)
-        # Units for bfloat16 differ by machine, whether or not so few rounds show it.
         own = _by_machine(stored, top, base) if ratio.apart or precision == "bfloat16" else {}
-        apart |= bool(own)
-        for machine, each in own.items() if own else [("", ratio)]:
+        known = {machine: each for machine, each in own.items() if not each.open}
+        if own and precision == "bfloat16":  # gains differ by processor, whether or not so few rounds show it
+            apart = True
+            if not known:
+                parts.append("an unknown number of times in bfloat16 (too few rounds on each kind of processor)")
+                continue
+        elif len(known) < len(own):
+            known = {}
+        apart |= bool(known)
+        for machine, each in known.items() if known else [("", ratio)]:
             of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
-            again = bool(parts) and machine != next(iter(own), machine)  # the precision stands before it
+            again = bool(parts) and machine != next(iter(known), machine)  # the precision stands before it
             parts.append(times(each, f"{'' if again else of}{machine}".strip()))
     return listed(parts), apart
 
 
 def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate]:
-    """The ratio on each kind of machine, by what multiplies bfloat16 there, where it has an interval; empty where all
-    machines are of one kind."""
+    """The ratio on each kind of processor; empty where all are of one kind."""
     found = {}
-    kinds = _by_units(stored, select(stored.records, above))
-    for units, own in kinds.items() if len(kinds) > 1 else ():
+    kinds = _by_processor(stored, select(stored.records, above))
+    for name, own in kinds.items() if len(kinds) > 1 else ():
         try:
-            found[f" on CPUs {_UNITS.get(units, f'with {units}')}"] = ratio_with_interval(own, above, below, SPEED)
+            found[f" on {name}"] = ratio_with_interval(own, above, below, SPEED)
         except AnalysisError:
             continue
-    return {name: ratio for name, ratio in found.items() if not ratio.open}
+    return found
 
 
-def _by_units(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """All records of the sessions that the rows `of` are from, by what multiplies bfloat16 on their machines."""
+def _by_processor(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """All records of the sessions that the rows `of` are from, by the processor and what multiplies bfloat16 there;
+    and every profile, for an image takes the same FLOP everywhere."""
     kinds: dict[str, list[int]] = {}
-    for session in sorted(of["session"].unique()):
-        kinds.setdefault(stored.units.get(int(session), ""), []).append(int(session))
-    return {units: stored.records[stored.records["session"].isin(sessions)] for units, sessions in kinds.items()}
+    for session in map(int, sorted(of["session"].unique())):
+        units, processor = stored.units.get(session, ""), processor_name(stored.processors.get(session, ""))
+        kinds.setdefault(f"{processor or 'CPUs'} {_UNITS.get(units, f'with {units}')}", []).append(session)
+    session, always = stored.records["session"], stored.records["experiment"] == "profile"
+    return {name: stored.records[session.isin(sessions) | always] for name, sessions in kinds.items()}
 
 
 @once
 def drawn_ladder(stored: Stored) -> pd.DataFrame:
-    """The ladder as it is drawn: where CPUs with other units for bfloat16 were measured, a row for each kind."""
+    """The ladder as it is drawn: where several kinds of processors multiplied bfloat16, a row for each of them."""
     table, rungs = ladder_of(stored), stored.of(EXPERIMENT)
     own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
-    if len(kinds := _by_units(stored, own)) < 2:
+    if len(kinds := _by_processor(stored, own)) < 2:
         return table
     parts = [table[(table["precision"] != "bfloat16") | (table["status"] != "ok")]]
-    for units, records in kinds.items():
+    for name, records in kinds.items():
         each = ladder_table(records, aa_noise(stored.records))
-        each = each[(each["precision"] == "bfloat16") & (each["status"] == "ok")]
-        parts.append(each.assign(label=each["label"] + f", {_UNITS.get(units, units)}"))
+        each = each[(each["precision"] == "bfloat16") & each["speedup"].notna()]
+        parts.append(each.assign(label=each["label"] + f", {name}"))
     return pd.concat(parts, ignore_index=True)
 
 

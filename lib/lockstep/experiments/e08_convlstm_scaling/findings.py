@@ -30,7 +30,7 @@ from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e08_convlstm_scaling.drawings import network_title
 from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
 from lockstep.experiments.e08_convlstm_scaling.flops import beside_table2, counted_table, table4
-from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_forecast, cluster_of
+from lockstep.experiments.e08_convlstm_scaling.forecasts import Cluster, cluster_forecast, cluster_of
 from lockstep.experiments.e08_convlstm_scaling.table3 import (
     FIVE_NODES,
     modelled_times,
@@ -138,9 +138,10 @@ def cluster(stored: Stored) -> str:
         [_peak(own[own["scaling"] == scaling]) for scaling in ("strong", "weak")]
         for _, own in table.groupby("way", sort=False)
     )
+    beyond = _beyond(table[table["scaling"] == "weak"], cluster)
     told = [
         f"over the assumed link the cost model expects at most {shared} with one batch of {cluster.batch} images that "
-        f"all nodes share; {each} with {cluster.per_worker} for each worker",
+        f"all nodes share; {each} with {cluster.per_worker} for each worker{beyond}",
         *(f"it expects at most {shared} and {each}" for shared, each in others),
     ]
     return " ".join(sentence(text) for text in told)
@@ -151,6 +152,13 @@ def _peak(rows: pd.DataFrame) -> str:
     return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}"
 
 
+def _beyond(rows: pd.DataFrame, cluster: Cluster) -> str:
+    """That a batch for each worker makes more than an epoch, where the peak of these rows has one."""
+    whole = int(rows.loc[rows["modelled_speedup"].idxmax(), "global_batch_size"])
+    more = whole > cluster.epoch_images
+    return f" (a batch of {whole:,} images, more than the {cluster.epoch_images:,} of an epoch)" if more else ""
+
+
 def _more_nodes(stored: Stored) -> str:
     """The largest speedup of each network that the cost model expects of any number of nodes, for the first screen."""
     table = cluster_forecast(stored)
@@ -159,9 +167,7 @@ def _more_nodes(stored: Stored) -> str:
     strong, weak, cluster = table[table["scaling"] == "strong"], table[table["scaling"] == "weak"], cluster_of(stored)
     most = listed(f"{_peak(own)} for {_network(network)}" for network, own in strong.groupby("network", sort=False))
     asked = f"over an assumed link ({cluster.link}) and with one batch of {cluster.batch} shared by all nodes"
-    whole = int(weak.loc[weak["modelled_speedup"].idxmax(), "global_batch_size"])
-    beyond = f", a batch of {whole:,} where an epoch has {cluster.epoch_images:,}" * (whole > cluster.epoch_images)
-    each = f"with {cluster.per_worker} images for each worker{beyond}, {_peak(weak)}"
+    each = f"with {cluster.per_worker} images for each worker{_beyond(weak, cluster)}, {_peak(weak)}"
     return f"For more nodes there is a cost model, not a measurement: {asked}, it expects at most {most}; {each}."
 
 

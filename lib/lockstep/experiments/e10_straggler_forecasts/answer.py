@@ -49,7 +49,7 @@ def answer(stored: Stored) -> str:
     last, best = (error_over_kinds(stored, LSTM, rival) for rival in (BASE, BEST))
     far, own, rest = but_for_one(stored, LSTM, BEST)
     others = counted(len(KINDS) - 1, "other kind")
-    alone = f"on {far} alone{', where each is told the balance,' * (far in STATES)}"
+    alone = f"on {far} alone{', where forecasters may read the credit balance,' * (far in STATES)}"
     text = (
         f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM built from the paper's "
         f"description and trained online {errs(last, 'repeating the last value')}, and "

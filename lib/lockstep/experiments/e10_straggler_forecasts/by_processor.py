@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import Estimate
-from lockstep.analysis.sentences import listed, times
+from lockstep.analysis.sentences import listed, processor_name, times
 from lockstep.analysis.statistics import by_session, interval_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
@@ -23,17 +23,12 @@ PROCESSOR = "processor"
 
 def names(stored: Stored, sessions: Sequence[int]) -> dict[int, str]:
     """What sessions are called: their processor, Intel Xeon; with their number where two have the same one."""
-    short = {session: _short(stored.processors.get(session, "")) for session in sessions}
+    short = {session: processor_name(stored.processors.get(session, "")) for session in sessions}
     known = list(short.values())
     return {
         session: name if name and known.count(name) == 1 else f"{name} session {session}".strip()
         for session, name in short.items()
     }
-
-
-def _short(processor: str) -> str:
-    words = processor.replace("(R)", "").replace("(TM)", "").split()
-    return " ".join(word for word in words if word not in ("CPU", "Processor"))
 
 
 Keyed = Mapping[tuple[Any, ...], pd.Series]

@@ -45,14 +45,14 @@ def quickest_first(table: pd.DataFrame) -> str:
     """In how many choices the way predicted quickest is the one whose median speed was the highest."""
     hits = int((table["pick"] == table["best"]).sum())
     where = f"all {counted(hits, 'choice')}" if hits == len(table) else f"{hits} of {counted(len(table), 'choice')}"
-    same = f" ({called(table['pick'].iloc[0])}, each time)" if table["pick"].nunique() == 1 < len(table) else ""
+    same = f", each time {called(table['pick'].iloc[0])}," if table["pick"].nunique() == 1 < len(table) else ""
     return f"in {where} the way predicted quickest{same} also has the highest median speed"
 
 
 def called(way: str) -> str:
     """A way of the table below, in words."""
     strategy, _, workers = way.partition(" x ")
-    return f"{way_name(strategy)}, {counted(int(workers or 1), 'worker')}"
+    return f"{counted(int(workers or 1), 'worker')} by {way_name(strategy)}"
 
 
 def advised_takes(table: pd.DataFrame) -> str:

@@ -5,8 +5,8 @@
                                               |--- executor 1 (JVM) --- Python worker ...
 
 The supervisor ends all of them together, also after kill -9 of the launcher. Spark itself listens on 127.0.0.1 alone,
-and every connection has to prove that it knows the cluster's secret: other users can't submit. The pages of master
-and worker, which ask for none and show what executors log, are sent away by a filter.
+and every connection has to prove that it knows the cluster's secret: other users can't submit. A filter sends away
+whoever asks for the pages of master and worker, which ask for no secret and show what executors log.
 """
 
 from __future__ import annotations
