@@ -8,7 +8,7 @@ one: their quotient is no speedup. Speedups are paired by round (`lockstep.analy
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,14 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.analysis.sentences import counted, network_name
+from lockstep.analysis.sentences import counted, network_name, processor_name
 from lockstep.analysis.statistics import BASELINE
 from lockstep.analysis.stored import Stored
 
 _LETTERS = 100
+_UNITS: Mapping[str, str] = {
+    "amx": " with AMX", "avx512_bf16": " with AVX-512 BF16", "none": " without bfloat16 units", "": " of other kinds"
+}  # fmt: skip
 _Cells = list[tuple[dict[str, Any], pd.DataFrame]]
 
 
@@ -49,6 +52,18 @@ def in_one_session(
         return draw(shown, f"{title}\n{note}".strip())
 
     return recipe
+
+
+def by_processor(stored: Stored, of: pd.DataFrame, units: bool = False) -> dict[str, pd.DataFrame]:
+    """All records of the sessions that the rows `of` are from, by processor, and by what multiplies bfloat16 there if
+    `units`; and every profile, for an image takes the same FLOP everywhere."""
+    kinds: dict[str, list[int]] = {}
+    for number in map(int, sorted(of["session"].unique())):
+        kind = stored.units.get(number, "")
+        name = processor_name(stored.processors.get(number, "")) or "CPUs"
+        kinds.setdefault(name + _UNITS.get(kind, f" with {kind}") * units, []).append(number)
+    session, always = stored.records["session"], stored.records["experiment"] == "profile"
+    return {name: stored.records[session.isin(numbers) | always] for name, numbers in kinds.items()}
 
 
 def of_one_session(

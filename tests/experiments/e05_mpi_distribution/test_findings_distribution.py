@@ -46,7 +46,7 @@ def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:
     assert len(text.split()) <= 140
     assert text.count("(a small CNN for 50 x 50 images)") == 1, "said once"
     assert text.count(" train the 50x50 network faster than one core ") == 1
-    assert "with whole gradients; at 10 Gbit/s, sending" in text
+    assert "with uncompressed gradients; at 10 Gbit/s, sending" in text
 
 
 def test_the_answer_is_told_without_what_lacks(frame: pd.DataFrame) -> None:
@@ -90,7 +90,7 @@ def test_two_rounds_have_no_interval(name: str) -> None:
 
 
 def test_a_link_on_which_nothing_pays_is_said_so(frame: pd.DataFrame) -> None:
-    assert "Gbit/s on with whole gradients" in said(frame, "links") or "at no rate with whole" in said(frame, "links")
+    assert "Gbit/s on with uncompressed gradients" in said(frame, "links") or "at no rate with whole" in said(frame, "links")
     slow = scaled(frame, "step_seconds", 100.0, experiment="links", strategy="topk")
     assert "at no rate with top-k" in said(slow, "links") and "top-k" not in said(slow, "answer").split("model")[1]
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.sentences import (
     Finding,
     at_most_whole,
@@ -19,7 +20,6 @@ from lockstep.analysis.sentences import (
     listed,
     measure_of,
     network_name,
-    processor_name,
     require_rounds,
     sentence,
     settle_each,
@@ -33,9 +33,6 @@ from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF
 from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_of, ladder_table
 
 SPEED = "images_per_second"
-_UNITS: Mapping[str, str] = {
-    "amx": "with AMX", "avx512_bf16": "with AVX-512 BF16", "none": "without bfloat16 units", "": "of other kinds"
-}  # fmt: skip
 _PARTS = dict(zip(PARTS, ("the input", "the forward pass", "the backward pass", "the optimizer's update"), strict=True))
 
 
@@ -86,7 +83,7 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
 def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate]:
     """The ratio on each kind of processor; empty where all are of one kind."""
     found = {}
-    kinds = _by_processor(stored, select(stored.records, above))
+    kinds = by_processor(stored, select(stored.records, above), units=True)
     for name, own in kinds.items() if len(kinds) > 1 else ():
         try:
             found[f" on {name}"] = ratio_with_interval(own, above, below, SPEED)
@@ -95,23 +92,12 @@ def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[st
     return found
 
 
-def _by_processor(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """All records of the sessions that the rows `of` are from, by the processor and what multiplies bfloat16 there;
-    and every profile, for an image takes the same FLOP everywhere."""
-    kinds: dict[str, list[int]] = {}
-    for session in map(int, sorted(of["session"].unique())):
-        units, processor = stored.units.get(session, ""), processor_name(stored.processors.get(session, ""))
-        kinds.setdefault(f"{processor or 'CPUs'} {_UNITS.get(units, f'with {units}')}", []).append(session)
-    session, always = stored.records["session"], stored.records["experiment"] == "profile"
-    return {name: stored.records[session.isin(sessions) | always] for name, sessions in kinds.items()}
-
-
 @once
 def drawn_ladder(stored: Stored) -> pd.DataFrame:
     """The ladder as it is drawn: where several kinds of processors multiplied bfloat16, a row for each of them."""
     table, rungs = ladder_of(stored), stored.of(EXPERIMENT)
     own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
-    if len(kinds := _by_processor(stored, own)) < 2:
+    if len(kinds := by_processor(stored, own, units=True)) < 2:
         return table
     parts = [table[(table["precision"] != "bfloat16") | (table["status"] != "ok")]]
     for name, records in kinds.items():

@@ -1,4 +1,4 @@
-"""What a shortened gradient costs in accuracy: the same network, data and seeds with whole gradients beside it."""
+"""What a compressed gradient costs in accuracy: the same network, data and seeds without compression beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OF_CODECS = ("compression", "density", "bucket")
 
 
 def accuracy_table(records: pd.DataFrame) -> pd.DataFrame:
-    """A row per way of sending gradients: test accuracy (%), its points over whole gradients with the same seeds, both
+    """A row per way of sending gradients: test accuracy (%), its points over uncompressed ones with equal seeds, both
     with 95 % intervals, and the bytes that a rank sends per step."""
     table = []
     for cell, rows in cells(records, PAIRED):

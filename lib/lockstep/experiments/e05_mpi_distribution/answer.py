@@ -3,8 +3,6 @@ bottleneck."""
 
 from __future__ import annotations
 
-import pandas as pd
-
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
@@ -34,7 +32,7 @@ def answer(stored: Stored) -> str:
     parts, missing = [], []
     for say in (_hosts_gain, _network_decides, _mpi_costs):
         try:
-            parts.append(say(stored.records))
+            parts.append(say(stored))
         except (NotNow, AnalysisError) as error:
             missing.append(str(error))
     if not parts:
@@ -42,9 +40,9 @@ def answer(stored: Stored) -> str:
     return " ".join(parts)
 
 
-def _hosts_gain(records: pd.DataFrame) -> str:
+def _hosts_gain(stored: Stored) -> str:
     """At every rate the ways with an interval, and how many ways have none yet."""
-    table = link_table(records)
+    table = link_table(stored.records)
     if table.empty or table["speedup"].isna().all():
         raise NotNow("", "no training over emulated links was measured")
     hosts, known = counted(int(table["hosts"].min()), "emulated host"), table[table["low"].notna()]
@@ -59,8 +57,9 @@ def _hosts_gain(records: pd.DataFrame) -> str:
     return " ".join(map(sentence, (first, *told[-2::-1])))
 
 
-def _mpi_costs(records: pd.DataFrame) -> str:
+def _mpi_costs(stored: Stored) -> str:
     """MPI ranks beside processes without MPI on the same cores of one host."""
+    records = stored.records
     shared = {"experiment": "bars", "use_case": _USE_CASE}
     ours, base = cell(records, **shared, strategy=OVER_MPI, workers=2), cell(records, **shared, strategy=WITHOUT_MPI)
     ratio = ratio_with_interval(records, ours, base, "images_per_second")
@@ -68,14 +67,12 @@ def _mpi_costs(records: pd.DataFrame) -> str:
     return sentence(f"within one host, training {network_name(_USE_CASE)}, {told}")
 
 
-def _network_decides(records: pd.DataFrame) -> str:
+def _network_decides(stored: Stored) -> str:
     """From which link on two hosts pay, and from how many images of a node on the wire takes less than a tenth of a
     step."""
-    table = link_table(records)
-    table = table[table["strategy"] == ALLREDUCE] if len(table) else table
-    told, missing = [pays] if len(table) and (pays := pays_from(table)) else [], ""
+    told, missing = [pays] if (pays := pays_from(stored, ALLREDUCE)) else [], ""
     try:
-        images = regimes.worker(records, _USE_CASE).batch_of(regimes.NO_BOTTLENECK, regimes.PAPER_RATE)
+        images = regimes.worker(stored.records, _USE_CASE).batch_of(regimes.NO_BOTTLENECK, regimes.PAPER_RATE)
         least = f"only with at least {measure_of(images, 'images')} per single-core node"
         told.append(
             f"at {bits_text(regimes.PAPER_RATE)}, sending gradients takes less than {100 * regimes.NO_BOTTLENECK:g} % "

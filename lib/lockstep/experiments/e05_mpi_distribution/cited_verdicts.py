@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.one_session import of_one_session
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.rules import enough, graded, not_below, undecided, with_seconds, within
 from lockstep.analysis.seeds import MARGIN, PAIRED, paired_points
@@ -48,7 +49,7 @@ def linked(records: pd.DataFrame, strategy: str, rate: float | None = None) -> d
 
 
 def rates_of(records: pd.DataFrame) -> list[float]:
-    """The rates (bit/s) at which whole gradients were sent. Raises NotNow where none were."""
+    """The rates (bit/s) at which uncompressed gradients were sent. Raises NotNow where none were."""
     return sorted({float(rate) for rate in select(records, linked(records, "allreduce"))["link_bits_per_second"]})
 
 
@@ -115,7 +116,7 @@ def das_16_nodes(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
-    """Images/s of TernGrad over all-reduce of whole gradients, over every link of `links`; the link is not stated."""
+    """Images/s of TernGrad over all-reduce without compression, over every link of `links`; the link is not stated."""
     published, parts, ratios = float(claim["value"]), [], []
     for rate in rates_of(stored.records):
         ours, base = (linked(stored.records, name, rate) for name in ("terngrad", "allreduce"))
@@ -124,7 +125,7 @@ def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
         found = settle(partial(within, published, ratio, f"{ratio} at {bits_text(rate)}"))
         parts.append(with_seconds(found, stored.records, (ours, base)))
     measured = f"{', '.join(part.measured for part in parts)}, times all-reduce in images/s"
-    reached, answers = _reached(stored.records, published), {part.answer for part in parts}
+    reached, answers = _reached(stored, published), {part.answer for part in parts}
     why, slower = f"{published:g} times {reached}, by the bytes counted", reached.startswith("up to")
     elsewhere = _between(published, ratios) or (answers == {CONTRADICTED} and slower)  # on a link that may be meant
     if answers == {SUPPORTED} or (len(answers) == 1 and not elsewhere):
@@ -134,9 +135,9 @@ def terngrad_speed(claim: Claim, stored: Stored) -> Verdict:
     return replace(undecided(measured, why, math.inf), numbers=parts[0].numbers, grade=EMULATED)
 
 
-def _reached(records: pd.DataFrame, times: float) -> str:
-    """On which links the shortened gradient would be so many times as fast, from the bytes counted on them."""
-    table = link_table(records)
+def _reached(stored: Stored, times: float) -> str:
+    """On which links the compressed gradient would be so many times as fast, from the bytes counted on them."""
+    table = link_table(of_one_session(stored, "links")[0].records)
     table = table[table["own_seconds"].notna()].drop_duplicates("strategy").set_index("strategy")
     if not {"allreduce", "terngrad"} <= set(table.index):
         return "on links that are not known"
@@ -173,11 +174,11 @@ def sparse_compression(claim: Claim, stored: Stored) -> Verdict:
     return graded(within(float(claim["value"]), ratio, text), MODEL)
 
 
-# Accuracy: the 50x50 network, whole and shortened gradients with the same seeds
+# Accuracy: the 50x50 network, uncompressed and compressed gradients with the same seeds
 
 
 def _points(records: pd.DataFrame, **ours: Any) -> tuple[Estimate, tuple[dict[str, Any], dict[str, Any]]]:
-    """Accuracy of a shortened gradient minus that of whole ones, in points over seeds, and the compared cells."""
+    """Accuracy of a compressed gradient minus an uncompressed one's, in points over seeds, and the compared cells."""
     base = cell(records, experiment=PAIRED, strategy="allreduce")
     sides = cell(records, experiment=PAIRED, **ours), base
     return paired_points(records, *sides), sides
@@ -193,7 +194,7 @@ def _densities(records: pd.DataFrame) -> list[float]:
 def terngrad_accuracy(claim: Claim, stored: Stored) -> Verdict:
     """TernGrad loses no more than the published number of points."""
     points, sides = _points(stored.records, strategy="terngrad")
-    text = f"of TernGrad against whole gradients over {points.rounds} seeds"
+    text = f"of TernGrad against uncompressed gradients over {points.rounds} seeds"
     return with_seconds(not_below(points, float(claim["value"]), "points", text), stored.records, sides)
 
 
@@ -205,7 +206,7 @@ def sparse_accuracy(claim: Claim, stored: Stored) -> Verdict:
     points, sides = _points(stored.records, strategy="topk", density=density)
     enough(points.rounds)
     published = float(claim["value"])
-    measured = f"{points} points of top-k of {density:g} against whole gradients over {points.rounds} seeds"
+    measured = f"{points} points of top-k of {density:g} against uncompressed gradients over {points.rounds} seeds"
     if points.high < published - MARGIN:
         why = f"it loses more than {-published:g} ± {MARGIN:g} points, at a weaker compression"
         return with_seconds(Verdict(CONTRADICTED, measured, why, chance=points.chance(published - MARGIN)),
@@ -215,7 +216,7 @@ def sparse_accuracy(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def fastest_costs_accuracy(claim: Claim, stored: Stored) -> Verdict:
-    """Of the shortened gradients the one that sends the fewest bytes: does it cost accuracy, by the interval, or is it
+    """Of the compressed gradients the one that sends the fewest bytes: does it cost accuracy, by the interval, or is it
     within MARGIN points of whole ones?"""
     found = []
     options: list[dict[str, Any]] = [{"strategy": "terngrad"}]
@@ -227,11 +228,11 @@ def fastest_costs_accuracy(claim: Claim, stored: Stored) -> Verdict:
     sent, name, points, sides = min(found, key=lambda each: each[0])
     enough(points.rounds)
     others = ", ".join(f"{points} by {name}" for _, name, points, _ in sorted(found, key=lambda each: each[0]))
-    measured = f"points against whole gradients, the fewest bytes first: {others}"
+    measured = f"points against uncompressed gradients, the fewest bytes first: {others}"
     if points.high < 0:
         verdict = Verdict(SUPPORTED, measured, f"{name} sends least and loses accuracy", chance=points.chance(0.0))
     elif points.low > -MARGIN:
-        why = f"{name} sends least and is within {MARGIN:g} points of whole gradients"
+        why = f"{name} sends least and is within {MARGIN:g} points of uncompressed gradients"
         verdict = Verdict(CONTRADICTED, measured, why, chance=points.chance(-MARGIN))
     else:
         nearer = 0.0 if points.value < -MARGIN / 2 else -MARGIN

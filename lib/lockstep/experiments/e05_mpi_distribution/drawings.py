@@ -131,9 +131,9 @@ def _predicted(axis: Axes, table: pd.DataFrame, link: AlphaBeta | None, handles:
     handles["predicted"] = Line2D([], [], color="0.1", linewidth=2, label=text, **SIMULATED)
 
 
-def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Speedup over sequential training against the link's rate (`tables.link_table`): measured points, and the
-    line that the counted bytes predict from the fastest link's point."""
+def link_lines(table: pd.DataFrame, model: pd.DataFrame, title: str) -> StoredFigure:
+    """Speedup over sequential training against the link's rate (`tables.link_table`): measured points, and the line
+    that counted bytes predict from the fastest link's point, which `model` holds of one machine."""
     ok = table[table["speedup"].notna()] if len(table) else table
     if ok.empty:
         return empty(title, "no records of this experiment")
@@ -141,9 +141,10 @@ def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         figure = new_figure(8.0, 6.2)
         axis = figure.subplots()
         low, high = float(ok["link_bits_per_second"].min()), float(ok["link_bits_per_second"].max())
-        rates = np.geomspace(low / 10, high * 3, 80)
+        crossings = model["pays_from_bits_per_second"].replace([0, np.inf], np.nan)
+        rates = np.geomspace(np.nanmin([low / 10, crossings.min() / 2]), high * 3, 80)
         names = list(dict.fromkeys(ok["strategy"]))
-        for (_, name), values in predicted_speedups(ok, rates).items():
+        for (_, name), values in predicted_speedups(model, rates).items():
             axis.plot(rates, values, color=colour(str(name)), linewidth=1.3, **SIMULATED)
         for name, own in ok.groupby("strategy", sort=False):
             place = names.index(str(name))
@@ -157,7 +158,7 @@ def link_lines(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.set_xlabel("link rate (bit/s)")
         axis.set_ylabel("speedup in images/s over sequential (95 % interval)")
-        axis.set_title(f"{title}\n({data_label(ok)}, {int(ok['hosts'].min())} hosts and more)", loc="left")
+        axis.set_title(f"{title}\n({data_label(ok)}, {int(ok['hosts'].min())} emulated hosts)", loc="left")
         handles = [Line2D([], [], linestyle="none", **_line_style(name), label=label(name)) for name in names]
         handles.append(Line2D([], [], color="0.3", label="predicted from the bytes counted", **SIMULATED))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import traces_of
 from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.one_session import of_one_session
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table
@@ -46,7 +47,9 @@ def messages(stored: Stored) -> Figure:
 
 
 def links(stored: Stored) -> Figure:
-    return link_lines(link_table(stored.records), "Two emulated hosts over one core: from which link on do they pay?")
+    shown, note = of_one_session(stored, "links")
+    title = "Two emulated hosts over one core: from which link on do they pay?"
+    return link_lines(link_table(stored.records), link_table(shown.records), f"{title}\n{note}".strip())
 
 
 def network(stored: Stored) -> Figure:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.sentences import (
     Finding,
     counted,
@@ -38,7 +39,7 @@ WAYS: Mapping[str, str] = {
 }
 """Local strategies of the headline, as a sentence calls them."""
 ALLREDUCE = "allreduce"
-_GRADIENTS: Mapping[str, str] = {ALLREDUCE: "whole gradients"}
+_GRADIENTS: Mapping[str, str] = {ALLREDUCE: "uncompressed gradients"}
 _PAPER_KIB = 35  # single-to-multi §4.2
 
 
@@ -170,9 +171,8 @@ def links(stored: Stored) -> str:
     if known.empty:
         return "No training over emulated links was measured."
     told = [at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
-    hosts, use_case = counted(int(known["hosts"].min()), "host"), network_name(str(known["use_case"].iloc[0]))
-    gained = sentence(f"{hosts} train {use_case} so many times as fast as one core: {'; '.join(told)}")
-    paid = [sentence(f"{pays}, by a model from counted bytes")] if (pays := pays_from(known)) else []
+    gained = sentence(f"their speedup over one core: {'; '.join(told)}")
+    paid = [sentence(f"{pays}, by a model from counted bytes")] if (pays := pays_from(stored)) else []
     return " ".join([*paid, gained])
 
 
@@ -186,17 +186,26 @@ def at_rate(rate: float, rows: pd.DataFrame) -> str:
     return f"over {bits_text(rate)}, {listed(gains)}"
 
 
-def pays_from(table: pd.DataFrame) -> str:
-    """From which rate on the hosts of a `link_table` are faster than one core, as a clause; "" where none is known."""
-    told = []
-    for row in table.drop_duplicates("strategy").to_dict("records"):
-        rate = row["pays_from_bits_per_second"]
-        if pd.isna(rate):
-            continue
-        at = "at no rate" if rate == math.inf else f"from {bits_text(rate)} on"
-        told.append(f"{at} with {sent(row['strategy'])}")
-    hosts, network = counted(int(table["hosts"].min()), "host"), network_name(str(table["use_case"].iloc[0]))
-    return f"{hosts} train {network} faster than one core {listed(told)}" if told else ""
+def pays_from(stored: Stored, strategy: str = "") -> str:
+    """From which rate on the hosts of a `link_table` are faster than one core, by processor, as a clause; "" where none
+    is known. `strategy`: of that way alone."""
+    rates: dict[str, dict[str, float]] = {}
+    for processor, records in by_processor(stored, stored.of("links")).items():
+        table = link_table(records)
+        for row in table.drop_duplicates("strategy").to_dict("records") if len(table) else ():
+            if not math.isnan(rate := row["pays_from_bits_per_second"]) and strategy in ("", row["strategy"]):
+                rates.setdefault(row["strategy"], {})[processor] = rate
+    told, several = [], len({who for own in rates.values() for who in own}) > 1
+    for name, own in rates.items():
+        on = {who: f" ({who})" * several for who in own}
+        some = listed(f"{bits_text(rate)}{on[who]}" for who, rate in own.items() if rate < math.inf)
+        none = listed(f"at no rate{on[who]}" for who, rate in own.items() if rate == math.inf)
+        told.append(f"{' and '.join(filter(None, (f'from {some} on' if some else '', none)))} with {sent(name)}")
+    known = link_table(stored.records)
+    if not told:
+        return ""
+    hosts, network = counted(int(known["hosts"].min()), "host"), network_name(str(known["use_case"].iloc[0]))
+    return f"{hosts} train {network} faster than one core {listed(told)}"
 
 
 def sent(strategy: str) -> str:

@@ -6,8 +6,8 @@ weak            every sync, the batch growing with the workers                  
 strong          every sync, the global batch staying
 headline        three local strategies on one host and on two, the 50x50 network        (the paper's headline)
 timeline        one core, and two hosts: every step of every rank is kept               (Figure 5 of the paper)
-links           plain and shortened gradients on two hosts, over links of several rates, the 50x50 network
-paired          the same until they have learnt: what a shortened gradient costs in accuracy
+links           plain and compressed gradients on two hosts, over links of several rates, the 50x50 network
+paired          the same until they have learnt: what a compressed gradient costs in accuracy
 start           how long starting a team takes
 collective      exchanges without a model, between the workers of one host
 wire            the same between two hosts, and a ping-pong: the link's latency and its rate
@@ -132,7 +132,7 @@ def _links(chosen: Parameters) -> list[Job]:
 
 
 def _learning(chosen: Parameters) -> list[Job]:
-    """Whole gradients and shortened ones, until something is learnt; a round is a seed."""
+    """Uncompressed gradients and compressed ones, until something is learnt; a round is a seed."""
     shared: dict[str, Any] = {"experiment": "paired", "use_case": SMALL, "images": chosen.learning_images}
     shared |= {"epochs": chosen.learning_epochs, "scored_on": "test", "workers": chosen.workers}
     shared["per_worker_batch_size"] = chosen.learning_batch_size
