@@ -97,11 +97,13 @@ def _another_machine(predictor: Predictor, question: Question, recommended: Way)
         return _best(predictor, workers, hosts, images, link, threads) < now
 
     rate = smallest(lambda speed: gains(AlphaBeta(latency, 1 / speed), batch), SLOWEST_LINK, FASTEST_LINK)
-    over = "over no link" if rate is None else f"from a link of {bits_text(8 * rate)} on"
-    yield f"At batch {batch} {asked} pays {over}."
-    if question.link is None:
-        return
     link = question.link
+    over = "over no link" if rate is None else f"from a link of {bits_text(8 * rate)} on"
+    if rate is not None and link is not None and rate * link.beta_seconds_per_byte <= 1:
+        over += ", so over yours, too, by the middle of its range, which overlaps the recommended one's"
+    yield f"At batch {batch} {asked} pays {over}."
+    if link is None:
+        return
     images = smallest(lambda size: gains(link, math.ceil(size)), workers, MOST_BATCH)
     if images is not None and images > batch:
         yield f"Over your link {asked.replace(', the same global batch', '')} pays from a global batch of about " + (

@@ -12,7 +12,7 @@ from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, has_assumed_latency
 from lockstep.advisor.question import Question
 from lockstep.advisor.spreads import ORDINARY, WIDE_SPREAD, spread_of_cell
 from lockstep.advisor.steps import SENDING
-from lockstep.analysis.sentences import counted
+from lockstep.analysis.sentences import listed
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 LARGER_BATCH = "the question of notebooks/07_convlstm_batch_size.ipynb"
@@ -50,8 +50,7 @@ def scope_lines(
     )
     if any(way.extrapolated for way in ways):
         reasons = dict.fromkeys(way.extrapolated for way in ways if way.extrapolated)
-        more = f", and {counted(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
-        yield f"Extrapolated (*): {next(iter(reasons))}{more}."
+        yield f"Extrapolated (*): {listed(reasons)}."
     yield from _error_lines(ways, errors)
     if machine.device == "cpu":
         yield "It says nothing about GPUs: calibrate on one with --device cuda --save, and read that file with --from."

@@ -19,7 +19,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.sentences import counted, network_name, processor_name
 from lockstep.analysis.statistics import BASELINE
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 
 _LETTERS = 100
 _UNITS: Mapping[str, str] = {
@@ -62,8 +62,20 @@ def by_processor(stored: Stored, of: pd.DataFrame, units: bool = False) -> dict[
         kind = stored.units.get(number, "")
         name = processor_name(stored.processors.get(number, "")) or "CPUs"
         kinds.setdefault(name + _UNITS.get(kind, f" with {kind}") * units, []).append(number)
-    session, always = stored.records["session"], stored.records["experiment"] == "profile"
+    session, always = stored.records["session"], stored.records["experiment"].isin(("profile", "flops"))
     return {name: stored.records[session.isin(numbers) | always] for name, numbers in kinds.items()}
+
+
+@once
+def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
+    """The records of the processor with the most timed rows, and its name; all of them and "" where there is one alone.
+    What is fitted to seconds of several processors is a model of none."""
+    timed = stored.records[(stored.records["status"] == "ok") & stored.records["images_per_second"].notna()]
+    kinds = by_processor(stored, timed)
+    if len(kinds) < 2:
+        return stored.records, ""
+    name = max(kinds, key=lambda each: len(timed.index.intersection(kinds[each].index)))
+    return kinds[name], name
 
 
 def of_one_session(

@@ -51,15 +51,17 @@ def _base_of(records: pd.DataFrame, cell: dict[str, Any], base: Conditions) -> C
     return wanted if len(select(records, wanted)) else None
 
 
-def summary_table(records: pd.DataFrame, experiment: str = "table1", base: Conditions = BASELINE) -> pd.DataFrame:
+def summary_table(
+    records: pd.DataFrame, experiment: str = "table1", base: Conditions = BASELINE, noise: float | None = None
+) -> pd.DataFrame:
     """One row per cell of an experiment, with its speedup over `base` in the same use case, device and precision.
 
     Columns: identity (SHOWN), speedup, low, high (dimensionless; 95 % interval), images_per_second (1/s),
-    step_seconds and base_step_seconds (s), base, rounds (paired), difference (bool: may it be called one),
-    status, reason. Speedups are NaN where the cell or its base has no ok rows.
+    step_seconds and base_step_seconds (s), base, rounds (paired), difference (bool: is it beyond `noise`, else that of
+    these records), status, reason. Speedups are NaN where the cell or its base has no ok rows.
     """
     table = []
-    noise = aa_noise(records)
+    noise = aa_noise(records) if noise is None else noise
     for cell, rows in cells(records, experiment):
         status, reason = outcome(rows)
         ratio = None

@@ -15,7 +15,6 @@ from lockstep.analysis.verdicts import NOT_YET
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e08_convlstm_scaling.forecasts import forecast_table
 from lockstep.experiments.e08_convlstm_scaling.table3 import (
-    measured_times,
     modelled_times,
     published_times,
     superlinear_table,
@@ -118,11 +117,9 @@ def test_table_3_against_itself() -> None:
     assert table.loc[32, "over_ideal"] == pytest.approx(5.673 / 2.456 / (31 / 15)) and table.loc[32, "over_ideal"] > 1.1
 
 
-def test_measured_and_modelled_times_have_columns_of_their_own(frame: pd.DataFrame) -> None:
-    measured = measured_times(worker_scaling_table(frame, "strong"))
+def test_modelled_times_have_columns_of_their_own(frame: pd.DataFrame) -> None:
     forecast = forecast_table(frame, (5, 32), LINK, 128, 64)
     modelled = modelled_times(forecast, (5, 32), 5)
-    assert "measured_times" in measured and not any("modelled" in name for name in measured)
     assert not any("measured" in name for name in modelled)
     steps = modelled[modelled["network"] == "cnn"].set_index("nodes")["modelled_step_seconds"]
     assert of(modelled, network="cnn", nodes=32)["modelled_times"] == pytest.approx(steps[5] / steps[32])

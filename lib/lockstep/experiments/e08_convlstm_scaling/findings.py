@@ -12,6 +12,7 @@ import pandas as pd
 from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.figures.style import label
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import (
     Finding,
     counted,
@@ -174,7 +175,9 @@ def _more_nodes(stored: Stored) -> str:
 @finding
 def model(stored: Stored) -> str:
     """The model's mean error on cells that it never saw, and to which side it errs."""
-    found, cells, _ = held_out_error(stored.records)
+    records, processor = on_one_processor(stored)
+    found, cells, _ = held_out_error(records)
+    told = f"fitted and checked on {processor}, the cost model errs" if processor else "the cost model errs"
     table = checked_model(stored)
     if table.empty:
         raise NotNow("", "the cost model was not calibrated: too few cells")
@@ -182,9 +185,9 @@ def model(stored: Stored) -> str:
     fast, slow = int((held["high"] < 1).sum()), int((held["low"] > 1).sum())
     short, long = (counted(number, "cell") if number else "none" for number in (fast, slow))
     return sentence(
-        f"on {cells} cells that it was not fitted to, the cost model errs by {measure_of(found.times(100), '%')} on "
-        f"average; of the {len(held)} with an interval, it promises too short a step in {short} and too long a step in "
-        f"{long}"
+        f"{told} by {measure_of(found.times(100), '%')} on average on {cells} cells that "
+        f"it was not fitted to; of the {len(held)} with an interval, it promises too short a step in {short} and too "
+        f"long a step in {long}"
     )
 
 
@@ -195,8 +198,8 @@ def times_of_table3(stored: Stored) -> str:
     first, last = table.iloc[0], table.iloc[-1]
     over = int((table["over_ideal"] > 1).sum())
     told = sentence(
-        f"from {first['nodes']:.0f} to {last['nodes']:.0f} nodes the published times gain "
-        f"{last['published_times']:.3g} times, with {last['workers_times']:.3g} times the workers; {over} of "
+        f"from {first['nodes']:.0f} to {last['nodes']:.0f} nodes by the published times training is "
+        f"{last['published_times']:.3g} times as fast, with {last['workers_times']:.3g} times the workers; {over} of "
         f"{len(table) - 1} rows gain more over the row before than their additional workers could without any exchange"
     )
     modelled = modelled_times(cluster_forecast(stored), [int(last["nodes"]), FIVE_NODES], FIVE_NODES)
@@ -268,7 +271,7 @@ def answer(stored: Stored) -> str:
     if published > FIVE_NODES:
         beyond = f"more than the ideal {FIVE_NODES}, so no link explains it"
         told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
-    exa = exascale_table(stored.records)
+    exa = exascale_table(on_one_processor(stored)[0])
     if len(exa):
         cores = [f"{row.cores_needed / 1e6:.2g} million cores for {_network(row.network)}" for row in exa.itertuples()]
         rate = "At the rate of a core here, exascale (1e18 FLOP per second)"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.refusals import above_zero
@@ -63,7 +64,7 @@ def _largest(sizes: pd.Series, otherwise: int) -> int:
 def cluster_forecast(stored: Stored) -> pd.DataFrame:
     """`forecast_table` of the assumed cluster."""
     cluster = cluster_of(stored)
-    return forecast_table(stored.records, cluster.nodes, cluster.link, cluster.batch, cluster.per_worker)
+    return forecast_table(on_one_processor(stored)[0], cluster.nodes, cluster.link, cluster.batch, cluster.per_worker)
 
 
 def _known(records: pd.DataFrame) -> Iterator[tuple[str, str, Costs]]:

@@ -51,20 +51,6 @@ def published_times(table3: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def measured_times(table: pd.DataFrame) -> pd.DataFrame:
-    """From a `worker_scaling_table` of `strong`: seconds of a step on more and more workers, beside those of one.
-
-    Columns: network, strategy, global_batch_size, workers, servers, time_shared, step_seconds, measured_times (step on
-    one worker / step), workers_times, low, high.
-    """
-    if table.empty:
-        return table
-    own = table[(table["variant"] == "a") & (table["model_parallel"] == "none") & table["speedup"].notna()]
-    kept = ["network", "strategy", "global_batch_size", "workers", "servers", "time_shared", "step_seconds"]
-    found = own[kept].assign(measured_times=own["speedup"], low=own["low"], high=own["high"])
-    return found.assign(workers_times=own["workers"]).reset_index(drop=True)
-
-
 def modelled_times(forecast: pd.DataFrame, nodes: Sequence[int], fewest: int) -> pd.DataFrame:
     """From a `forecast_table`: what the model predicts for Table 3's nodes (strong scaling, with a server).
 

@@ -12,6 +12,8 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.cells import cells, outcome
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.seeds import mean_columns, mean_or_none, paired_points, percent_columns, same_but, scored
 from lockstep.analysis.statistics import AnalysisError, amdahl, amdahl_fit
 from lockstep.analysis.stored import Stored, once
@@ -29,7 +31,6 @@ from lockstep.experiments.e08_convlstm_scaling.flops import (
 from lockstep.experiments.e08_convlstm_scaling.forecasts import busy_table, cluster_forecast, cluster_of
 from lockstep.experiments.e08_convlstm_scaling.table3 import (
     FIVE_NODES,
-    measured_times,
     modelled_times,
     published_times,
     speedup_on_five_nodes,
@@ -58,7 +59,7 @@ def worker_scaling_table(records: pd.DataFrame, experiment: str) -> pd.DataFrame
     rows = records[records["experiment"] == experiment]
     parts = []
     for _, own in rows.groupby(["use_case", "network", BATCH_OF[experiment]], sort=False):
-        table = summary_table(own, experiment)
+        table = summary_table(own, experiment, noise=aa_noise(records))
         found = cells(own, experiment)
         for name in _ALSO:
             table[name] = [cell[name] for cell, _ in found]
@@ -69,7 +70,7 @@ def worker_scaling_table(records: pd.DataFrame, experiment: str) -> pd.DataFrame
     table = pd.concat(parts, ignore_index=True)
     table["cores"] = table["workers"].clip(upper=cores_of_machine(records[records["status"] == "ok"]))
     for name, column in (("efficiency", "speedup"), ("efficiency_low", "low"), ("efficiency_high", "high")):
-        table[name] = table[column] / table["cores"]
+        table[name] = (table[column] / table["cores"]).where(table["variant"] == "a")  # the others' base is themselves
     return _with_amdahl(table, experiment)
 
 
@@ -146,7 +147,7 @@ def exascale_table(records: pd.DataFrame) -> pd.DataFrame:
 strong_scaling = once(lambda stored: worker_scaling_table(stored.records, "strong"))
 weak_scaling = once(lambda stored: worker_scaling_table(stored.records, "weak"))
 accuracy_by_workers = once(lambda stored: worker_accuracy_table(stored.records))
-checked_model = once(lambda stored: check_table(stored.records))
+checked_model = once(lambda stored: check_table(on_one_processor(stored)[0]))
 
 
 # What the notebook shows
@@ -162,12 +163,12 @@ def _superlinear(stored: Stored) -> pd.DataFrame:
 
 def _shown_scaling(table: pd.DataFrame) -> pd.DataFrame:
     cell = ["network", "strategy", "variant", "workers", "servers", "global_batch_size", "time_shared"]
-    measured = ["speedup", "low", "high", "efficiency", "amdahl_serial", "step_seconds", "difference"]
+    measured = ["speedup", "low", "high", "efficiency", "difference"]
     return table.reindex(columns=[*cell, *measured, "status", "reason"]).round(3)
 
 
 def _cost_model(stored: Stored) -> pd.DataFrame:
-    return parameter_table(stored.records).round(6)
+    return parameter_table(on_one_processor(stored)[0]).round(6)
 
 
 def _model_errors(stored: Stored) -> pd.DataFrame:
@@ -193,7 +194,7 @@ def _cluster(stored: Stored) -> pd.DataFrame:
 
 def _busy(stored: Stored) -> pd.DataFrame:
     cluster = cluster_of(stored)
-    return busy_table(stored.records, cluster.nodes, cluster.link, cluster.epoch_images).round(3)
+    return busy_table(on_one_processor(stored)[0], cluster.nodes, cluster.link, cluster.epoch_images).round(3)
 
 
 def _link_bounds(stored: Stored) -> pd.DataFrame:
@@ -203,15 +204,11 @@ def _link_bounds(stored: Stored) -> pd.DataFrame:
               for row in table]  # fmt: skip
     wanted.append((f"1 to {FIVE_NODES} nodes, all of which train", speedup_on_five_nodes(), 1, FIVE_NODES))
     try:
-        sides = (stored.quiet.records, "Pneumonia", "convlstm")
+        sides = (on_one_processor(stored.quiet)[0], "Pneumonia", "convlstm")
         model = calibrated(*sides), recalibrated(*sides), fewest_rounds(*sides)
     except AnalysisError:
         return pd.DataFrame()
     return bounds_table(*model, wanted, cluster_of(stored).epoch_images).round(3)
-
-
-def _measured_times(stored: Stored) -> pd.DataFrame:
-    return measured_times(strong_scaling(stored)).round(3)
 
 
 def _modelled_times(stored: Stored) -> pd.DataFrame:
@@ -237,12 +234,11 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "cluster": _cluster,
     "busy": _busy,
     "link_bounds": _link_bounds,
-    "measured_times": _measured_times,
     "modelled_times": _modelled_times,
     "accuracy": _accuracy,
     "table4": lambda stored: recomputed(table4()),
     "table4_totals": lambda stored: totals(table4()),
     "table4_beside_table2": lambda stored: beside_table2(table4()),
     "flops": lambda stored: counted_table(stored.table(FLOPS)),
-    "exascale": lambda stored: exascale_table(stored.records),
+    "exascale": lambda stored: exascale_table(on_one_processor(stored)[0]),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.statistics import AnalysisError, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target, compared, lacking
@@ -16,9 +17,9 @@ LARGE_BATCH = 128
 
 def _model_error(stored: Stored) -> Reading:
     try:
-        found, cells, left_out = held_out_error(stored.records)
+        found, cells, left_out = held_out_error(on_one_processor(stored)[0])
     except AnalysisError as error:
-        rows = [modelled(stored.records, experiments) for experiments in (CALIBRATION, HELD_OUT)]
+        rows = [modelled(on_one_processor(stored)[0], experiments) for experiments in (CALIBRATION, HELD_OUT)]
         return lacking(rows, str(error)) if all(len(each) for each in rows) else lacking(rows, MISSING)
     without = f"; without others: {', '.join(left_out)}" if left_out else ""
     return Reading(found, reason=f"over {cells} cells{without}")

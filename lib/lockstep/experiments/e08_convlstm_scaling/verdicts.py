@@ -12,6 +12,7 @@ import pandas as pd
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.learning_rules import BY_DESIGN, gained, within_points
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.rules import enough, graded, with_seconds, within
 from lockstep.analysis.seeds import diverged, paired_points
 from lockstep.analysis.statistics import MIN_ROUNDS, AnalysisError, mean_of, ratio_with_interval, select
@@ -116,7 +117,7 @@ def _link_text(costs: Costs, one: Bound, published: float) -> str:
 
 def _models(stored: Stored, use_case: str) -> tuple[Costs, list[Costs], int]:
     """The calibrated model, what other draws of its rounds would make of it, and how many rounds it has at least."""
-    sides = (stored.records, use_case, PAPER_NETWORK)
+    sides = (on_one_processor(stored)[0], use_case, PAPER_NETWORK)
     try:
         return calibrated(*sides), recalibrated(*sides), fewest_rounds(*sides)
     except AnalysisError as error:
@@ -126,10 +127,10 @@ def _models(stored: Stored, use_case: str) -> tuple[Costs, list[Costs], int]:
 
 def _model_error(stored: Stored) -> str:
     try:
-        found, count, _ = held_out_error(stored.records)
+        found, count, _ = held_out_error(on_one_processor(stored)[0])
     except AnalysisError:
         return "the model's error was not measured"
-    return f"the model errs by {found.value:.1%} on {count} cells that it never saw"
+    return f"the model errs by {found.value:.1%} on {count} cells that it never saw, in undisturbed rounds"
 
 
 @RULES.add

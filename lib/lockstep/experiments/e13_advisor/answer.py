@@ -36,7 +36,7 @@ def _how_many(stored: Stored) -> str:
 
 
 def _gains(stored: Stored) -> str:
-    """The least and the most that workers with a core each gain, of all models, with the batch per worker as it is."""
+    """What workers with a core each gain, of every model, with the batch per worker as it is."""
     found, several = [], set[int]()
     for use_case in stored.records.loc[stored.records["experiment"] == CALIBRATION, "use_case"].unique():
         cell = {"experiment": CALIBRATION, "use_case": use_case, "variant": "a"}
@@ -53,13 +53,14 @@ def _gains(stored: Stored) -> str:
         raise NotNow("", "no round holds two workers beside one")
     who = " or ".join(counted(count, "worker") for count in sorted(several))
     workers = f"{who} with a core each, by shared memory,"
-    ends = dict.fromkeys(pick(found, key=lambda each: each[0].value) for pick in (min, max))
-    gains = " to ".join(f"{ratio} ({model_name(of)})" for ratio, of in ends)
-    models = f"{counted(len(found), 'model')}, at the same batch per worker,"
-    sure = [model_name(of) for ratio, of in found if not ratio.low <= 1 <= ratio.high]
-    open_, decided = len(found) - len(sure), f", and decided for {listed(sure)}" if sure else ""
-    undecided = f"; for {counted(open_, 'model')} that gain is undecided{decided}" if open_ else ""
-    return sentence(f"{workers} train {models} at {gains} times the samples per second of one worker{undecided}")
+    found.sort(key=lambda each: each[0].value)
+    sure = [f"{model_name(of)} {ratio}" for ratio, of in found if not ratio.low <= 1 <= ratio.high]
+    open_ = [f"{model_name(of)} ({ratio})" for ratio, of in found if ratio.low <= 1 <= ratio.high]
+    undecided = f"for {listed(open_)} that gain is undecided" if open_ else ""
+    if not sure:
+        return sentence(f"for {listed(open_)} the gain of {workers} is undecided")
+    gained = f"{workers} train at these multiples of one worker's samples per second, at the same batch per worker:"
+    return sentence("; ".join(filter(None, (f"{gained} {listed(sure)}", undecided))))
 
 
 def _errors(stored: Stored) -> str:

@@ -67,7 +67,7 @@ def earlier_speedups() -> pd.DataFrame:
                 table.append({"notebook": notebook, "experiment": experiment} | row | _predicted(str(notebook), cell))
     frame = pd.DataFrame(table)
     if len(frame):
-        frame["error"] = (frame["predicted_speedup"] / frame["speedup"] - 1).abs()
+        frame["error"] = (frame["speedup"] / frame["predicted_speedup"] - 1).abs()
     return frame
 
 

@@ -96,8 +96,8 @@ def _levels_missed(stored: Stored) -> list[str]:
     table = coverage(stored)
     fewer = table[(table["high"] < table["level"]) & (table["level"] != LEVEL)] if len(table) else table
     pairs = fewer[["level", "held"]].to_numpy() if len(fewer) else []
-    parts = [f"those of {100 * level:.0f} % held {100 * held:.3g} %" for level, held in pairs]
-    return [sentence(f"too few: {listed(parts)}")] if parts else []
+    parts = [f"ranges of {100 * level:.0f} % held {100 * held:.3g} %" for level, held in pairs]
+    return [sentence(f"{listed(parts)}, which is too few: read ranges as somewhat too narrow")] if parts else []
 
 
 @finding
@@ -108,7 +108,7 @@ def covered(stored: Stored) -> str:
     if own.empty:
         raise NotNow("", "no cell was both measured and predicted")
     held = share_of(own["holds"])
-    word = "as many as they promise, as far as so many cells can tell"
+    word = f"the interval allows {100 * LEVEL:.0f} %"
     if held.high < LEVEL or held.low > LEVEL:
         word = "fewer than they promise" if held.high < LEVEL else "they may be wider than needed"
     share = f"{int(own['holds'].sum())} of {counted(len(own), 'cell')}, {measure_of(held.times(100), '%')}"

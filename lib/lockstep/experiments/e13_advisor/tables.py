@@ -173,7 +173,7 @@ def _shown_predictions(stored: Stored) -> pd.DataFrame:
     columns = ["use_case", "strategy", "hosts", "workers", "batch", "kind", "step_seconds", "predicted_seconds"]
     shown = table[[*columns, "range_low", "range_high", "holds", "error", "rounds"]].round(4)
     shown = shown.rename(columns={"kind": "kind_of_cell"})
-    return shown.assign(kind_of_cell=shown["kind_of_cell"].str.replace(ANOTHER_BATCH, ", other batch"))
+    return shown.assign(kind_of_cell=shown["kind_of_cell"].str.replace(ANOTHER_BATCH, ", another batch"))
 
 
 def _shown_picks(stored: Stored) -> pd.DataFrame:
@@ -182,7 +182,7 @@ def _shown_picks(stored: Stored) -> pd.DataFrame:
         return table
     columns = ["use_case", "global_batch_size", "ways", "best", "pick", "loss", "low", "high", "decided", "good"]
     shown = table[[*columns, "advised", "advised_loss", "advised_good"]].round(3)
-    return shown.rename(columns={"pick": "predicted quickest", "advised": "recommended"})
+    return shown.rename(columns={"pick": "predicted quickest", "advised": "recommended", "loss": "it is slower by"})
 
 
 def _shown_farthest(stored: Stored) -> pd.DataFrame:
