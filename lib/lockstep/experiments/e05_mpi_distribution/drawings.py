@@ -64,7 +64,7 @@ def ranking_points(table: pd.DataFrame, title: str) -> StoredFigure:
         for axis, name in zip(axes, use_cases, strict=True):
             _ranking_panel(axis, shown[shown["use_case"] == name], counts)
             axis.set_title(use_case_title(name, shown[shown["use_case"] == name]), loc="left")
-        axes[-1].set_xlabel("images/s relative to processes that all-reduce, on as many hosts (95 % interval)")
+        axes[-1].set_xlabel("images/s relative to processes that send messages, on as many hosts (95 % interval)")
         handles = [
             Line2D([], [], linestyle="none", **_hosts_style(index), label=f"{count} host{'s' if count > 1 else ''}")
             for index, count in enumerate(counts)

@@ -55,7 +55,8 @@ def ranking(stored: Stored) -> str:
         name = WAYS[row["strategy"]]
         try:
             told = faster(estimate_in(row, "ratio"), noise, name, WAYS[RANKING_BASE], sessions_in(row, "ratio"))
-            parts.append(sentence(f"on {_hosts(row['hosts'])}, {told}"))
+            network = f"training {network_name(row['use_case'])}, " if not parts else ""
+            parts.append(sentence(f"{network}on {_hosts(row['hosts'])}, {told}"))
         except NotNow as error:
             thin[f"{name} on {_hosts(row['hosts'])}"] = str(error)
     parts += [sentence(f"{name}: not known yet ({why})") for name, why in thin.items()]
@@ -81,7 +82,9 @@ def _returning(rivals: pd.DataFrame) -> str:
         return sentence(f"no difference beyond noise shows on {_hosts(few)}, {stays}")
     again = sum(there.get(name) is side for name, side in here.items())
     if len(here) == 1:
-        return sentence(f"that difference {'shows' if again else 'does not show'} on {_hosts(many)}")
+        pair = f"{WAYS[next(iter(here))]} and {WAYS[RANKING_BASE]}"
+        shows = "shows" if again else "does not show"
+        return sentence(f"the difference between {pair} on {_hosts(few)} {shows} on {_hosts(many)}")
     which = f"of {counted(len(here), 'difference')} on {_hosts(few)}"
     return sentence(f"{which}, {again or 'none'} {'shows' if again == 1 else 'show'} on {_hosts(many)}")
 

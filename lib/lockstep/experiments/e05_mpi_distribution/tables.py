@@ -11,9 +11,10 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.statistics import AnalysisError, is_difference, ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.tables import PHASES, distributed_speedup_table, ratio_columns, start_table
+from lockstep.analysis.tables import distributed_speedup_table, ratio_columns, start_table
 from lockstep.analysis.timeline import slowest_table
 from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
 from lockstep.experiments.e05_mpi_distribution.factors import cluster_table
@@ -134,14 +135,14 @@ def traffic_table(records: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
 def _ranking(stored: Stored) -> pd.DataFrame:
     cell = ["use_case", "hosts", "workers", "strategy"]
-    measured = ["ratio", "low", "high", "difference", "step_seconds", "place", "status", "reason"]
+    measured = ["ratio", "low", "high", "difference", "place", "status", "reason"]
     return ranking_table(stored.records).reindex(columns=[*cell, *measured]).round(3)
 
 
 def _speedup(stored: Stored, experiment: str) -> pd.DataFrame:
     """Without rows where a profile leaves the experiment out."""
     cell = ["use_case", "strategy", "variant", "device", "workers", "servers", "global_batch_size"]
-    measured = ["speedup", "low", "high", "step_seconds", *PHASES, "status", "reason"]
+    measured = ["speedup", "low", "high", "status", "reason"]
     return distributed_speedup_table(stored.records, experiment).reindex(columns=[*cell, *measured]).round(3)
 
 
@@ -163,9 +164,12 @@ def _predicted_messages(stored: Stored) -> pd.DataFrame:
 
 
 def _links(stored: Stored) -> pd.DataFrame:
-    cell = ["strategy", "link_bits_per_second", "speedup", "low", "high"]
+    """By processor: seconds of several machines cannot stand beside each other."""
+    cell = ["processor", "strategy", "link_bits_per_second", "speedup", "low", "high"]
     seconds = ["step_seconds", "predicted_step_seconds", "link_bytes_busiest", "pays_from_bits_per_second"]
-    return link_table(stored.records).reindex(columns=[*cell, *seconds, "status", "reason"]).round(3)
+    parts = [link_table(own).assign(processor=name) for name, own in by_processor(stored, stored.of("links")).items()]
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return table.reindex(columns=[*cell, *seconds, "status", "reason"]).round(3)
 
 
 def _traffic(stored: Stored, experiment: str) -> pd.DataFrame:

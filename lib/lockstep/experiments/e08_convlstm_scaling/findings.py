@@ -120,7 +120,11 @@ def _trained(rows: pd.DataFrame) -> str:
 
 def _gains(rows: pd.DataFrame, named: bool = False) -> list[str]:
     """Speedups with their intervals and ways; `named`: and networks."""
-    ways = [f"{network_title(row['network'])}, " * named + label(row["strategy"]) for row in rows.to_dict("records")]
+    shares = ", sharing cores"
+    ways = [
+        f"{network_title(row['network'])}, " * named + label(row["strategy"]) + shares * bool(row["time_shared"])
+        for row in rows.to_dict("records")
+    ]
     return [
         f"{gain.value:.3g} {interval_text(gain)}{sessions_in(row, 'speedup')} ({way})"
         for row, way in zip(rows.to_dict("records"), ways, strict=True)
@@ -143,14 +147,15 @@ def cluster(stored: Stored) -> str:
     told = [
         f"over the assumed link the cost model expects at most {shared} with one batch of {cluster.batch} images that "
         f"all nodes share; {each} with {cluster.per_worker} for each worker{beyond}",
-        *(f"it expects at most {shared} and {each}" for shared, each in others),
+        *(f"it expects at most {shared} (one batch) and {each} (a batch each)" for shared, each in others),
     ]
     return " ".join(sentence(text) for text in told)
 
 
 def _peak(rows: pd.DataFrame) -> str:
     best = rows.loc[rows["modelled_speedup"].idxmax()]
-    return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}"
+    of = f" for {_network(best['network'])}" if rows["network"].nunique() > 1 else ""
+    return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}{of}"
 
 
 def _beyond(rows: pd.DataFrame, cluster: Cluster) -> str:

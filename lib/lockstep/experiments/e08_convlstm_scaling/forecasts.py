@@ -89,7 +89,7 @@ def forecast_table(
     table = []
     for use_case, network, costs in _known(records):
         for way, sync, servers in WAYS:
-            for count in (number for number in nodes if number > servers):
+            for count in (number for number in nodes if number > servers + bool(servers)):  # one worker: not modelled
                 workers = count - servers
                 for scaling, whole in (("strong", batch), ("weak", per_worker * workers)):
                     computing, exchange = costs.on_cluster(whole, workers, sync, link)
