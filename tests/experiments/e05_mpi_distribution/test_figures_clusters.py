@@ -66,7 +66,7 @@ def test_what_is_predicted_is_dotted_and_said_to_be() -> None:
 def test_without_an_emulated_cluster_figures_say_so() -> None:
     frame = not_run(records(), "skipped", "no root", experiment="wire")
     assert len(drawings.message_lines({"wire": message_table(frame, "wire")}, "title").axes) == 1
-    assert "no records" in " ".join(texts(drawings.link_lines(pd.DataFrame(), "title")))
+    assert "no records" in " ".join(texts(drawings.link_lines(pd.DataFrame(), pd.DataFrame(), "title")))
     assert "no records" in " ".join(texts(drawings.network_bars(pd.DataFrame(), "title")))
 
 

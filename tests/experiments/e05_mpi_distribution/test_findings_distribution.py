@@ -44,7 +44,7 @@ def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:
     images = regimes.worker(reference.records, "SimpleBig").batch_of(0.10, 1e10)
     assert f"{images.value:.3g} images [{images.low:.3g}, {images.high:.3g}]" in text
     assert len(text.split()) <= 140
-    assert text.count("(a small CNN for 50 x 50 images)") == 1, "said once"
+    assert text.count("(a small CNN)") == 1, "said once"
     assert text.count(" train the 50x50 network faster than one core ") == 1
     assert "with uncompressed gradients; at 10 Gbit/s, sending" in text
 
@@ -90,7 +90,8 @@ def test_two_rounds_have_no_interval(name: str) -> None:
 
 
 def test_a_link_on_which_nothing_pays_is_said_so(frame: pd.DataFrame) -> None:
-    assert "bit/s on with uncompressed gradients" in said(frame, "links")
+    usual = said(frame, "links")
+    assert "bit/s on with uncompressed gradients" in usual or "at no rate with uncompressed gradients" in usual
     slow = scaled(frame, "step_seconds", 100.0, experiment="links", strategy="topk")
     assert "at no rate with top-k" in said(slow, "links") and "top-k" not in said(slow, "answer").split("model")[1]
 

@@ -116,7 +116,7 @@ def test_a_mean_that_one_kind_decides_is_told_without_it() -> None:
     far = table.assign(mean_absolute_error=table["mean_absolute_error"].where(~there, 9 * table["mean_absolute_error"]))
     told = Stored(made.records, {**made.tables, "forecasts": far})
     alone = (
-        r"on burst credits alone, where forecasters may read the credit balance, it has 7\.\d+ times that error, "
+        r"on burst credits alone \(told the balance\) 7\.\d+ times that error, "
         r"over the nine other kinds 0\.83\d* times \[0\.8"
     )
     assert re.search(alone, answer(told)), answer(told)

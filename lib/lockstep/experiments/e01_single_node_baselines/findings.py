@@ -64,7 +64,7 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
     for precision, top in _tops(stored, use_case).items():
         ratio = ratio_with_interval(stored.records, top, base, SPEED)
         own = _by_machine(stored, top, base) if ratio.apart or precision == "bfloat16" else {}
-        known = {machine: each for machine, each in own.items() if not each.open}
+        known = {machine: each for machine, each in own.items() if each is not None and not each.open}
         if own and precision == "bfloat16":  # gains differ by processor, whether or not so few rounds show it
             apart = True
             if not known:
@@ -80,15 +80,15 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
     return listed(parts), apart
 
 
-def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate]:
-    """The ratio on each kind of processor; empty where all are of one kind."""
-    found = {}
+def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate | None]:
+    """The ratio on each kind of processor, None where no round holds both; empty where all are of one kind."""
+    found: dict[str, Estimate | None] = {}
     kinds = by_processor(stored, select(stored.records, above), units=True)
     for name, own in kinds.items() if len(kinds) > 1 else ():
         try:
             found[f" on {name}"] = ratio_with_interval(own, above, below, SPEED)
         except AnalysisError:
-            continue
+            found[f" on {name}"] = None
     return found
 
 

@@ -52,7 +52,7 @@ def _hosts_gain(stored: Stored) -> str:
     rest = int((table["speedup"].notna() & table["low"].isna()).sum())
     open_yet = f"; too few rounds for {counted(rest, 'more comparison')}" if rest else ""
     use_case = str(table["use_case"].iloc[0])
-    what = " (a small CNN for 50 x 50 images)" if use_case == _SMALL else ""
+    what = " (a small CNN)" if use_case == _SMALL else ""
     first = f"{hosts} train {network_name(use_case)}{what} at these multiples of one core's speed: {told[-1]}{open_yet}"
     return " ".join(map(sentence, (first, *told[-2::-1])))
 

@@ -49,11 +49,11 @@ def answer(stored: Stored) -> str:
     last, best = (error_over_kinds(stored, LSTM, rival) for rival in (BASE, BEST))
     far, own, rest = but_for_one(stored, LSTM, BEST)
     others = counted(len(KINDS) - 1, "other kind")
-    alone = f"on {far} alone{', where forecasters may read the credit balance,' * (far in STATES)}"
+    alone = f"on {far} alone{' (told the balance)' * (far in STATES)}"
     text = (
-        f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM built from the paper's "
-        f"description and trained online {errs(last, 'repeating the last value')}, and "
-        f"{errs(best, BEST_SO_FAR)}; {alone} it has {own.value:.3g} times that error, "
+        f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM of the paper's "
+        f"description, trained online, {errs(last, 'repeating the last value')}, and "
+        f"{errs(best, BEST_SO_FAR)}; {alone} {own.value:.3g} times that error, "
         f"over the {others} {rest.value:.3g} times {rest.interval}"
     )
     return f"{sentence(text)} {sentence(seen_coming(stored, LSTM))}"
