@@ -117,7 +117,7 @@ def _expected(stored: Stored) -> list[str]:
     most = f"by {row['gain']:.3g} times at the most, {where}"
     if off is None:
         return [sentence(f"{model} to lead {most}")]
-    error = f"its leads may be {off:.2f} times too large"
+    too_large = f"its leads may be {off:.2f} times too large"
     if row["gain"] <= off:
-        return [sentence(f"{model} to lead nowhere by more than its own error ({most}; {error})")]
-    return [sentence(f"{model} to lead {most}; {error}")]
+        return [sentence(f"{model} to lead nowhere by more than its own error ({most}; {too_large})")]
+    return [sentence(f"{model} to lead {most}; {too_large}")]
