@@ -50,7 +50,8 @@ def ranking(stored: Stored) -> str:
     rivals = table[table["strategy"] != RANKING_BASE] if len(table) else table
     if rivals.empty:
         return "No local strategy was compared with another one."
-    noise, parts, thin = aa_noise(stored.records), [], {}
+    noise, thin = aa_noise(stored.records), {}
+    parts: list[str] = []
     for row in rivals.sort_values("hosts", kind="stable").to_dict("records"):
         name = WAYS[row["strategy"]]
         try:
