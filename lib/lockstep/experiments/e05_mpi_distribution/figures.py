@@ -49,6 +49,7 @@ def messages(stored: Stored) -> Figure:
 def links(stored: Stored) -> Figure:
     shown, note = of_one_session(stored, "links")
     title = "Two emulated hosts over one core: from which link on do they pay?"
+    note = note.replace("Rows of one session", "Dotted lines are of one session")
     return link_lines(link_table(stored.records), link_table(shown.records), f"{title}\n{note}".strip())
 
 

@@ -201,10 +201,12 @@ def pays_from(stored: Stored, strategy: str = "") -> str:
                 rates.setdefault(row["strategy"], {})[processor] = rate
     told, several = [], len({who for own in rates.values() for who in own}) > 1
     for name, own in rates.items():
-        on = {who: f" ({who})" * several for who in own}
-        some = listed(f"{bits_text(rate)}{on[who]}" for who, rate in own.items() if rate < math.inf)
-        none = listed(f"at no rate{on[who]}" for who, rate in own.items() if rate == math.inf)
-        told.append(f"{' and '.join(filter(None, (f'from {some} on' if some else '', none)))} with {sent(name)}")
+        at = {who: "at no rate" if rate == math.inf else f"from {bits_text(rate)}" for who, rate in own.items()}
+        if several:
+            told.append(f"with {sent(name)} {' and '.join(f'{text} on {who}' for who, text in at.items())}")
+        else:
+            (text,) = at.values()
+            told.append(f"{text}{' on' * text.startswith('from')} with {sent(name)}")
     known = link_table(stored.records)
     if not told:
         return ""
