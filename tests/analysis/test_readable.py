@@ -37,7 +37,7 @@ def test_a_table_is_shown_in_words_and_stays_the_data_that_it_is(table: Readable
     ]  # fmt: skip
     assert shown["speedup"].tolist() == ["1", "1.786 [1.7, 1.8]", MISSING], "an interval of no width is none"
     assert shown["measured"].iloc[2] == "again (A/A: noise)"
-    assert alike == ["use case SimpleBig"], "said once, for all rows"
+    assert alike == ["use case AlexNet (SimpleBig)"], "said once, for all rows"
     assert table["speedup"].sum() == pytest.approx(2.786123)
 
 
@@ -45,7 +45,7 @@ def test_what_it_shows_holds_no_name_of_the_code_and_no_nan(table: ReadableTable
     for text in (table._repr_html_(), repr(table)):
         assert not re.search(r"NaN|nan\b|True|False|[a-z]_[a-z]", text)
         assert "SimpleBig" in text
-    assert repr(table).endswith("In all rows: use case SimpleBig.")
+    assert repr(table).endswith("In all rows: use case AlexNet (SimpleBig).")
     assert repr(table[["speedup"]]).split()[-1] == MISSING, "seen: every text ended in the word 'what'"
     halves = ReadableTable({"share": [np.float32("nan"), np.float32(0.5)]})
     assert worded(halves)[0]["share"].tolist() == [MISSING, "0.5"]
@@ -85,3 +85,11 @@ def test_a_heading_has_its_unit() -> None:
     assert words("forward_seconds") == "forward (s)" and words("peak_MiB") == "peak (MiB)"
     assert words("lead_steps") == "lead steps" and words("slowdown_sessions") == "slowdown, by session"
     assert not [name for name, text in WORDS.items() if "_" in text]
+
+
+def test_a_remark_stands_below_a_table() -> None:
+    table = ReadableTable({"strategy": ["processes"], "step_seconds": [1.5]})
+    assert "median" not in repr(table) and "<p>" not in table._repr_html_()
+    table.attrs["remark"] = "Seconds are medians over <2> processors."
+    assert repr(table).endswith("\nSeconds are medians over <2> processors.")
+    assert table._repr_html_().endswith("<p>Seconds are medians over &lt;2&gt; processors.</p>")

@@ -171,6 +171,7 @@ VALUES: dict[str, dict[str, str]] = {
     "device": {"cpu": "CPU", "cuda": "GPU"},
     "network": {"cnn": "CNN", "convlstm": "ConvLSTM"},
     "framework": {"tensorflow": "TensorFlow"},
+    "use_case": {"SimpleBig": "AlexNet (SimpleBig)", "ComplexSmall": "VGG16 (ComplexSmall)"},
     "variant": {"a": "once", "b": "again (A/A: noise)"},
 }
 """What single columns hold, in words."""

@@ -66,6 +66,15 @@ def by_processor(stored: Stored, of: pd.DataFrame, units: bool = False) -> dict[
     return {name: stored.records[session.isin(numbers) | always] for name, numbers in kinds.items()}
 
 
+def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
+    """What a reader must know of a table with seconds of a step beside ratios, where several kinds of machines were
+    measured; "" for other tables."""
+    beside = "step_seconds" in table and not {"speedup", "ratio", "gain"}.isdisjoint(table)
+    if not beside or "processor" in table or len(by_processor(stored, stored.records, units=True)) < 2:
+        return ""
+    return "Seconds are medians over several processors: compare the ratios, which are paired by round, never seconds."
+
+
 @once
 def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
     """The records of the processor with the most timed rows, and its name; all of them and "" where there is one alone.

@@ -35,7 +35,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class ReadableTable(pd.DataFrame):
-    """A data frame that shows itself in words."""
+    """A data frame that shows itself in words, with `attrs["remark"]` below it, if there is one."""
 
     @property
     def _constructor(self) -> type[ReadableTable]:
@@ -45,7 +45,7 @@ class ReadableTable(pd.DataFrame):
         if self.empty:
             return f"<p>{_NOTHING}</p>"
         body, alike = worded(self)
-        note = f"<p>In all rows: {html.escape('; '.join(alike))}.</p>" if alike else ""
+        note = "".join(f"<p>{html.escape(text)}</p>" for text in self._below(alike))
         with pd.option_context("display.max_colwidth", None):  # a reason is read to its end, or it is none
             return body.to_html(index=False, border=1) + note
 
@@ -53,7 +53,11 @@ class ReadableTable(pd.DataFrame):
         if self.empty:
             return _NOTHING
         body, alike = worded(self)
-        return body.to_string(index=False) + (f"\nIn all rows: {'; '.join(alike)}." if alike else "")
+        return "\n".join([body.to_string(index=False), *self._below(alike)])
+
+    def _below(self, alike: Sequence[str]) -> list[str]:
+        remark = self.attrs.get("remark")
+        return ([f"In all rows: {'; '.join(alike)}."] if alike else []) + ([remark] if remark else [])
 
 
 def worded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.sentences import briefly, counted, listed
-from lockstep.analysis.statistics import BASELINE, Conditions, ratio_with_interval, select
+from lockstep.analysis.sentences import briefly, listed
+from lockstep.analysis.statistics import BASELINE, Conditions, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
+from lockstep.experiments.e05_mpi_distribution.findings import alexnet_over_links
 from lockstep.experiments.e11_straggler_mitigation.contenders import OURS, WAIT
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio, rivals_table
 from lockstep.experiments.report import Answered, markdown_table, read_all, targets_table
@@ -41,16 +42,6 @@ def _over(stored: Stored, shared: Conditions, ours: Conditions, base: Conditions
 def _over_links(stored: Stored) -> str:
     link = {"experiment": "links", "use_case": "Pneumonia", "variant": "a"}
     return _over(stored, link, {"strategy": "allreduce", "link_bits_per_second": 1e10})
-
-
-def _alexnet_over_links(stored: Stored) -> str:
-    """AlexNet on the same hosts and link, with the few images per worker that the notebook's time line has."""
-    hosts = {"strategy": "mpi_allreduce", "link_bits_per_second": 1e10, "workers": 2}
-    shared = {"experiment": "timeline", "use_case": "SimpleBig", "variant": "a"}
-    if not (found := _over(stored, shared, hosts)):
-        return ""
-    batch = int(select(stored.shown.records, {**shared, **hosts})["per_worker_batch_size"].iloc[0])
-    return f"AlexNet with {counted(batch, 'image')} per worker: {found} times"
 
 
 _FEW = {"experiment": "few", "use_case": "Pneumonia", "variant": "a"}
@@ -119,7 +110,7 @@ ADVICE = (
     Advice(
         "several machines", "`lockstep mpi --sync allreduce`, a large batch", "05",
         _over_links, "times one tuned core's speed, two emulated hosts with a core each at 10 Gbit/s, a small CNN",
-        _alexnet_over_links,
+        alexnet_over_links,
     ),
     Advice(
         "data that are in Spark already", "`launcher=\"spark_driver\", sync=\"sparknet\"`, seldom exchanges", "06",

@@ -23,6 +23,7 @@ from IPython.display import Markdown
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import draw, draw_all
+from lockstep.analysis.one_session import remark_on_seconds
 from lockstep.analysis.published import CLAIM, read_ledger, read_table
 from lockstep.analysis.readable import ReadableTable
 from lockstep.analysis.sentences import briefly
@@ -134,7 +135,9 @@ class Run:
     def table(self, name: str) -> ReadableTable:
         """A table of the experiment, which shows itself in words. Raises KeyError, listing the tables, for one that it
         has not."""
-        return ReadableTable(self._named(self.experiment.tables, name, "table")(self.stored.shown))
+        table = ReadableTable(self._named(self.experiment.tables, name, "table")(self.stored.shown))
+        table.attrs["remark"] = remark_on_seconds(self.stored.shown, table)
+        return table
 
     def published(self, paper: str, table: str, columns: Sequence[str]) -> ReadableTable:
         """Columns of a published table (`lockstep.analysis.published.read_table`), to read beside our own."""

@@ -7,10 +7,14 @@ import pandas as pd
 import pytest
 
 from fake_distribution import BETWEEN, FIXED, GRADIENT, HEADERS, HEADLINE, IMAGE, LINKS, WEAK, not_run, records, scaled
+from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.readable import worded
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table, start_table
+from lockstep.engine.units import bits_text
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
 from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
+from lockstep.experiments.e05_mpi_distribution.findings import pays_from
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,24 @@ def test_a_sync_pays_from_the_rate_at_which_it_equals_sequential(frame: pd.DataF
     assert own["pays_from_bits_per_second"] == pytest.approx(expected, rel=0.05)
     curve = distribution.predicted_speedups(table[table["strategy"] == "allreduce"], np.array([expected]))
     assert curve["Pneumonia", "allreduce"][0] == pytest.approx(1.0, rel=0.05)
+
+
+def test_from_which_rate_it_pays_is_told_by_processor(frame: pd.DataFrame) -> None:
+    """Bug: over medians of two machines top-k needed 24.5 Mbit/s, and TernGrad, which sends more, 15.6."""
+    first, step = linked(frame), "step_seconds"
+    slow = first.assign(session=1, round=first["round"] + first["round"].max() + 1)
+    slow[step], slow["images_per_second"] = 2 * slow[step], slow["images_per_second"] / 2
+    hit = (slow["experiment"] == "links") & (slow["strategy"] == "allreduce")  # the link is not twice as slow
+    slow.loc[hit, step] = 0.02 + 8 * GRADIENT["Pneumonia"] / slow.loc[hit, "link_bits_per_second"]
+    slow.loc[hit, "images_per_second"] = slow.loc[hit, "global_batch_size"] / slow.loc[hit, step]
+    both = Stored(pd.concat([first, slow], ignore_index=True), processors={0: "A", 1: "B"})
+    told = pays_from(both, "allreduce")
+    rates = [distribution.link_table(own) for own in by_processor(both, both.of("links")).values()]
+    fast, late = (own[own["strategy"] == "allreduce"]["pays_from_bits_per_second"].iloc[0] for own in rates)
+    assert fast == pytest.approx(2 * late, rel=0.05), "who computes for twice as long needs half the rate"
+    assert told.endswith(f"from {bits_text(fast)} on A and from {bits_text(late)} on B")
+    alone = Stored(first)
+    assert pays_from(alone, "allreduce").endswith(f"from {bits_text(fast)} on with uncompressed gradients")
 
 
 def test_what_computes_too_slowly_never_pays(frame: pd.DataFrame) -> None:
