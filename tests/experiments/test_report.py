@@ -246,7 +246,7 @@ def test_a_readme_block_is_made_anew_and_an_unknown_one_refused(tmp_path: Path) 
     filled = fill_tables(text, tmp_path)
     assert "old" not in filled and filled.startswith("before\n<!-- table:headlines -->\n| Asked | Published |")
     assert filled.endswith("<!-- /table -->\nafter\n") and fill_tables(filled, tmp_path) == filled
-    with pytest.raises(ValueError, match="'nothing' does not exist; there are: advice, epochs, findings, headlines"):
+    with pytest.raises(ValueError, match="'nothing' does not exist; there are: advice, delays, epochs, findings, fore"):
         fill_tables(text.replace("headlines", "nothing"), tmp_path)
 
 

@@ -120,10 +120,11 @@ def test_two_rounds_are_no_answer(name: str) -> None:
 def test_the_answer_follows_what_the_model_expects(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"use_case": "SimpleBig", "ranks": 8, "gain": 1.25, "gain_at": 2e9}
     monkeypatch.setattr(ANSWERS, "leads", lambda stored: pd.DataFrame([row]))
-    most = "by 1.25 times at the most, for AlexNet on 8 ranks at 2 Gbit/s"
+    most = "by 1.25 times at the most"
+    where = f"{most}, for AlexNet on 8 ranks at 2 Gbit/s"
     for off, expected in (
-        (None, f"replicas of pipelines to lead {most}."),
-        (1.1, f"replicas of pipelines to lead {most}; its leads may be 1.10 times too large."),
+        (None, f"replicas of pipelines to lead {where}."),
+        (1.1, f"replicas of pipelines to lead {where}; its leads may be 1.10 times too large."),
         (2.2, f"to lead nowhere by more than its own error ({most}; its leads may be 2.20 times too large)."),
     ):
         monkeypatch.setattr(ANSWERS, "ratio_off", lambda stored, off=off: off)

@@ -95,13 +95,13 @@ def test_from_which_rate_it_pays_is_told_by_processor(frame: pd.DataFrame) -> No
     slow.loc[hit, step] = 0.02 + 8 * GRADIENT["Pneumonia"] / slow.loc[hit, "link_bits_per_second"]
     slow.loc[hit, "images_per_second"] = slow.loc[hit, "global_batch_size"] / slow.loc[hit, step]
     both = Stored(pd.concat([first, slow], ignore_index=True), processors={0: "A", 1: "B"})
-    told = pays_from(both, "allreduce")
+    told = pays_from(both)
     rates = [distribution.link_table(own) for own in by_processor(both, both.of("links")).values()]
     fast, late = (own[own["strategy"] == "allreduce"]["pays_from_bits_per_second"].iloc[0] for own in rates)
     assert fast == pytest.approx(2 * late, rel=0.05), "who computes for twice as long needs half the rate"
-    assert told.endswith(f"from {bits_text(fast)} on A and from {bits_text(late)} on B")
+    assert told.endswith(f"from {bits_text(fast)} on A and from {bits_text(late)} on B with uncompressed gradients")
     alone = Stored(first)
-    assert pays_from(alone, "allreduce").endswith(f"from {bits_text(fast)} on with uncompressed gradients")
+    assert pays_from(alone).endswith(f"from {bits_text(fast)} on with uncompressed gradients")
 
 
 def test_what_computes_too_slowly_never_pays(frame: pd.DataFrame) -> None:

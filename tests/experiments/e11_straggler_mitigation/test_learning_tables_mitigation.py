@@ -226,7 +226,8 @@ def test_advice_that_is_worse_than_waiting_says_under_which_kinds() -> None:
     wrong = (policies["experiment"] == "advice") & (policies["contender"] == CODING)
     policies.loc[wrong & (policies["delays"] == "exponential"), "seconds_per_sample"] /= 10
     text = advice(Stored(found.records, {"policies": policies}))
-    assert "slower than waiting for all under exponential pauses. As far as is sure, it costs most under expo" in text
+    most = "By the lower ends of the intervals, it costs most under exponential pauses: "
+    assert f"slower than waiting for all under exponential pauses. {most}" in text
 
 
 def test_advice_of_one_seed_is_not_judged() -> None:

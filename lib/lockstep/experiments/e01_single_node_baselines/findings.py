@@ -56,8 +56,9 @@ def _tops(stored: Stored, use_case: str) -> dict[str, Conditions]:
     return dict(sorted(found.items(), reverse=True))
 
 
-def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
-    """The highest rungs over the baseline, all in one clause, and whether machines are told apart in it."""
+def _speedups(stored: Stored, use_case: str, short: bool = False) -> tuple[str, bool]:
+    """The highest rungs over the baseline, all in one clause, and whether machines are told apart in it; `short`: of
+    these the least and the most."""
     base = _cell(use_case, "sequential")
     parts: list[str] = []
     apart = False
@@ -68,11 +69,15 @@ def _speedups(stored: Stored, use_case: str) -> tuple[str, bool]:
         if own and precision == "bfloat16":  # gains differ by processor, whether or not so few rounds show it
             apart = True
             if not known:
-                parts.append("an unknown number of times in bfloat16 (too few rounds on each kind of processor)")
+                parts.append("an unknown number of times in bfloat16 (too few rounds)")
                 continue
         elif len(known) < len(own):
             known = {}
         apart |= bool(known)
+        if short and len(known) > 1:
+            values = sorted(each.value for each in known.values())
+            parts.append(f"{values[0]:.3g} to {values[-1]:.3g} times in {precision}, by processor")
+            continue
         for machine, each in known.items() if known else [("", ratio)]:
             of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
             again = bool(parts) and machine != next(iter(known), machine)  # the precision stands before it
@@ -126,8 +131,9 @@ def _answer(stored: Stored, use_case: str) -> str:
 @finding
 def ladder(stored: Stored) -> str:
     """The highest rungs over the baseline, and which ingredients gain anything by themselves."""
+    whole = "with all rungs one process trains"
     said = settle_each(
-        lambda name: sentence(f"with all rungs one process trains {network_name(name)} {_speedups(stored, name)[0]}"),
+        lambda name: sentence(f"{whole} {network_name(name)} {_speedups(stored, name, short=True)[0]}"),
         _use_cases(stored),
     )
     if math.isinf(aa_noise(stored.records)):

@@ -87,9 +87,10 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
     if is_difference(over, noise * NOISE_OF_A_QUOTIENT):
         word = "faster" if over.value > 1 else "slower"
         return [sentence(f"{told}; they are {word} than {rival['called']} ({times(over, 'as fast')})")]
+    if over.open:  # too few rounds to compare them
+        return [sentence(told)]
     beside = f"they are {over.value:.3g} times as fast as {rival['called']}"
-    unsure = " (too few rounds to decide)" if over.open else f" {interval_text(over)}, so neither can be called faster"
-    return [sentence(f"{told}; {beside}{unsure}")]
+    return [sentence(f"{told}; {beside} {interval_text(over)}, so neither can be called faster")]
 
 
 def _one_process(known: pd.DataFrame, network: str) -> list[str]:
@@ -114,10 +115,10 @@ def _expected(stored: Stored) -> list[str]:
     if row["gain"] <= 1:
         return [sentence(f"{model} never to be fastest")]
     where = f"for {network_name(row['use_case'])} on {row['ranks']} ranks at {bits_text(row['gain_at'])}"
-    most = f"by {row['gain']:.3g} times at the most, {where}"
+    most, where = f"by {row['gain']:.3g} times at the most", f", {where}"
     if off is None:
-        return [sentence(f"{model} to lead {most}")]
+        return [sentence(f"{model} to lead {most}{where}")]
     too_large = f"its leads may be {off:.2f} times too large"
     if row["gain"] <= off:
         return [sentence(f"{model} to lead nowhere by more than its own error ({most}; {too_large})")]
-    return [sentence(f"{model} to lead {most}; {too_large}")]
+    return [sentence(f"{model} to lead {most}{where}; {too_large}")]

@@ -18,7 +18,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow, cell
 from lockstep.engine.units import bits_text
 from lockstep.experiments.e05_mpi_distribution import regimes
-from lockstep.experiments.e05_mpi_distribution.findings import ALLREDUCE, at_rate, pays_from
+from lockstep.experiments.e05_mpi_distribution.findings import at_rate, pays_from
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.e05_mpi_distribution.verdicts import OVER_MPI, WITHOUT_MPI
 
@@ -70,7 +70,7 @@ def _mpi_costs(stored: Stored) -> str:
 def _network_decides(stored: Stored) -> str:
     """From which link on two hosts pay, and from how many images of a node on the wire takes less than a tenth of a
     step."""
-    told, missing = [pays] if (pays := pays_from(stored, ALLREDUCE)) else [], ""
+    told, missing = [pays] if (pays := pays_from(stored)) else [], ""
     try:
         images = regimes.worker(stored.records, _USE_CASE).batch_of(regimes.NO_BOTTLENECK, regimes.PAPER_RATE)
         least = f"only with at least {measure_of(images, 'images')} per single-core node"

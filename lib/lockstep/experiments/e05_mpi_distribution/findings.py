@@ -169,16 +169,16 @@ def _on_one_host(records: pd.DataFrame, size: int) -> str:
 
 @finding
 def links(stored: Stored) -> str:
-    """From which rate on two hosts pay by the bytes counted, and their speedup over one core at each rate."""
+    """From which rate on two hosts pay by the bytes counted, and what AlexNet gains."""
     table = link_table(stored.records)
     known = table[table["speedup"].notna()] if len(table) else table
     if known.empty:
         return "No training over emulated links was measured."
-    told = [at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
-    gained = sentence(f"their speedup over one core: {'; '.join(told)}")
     few = [sentence(f"over 10 Gbit/s, {text} one core's speed")] if (text := alexnet_over_links(stored)) else []
     paid = [sentence(f"{pays}, by a model from counted bytes")] if (pays := pays_from(stored)) else []
-    return " ".join([*paid, gained, *few])
+    if pays := pays_from(stored, compressed=True):
+        paid.append(sentence(f"by the same model they are faster {pays}"))
+    return " ".join([*paid, *few]) or "From which link on the hosts pay is not known yet."
 
 
 def alexnet_over_links(stored: Stored) -> str:
@@ -205,28 +205,27 @@ def at_rate(rate: float, rows: pd.DataFrame) -> str:
     return f"over {bits_text(rate)}, {listed(gains)}"
 
 
-def pays_from(stored: Stored, strategy: str = "") -> str:
-    """From which rate on the hosts of a `link_table` are faster than one core, by processor, as a clause; "" where none
-    is known. `strategy`: of that way alone."""
+def pays_from(stored: Stored, compressed: bool = False) -> str:
+    """From which rate on the hosts of a `link_table` are faster than one core with uncompressed gradients, by
+    processor, as a clause; `compressed`: with the others. "" where none is known."""
     rates: dict[str, dict[str, float]] = {}
     for processor, records in by_processor(stored, stored.of("links")).items():
         table = link_table(records)
         for row in table.drop_duplicates("strategy").to_dict("records") if len(table) else ():
-            if not math.isnan(rate := row["pays_from_bits_per_second"]) and strategy in ("", row["strategy"]):
+            if not math.isnan(rate := row["pays_from_bits_per_second"]):
                 rates.setdefault(row["strategy"], {})[processor] = rate
-    told, several = [], len({who for own in rates.values() for who in own}) > 1
+    several = len({who for own in rates.values() for who in own}) > 1
+    told = []
     for name, own in rates.items():
         at = {who: "at no rate" if rate == math.inf else f"from {bits_text(rate)}" for who, rate in own.items()}
-        if several:
-            told.append(f"with {sent(name)} {' and '.join(f'{text} on {who}' for who, text in at.items())}")
-        else:
-            (text,) = at.values()
-            told.append(f"{text}{' on' * text.startswith('from')} with {sent(name)}")
+        where = [text + (f" on {who}" if several else " on" * text.startswith("from")) for who, text in at.items()]
+        if (name != ALLREDUCE) == compressed:
+            told.append(f"{' and '.join(where)} with {sent(name)}")
+    if not told or compressed:
+        return listed(told)
     known = link_table(stored.records)
-    if not told:
-        return ""
     hosts, network = counted(int(known["hosts"].min()), "host"), network_name(str(known["use_case"].iloc[0]))
-    return f"{hosts} train {network} faster than one core {listed(told)}"
+    return f"{hosts} train {network} faster than one core {told[0]}"
 
 
 def sent(strategy: str) -> str:

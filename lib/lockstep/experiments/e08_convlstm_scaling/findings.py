@@ -122,7 +122,9 @@ def _gains(rows: pd.DataFrame, named: bool = False) -> list[str]:
     """Speedups with their intervals and ways; `named`: and networks."""
     shares = ", sharing cores"
     ways = [
-        f"{network_title(row['network'])}, " * named + label(row["strategy"]) + shares * bool(row["time_shared"])
+        f"{network_title(row['network'])}, " * named
+        + label(row["strategy"])
+        + shares * bool(row["time_shared"] and row["workers"] <= row["cores"])
         for row in rows.to_dict("records")
     ]
     return [
@@ -144,9 +146,11 @@ def cluster(stored: Stored) -> str:
         for _, own in table.groupby("way", sort=False)
     )
     beyond = _beyond(table[table["scaling"] == "weak"], cluster)
+    best = {str(own.loc[own["modelled_speedup"].idxmax(), "network"]) for _, own in table.groupby(["way", "scaling"])}
+    whose = f" of {_network(best.pop())}" if len(best) == 1 else ""
     told = [
-        f"over the assumed link the cost model expects at most {shared} with one batch of {cluster.batch} images that "
-        f"all nodes share; {each} with {cluster.per_worker} for each worker{beyond}",
+        f"over the assumed link the cost model expects{whose} at most {shared} with one batch of {cluster.batch} "
+        f"images that all nodes share; {each} with {cluster.per_worker} for each worker{beyond}",
         *(f"it expects at most {shared} (one batch) and {each} (a batch each)" for shared, each in others),
     ]
     return " ".join(sentence(text) for text in told)
@@ -154,8 +158,7 @@ def cluster(stored: Stored) -> str:
 
 def _peak(rows: pd.DataFrame) -> str:
     best = rows.loc[rows["modelled_speedup"].idxmax()]
-    of = f" for {_network(best['network'])}" if rows["network"].nunique() > 1 else ""
-    return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}{of}"
+    return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}"
 
 
 def _beyond(rows: pd.DataFrame, cluster: Cluster) -> str:
@@ -170,11 +173,10 @@ def _more_nodes(stored: Stored) -> str:
     table = cluster_forecast(stored)
     if table.empty:
         return "What more nodes would gain is not known yet: the cost model was not calibrated, for too few cells."
-    strong, weak, cluster = table[table["scaling"] == "strong"], table[table["scaling"] == "weak"], cluster_of(stored)
+    strong, cluster = table[table["scaling"] == "strong"], cluster_of(stored)
     most = listed(f"{_peak(own)} for {_network(network)}" for network, own in strong.groupby("network", sort=False))
     asked = f"over an assumed link ({cluster.link}) and with one batch of {cluster.batch} shared by all nodes"
-    each = f"with {cluster.per_worker} images for each worker{_beyond(weak, cluster)}, {_peak(weak)}"
-    return f"For more nodes there is a cost model, not a measurement: {asked}, it expects at most {most}; {each}."
+    return f"For more nodes there is a cost model, not a measurement: {asked}, it expects at most {most}."
 
 
 @finding

@@ -71,7 +71,7 @@ def _saved(stored: Stored) -> str:
     sure, _ = reached(stored)  # which says so where nothing is stored
     kinds = counted(int(mitigation_table(stored)["kind"].nunique()), "kind")
     _, _, ends = saved_by_readings(stored)
-    published = "the 98 % that the paper reports"
+    published = "the published 98 %"
     none = f"none is shown to reach {published} under any kind of delay"
     of_98 = f"one reaches {published} under {listed(sure)}" if sure else none
     paper = f"the paper's method saves {ends} by the readings of its text, of which {of_98}"

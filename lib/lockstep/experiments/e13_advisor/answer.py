@@ -10,7 +10,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import judged
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, SHARED
-from lockstep.experiments.e13_advisor.picks import advised_takes, allowed_loss, picks, quickest_first
+from lockstep.experiments.e13_advisor.picks import allowed_loss, picks, quickest_first
 from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name, quantile_of
 
 
@@ -73,8 +73,6 @@ def _errors(stored: Stored) -> str:
     ranges = f"{int(table['holds'].sum())} of {len(table)} steps{those} lie in their 90 % range"
     decided = own[own["decided"]] if len(own) else own
     right = f"; {quickest_first(own)}" if len(own) else ""
-    if len(own) and own["advised_loss"].max() > 0:
-        right += f"; {advised_takes(own)}"
     if len(decided):
         good = f"{int(decided['good'].sum())} of {len(decided)}"
         limit = f"{100 * allowed_loss(stored):.0f} %"
