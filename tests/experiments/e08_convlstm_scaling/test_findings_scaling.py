@@ -80,7 +80,7 @@ def test_what_grows_with_the_nodes_is_told_beside_one_batch_that_does_not(frame:
     told = f"{float(f'{most:.2g}'):g} times on 256 nodes by all-reduce"
     text = said(frame, "cluster")
     assert text.startswith("Over the assumed link the cost model expects")
-    beyond = " (a batch of 16,384 images, more than the 5,856 of an epoch)"
+    beyond = " (a batch of 16,384 where an epoch has 5,856)"
     assert f" with one batch of 128 images that all nodes share; {told} with 64 for each worker{beyond}." in text
 
 

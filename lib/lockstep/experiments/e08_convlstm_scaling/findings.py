@@ -165,7 +165,7 @@ def _beyond(rows: pd.DataFrame, cluster: Cluster) -> str:
     """That a batch for each worker makes more than an epoch, where the peak of these rows has one."""
     whole = int(rows.loc[rows["modelled_speedup"].idxmax(), "global_batch_size"])
     more = whole > cluster.epoch_images
-    return f" (a batch of {whole:,} images, more than the {cluster.epoch_images:,} of an epoch)" if more else ""
+    return f" (a batch of {whole:,} where an epoch has {cluster.epoch_images:,})" if more else ""
 
 
 def _more_nodes(stored: Stored) -> str:

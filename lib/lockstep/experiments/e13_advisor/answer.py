@@ -56,7 +56,7 @@ def _gains(stored: Stored) -> str:
     found.sort(key=lambda each: each[0].value)
     sure = [f"{model_name(of)} {ratio}" for ratio, of in found if not ratio.low <= 1 <= ratio.high]
     open_ = [f"{model_name(of)} ({ratio})" for ratio, of in found if ratio.low <= 1 <= ratio.high]
-    undecided = f"for {listed(open_)} that gain is undecided" if open_ else ""
+    undecided = f"undecided for {listed(open_)}" if open_ else ""
     if not sure:
         return sentence(f"for {listed(open_)} the gain of {workers} is undecided")
     gained = f"{workers} train at these multiples of one worker's samples per second, at the same batch per worker:"

@@ -97,7 +97,7 @@ def _levels_missed(stored: Stored) -> list[str]:
     fewer = table[(table["high"] < table["level"]) & (table["level"] != LEVEL)] if len(table) else table
     pairs = fewer[["level", "held"]].to_numpy() if len(fewer) else []
     parts = [f"ranges of {100 * level:.0f} % held {100 * held:.3g} %" for level, held in pairs]
-    return [sentence(f"{listed(parts)}, which is too few: read ranges as somewhat too narrow")] if parts else []
+    return [sentence(f"{listed(parts)}, too few: read ranges as somewhat too narrow")] if parts else []
 
 
 @finding
@@ -115,7 +115,7 @@ def covered(stored: Stored) -> str:
     return " ".join([
         sentence(f"ranges that should hold {100 * LEVEL:.0f} % held the measured step of {share}: {word}"),
         *_levels_missed(stored),
-        sentence("each model's ranges come from the errors that were made on the other models"),
+        sentence("each model's ranges come from errors on the other models"),
     ])  # fmt: skip
 
 
