@@ -100,7 +100,8 @@ def _another_machine(predictor: Predictor, question: Question, recommended: Way)
     link = question.link
     over = "over no link" if rate is None else f"from a link of {bits_text(8 * rate)} on"
     if rate is not None and link is not None and rate * link.beta_seconds_per_byte <= 1:
-        over += ", so over yours, too, by the middle of its range, which overlaps the recommended one's"
+        over += ", so over yours, too, by the middle of its range; "
+        over += "of ways whose ranges overlap the simpler is recommended"
     yield f"At batch {batch} {asked} pays {over}."
     if link is None:
         return
