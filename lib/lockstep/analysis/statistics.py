@@ -28,8 +28,9 @@ SESSION = "session"
 
 def median_or_nan(values: pd.Series) -> float:
     """The median of the values that are there; NaN where there are none."""
-    known = values.astype(float).dropna()
-    return float(known.median()) if len(known) else float("nan")
+    numbers = values.to_numpy(dtype=float)
+    known = numbers[~np.isnan(numbers)]
+    return float(np.median(known)) if len(known) else float("nan")
 
 
 def interval_of(ratios: pd.Series) -> Estimate:

@@ -75,6 +75,7 @@ def why_slow(
                 raise RunError(f"--model {model!r} must be module:name, such as lockstep.engine.models.alexnet:alexnet")
             hosts, bits = _checked_cell(sync, launcher, workers, hosts, link, environment, precision, data)
         else:
+            command = _runnable(command or [])
             _check_script(command, pid)
     if not model:
         _say_script(_sampled(command or [], pid, seconds), as_json)
@@ -134,6 +135,20 @@ def _checked_cell(
     if hosts > 1 and launcher not in ("", "mpiexec"):
         raise RunError(f"--hosts {hosts} with --launcher {launcher}: only mpiexec emulates hosts; leave it out")
     return hosts, 8 * parse_link(link).bytes_per_second / PAYLOAD if link else 0.0
+
+
+def _runnable(command: list[str]) -> list[str]:
+    """The command, with our own Python where the machine's could train nothing, which is said."""
+    from lockstep.advisor.why.own_python import with_own_python
+
+    found = list(with_own_python(command))
+    if found != command:
+        typer.echo(
+            f"{command[0]!r} is missing or has no torch, TensorFlow or JAX, and no environment is active: the Python "
+            "that runs Lockstep runs the script",
+            err=True,
+        )
+    return found
 
 
 def _check_script(command: list[str] | None, pid: int) -> None:

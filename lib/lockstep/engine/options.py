@@ -110,10 +110,14 @@ def choice(*choices: str, help: str = "", **rules: Any) -> Any:
 
 
 def options_of(kind: Any) -> dict[str, Option]:
-    """The option behind each field of a dataclass, by the name of the field."""
-    return {
+    """The option behind each field of a dataclass, by the name of the field. Raises JobError for a default that its own
+    option refuses."""
+    found = {
         field.name: dataclasses.replace(field.metadata["option"], name=field.name) for field in dataclasses.fields(kind)
     }
+    for each in found.values():
+        each.check(each.default)
+    return found
 
 
 def at_least(name: str, value: Any, least: int) -> None:

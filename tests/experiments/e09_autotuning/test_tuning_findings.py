@@ -171,6 +171,13 @@ def test_a_small_pool_is_not_compared(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_pool_whose_half_holds_no_study_is_not_compared(tmp_path: Path) -> None:
+    """Forty minutes gave sixteen settings, and `lockstep run 07 09` ended with an IndexError."""
+    assert not comparing.studies(16)
+    comparing.compare(fake_tuning.stored(settings=16), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_answer_does_not_count_settings_that_came_after_the_choice() -> None:
     """It said that the network was chosen among all settings of the pool, which goes on growing."""
     said = EXPERIMENT.answer(fake_tuning.stored(tuned=0.05)) if EXPERIMENT.answer else ""

@@ -8,7 +8,7 @@ of `records.csv`, in this order. Its parts, one file each, are listed in `lockst
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import lockstep.engine.job.strategies as strategies
@@ -76,8 +76,8 @@ class Job(Sizes):
         return cls(strategy=strategy, workers=count, per_worker_batch_size=per_worker_batch_size, **chosen)
 
     def with_(self, **changes: Any) -> Job:
-        """A copy with some fields changed."""
-        return replace(self, **changes)
+        """A copy with some fields changed. Raises TypeError for a field that a job has not."""
+        return Job(**{**self.values, **changes})
 
     @classmethod
     def from_json(cls, text: str) -> Job:

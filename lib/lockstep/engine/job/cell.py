@@ -49,8 +49,10 @@ class Cell:
 
     def check(self) -> None:
         """Raises JobError, which names the field, its value and the fix. Each part adds its own rules."""
-        for option_ in self.options().values():
-            option_.check(getattr(self, option_.name))
+        for name, option_ in self.options().items():
+            value = getattr(self, name)
+            if value is not option_.default:  # `options_of` has checked those, once for all jobs
+                option_.check(value)
 
     def changed(self, *names: str) -> list[str]:
         """Those of the fields `names` that do not hold their default."""

@@ -60,7 +60,7 @@ Row = dict[str, Any]
 def compare(stored: Stored, folder: Path) -> None:
     """Writes the tables, if the pool has grown since they were written. Raises WriteError."""
     own = pool_in(stored)
-    if own is None or len(own.whole) < LEAST_SETTINGS:
+    if own is None or len(own.whole) < LEAST_SETTINGS or not studies(len(own.whole)):
         return
     known, made_of = stored.table(CURVE_FORECASTS), fingerprint(own)  # the last one that is written
     if len(known) and known["made_of"].iloc[0] == made_of:
