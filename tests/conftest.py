@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -115,6 +116,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     add_groups(items)
     items.sort(key=lambda item: group_of(item) == SPARK)  # one after the other, for they share warm teams
     _skip_without_images(items)
+
+
+def pytest_collection_finish() -> None:
+    """The modules and the collected tests stay to the end: the garbage collector need not walk through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _skip_without_images(items: list[pytest.Item]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lockstep.advisor.advice import Advised
 from lockstep.advisor.calibration import Calibration
+from lockstep.advisor.calibration_file import read_calibration
 from lockstep.advisor.errors import KindError, error_of
 from lockstep.advisor.memory import without_room, worker_bytes
 from lockstep.advisor.predict import advise
@@ -115,3 +117,21 @@ def test_what_does_not_fit_is_divided_by_arithmetic() -> None:
     )  # fmt: skip
     lines = list(shown_lines(found, Question()))
     assert not any(line.startswith(">") for line in lines) and any("fully sharded" in line for line in lines)
+
+
+def test_an_answer_for_a_gpu_says_that_its_errors_are_of_processors() -> None:
+    """Seen on the first GPU that calibrated: the median error of 13's cells stood there as if it were that GPU's."""
+    base, asked = made_up(), Question(workers=(1,))
+    on_gpu = replace(base, machine=replace(base.machine, device="NVIDIA H100"))
+    said = "no prediction for a GPU has been held against a measurement"
+    assert said in text_of(advise(on_gpu, asked, NARROW), asked)
+    assert said not in text_of(advise(base, asked, NARROW), asked)
+
+
+def test_the_stored_calibration_of_a_gpu_answers(root: Path) -> None:
+    stored = read_calibration(root / "results" / "reference-gpu" / "alexnet_calibration.json")
+    assert stored.machine.device != "cpu"
+    found = advise(stored, Question(workers=(1,)), NARROW)
+    assert found.recommended is found.alone
+    said, step = found.alone.images_per_second, sorted(stored.cells[0].step_seconds)
+    assert said.low <= 64 / step[1] <= said.high, "the middle of three rounds with a batch of 64"

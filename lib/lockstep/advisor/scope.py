@@ -51,7 +51,7 @@ def scope_lines(
     if any(way.extrapolated for way in ways):
         reasons = dict.fromkeys(way.extrapolated for way in ways if way.extrapolated)
         yield f"Extrapolated (*): {listed(reasons)}."
-    yield from _error_lines(ways, errors)
+    yield from _error_lines(ways, errors, machine.device)
     if machine.device == "cpu":
         yield "It says nothing about GPUs: calibrate on one with --device cuda --save, and read that file with --from."
     yield from _host_lines(calibration, question, ways)
@@ -82,7 +82,7 @@ def _host_lines(calibration: Calibration, question: Question, ways: Sequence[Way
         )
 
 
-def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError]) -> Iterator[str]:
+def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError], device: str) -> Iterator[str]:
     assumed = []
     for kind in dict.fromkeys(way.kind for way in ways):
         error, source = error_of(kind, errors), source_of(kind, errors)
@@ -94,6 +94,8 @@ def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError]) -> Iterat
             f"{kind.capitalize()}: on {error.cells} cells{taken or ' that were held out'}, predictions were off by "
             f"{error.median_error:.0%} in the median ({ERRORS_NOTEBOOK})."
         )
+    if device != "cpu":
+        yield "Those cells were trained on processors: no prediction for a GPU has been held against a measurement yet."
     if assumed:
         yield f"The range is assumed, not measured, for: {'; '.join(assumed)}."
 

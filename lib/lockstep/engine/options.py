@@ -110,11 +110,9 @@ def choice(*choices: str, help: str = "", **rules: Any) -> Any:
 
 
 def options_of(kind: Any) -> dict[str, Option]:
-    """The option behind each field of a dataclass, by the name of the field. Raises JobError for a default that its own
-    option refuses."""
-    found = {
-        field.name: dataclasses.replace(field.metadata["option"], name=field.name) for field in dataclasses.fields(kind)
-    }
+    """The option behind each field of a dataclass, by name. Raises JobError for a default that its option refuses."""
+    declared = ((field.name, field.metadata["option"]) for field in dataclasses.fields(kind))
+    found = {name: dataclasses.replace(each, name=name) for name, each in declared}
     for each in found.values():
         each.check(each.default)
     return found

@@ -50,8 +50,7 @@ class Cell:
     def check(self) -> None:
         """Raises JobError, which names the field, its value and the fix. Each part adds its own rules."""
         for name, option_ in self.options().items():
-            value = getattr(self, name)
-            if value is not option_.default:  # `options_of` has checked those, once for all jobs
+            if (value := getattr(self, name)) is not option_.default:  # those `options_of` has checked, once
                 option_.check(value)
 
     def changed(self, *names: str) -> list[str]:

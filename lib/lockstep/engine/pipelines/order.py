@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -103,17 +102,14 @@ def from_table(actions: pd.DataFrame) -> dict[int, list[Action]]:
     missing = [name for name in _COLUMNS if name not in actions]
     if missing:
         raise ValueError(f"actions have no column {', '.join(missing)}; there are: {', '.join(actions.columns)}")
-    computed = actions.loc[actions["action"].isin(KINDS), list(_COLUMNS)]
-    computed = computed.sort_values(["rank", "start_seconds"], kind="stable")
-    twice = computed[computed.duplicated(["stage", "micro_batch", "action"])]
-    if len(twice):
-        first = _of_row(twice.iloc[0].to_dict())
-        raise ValueError(f"{first} stands there twice: give the rows of one replica in one round of one cell")
-    return {int(rank): [_of_row(row) for row in rows.to_dict("records")] for rank, rows in computed.groupby("rank")}
-
-
-def _of_row(row: Mapping[str, Any]) -> Action:
-    return Action(int(row["stage"]), int(row["micro_batch"]), str(row["action"]))
+    computed = actions.loc[actions["action"].isin(KINDS), list(_COLUMNS)].sort_values(["rank", "start_seconds"])
+    order: dict[int, dict[Action, None]] = {}
+    for rank, stage, micro_batch, kind, _ in computed.itertuples(index=False):
+        action = Action(int(stage), int(micro_batch), str(kind))
+        if any(action in others for others in order.values()):
+            raise ValueError(f"{action} stands there twice: give the rows of one replica in one round of one cell")
+        order.setdefault(int(rank), {})[action] = None
+    return {rank: list(own) for rank, own in order.items()}
 
 
 def in_flight(order: Order) -> dict[int, int]:
