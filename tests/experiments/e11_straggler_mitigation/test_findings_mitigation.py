@@ -144,6 +144,17 @@ def test_the_order_that_reverses_with_momentum_is_said() -> None:
     assert re.search(r"slower server, waiting for all takes 0\.\d+ \[\S+ \S+ \(8 workers\) and 0\.", text)
 
 
+def test_the_answer_says_where_asynchronous_training_may_miss_the_loss() -> None:
+    """A ratio that one seed took away was left out of the answer without a word."""
+    made = stored(only=["time_to_loss", "rivals"])
+    table = made.table("policies")
+    lost = (table["contender"] == NEVER_WAIT) & (table["experiment"] == "rivals") & (table["workers"] == 8)
+    some = table.assign(seconds_to_loss=table["seconds_to_loss"].mask(lost & (table["seed"] == 0)))
+    told = "with momentum and a slower server, asynchronous training may miss it with 8."
+    assert told in answer(Stored(made.records, {"policies": some}))
+    assert "may miss it" not in answer(made)
+
+
 def test_costs_begin_with_what_is_saved() -> None:
     text = said("costs", stored(saved={NEVER_WAIT: 0.9, DPRO_SHARES: 0.7}, only=["throughput"]))
     assert re.match(r"Asynchronous training saves the most of the delay, \d\S+ % \[.*; the four readings of ", text)

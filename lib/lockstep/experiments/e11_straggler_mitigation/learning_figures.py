@@ -42,6 +42,7 @@ from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (
     networks_table,
     rivals_table,
     slow_nodes_table,
+    without_asynchronous,
 )
 
 _MARKS = "osp^vP"
@@ -139,7 +140,7 @@ def rivals_figure(stored: Stored) -> Figure:
     if table.empty:
         return empty(title, "no rivals were trained with an even and an odd seed yet")
     counts = sorted(set(table["workers"]))
-    lost = table[(table["contender"] == NEVER_WAIT) & (table["missed"] > 0)]["workers"]
+    lost = without_asynchronous(stored)
     gone = f"(with {listed(map(str, lost))} workers a seed of asynchronous training missed the loss: not drawn)"
     with look():
         figure = new_figure(8.0, 4.6)
@@ -152,7 +153,7 @@ def rivals_figure(stored: Stored) -> Figure:
         axis.set_xticks(counts, [str(count) for count in counts])
         axis.set_xlabel("workers")
         axis.set_ylabel("time to the loss / asynchronous (log)")
-        figure.suptitle(f"{title}\n{gone}" if len(lost) else title)
+        figure.suptitle(f"{title}\n{gone}" if lost else title)
         line_legend(figure, [axis], Line2D([], [], color=policy_colour(NEVER_WAIT), label="asynchronous, the measure"))
     return figure
 

@@ -124,3 +124,12 @@ def rivals_table(stored: Stored) -> pd.DataFrame:
         row |= {"seeds": int(own["seed"].nunique()), "missed": int((~np.isfinite(own["time"])).sum())}
         found.append(row)
     return pd.DataFrame(found)
+
+
+def without_asynchronous(stored: Stored) -> list[int]:
+    """The numbers of workers with which a run of asynchronous training, at its best rate, missed the loss: nothing can
+    be measured against it there."""
+    table = rivals_table(stored)
+    if table.empty:
+        return []
+    return sorted(table[(table["contender"] == NEVER_WAIT) & (table["missed"] > 0)]["workers"])
