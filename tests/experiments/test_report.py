@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 from fake_records import records, resources
+from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.judging import judge
 from lockstep.analysis.published import CLAIM, read_claims, read_ledger
 from lockstep.analysis.statistics import ratio_with_interval
@@ -27,6 +29,7 @@ from lockstep.analysis.verdicts import (
     NOT_YET,
     SUPPORTED,
     UNDECIDED,
+    Verdict,
     VerdictFunction,
 )
 from lockstep.experiments import machines, report
@@ -217,6 +220,19 @@ def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:
     assert own["speedup_sessions"].str.contains("session 1: ").any()
     agreed = summary_table(first)
     assert "speedup_sessions" not in agreed, "a column for those that need it"
+
+
+def test_a_session_says_whose_number_it_gives() -> None:
+    """Eight lines of one claim named neither the images nor the size that they were of."""
+    apart = ((0, Estimate(1.2, 1.1, 1.3, 9)), (1, Estimate(0.8, 0.7, 0.9, 9)))
+    both = replace(Estimate(1, 0.5, 2, 18), apart=apart)
+    found = Verdict(UNDECIDED, f"small: {both}; large: {both}", "", (("small", both), ("large", both)))
+    lines = report.sessions_list([({"id": "a-claim"}, found)]).splitlines()
+    texts = ("0: 1.2 [1.1, 1.3]", "1: 0.8 [0.7, 0.9]")
+    said = [f"- a-claim, {of}, session {text}" for of in ("small", "large") for text in texts]
+    assert [line for line in lines if line.startswith("-")] == said
+    alone = report.sessions_list([({"id": "a-claim"}, replace(found, numbers=()))])
+    assert alone.count("- a-claim, session ") == 4, "numbers that are only written down have no name"
 
 
 def test_claims_alone_are_judged(stored: Path) -> None:

@@ -137,19 +137,21 @@ def markdown_table(frame: pd.DataFrame, columns: Iterable[str] | None = None) ->
     names = list(columns) if columns is not None else list(frame.columns)
     lines = ["| " + " | ".join(HEADINGS.get(name, name) for name in names) + " |", "|" + " --- |" * len(names)]
     for row in frame[names].to_dict("records"):
-        cells = (" ".join(str(row[name]).split()).replace("|", "\\|") for name in names)
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append("| " + " | ".join(" ".join(str(row[name]).split()).replace("|", "\\|") for name in names) + " |")
     return "\n".join(lines) + "\n"
 
 
 def sessions_list(judged: Iterable[Judged]) -> str:
     """A line for each session of every claim whose sessions differ, as a Markdown list; "" where none do."""
-    lines = [f"- {claim['id']}, {own}" for claim, found in judged for own in told_apart(_texts(found))]
+    lines = [f"- {claim['id']}, {own}" for claim, found in judged for own in _apart(found)]
     return "\n".join(["", "Where sessions differ, each by itself:", "", *lines, ""]) if lines else ""
 
 
-def _texts(found: Verdict) -> str:
-    return f"{found.measured} {found.reason}"
+def _apart(found: Verdict) -> list[str]:
+    """What each session gave of a verdict's numbers whose sessions differ, after what the number is of."""
+    known = [(of, own) for of, number in found.numbers for own in told_apart(str(number))]
+    alone = told_apart(f"{found.measured} {found.reason}")  # also of numbers that the verdict only writes down
+    return [f"{of}, {own}" if of else own for of, own in known] if [own for _, own in known] == alone else alone
 
 
 def sources(records: pd.DataFrame) -> str:
@@ -158,8 +160,7 @@ def sources(records: pd.DataFrame) -> str:
         return "No records are stored."
     counts = records["status"].value_counts()
     others = "".join(f", {counts[name]} {name}" for name in ("failed", "skipped") if name in counts)
-    trained = records[records["use_case"] != NO_USE_CASE]  # rows about the machine have no data
-    data = " and ".join(sorted(trained["data_source"].unique()))
+    data = " and ".join(sorted(records[records["use_case"] != NO_USE_CASE]["data_source"].unique()))  # others have none
     ok = records[records["status"] == "ok"]
     disturbed = int(ok["reason"].astype(str).str.contains(CONTENDED).sum())
     noted = f"; other programs ran during {disturbed}" if disturbed else ""
@@ -175,8 +176,7 @@ def tally(answers: Sequence[str]) -> str:
 def render_markdown(table: pd.DataFrame, title: str, note: str = "") -> str:
     """A titled Markdown section with a count of answers, from a `claims_table`."""
     counts = f"Answers: {tally(table['answer'])}."
-    parts = [f"## {title}", *([note] if note else []), counts, markdown_table(table, HEADINGS)]
-    return "\n\n".join(parts)
+    return "\n\n".join([f"## {title}", *([note] if note else []), counts, markdown_table(table, HEADINGS)])
 
 
 def read_all(results_root: str | Path) -> list[Answered]:
@@ -252,7 +252,7 @@ def report_json(results_root: str | Path) -> str:
             "minutes_more": _finite(found.minutes_more) if found.answer == UNDECIDED else None,
             "reason": found.reason,
             "machine": answered.machine or None,
-            "sessions_differ": told_apart(_texts(found)),
+            "sessions_differ": _apart(found),
         }
         for answered in read_all(results_root)
         for claim, found in answered.judged
