@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from lockstep.engine.job import NO_USE_CASE, Job, JobError
+from lockstep.engine.job import NO_USE_CASE, Job, at_least
 from lockstep.engine.job.strategies import RUNGS
 from lockstep.experiments.experiment import Parameters
 from lockstep.measure.comparisons import place_of
@@ -64,8 +64,7 @@ def ladder(use_case: str, cores: int, batch: int, rungs: Iterable[str] = RUNGS, 
     add. AA_RUNG is there twice, as variants a and b. Raises JobError for impossible values, KeyError for a rung that
     does not exist.
     """
-    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
-        raise JobError(f"cores={cores!r} is not possible; give a whole number of at least 1")
+    at_least("cores", cores, 1)
     job = Job.of("sequential", experiment=EXPERIMENT, use_case=use_case, per_worker_batch_size=batch, **others)
     found = []
     for name in rungs:
@@ -129,8 +128,9 @@ def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
 
 
 def _is_headline(above: Job, under: Job) -> bool:
-    """All ingredients, in float32 or in bfloat16, over the baseline."""
-    return above.strategy in ("channels_last", "copies") and under.strategy == "sequential"
+    """All ingredients, in float32 or in bfloat16, over the baseline; a GPU over all ingredients in float32."""
+    beside = "sequential" if above.device == "cpu" else "channels_last"
+    return above.strategy in ("channels_last", "copies", "cuda") and under.strategy == beside
 
 
 def _pairs(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job]]:
