@@ -61,6 +61,7 @@ WORDS: dict[str, str] = {
     "over_fewest": "speedup over fewest workers",
     "over_ideal": "over the ideal",
     "over_asynchronous": "time over asynchronous training",
+    "over_waiting": "time over waiting for all",
     "over_dpro_sm": "price over DPro-SM's",
     "published_over_dpro_sm": "price over DPro-SM's, published",
     "times": "times",

@@ -134,6 +134,9 @@ def test_what_is_not_drawn_is_said_and_nothing_is_minus_zero(made: Stored) -> No
     said = "with 8 workers a seed of asynchronous training missed the loss: not drawn"
     drawn = [" ".join(texts(EXPERIMENT.figures["rivals"](each))) for each in (made, some)]
     assert said not in drawn[0] and said in drawn[1]
+    rows = EXPERIMENT.figures["rivals"](some).axes[0].containers
+    first = {row.get_label(): float(row.lines[0].get_ydata()[0]) for row in rows}  # type: ignore[attr-defined]
+    assert np.isfinite(first[OURS]) and np.isnan(first[NEVER_WAIT]), "ours was not drawn either: an empty figure"
     nothing = stored(saved={OURS: -0.001}, noise=0.0, only=["throughput"])
     assert "-0" not in texts(EXPERIMENT.figures["mitigation"](nothing))
 

@@ -110,16 +110,16 @@ def rival_ratio(stored: Stored, workers: int, above: str, below: str) -> Estimat
 
 @once
 def rivals_table(stored: Stored) -> pd.DataFrame:
-    """By number of workers and policy: time to the loss over that of asynchronous training, each at its best rate; the
-    rates, and the runs that missed the loss."""
+    """By number of workers and policy: time to the loss over that of asynchronous training and over that of waiting for
+    all, each at its best rate; the rates, and the runs that missed the loss."""
     found = []
     for (workers, contender), own in rivals_at_best(stored).groupby(["workers", "contender"], sort=False):
-        try:
-            ratio = rival_ratio(stored, int(workers), str(contender), NEVER_WAIT)
-        except AnalysisError:
-            ratio = None
         row: dict[str, Any] = {"workers": int(workers), "contender": contender}
-        row |= mean_columns(ratio, "over_asynchronous")
+        for name, base in (("over_asynchronous", NEVER_WAIT), ("over_waiting", WAIT)):
+            try:
+                row |= mean_columns(rival_ratio(stored, int(workers), str(contender), base), name)
+            except AnalysisError:
+                row |= mean_columns(None, name)
         row |= {"rates": " or ".join(f"{rate:g}" for rate in sorted(set(own["learning_rate"])))}
         row |= {"seeds": int(own["seed"].nunique()), "missed": int((~np.isfinite(own["time"])).sum())}
         found.append(row)

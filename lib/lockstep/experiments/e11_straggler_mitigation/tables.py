@@ -174,8 +174,9 @@ def _rivals(stored: Stored) -> pd.DataFrame:
     table = rivals_table(stored)
     if table.empty:
         return table
-    shown = table.assign(over_asynchronous=_with_interval(table, "over_asynchronous"))
-    return shown[["workers", "contender", "over_asynchronous", "rates", "missed", "seeds"]]
+    ratios = ("over_asynchronous", "over_waiting")
+    shown = table.assign(**{name: _with_interval(table, name) for name in ratios})
+    return shown[["workers", "contender", *ratios, "rates", "missed", "seeds"]]
 
 
 def _scale(stored: Stored) -> pd.DataFrame:
