@@ -123,9 +123,10 @@ def test_an_answer_for_a_gpu_says_that_its_errors_are_of_processors() -> None:
     """Seen on the first GPU that calibrated: the median error of 13's cells stood there as if it were that GPU's."""
     base, asked = made_up(), Question(workers=(1,))
     on_gpu = replace(base, machine=replace(base.machine, device="NVIDIA H100"))
-    said = "no prediction for a GPU has been held against a measurement"
+    said = "these errors have not been checked on a GPU"
     assert said in text_of(advise(on_gpu, asked, NARROW), asked)
     assert said not in text_of(advise(base, asked, NARROW), asked)
+    assert said not in text_of(advise(on_gpu, asked, {}), asked), "there are no such errors"
 
 
 def test_the_stored_calibration_of_a_gpu_answers(root: Path) -> None:

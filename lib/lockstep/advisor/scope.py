@@ -94,8 +94,8 @@ def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError], device: s
             f"{kind.capitalize()}: on {error.cells} cells{taken or ' that were held out'}, predictions were off by "
             f"{error.median_error:.0%} in the median ({ERRORS_NOTEBOOK})."
         )
-    if device != "cpu":
-        yield "Those cells were trained on processors: no prediction for a GPU has been held against a measurement yet."
+    if device != "cpu" and any(source_of(way.kind, errors) for way in ways):
+        yield "Those cells were trained on processors: these errors have not been checked on a GPU."
     if assumed:
         yield f"The range is assumed, not measured, for: {'; '.join(assumed)}."
 

@@ -145,7 +145,7 @@ def _runnable(command: list[str]) -> list[str]:
     if found != command:
         typer.echo(
             f"{command[0]!r} is missing or has no torch, TensorFlow or JAX, and no environment is active: the Python "
-            "that runs Lockstep runs the script",
+            "that runs Lockstep runs the script; name another by its path",
             err=True,
         )
     return found

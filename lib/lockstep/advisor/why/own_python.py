@@ -15,7 +15,8 @@ from collections.abc import Sequence
 PYTHONS = ("python", "python3")
 _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _FRAMEWORKS = ("torch", "tensorflow", "jax")
-_LOOK = f"from importlib.util import find_spec; raise SystemExit(not any(map(find_spec, {_FRAMEWORKS})))"
+_LOOK = "import sys; sys.path.pop(0)\nfrom importlib.util import find_spec\n"  # a folder `torch` here is no torch
+_LOOK += f"raise SystemExit(not any(map(find_spec, {_FRAMEWORKS})))"
 _LOOK_SECONDS = 20.0
 
 

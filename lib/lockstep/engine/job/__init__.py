@@ -76,7 +76,7 @@ class Job(Sizes):
         return cls(strategy=strategy, workers=count, per_worker_batch_size=per_worker_batch_size, **chosen)
 
     def with_(self, **changes: Any) -> Job:
-        """A copy with some fields changed. Raises TypeError for a field that a job has not."""
+        """A copy with some fields changed. Raises TypeError for a field that a job does not have."""
         return Job(**{**self.values, **changes})
 
     @classmethod

@@ -115,7 +115,7 @@ def _with_momentum(stored: Stored) -> str:
         parts += [f"{found} ({workers} workers)"] if found.high < 1 else []
     ahead = f"waiting for all takes {listed(parts)} times the time of asynchronous training"
     missed = listed(map(str, without_asynchronous(stored)))
-    may = f"may miss it with {missed}" if missed else ""
+    may = f"may miss the loss with {missed} workers" if missed else ""
     told = ", which ".join(filter(None, [ahead, may])) if parts else may and f"asynchronous training {may}"
     return f"; with momentum and a slower server, {told}" if told else ""
 

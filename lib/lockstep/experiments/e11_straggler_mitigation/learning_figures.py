@@ -134,15 +134,15 @@ def paper_network_figure(stored: Stored) -> Figure:
 
 
 def rivals_figure(stored: Stored) -> Figure:
-    """Ours and asynchronous training over waiting for all, which never misses, with momentum, each at its best rate, by
-    workers."""
+    """Ours and asynchronous training over waiting for all, with momentum, each at its best rate, by workers."""
     title = "Asynchronous training and waiting, with momentum and a slower server (simulated)"
     table = rivals_table(stored)
     if table.empty:
         return empty(title, "no rivals were trained with an even and an odd seed yet")
     counts = sorted(set(table["workers"]))
     lost = without_asynchronous(stored)
-    gone = f"(with {listed(map(str, lost))} workers a seed of asynchronous training missed the loss: not drawn)"
+    missed = "workers at least one seed of asynchronous training missed the loss"
+    gone = f"(with {listed(map(str, lost))} {missed}: not drawn)"
     with look():
         figure = new_figure(8.0, 4.6)
         axis = figure.subplots()
