@@ -138,7 +138,7 @@ def _pairs(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job]]:
     for use_case in dict.fromkeys(job.use_case for job in ladders):
         own = [job for job in ladders if job.use_case == use_case and job.variant == "a"]
         base, *rungs = [job for job in own if job.device == "cpu"]
-        # Which setting of the CPU is the best is not known beforehand. It comes first: GPUs are often lent for minutes.
+        # The GPU comes first, for it may be lent for minutes; which CPU setting is the best is not known beforehand.
         yield from ((job, other) for job in own if job.device != "cpu" for other in [*rungs, base])
         yield from ((job, base) for job in rungs)
         yield from ((job, below) for below, job in pairwise(rungs))
