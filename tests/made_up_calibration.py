@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lockstep.advisor.calibration import (
     NOTHING,
@@ -13,6 +15,8 @@ from lockstep.advisor.calibration import (
     CalibrationCell,
     PeakMemory,
 )
+from lockstep.advisor.errors import KindError
+from lockstep.advisor.steps import Predictor
 
 MB = 10**6
 GIB = 1 << 30
@@ -68,3 +72,10 @@ def made_up(truth: Truth = Truth(), small: int = 16, large: int = 64, rounds: in
 
 def with_cells(calibration: Calibration, *cells: CalibrationCell) -> Calibration:
     return replace(calibration, cells=(*calibration.cells, *cells))
+
+
+def predicted_step_seconds(
+    calibration: Calibration, *asked: Any, errors: Mapping[str, KindError] | None = None, **more: Any
+) -> Any:
+    """The seconds of a step of one cell with their range, as `Predictor.step_seconds` is asked."""
+    return Predictor(calibration, errors).step_seconds(*asked, **more)

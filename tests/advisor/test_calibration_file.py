@@ -120,7 +120,7 @@ def test_what_differs_is_named() -> None:
     assert differences(CALIBRATION, replace(MACHINE, memory_bytes=(8 << 30) - (64 << 20))) == []
     other = replace(MACHINE, torch="2.10.0", memory_bytes=4 << 30)
     assert differences(CALIBRATION, other, replace(MODEL, optimiser="adam:lr=0.1")) == [
-        f"machine's memory bytes: {8 << 30} was calibrated, {4 << 30} is here",
+        "machine's memory: 8.0 GiB was calibrated, 4.0 GiB is here",
         "machine's torch: 2.9.0 was calibrated, 2.10.0 is here",
         "model's optimiser: sgd:lr=0.001 was calibrated, adam:lr=0.1 is here",
     ]

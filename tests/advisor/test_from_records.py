@@ -10,7 +10,7 @@ import pytest
 import fake_advisor
 from lockstep.advisor.calibration import NOTHING, CalibratedMachine, CalibrationCell, CalibrationError
 from lockstep.advisor.from_records import calibration_of, predictable_rows
-from lockstep.advisor.predict import predicted_step_seconds
+from made_up_calibration import predicted_step_seconds
 
 
 @functools.cache

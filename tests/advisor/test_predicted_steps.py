@@ -11,7 +11,6 @@ from lockstep.advisor.advice import Span
 from lockstep.advisor.calibration import NOTHING, CalibrationError
 from lockstep.advisor.coefficients import HIDDEN, coefficients
 from lockstep.advisor.errors import KindError
-from lockstep.advisor.predict import predicted_step_seconds
 from lockstep.advisor.steps import (
     COMPUTING,
     CROWDING,
@@ -26,7 +25,7 @@ from lockstep.advisor.steps import (
     ranged,
 )
 from lockstep.predict.link_model import AlphaBeta
-from made_up_calibration import MB, Truth, cell, made_up
+from made_up_calibration import MB, Truth, cell, made_up, predicted_step_seconds
 
 TRUTH = Truth()
 SIZE = TRUTH.gradient

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from lockstep.advisor.calibration import CalibrationCell
 from lockstep.advisor.links import parse_link
 from lockstep.advisor.measuring.asked_cells import CellAsked
-from lockstep.advisor.predict import advise, predicted_step_seconds
+from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
 from lockstep.advisor.verified import why_not_here
 from lockstep.advisor.verifying import MOST_LATENCY_SECONDS
 from lockstep.commands import advise_job
 from lockstep.commands.application import app
-from made_up_calibration import MB, Truth, made_up
+from made_up_calibration import MB, Truth, made_up, predicted_step_seconds
 
 FAST = parse_link("10gbit")
 SMALL = made_up(Truth(gradient=MB))

@@ -12,12 +12,15 @@ end it: the next one starts it anew.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from harness.java_archive import java_archive
 from lockstep.engine.launch.spark import team
 from lockstep.engine.launch.spark.cluster import StandaloneCluster
 from lockstep.engine.launch.spark.settings import application_conf
@@ -82,6 +85,9 @@ class SessionCluster:
         if self._cluster is not None and self._cluster.problem():  # a test that should have had its own has ended it
             self._stop_cluster()
         if self._cluster is None:
+            os.environ[JVM_VARIABLE] = _QUICK_JVM  # of the JVM that makes the archive, too
+            archive = java_archive(Path(os.environ["LOCKSTEP_CACHE"], "java"), JVM_VARIABLE)
+            os.environ[JVM_VARIABLE] = f"{_QUICK_JVM} {archive}".strip()
             self._cluster = _OWN(_CORES)
             self._cluster.start()
             self._parts = below(self._cluster.pids[0])

@@ -177,5 +177,9 @@ def differences(
             calibrated, own = getattr(there, each.name), getattr(here, each.name)
             alike = each.name == "memory_bytes" and abs(calibrated - own) <= 0.05 * max(calibrated, own)
             if calibrated != own and not alike:
-                found.append(f"{kind}'s {each.name.replace('_', ' ')}: {calibrated} was calibrated, {own} is here")
+                named = each.name.replace("_", " ")
+                if each.name == "memory_bytes":
+                    named, calibrated, own = "memory", f"{calibrated / 2**30:.1f} GiB", f"{own / 2**30:.1f} GiB"
+                found.append(f"{kind}'s {named}: {calibrated} was calibrated, {own} is here")
     return found
+

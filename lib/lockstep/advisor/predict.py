@@ -25,22 +25,8 @@ from lockstep.advisor.stages import best_pipeline, stage_bytes
 from lockstep.advisor.steps import COMPUTING, EXCHANGE, OPTIMIZER, Predictor, kind_of_cell, ranged, shows_sending
 from lockstep.advisor.verifying import ways_to_verify
 from lockstep.predict.cost_model import chain_of_sync
-from lockstep.predict.link_model import AlphaBeta
 
 PIPELINED = "pipeline"
-
-
-def predicted_step_seconds(
-    calibration: Calibration, sync: str, workers: int, hosts: int, per_worker_batch: int, threads: int = 1,
-    link: AlphaBeta | None = None, *, emulated: bool = False, errors: Mapping[str, KindError] | None = None,
-) -> Span:  # fmt: skip
-    """The seconds of a step of one cell, with the range that they lie in nine times out of ten.
-
-    `per_worker_batch`: images of the largest share. `emulated`: the hosts share the calibrated machine's cores.
-    Raises CalibrationError for what was not calibrated, and for several hosts without a link.
-    """
-    predictor = Predictor(calibration, errors)
-    return predictor.step_seconds(sync, workers, hosts, per_worker_batch, threads, link, emulated=emulated)
 
 
 def advise(calibration: Calibration, question: Question, errors: Mapping[str, KindError] | None = None) -> Advised:

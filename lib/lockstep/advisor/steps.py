@@ -128,9 +128,9 @@ def mean_error(by_round: list[float]) -> float:
     logs = [math.log(value) for value in by_round if value > 0]
     if len(logs) < 2:
         return ONE_ROUND_SPREAD
-    from scipy.stats import t  # most of the time that importing this file would take
+    from scipy.special import stdtrit  # most of the time that importing this file would take
 
-    return float(t.ppf(0.95, len(logs) - 1)) * stdev(logs, fmean(logs)) / math.sqrt(len(logs))
+    return float(stdtrit(len(logs) - 1, 0.95)) * stdev(logs, fmean(logs)) / math.sqrt(len(logs))
 
 
 def kind_of_cell(

@@ -11,12 +11,14 @@ import pandas as pd
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, MISS, AnalysisError, Estimate
 from lockstep.analysis.statistics import by_session, interval_of, per_round
+from lockstep.analysis.stored import once
 
 IMAGES_PER_SECOND = "images_per_second"
 NOISE_OF_A_QUOTIENT = math.sqrt(2)
 """A quotient of two ratios has the noise of both."""
 
 
+@once
 def aa_pairs(records: pd.DataFrame, measure: str = IMAGES_PER_SECOND) -> list[Estimate]:
     """The ratio b / a of every cell that was measured twice in a round, as variants a and b: one of each session with
     rounds enough, for a session starts its own processes, and so is a pair of its own."""
@@ -49,6 +51,6 @@ def pooled_noise(pairs: Sequence[Estimate]) -> float:
     if not pairs:
         return math.inf
     spread = math.sqrt(np.mean([math.log(pair.value) ** 2 for pair in pairs]))
-    from scipy.stats import t as student  # heavy
+    from scipy.special import stdtrit  # heavy
 
-    return float(student.ppf(1 - MISS / 2, len(pairs))) * spread
+    return float(stdtrit(len(pairs), 1 - MISS / 2)) * spread

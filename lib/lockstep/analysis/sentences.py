@@ -19,7 +19,7 @@ from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.figures.messages import NETWORKS
 from lockstep.analysis.figures.style import label
 from lockstep.analysis.statistics import interval_of, is_difference
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import TOLERANCE, NotNow
 
 Finding = Callable[[Stored], str]
@@ -213,12 +213,14 @@ def require_rounds(ratio: Estimate) -> None:
 def finding(compute: Finding) -> Finding:
     """As a decorator: where the records can't answer, the finding says so, with the reason, in place of an error."""
 
+    told = once(compute)  # the figure's title, its text and the overview say the same
+
     @wraps(compute)
     def found(stored: Stored) -> str:
         if stored.records.empty:
             return "Nothing is stored yet, so there is nothing to find: measure it first."
         try:
-            return compute(stored.shown)
+            return told(stored.shown)
         except (NotNow, AnalysisError) as error:
             return sentence(f"These records do not answer this yet: {error}")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import finalize
 
 import pandas as pd
 
@@ -16,6 +16,8 @@ from lockstep.records import COLUMNS, TRACE, read_records, read_run, read_tables
 from lockstep.records.reading import contended
 
 Value = TypeVar("Value")
+Read = TypeVar("Read", "Stored", pd.DataFrame)
+How = ParamSpec("How")
 
 
 def _no_rows() -> pd.DataFrame:
@@ -92,15 +94,21 @@ def _disturbed(rows: pd.DataFrame) -> set[int]:
     return set(rows["round"][contended(rows["reason"])])
 
 
-def once(compute: Callable[[Stored], Value]) -> Callable[[Stored], Value]:
-    """As a decorator: what is computed of a run folder is computed once, however many figures and verdicts read it."""
-    known: WeakKeyDictionary[Stored, Value] = WeakKeyDictionary()
+def once(compute: Callable[Concatenate[Read, How], Value]) -> Callable[Concatenate[Read, How], Value]:
+    """As a decorator: what is computed of a run folder, or of its records, is computed once, however many figures and
+    verdicts read it. Nobody writes into what was read, nor into the values of a table that comes out."""
+    known: dict[int, dict[Hashable, Value]] = {}
 
     @wraps(compute)
-    def found(stored: Stored) -> Value:
-        if stored not in known:
-            known[stored] = compute(stored)
-        return known[stored]
+    def found(read: Read, /, *how: How.args, **named: How.kwargs) -> Value:
+        if id(read) not in known:
+            known[id(read)] = {}
+            finalize(read, known.pop, id(read)).atexit = False
+        of_it, asked = known[id(read)], (how, *named.items())
+        if asked not in of_it:
+            of_it[asked] = compute(read, *how, **named)
+        value = of_it[asked]
+        return value.copy(deep=False) if isinstance(value, pd.DataFrame) else value
 
     return found
 

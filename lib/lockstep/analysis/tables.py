@@ -22,6 +22,7 @@ from lockstep.analysis.statistics import (
     select,
     sessions_column,
 )
+from lockstep.analysis.stored import once
 
 TRACED = ("cpu_percent", "pss_bytes", "threads", "training_threads", "framework_threads", "io_wait_percent")
 PHASES = ("input_seconds", "compute_seconds", "wait_seconds", "exchange_seconds", "update_seconds")
@@ -129,6 +130,7 @@ _WHERE = ("hosts", "servers", "sync", "launcher", "link_bits_per_second")
 _PHASES_AND_BYTES = (*PHASES, "bytes_sent", "link_bytes_sent", "link_bytes_busiest")
 
 
+@once
 def distributed_speedup_table(records: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """`summary_table` with what distribution adds: hosts, servers, sync, launcher, link_bits_per_second, the median
     seconds of each phase, and the bytes sent (per rank; through all links; through the busiest, per step)."""

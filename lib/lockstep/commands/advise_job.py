@@ -137,7 +137,7 @@ def saved_calibration(options: AdviseOptions) -> tuple[Calibration, list[str]]:
             f"--verify compares with this machine, and --from {options.from_} is of another one: {'; '.join(found)}; "
             "leave out --verify, or calibrate here"
         )
-    return calibration, [f"The calibration is of another machine: {each}." for each in found]
+    return calibration, [f"The calibration is of another machine: {'; '.join(found)}."] if found else []
 
 
 def _gpu_here(options: AdviseOptions, there: CalibratedMachine) -> dict[str, Any]:

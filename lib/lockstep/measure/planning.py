@@ -193,9 +193,9 @@ def _deviation(logs: Sequence[float], sessions: Sequence[int]) -> float:
 def _least_deviation(rounds: int) -> float:
     """The true standard deviation over that of so many rounds, if these are the noisiest in twenty: of a normal sample
     (n - 1) s² / sigma² follows chi-squared with n - 1 degrees of freedom."""
-    from scipy.stats import chi2  # takes seconds to load
+    from scipy.special import chdtri  # heavy
 
-    return math.sqrt((rounds - 1) / float(chi2.ppf(_NOISIEST, rounds - 1)))
+    return math.sqrt((rounds - 1) / float(chdtri(rounds - 1, 1 - _NOISIEST)))
 
 
 def choose(states: Sequence[Progress], seconds: float, last: int | None = None) -> int | None:

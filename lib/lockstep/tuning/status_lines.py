@@ -105,7 +105,7 @@ def seconds_left(found: Finished) -> tuple[float, float] | None:
     Trials last as those that have ended do, pruned ones among them. For a sum of n further ones, of m whose mean and
     standard deviation s are known, the standard error is s sqrt(n + n^2 / m), with m - 1 degrees of freedom.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     plan, trials = found.plan, found.trials
     ended = trials["state"].isin(("complete", "pruned"))
@@ -116,7 +116,7 @@ def seconds_left(found: Finished) -> tuple[float, float] | None:
     share_done = (trials.loc[trials["state"].isin(("running", LEFT)), "epochs"] / plan.epochs).sum()
     failed = int((trials["state"] == "failed").sum())
     rest = max(plan.trials - int(ended.sum()) - failed - float(share_done), 0.0)
-    wide = float(student.ppf(1 - _MISS / 2, known - 1)) * float(seconds.std()) * math.sqrt(rest + rest**2 / known)
+    wide = float(stdtrit(known - 1, 1 - _MISS / 2)) * float(seconds.std()) * math.sqrt(rest + rest**2 / known)
     expected, engines = rest * float(seconds.mean()), min(plan.engines, max(math.ceil(rest), 1))
     return max(expected - wide, 0.0) / engines, (expected + wide) / engines
 

@@ -30,7 +30,7 @@ from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import NotNow, cores_given
 from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF, ROOF_1_CORE
-from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_of, ladder_table
+from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_table
 
 SPEED = "images_per_second"
 _PARTS = dict(zip(PARTS, ("the input", "the forward pass", "the backward pass", "the optimizer's update"), strict=True))
@@ -47,7 +47,7 @@ def _cell(use_case: str, strategy: str) -> Conditions:
 
 def _tops(stored: Stored, use_case: str) -> dict[str, Conditions]:
     """The highest rung of the ladder that ran in each precision. Raises NotNow where none did."""
-    table = ladder_of(stored)
+    table = ladder_table(stored.records)
     own = table[(table["use_case"] == use_case) & (table["variant"] == "a") & (table["device"] == "cpu")]
     own = own[(own["status"] == "ok") & (own["strategy"] != BASELINE["strategy"])]
     found = {str(name): _cell(use_case, rows["strategy"].iloc[-1]) for name, rows in own.groupby("precision")}
@@ -100,7 +100,7 @@ def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[st
 @once
 def drawn_ladder(stored: Stored) -> pd.DataFrame:
     """The ladder as it is drawn: where several kinds of processors multiplied bfloat16, a row for each of them."""
-    table, rungs = ladder_of(stored), stored.of(EXPERIMENT)
+    table, rungs = ladder_table(stored.records), stored.of(EXPERIMENT)
     own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
     if len(kinds := by_processor(stored, own, units=True)) < 2:
         return table

@@ -36,6 +36,7 @@ PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds
 """What a step of one worker is made of."""
 
 
+@once
 def ladder_table(records: pd.DataFrame, noise: float | None = None) -> pd.DataFrame:
     """One row per use case and rung: its speedup over the baseline and its gain over the rung before it that ran.
 
@@ -202,12 +203,6 @@ def decode_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 @once
-def ladder_of(stored: Stored) -> pd.DataFrame:
-    """`ladder_table` of all that is stored."""
-    return ladder_table(stored.records)
-
-
-@once
 def operators_of(stored: Stored) -> pd.DataFrame:
     """`operators_against_roofs` of all that is stored."""
     return operators_against_roofs(stored.records, stored.table("operators"))
@@ -223,11 +218,11 @@ def _ladder(stored: Stored) -> pd.DataFrame:
     cell = ["use_case", "strategy", "variant", "global_batch_size"]
     ratios = ["speedup", "low", "high", "ceiling", "gain", "gain_low", "gain_high", "difference"]
     columns = [*cell, *ratios, "images_per_second", "status", "reason"]
-    return ladder_of(stored).reindex(columns=columns).round(3)
+    return ladder_table(stored.records).reindex(columns=columns).round(3)
 
 
 def _steps(stored: Stored) -> pd.DataFrame:
-    table = ladder_of(stored)
+    table = ladder_table(stored.records)
     ok = table[table["status"] == "ok"] if len(table) else table
     columns = ["use_case", "strategy", "variant", "step_seconds", *PARTS, "epoch_seconds", "of_peak"]
     return ok.reindex(columns=columns).round(3)
@@ -254,7 +249,7 @@ def _decoding(stored: Stored) -> pd.DataFrame:
 
 def _losses(stored: Stored) -> pd.DataFrame:
     """How far each rung's loss is from the baseline's, as a share of it: a row per rung, a column per use case."""
-    table = ladder_of(stored)
+    table = ladder_table(stored.records)
     if table.empty:
         return table
     baseline = table[table["strategy"] == BASELINE["strategy"]].set_index("use_case")["train_loss"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -108,10 +108,8 @@ def partition_table(records: pd.DataFrame, tables: Tables, experiment: str = "pa
     return pd.DataFrame(table)
 
 
-@once
-def partitions_of(stored: Stored) -> pd.DataFrame:
-    """`partition_table` of all that is stored."""
-    return partition_table(stored.records, stored.tables)
+partitions_of: Callable[[Stored], pd.DataFrame] = once(lambda stored: partition_table(stored.records, stored.tables))
+"""`partition_table` of all that is stored."""
 
 
 def _over_balanced(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
@@ -156,10 +154,8 @@ def prediction_table(records: pd.DataFrame, tables: Tables, experiments: Sequenc
     return pd.DataFrame(table)
 
 
-@once
-def predictions_of(stored: Stored) -> pd.DataFrame:
-    """`prediction_table` of all that is stored."""
-    return prediction_table(stored.records, stored.tables)
+predictions_of: Callable[[Stored], pd.DataFrame] = once(lambda stored: prediction_table(stored.records, stored.tables))
+"""`prediction_table` of all that is stored."""
 
 
 def _timed(stages: pd.DataFrame, cell: Mapping[str, Any]) -> pd.DataFrame:

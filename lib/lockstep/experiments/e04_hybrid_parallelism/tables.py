@@ -175,16 +175,10 @@ def hybrid_wins_table(table: pd.DataFrame) -> pd.DataFrame:
 # What the notebook shows of them
 
 
-@once
-def costs_of(stored: Stored) -> pd.DataFrame:
-    """`cost_table` of all that is stored."""
-    return cost_table(stored.records, stored.table("layers"))
-
-
-@once
-def map_of(stored: Stored) -> pd.DataFrame:
-    """`hybrid_map_table` of all that is stored."""
-    return hybrid_map_table(stored.records, stored.table("layers"))
+costs_of: Callable[[Stored], pd.DataFrame] = once(lambda stored: cost_table(stored.records, stored.table("layers")))
+"""`cost_table` of all that is stored."""
+map_of: Callable[[Stored], pd.DataFrame] = once(lambda stored: hybrid_map_table(stored.records, stored.table("layers")))
+"""`hybrid_map_table` of all that is stored."""
 
 
 UNEVEN = ((4, 2, 64), (3, 2, 64), (6, 4, 64), (4, 2, 60), (6, 2, 64))

@@ -13,7 +13,7 @@ from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.statistics import AnalysisError, is_difference, ratio_with_interval
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import distributed_speedup_table, ratio_columns, start_table
 from lockstep.analysis.timeline import slowest_table
 from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
@@ -27,6 +27,7 @@ LOCAL = ("host_threads", "mpi_allreduce", "mpi_shared_memory")
 RANKING_BASE = "mpi_allreduce"
 
 
+@once
 def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataFrame:
     """Each local strategy against `RANKING_BASE` on as many hosts, paired per round.
 
@@ -57,6 +58,7 @@ def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataF
     return frame
 
 
+@once
 def link_table(records: pd.DataFrame, experiment: str = "links") -> pd.DataFrame:
     """Every sync at every link rate, and from which rate on it pays: more images/s than sequential training.
 

@@ -24,7 +24,7 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     select,
 )
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import PHASES, SHOWN, distributed_speedup_table, ratio_columns, start_table
 from lockstep.experiments.e06_spark_distribution.without_training import (
     DATA,
@@ -55,6 +55,7 @@ _PART_OF_COLUMN = {
 """Columns of the table `spark` -> parts of a step that records do not tell apart."""
 
 
+@once
 def variant_table(records: pd.DataFrame) -> pd.DataFrame:
     """`distributed_speedup_table` of SPEEDUP with what tells variants of SparkNet apart (exchange_every, which is tau;
     executor_data), peak_pss_bytes of all processes together (Spark's JVMs count, too), and `over_fewest`: images/s over

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 import lockstep
 from lockstep.analysis.seeds import wilson
@@ -134,7 +134,7 @@ def _compared(chosen: dict[str, Choice], reported: pd.DataFrame, effective: floa
 def of_independent(values: pd.Series, studies: float, names: tuple[str, str], least: float = 0.0) -> dict[str, float]:
     """A 95 % interval of the mean of so many independent values that scatter as these do, between `least` and 1: by
     Student's distribution, and of two studies' degrees of freedom where there are fewer."""
-    half = float(student.ppf(0.975, max(studies, 2.0) - 1.0)) * float(values.std(ddof=1)) / math.sqrt(studies)
+    half = float(stdtrit(max(studies, 2.0) - 1.0, 0.975)) * float(values.std(ddof=1)) / math.sqrt(studies)
     mean = float(values.mean())
     return dict(zip(names, (max(least, mean - half), min(1.0, mean + half)), strict=True))
 

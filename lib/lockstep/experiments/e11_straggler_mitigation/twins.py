@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.statistics import AnalysisError, interval_of
@@ -100,6 +99,8 @@ def calibrate(records: pd.DataFrame) -> Constants:
             f"the simulator is calibrated by waiting for all on {' and '.join(map(str, CALIBRATED_ON))} workers, which "
             "these records do not hold: measure them"
         )
+    from scipy.optimize import nnls  # heavy
+
     (fixed, message), _ = nnls(np.array(rows), np.array(residuals))
     update = min(float(np.mean(updates)), fixed)
     return Constants((fixed - update) / 2, float(message), update)

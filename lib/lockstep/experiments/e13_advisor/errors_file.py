@@ -49,9 +49,9 @@ def known_errors(predictions: pd.DataFrame, level: float = LEVEL) -> dict[str, K
 
 def further_cell(logs: pd.Series, level: float = LEVEL) -> tuple[float, float]:
     """What a further cell stays within with this chance, by the errors of two cells or more."""
-    from scipy.stats import t as student  # heavy
+    from scipy.special import stdtrit
 
-    half = student.ppf((1 + level) / 2, len(logs) - 1) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / len(logs))
+    half = stdtrit(len(logs) - 1, (1 + level) / 2) * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / len(logs))
     mean = float(logs.mean())
     return mean - half, mean + half
 

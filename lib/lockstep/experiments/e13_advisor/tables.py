@@ -59,13 +59,13 @@ def quantile_of(errors: pd.Series, part: float) -> Estimate:
 
 def share_of(held: pd.Series) -> Estimate:
     """A share of cells with its 95 % interval (Clopper and Pearson 1934). Raises AnalysisError for no cell."""
-    from scipy.stats import beta  # heavy
+    from scipy.special import betaincinv
 
     count, hits = len(held), int(held.sum())
     if not count:
         raise AnalysisError("no cell was both measured and predicted")
-    low = float(beta.ppf(_MISS / 2, hits, count - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - _MISS / 2, hits + 1, count - hits)) if hits < count else 1.0
+    low = float(betaincinv(hits, count - hits + 1, _MISS / 2)) if hits else 0.0
+    high = float(betaincinv(hits + 1, count - hits, 1 - _MISS / 2)) if hits < count else 1.0
     return Estimate(hits / count, low, high, count, logarithmic=False)
 
 
