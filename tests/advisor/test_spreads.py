@@ -14,12 +14,12 @@ from lockstep.advisor.calibration import Calibration, CalibrationError
 from lockstep.advisor.calibration_file import parse_calibration, read_calibration, write_calibration
 from lockstep.advisor.errors import KindError
 from lockstep.advisor.measuring.asked_cells import CellAsked, Visits
-from lockstep.advisor.predict import advise, predicted_step_seconds
+from lockstep.advisor.predict import advise
 from lockstep.advisor.question import Question
 from lockstep.advisor.spreads import ORDINARY, spread_beyond_ordinary, spread_of
 from lockstep.engine.data.drawn import DrawnSamples, ModelInput
 from lockstep.engine.training.loop import Trace
-from made_up_calibration import Truth, made_up
+from made_up_calibration import Truth, made_up, predicted_step_seconds
 
 ERRORS = {"one worker": KindError(12, 0.05, -0.1, 0.1), "a core each": KindError(12, 0.05, -0.1, 0.1)}
 ROUNDS, STEPS, BATCH = 3, 21, 4

@@ -12,7 +12,7 @@ from lockstep.advisor.links import ASSUMED_LATENCY_SECONDS, has_assumed_latency
 from lockstep.advisor.question import Question
 from lockstep.advisor.spreads import ORDINARY, WIDE_SPREAD, spread_of_cell
 from lockstep.advisor.steps import SENDING
-from lockstep.analysis.sentences import counted, listed
+from lockstep.analysis.sentences import listed
 from lockstep.measure.contention import CONTENTION_THRESHOLD
 
 LARGER_BATCH = "the question of notebooks/07_convlstm_batch_size.ipynb"
@@ -43,10 +43,10 @@ def scope_lines(
     """How far the answer reaches, what it assumes, and where its ranges come from."""
     machine, cells = calibration.machine, calibration.cells
     batches = sorted({cell.per_worker_batch_size for cell in cells})
-    most = counted(max(cell.workers for cell in cells), "worker")
+    most = max(cell.workers for cell in cells)
     yield (
         f"Calibrated on {machine.processor}, {machine.device if machine.device != 'cpu' else f'{machine.cores} cores'},"
-        f" with batches of {', '.join(map(str, batches))} per worker and up to {most}."
+        f" with batches of {', '.join(map(str, batches))} per worker and up to {most} worker{'s' if most > 1 else ''}."
         " Every machine is taken to be like it."
     )
     if any(way.extrapolated for way in ways):

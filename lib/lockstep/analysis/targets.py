@@ -21,7 +21,7 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     select,
 )
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, UNDECIDED
 
 AT_LEAST, AT_MOST, WITHIN = "≥", "≤", "1 ±"
@@ -69,10 +69,11 @@ def target_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     A target whose cells were skipped is NEEDS_HARDWARE, one whose cells failed or are missing NOT_YET; both say why
     instead of a number.
     """
-    return pd.DataFrame([_row(target, stored) for target in targets])
+    return pd.DataFrame([_row(stored, target) for target in targets])
 
 
-def _row(target: Target, stored: Stored) -> dict[str, Any]:
+@once
+def _row(stored: Stored, target: Target) -> dict[str, Any]:
     found = target.read(stored.shown)
     ratio, reached, reason = found.ratio, found.word, found.reason
     if ratio is not None and ratio.rounds < MIN_ROUNDS:

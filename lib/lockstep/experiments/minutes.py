@@ -27,10 +27,9 @@ def minutes_until_known(records: pd.DataFrame, traces: pd.DataFrame | None = Non
     counts for all pairs whose cells it holds."""
     timed = records[~repeated_by_seed(records)]
     good = timed[timed["status"] == "ok"]
-    held = {
-        number: {tuple(cell) for cell in rows[CELL].itertuples(index=False, name=None)}
-        for number, rows in good.groupby("round")
-    }
+    held: dict[int, set[tuple[object, ...]]] = {}
+    for number, cell in zip(good["round"], good[CELL].itertuples(index=False, name=None), strict=True):
+        held.setdefault(number, set()).add(cell)
     pairs = {tuple(sorted(cells, key=repr)) for cells in held.values() if len(cells) == 2}
     disturbed = set(timed["round"][contended(timed["reason"])])
     rounds: Counter[Pair] = Counter()

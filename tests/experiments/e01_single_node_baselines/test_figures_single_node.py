@@ -54,7 +54,7 @@ def test_the_ladder_shows_each_speedup_gain_and_ceiling() -> None:
 def test_a_ladder_without_intervals_shows_its_bars_to_their_end_and_no_empty_brackets() -> None:
     """Seen: bars of 2.31 and 5.28 ended at 2.1, and gains read [nan, nan]."""
     frame = records(2)
-    table = baselines.ladder_table(Stored(frame))
+    table = baselines.ladder_table(frame)
     above = table["strategy"] != "sequential"
     assert table.loc[above, "low"].isna().all() and table["speedup"].max() > 1
     figure = drawings.ladder_bars(table.assign(speedup=table["speedup"].where(~above, 10 * table["speedup"])), "title")
