@@ -182,4 +182,3 @@ def differences(
                     named, calibrated, own = "memory", f"{calibrated / 2**30:.1f} GiB", f"{own / 2**30:.1f} GiB"
                 found.append(f"{kind}'s {named}: {calibrated} was calibrated, {own} is here")
     return found
-
