@@ -230,7 +230,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def with_a_long_stop(policy: str, options: str, steps: int) -> pd.DataFrame:
-    """What was applied, in order, of three workers that each stand still for about fifty updates' time now and then."""
+    """What was applied, in order, of three workers that each stand still for many updates' time now and then."""
     delays = "periodic:slow=100000,period=0.4,share=0.5"
     tasks = tasks_of(ran(served_job(policy, 3, policy_options=options, delays=delays, micro_batch=1, steps=steps)))
     used = tasks[tasks["update"] >= 0].sort_values("update")
@@ -247,7 +247,8 @@ def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp()
 
 
 def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
-    assert with_a_long_stop("deadline", "deadline=0.002", 500)["staleness"].max() <= 2
+    """Bug of this test: on a slow machine an image took longer than its deadline of 2 ms, and the job was refused."""
+    assert with_a_long_stop("deadline", "deadline=0.02", 100)["staleness"].max() <= 2
 
 
 @pytest.mark.parametrize("options", ["when=detected,forecast=last", "reading=weights,when=detected,forecast=last"])
