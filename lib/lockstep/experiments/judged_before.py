@@ -40,7 +40,9 @@ def judged_before(
     except RuntimeError:  # a user without a home
         return compute()
     try:
-        return [_verdict(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        found = json.loads(path.read_text(encoding="utf-8"))
+        path.touch()  # what is read stays, however much is written after it
+        return [_verdict(row) for row in found]
     except (OSError, ValueError, KeyError, TypeError):
         found = [_row(each) for each in compute()]
     try:
