@@ -8,7 +8,7 @@ import shutil
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise, product
 
 import psutil
@@ -28,6 +28,8 @@ from lockstep.engine.launch.supervised_team import SupervisedTeam
 from together import Teams, small_job
 
 pytestmark = pytest.mark.linux
+
+_PAUSE_SECONDS = 0.2
 
 
 def sum_with_torch(group: Group) -> float:
@@ -158,13 +160,14 @@ def test_emulated_hosts_listen_in_their_own_networks_alone() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_java")
 def test_a_starting_spark_cluster_lets_no_stranger_in() -> None:
     """Its pages told every user of the machine what executors log. What comes to its ports while it starts ends it
     not, nor the team."""
     with LAUNCHERS["spark_driver"](2) as team, ThreadPoolExecutor(1) as caller:
         done = caller.submit(team.call, sum_on_executors)
         answers: set[tuple[int, bytes]] = set()
-        while not done.done():
+        while not wait([done], _PAUSE_SECONDS).done:
             ports = {one.port for one in sockets_of([os.getpid()]) if one.program == "java"}
             for port, words in product(ports, (os.urandom(64), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")):
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as stranger:

@@ -40,8 +40,10 @@ def launch(launcher: str, folder: str, told: Connection) -> None:
         *[("spark", True), ("spark_driver", False)],
     ],
 )
-def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> None:
+def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool, request: pytest.FixtureRequest) -> None:
     """The workers are no longer children of the program by then, so they are looked for by id."""
+    if "spark" in launcher:
+        request.getfixturevalue("quick_java")
     if launcher == "emulated" and why_not():
         pytest.skip(why_not())
     folder = tempfile.mkdtemp(prefix="orphans-")

@@ -7,6 +7,7 @@ that of what a driver with an executor has loaded (`-XX:ArchiveClassesAtExit`).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -17,23 +18,28 @@ from lockstep.engine.launch.spark.java import find_java
 
 _DUMP_SECONDS = 120
 _APPLICATION = """\
-from pyspark import SparkConf, SparkContext
-conf = SparkConf().setMaster("local[1]").set("spark.ui.enabled", "false").set("spark.authenticate", "true")
-context = SparkContext(conf=conf)
-context.parallelize(range(2), 1).map(str).collect()
-context.stop()
+from pyspark.sql import SparkSession
+conf = {"spark.ui.enabled": "false", "spark.authenticate": "true"}
+session = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
+session.sparkContext.parallelize(range(2), 1).map(str).collect()
+session.range(0, 1, 1, 1).mapInArrow(lambda rows: rows, "id bigint").collect()
+session.stop()
 """
 
 
 def java_archive(folder: Path, jvm_variable: str) -> str:
     """The option of a JVM that maps the archive in `folder`, made if it is not there; "" if this Java can't make one,
-    which is found out once.
+    which is found out once. Of two processes one makes it, and the other one waits.
 
     `jvm_variable`: the environment variable whose options every JVM reads.
     """
-    made, base, new = folder / "spark.jsa", folder / "java.jsa", folder / f"new-{os.getpid()}.jsa"
-    if not folder.is_dir():
-        folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    made, base, new = folder / "spark.jsa", folder / "java.jsa", folder / "new.jsa"
+    with (folder / "tried").open("a") as tried:
+        fcntl.flock(tried, fcntl.LOCK_EX)
+        if tried.tell():
+            return f"-XX:SharedArchiveFile={made}" if made.is_file() else ""
+        print("tried", file=tried)
         _run([find_java().program, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], {})
         options = f"{os.environ[jvm_variable]} -XX:SharedArchiveFile={base} -XX:ArchiveClassesAtExit={new}"
         _run([sys.executable, "-c", _APPLICATION], {jvm_variable: options, "SPARK_LOCAL_DIRS": str(folder)})

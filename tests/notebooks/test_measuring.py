@@ -29,10 +29,11 @@ REALLY = {
     "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
     "06": [
         "images=24",
-        "use_cases=[SimpleBig]",
-        "worker_counts={SimpleBig: [2]}",
-        "per_worker_batch_size={SimpleBig: 1, Pneumonia: 1}",
-        "variants={SimpleBig: [sparknet]}",
+        "use_cases=[Pneumonia]",
+        "worker_counts={Pneumonia: [2]}",
+        "per_worker_batch_size={Pneumonia: 1}",
+        "variants={Pneumonia: [sparknet]}",
+        "tau=2",
         "data_sizes=[6]",
         "prepared_images=12",
         "message_bytes=65536",
@@ -60,7 +61,9 @@ def check(plan: RunPlan) -> pd.DataFrame:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # 06 starts Spark for several teams, one after the other
 @pytest.mark.parametrize("number", ["02", pytest.param("06", marks=pytest.mark.serial)])
-def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path) -> None:
+def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if number == "06":
+        request.getfixturevalue("quick_java")
     plan = plan_of(number, REALLY[number], root, tmp_path / "run")
     execute(plan)
     records = check(plan)

@@ -22,11 +22,13 @@ import threading
 import time
 import traceback
 from multiprocessing.connection import Client, Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lockstep.engine.cores import cores_of_rank, pin, usable_cores
-from lockstep.engine.groups.board import Board
 from lockstep.engine.launch.spark.tcp_rendezvous import Hello, SparkSettings
+
+if TYPE_CHECKING:  # it needs torch, which would be imported in each of the processes above the rank, too
+    from lockstep.engine.groups.board import Board
 
 _VARIABLE = "LOCKSTEP_SPARK_RANK"
 _MAIN = "from lockstep.engine.launch.spark.rank_process import main; main()"
@@ -129,6 +131,8 @@ def _cores_here(number: int, settings: SparkSettings) -> list[int]:
 
 
 def _board(settings: SparkSettings) -> Board:
+    from lockstep.engine.groups.board import Board
+
     if settings.board:
         return Board(os.open(settings.board, os.O_RDWR), len(settings.hosts))
     return Board.create(len(settings.hosts))
