@@ -26,7 +26,13 @@ from lockstep.records import read_records
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 REALLY = {
-    "02": ["images=24", "per_worker_batch_size={SimpleBig: 1}", "scaling_batch_size=2"],
+    "02": [
+        "images=24",
+        "use_cases=[Pneumonia]",
+        "per_worker_batch_size={SimpleBig: 1, Pneumonia: 1}",
+        "scaling_batch_size=2",
+        "kernels_batch_size=2",
+    ],
     "06": [
         "images=24",
         "use_cases=[Pneumonia]",
