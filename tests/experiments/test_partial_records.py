@@ -32,7 +32,7 @@ def some(stored: Stored, share: float, seed: int) -> Stored:
     return Stored(records, tables if share > 0.1 else {}, stored.assumptions)
 
 
-@pytest.mark.parametrize("share", [0.0, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.02, 0.1)), 0.3])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
 def test_a_short_run_is_shown(own: Experiment, share: float, root: Path) -> None:
     stored = some(stored_reference(root / "results" / "reference" / own.name), share, seed=1)

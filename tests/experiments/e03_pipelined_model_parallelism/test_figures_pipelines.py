@@ -12,14 +12,14 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from drawn_again import check_figures
 from fake_distribution import not_run
 from fake_pipelines import pipelines, records, tables
 from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.predictions import prediction_bars
-from lockstep.analysis.figures.recipes import draw_all
-from lockstep.analysis.figures.style import MARKERS, PALETTE, colour, save_figure
+from lockstep.analysis.figures.style import MARKERS, PALETTE, colour
 from lockstep.analysis.published import read_table
-from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism import drawings, forecasts, stage_drawings, stage_tables
 from lockstep.experiments.e03_pipelined_model_parallelism.drawings import ACTION_COLOURS
 from lockstep.experiments.e03_pipelined_model_parallelism.figures import FIGURES
@@ -55,21 +55,12 @@ def frame() -> pd.DataFrame:
     return records()
 
 
-@pytest.mark.slow  # it draws all of them twice
+@pytest.mark.slow  # it draws all of them
 def test_every_figure_is_written_and_the_same_when_drawn_again(
     tmp_path: Path, frame: pd.DataFrame, traced: Tables
 ) -> None:
     stored = Stored(frame, traced)
-    paths = draw_all(FIGURES, stored, tmp_path)
-    assert [path.name for path in paths] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
-    for name in ("diagram", "memory"):
-        first = [(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("png", "svg")]
-        drawn = save_figure(FIGURES[name](stored), tmp_path / "again", name)
-        assert [path.read_bytes() for path in drawn] == first
-
-
-def test_without_records_every_figure_says_so(tmp_path: Path) -> None:
-    assert len(draw_all(FIGURES, no_records(), tmp_path)) == 2 * len(FIGURES)
+    check_figures(FIGURES, stored, tmp_path, again=("diagram", "memory"))
 
 
 def test_table_2_stands_on_the_rows_of_the_gpu(frame: pd.DataFrame) -> None:

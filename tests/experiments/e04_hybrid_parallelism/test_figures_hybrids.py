@@ -8,12 +8,12 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from drawn_again import check_figures
 from fake_pipelines import NO_CUDA, hybrid_records, layers, resources
 from lockstep.analysis.figures.bars import in_drawn_order, speedup_bars
-from lockstep.analysis.figures.recipes import draw_all
-from lockstep.analysis.figures.style import row_labels, save_figure
+from lockstep.analysis.figures.style import row_labels
 from lockstep.analysis.published import read_table
-from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.stored import Stored
 from lockstep.experiments.e04_hybrid_parallelism import tables as hybrids
 from lockstep.experiments.e04_hybrid_parallelism.drawings import hybrid_map
 from lockstep.experiments.e04_hybrid_parallelism.figures import FIGURES
@@ -28,20 +28,11 @@ def texts(figure: Figure) -> list[str]:
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
 
 
-@pytest.mark.slow  # it draws all of them twice
+@pytest.mark.slow  # it draws all of them
 def test_every_figure_is_written_and_the_same_when_drawn_again(tmp_path: Path) -> None:
     traced = {"layers": layers(), "resources": resources("hybrid", ("sequential", "1f1b"))}
     stored = Stored(hybrid_records(), traced)
-    paths = draw_all(FIGURES, stored, tmp_path)
-    assert [path.name for path in paths] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
-    for name in ("map", "predicted"):
-        first = [(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("png", "svg")]
-        drawn = save_figure(FIGURES[name](stored), tmp_path / "again", name)
-        assert [path.read_bytes() for path in drawn] == first
-
-
-def test_without_records_every_figure_says_so(tmp_path: Path) -> None:
-    assert len(draw_all(FIGURES, no_records(), tmp_path)) == 2 * len(FIGURES)
+    check_figures(FIGURES, stored, tmp_path, again=("map", "predicted"))
 
 
 def test_table_2_stands_on_the_rows_of_the_gpu() -> None:

@@ -9,11 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from drawn_again import check_figures
 from fake_distribution import not_run, records, resources
 from lockstep.analysis.figures.bars import in_drawn_order, speedup_bars
-from lockstep.analysis.figures.recipes import draw_all
 from lockstep.analysis.published import read_table
-from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table
 from lockstep.experiments.e05_mpi_distribution import drawings
 from lockstep.experiments.e05_mpi_distribution import tables as distribution
@@ -29,17 +29,10 @@ def texts(figure: Figure) -> list[str]:
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
 
 
-@pytest.mark.slow  # it draws all of them twice
-def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
+@pytest.mark.slow  # it draws all of them
+def test_every_figure_is_written_and_the_same_when_drawn_again(tmp_path: Path) -> None:
     stored = Stored(records(), {"resources": resources()})
-    once = draw_all(FIGURES, stored, tmp_path / "a")
-    again = draw_all(FIGURES, stored, tmp_path / "b")
-    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
-    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
-
-
-def test_without_records_every_figure_says_so(tmp_path: Path) -> None:
-    assert len(draw_all(FIGURES, no_records(), tmp_path)) == 2 * len(FIGURES)
+    check_figures(FIGURES, stored, tmp_path, again=("ranking", "links"))
 
 
 def test_a_ranking_shows_one_and_several_hosts() -> None:

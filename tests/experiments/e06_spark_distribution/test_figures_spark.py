@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 
+from drawn_again import check_figures
 from fake_distribution import not_run
 from fake_spark import NO_JAVA, records, resources, spark
 from lockstep.analysis.figures.bars import in_drawn_order, speedup_bars
@@ -28,13 +29,10 @@ def texts(figure: Figure) -> list[str]:
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
 
 
-@pytest.mark.slow  # it draws all of them twice
-def test_every_figure_is_written_twice_the_same(tmp_path: Path) -> None:
+@pytest.mark.slow  # it draws all of them
+def test_every_figure_is_written_and_the_same_when_drawn_again(tmp_path: Path) -> None:
     stored = Stored(records(), {"resources": resources(), "spark": spark()})
-    once = draw_all(FIGURES, stored, tmp_path / "a")
-    again = draw_all(FIGURES, stored, tmp_path / "b")
-    assert [path.name for path in once] == [f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")]
-    assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
+    check_figures(FIGURES, stored, tmp_path, again=("speedup", "data"))
 
 
 def test_the_published_speedup_stands_at_sparknet_with_the_most_workers() -> None:
