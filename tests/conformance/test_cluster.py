@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+import tiny
 from cluster_runs import START_SECONDS, Run, small_case
 from lockstep.commands.mpi_job import job_of
 from lockstep.commands.mpi_options import MpiOptions
@@ -39,12 +41,16 @@ def _made_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCKSTEP_DATA", raising=False)
 
 
-def with_engines(team: Team, steps: int, path: Path | None = None) -> tuple[Job, list[Trace]]:
-    """The same job as `lockstep mpi` runs, unbroken."""
-    source = find_images(small_case(), None, SMALL["images"])
+def with_engines(
+    team: Team, steps: int, path: Path | None = None, draws: nn.Module | None = None
+) -> tuple[Job, list[Trace]]:
+    """The same job as `lockstep mpi` runs, unbroken. `draws`: dropout that can't be keyed by sample."""
+    case = small_case(draws)
+    source = find_images(case, None, SMALL["images"])
     job = job_of(MpiOptions(workers=2, steps=steps, **SMALL), Placement()).with_(images=source.train_images)
     assert job.images == 48
-    site = Site(data_root=source.root, use_case=small_case(), checkpoint=str(path) if path else None)
+    file = str(path) if path else None
+    site = Site(data_root=source.root, use_case=case, checkpoint=file, draws=draws is not None)
     return job, team.run(job, site)
 
 
@@ -101,13 +107,15 @@ def test_the_hosts_are_those_that_mpi_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert "SimpleBig allreduce, 2 workers on 2 hosts, 2 steps: " in told
 
 
-def test_a_resumed_run_draws_what_the_unbroken_one_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_draws_what_the_unbroken_one_draws(
+    engines: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Dropout that is no module drew from generators that nothing seeded, and nobody was told."""
     monkeypatch.setenv("TEST_DRAWS", "yes")
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    _, errors = said(steps=10, checkpoint=str(unbroken))
+    with_engines(engines, 10, unbroken, tiny.Dropping())
+    _, errors = said(steps=7, checkpoint=str(broken))
     assert errors.count("draws random numbers in training") == 1, "rank 0 tells it, before it trains"
-    said(steps=7, checkpoint=str(broken))
     before = checkpoint.read(str(broken))
     said(steps=10, checkpoint=str(broken), resume=True)
     expected, got = (checkpoint.read(str(path)) for path in (unbroken, broken))

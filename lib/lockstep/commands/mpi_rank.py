@@ -30,7 +30,6 @@ from lockstep.engine.peers import run_function
 from lockstep.engine.training.first_pass import first_pass_of
 from lockstep.engine.training.loop import Site, Trace
 from lockstep.engine.usecases import Source, find_images, use_case
-from lockstep.measure.summary import summarise
 
 CANT_START = 3  # exit code
 _GRACE_SECONDS = 2.0  # a rank that fails because of another rank lets that one report first
@@ -132,6 +131,8 @@ def result_line(job: Job, traces: list[Trace]) -> str:
     name = f"{job.use_case} {job.sync}, {job.workers} workers on {job.hosts} host{'s' if job.hosts > 1 else ''}"
     if not traces[0].steps:
         return f"{name}: nothing left to train, the checkpoint has all {job.warmup_steps + job.steps} steps"
+    from lockstep.measure.summary import summarise  # it needs pandas, for which only rank 0 waits, when all is done
+
     found = summarise(job, traces)
     return (
         f"{name}, {len(traces[0].steps)} steps: "

@@ -79,6 +79,7 @@ def main() -> None:
 def _start_rank(control: Connection, key: bytes, report: Any) -> Any:
     """This process's rank, after a test that it reaches the others; None, after reporting why, if that fails."""
     try:
+        from lockstep.engine.groups.board import Board
         from lockstep.engine.groups.tcp import TcpGroup, connect_all
         from lockstep.engine.launch.worker import Rank, check_sum
 
@@ -92,7 +93,8 @@ def _start_rank(control: Connection, key: bytes, report: Any) -> Any:
         _use_interface(here)
         cores = settings.cores or _cores_here(number, settings)
         pin(cores)
-        board = _board(settings)
+        shared = settings.board
+        board = Board(os.open(shared, os.O_RDWR), size) if shared else Board.create(size)
         with listening:
             peers = connect_all(number, settings.addresses, listening, key)
         group = TcpGroup(number, settings.hosts, peers, board)
@@ -128,14 +130,6 @@ def _cores_here(number: int, settings: SparkSettings) -> list[int]:
     """Cores of its host for this rank: the ranks before it on that host have others."""
     index = settings.hosts[:number].count(settings.hosts[number])
     return cores_of_rank(index, settings.threads_per_worker, usable_cores())
-
-
-def _board(settings: SparkSettings) -> Board:
-    from lockstep.engine.groups.board import Board
-
-    if settings.board:
-        return Board(os.open(settings.board, os.O_RDWR), len(settings.hosts))
-    return Board.create(len(settings.hosts))
 
 
 class BoardSender:
