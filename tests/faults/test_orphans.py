@@ -48,7 +48,7 @@ def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool, reques
         pytest.skip(why_not())
     folder = tempfile.mkdtemp(prefix="orphans-")
     context = multiprocessing.get_context("forkserver")  # it has loaded torch already
-    context.set_forkserver_preload(["lockstep.engine.launch"])
+    context.set_forkserver_preload(["torch", "lockstep.engine.launch.team"])
     here, there = context.Pipe()
     network = interfaces()
     program = context.Process(target=launch, args=(launcher, folder, there))
