@@ -11,8 +11,8 @@ from lockstep.analysis.stored import Stored
 
 
 def check_figures(figures: Mapping[str, Recipe], stored: Stored, folder: Path, again: tuple[str, ...]) -> None:
-    """All are written once into `folder`. Those named in `again` are drawn a second time, since drawing all of them
-    takes many seconds: what could differ, numbers of elements and dates, belongs to the writer that all share."""
+    """All are written into `folder`. Those named in `again` are drawn a second time and compared; the others are not,
+    for drawing takes seconds. Numbers of elements and dates, which did differ, are of the writer that all share."""
     paths = draw_all(figures, stored, folder)
     assert [path.name for path in paths] == [f"{name}.{kind}" for name in figures for kind in ("png", "svg")]
     for name in again:

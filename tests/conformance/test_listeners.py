@@ -160,7 +160,6 @@ def test_emulated_hosts_listen_in_their_own_networks_alone() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_java")
 def test_a_starting_spark_cluster_lets_no_stranger_in() -> None:
     """Its pages told every user of the machine what executors log. What comes to its ports while it starts ends it
     not, nor the team."""

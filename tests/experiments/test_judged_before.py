@@ -123,6 +123,27 @@ def test_a_damaged_file_and_a_folder_that_cannot_be_written_only_cost_time(folde
     assert compute.times == 6
 
 
+def test_what_is_read_outlasts_what_is_only_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: runs that tests made up drove out the verdicts of the reference, which every notebook reads."""
+    monkeypatch.setattr(module, "KEPT", 3)
+    compute = Counted()
+    for number in range(6):
+        judged_before(folder, CLAIMS, {"rule": rule}, compute)
+        judged_before(folder, [{"id": str(number)}], {"rule": rule}, Counted())
+    assert compute.times == 1
+
+
+def test_a_cache_that_can_only_be_read_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise PermissionError
+
+    compute = Counted()
+    judged_before(folder, CLAIMS, {"rule": rule}, compute)
+    monkeypatch.setattr(module.os, "utime", refuse)
+    same(judged_before(folder, CLAIMS, {"rule": rule}, compute))
+    assert compute.times == 1
+
+
 def test_the_cache_stays_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 3)
     for number in range(6):

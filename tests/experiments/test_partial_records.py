@@ -10,7 +10,7 @@ from matplotlib import pyplot
 
 from lockstep.analysis.judging import judge
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.registry import every
 from lockstep.experiments.report import targets_table
@@ -32,15 +32,24 @@ def some(stored: Stored, share: float, seed: int) -> Stored:
     return Stored(records, tables if share > 0.1 else {}, stored.assumptions)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
-@pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
-def test_a_short_run_is_shown(own: Experiment, share: float, root: Path) -> None:
-    stored = some(stored_reference(root / "results" / "reference" / own.name), share, seed=1)
+def draw_all(own: Experiment, stored: Stored) -> None:
     for name, draw in own.figures.items():
         figure = draw(stored)
         figure.draw_without_rendering()
         assert figure.axes or figure.texts, name
         pyplot.close(figure)
+
+
+@pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
+def test_without_records_every_figure_is_drawn(own: Experiment) -> None:
+    draw_all(own, no_records())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)
+def test_a_short_run_is_shown(own: Experiment, share: float, root: Path) -> None:
+    stored = some(stored_reference(root / "results" / "reference" / own.name), share, seed=1)
+    draw_all(own, stored)
     assert all(isinstance(compute(stored).shape, tuple) for compute in own.tables.values())
     assert all(found(stored) for found in own.findings.values())
     assert all(isinstance(text(stored), str) for text in own.texts.values())

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 import psutil
 import pytest
 
+from harness.spark_cluster import JVM_VARIABLE
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.launch.mpi.emulated import why_not
 from lockstep.engine.launch.mpi.mpiexec import Mpiexec
@@ -21,9 +22,10 @@ from processes import command
 END_SECONDS = 60.0  # on a busy machine: a hang lasts for ever
 
 
-def launch(launcher: str, folder: str, told: Connection) -> None:
-    """A program that has a team, and waits. `emulated`: two hosts with a link."""
+def launch(launcher: str, folder: str, told: Connection, java: str) -> None:
+    """A program that has a team, and waits. `emulated`: two hosts with a link; `java`: options of all JVMs."""
     tempfile.tempdir = folder
+    os.environ[JVM_VARIABLE] = java
     made = Mpiexec(2, hosts=2, link_bits_per_second=1e9) if launcher == "emulated" else LAUNCHERS[launcher](2)
     with made as team:
         team.start()
@@ -51,7 +53,7 @@ def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool, reques
     context.set_forkserver_preload(["torch", "lockstep.engine.launch.team"])
     here, there = context.Pipe()
     network = interfaces()
-    program = context.Process(target=launch, args=(launcher, folder, there))
+    program = context.Process(target=launch, args=(launcher, folder, there, os.environ[JVM_VARIABLE]))
     program.start()
     there.close()
     workers = [psutil.Process(pid) for pid in here.recv()]

@@ -16,7 +16,7 @@ from pathlib import Path
 from lockstep.engine.launch.spark.cluster import spark_environment
 from lockstep.engine.launch.spark.java import find_java
 
-_DUMP_SECONDS = 120
+_DUMP_SECONDS = 60  # twice, and a test that waits for them may take 180
 _APPLICATION = """\
 from pyspark.sql import SparkSession
 conf = {"spark.ui.enabled": "false", "spark.authenticate": "true"}
@@ -37,9 +37,10 @@ def java_archive(folder: Path, jvm_variable: str) -> str:
     made, base, new = folder / "spark.jsa", folder / "java.jsa", folder / "new.jsa"
     with (folder / "tried").open("a") as tried:
         fcntl.flock(tried, fcntl.LOCK_EX)
-        if tried.tell():
+        if os.fstat(tried.fileno()).st_size:  # not `tell`: the other one may have written since this one opened it
             return f"-XX:SharedArchiveFile={made}" if made.is_file() else ""
         print("tried", file=tried)
+        new.unlink(missing_ok=True)
         _run([find_java().program, "-Xshare:dump", f"-XX:SharedArchiveFile={base}"], {})
         options = f"{os.environ[jvm_variable]} -XX:SharedArchiveFile={base} -XX:ArchiveClassesAtExit={new}"
         _run([sys.executable, "-c", _APPLICATION], {jvm_variable: options, "SPARK_LOCAL_DIRS": str(folder)})

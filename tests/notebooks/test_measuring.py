@@ -1,9 +1,9 @@
 """Every notebook that measures does so, from its grid to its figures.
 
-Two of them really measure, with small batches, as `lockstep run` does: 02 on this machine's processes, 06 on MPI and a
-Spark driver. In the others the grid is answered from the stored results, since the conformance suite and the tests of
-probes run what it would run; and their cells run here, since a kernel takes longer to start than they take. Kernels run
-them in test_execution.
+Two of them really measure as `lockstep run` does, what they can with the smallest network: 02 on this machine's
+processes, 06 on MPI and a Spark driver. In the others the grid is answered from the stored results, since the
+conformance suite and the tests of probes run what it would run; and their cells run here, since a kernel takes longer
+to start than they take. Kernels run them in test_execution.
 """
 
 from __future__ import annotations

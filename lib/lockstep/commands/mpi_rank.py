@@ -131,7 +131,7 @@ def result_line(job: Job, traces: list[Trace]) -> str:
     name = f"{job.use_case} {job.sync}, {job.workers} workers on {job.hosts} host{'s' if job.hosts > 1 else ''}"
     if not traces[0].steps:
         return f"{name}: nothing left to train, the checkpoint has all {job.warmup_steps + job.steps} steps"
-    from lockstep.measure.summary import summarise  # it needs pandas, for which only rank 0 waits, when all is done
+    from lockstep.measure.summary import summarise  # pandas: rank 0 alone, when all have trained
 
     found = summarise(job, traces)
     return (

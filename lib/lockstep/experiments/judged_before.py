@@ -8,8 +8,10 @@ Anything that could change a verdict changes the fingerprint. What can't be read
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,9 +42,10 @@ def judged_before(
     except RuntimeError:  # a user without a home
         return compute()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        path.touch()  # what is read stays, however much is written after it
-        return [_verdict(row) for row in found]
+        known = [_verdict(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        with contextlib.suppress(OSError):  # a cache that can only be read
+            os.utime(path)  # what is read stays, however much is written after it
+        return known
     except (OSError, ValueError, KeyError, TypeError):
         found = [_row(each) for each in compute()]
     try:

@@ -1,4 +1,4 @@
-"""What a process above a rank, and a rank itself, import before they are asked to train: each import is paid by all."""
+"""What the processes above a rank, and a rank before it trains, import: every one of them pays for each import."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 
 import pytest
 
+ABOVE_A_RANK = ("spark.rank_process", "spark.driver", "spark.torchrun", "environment", "worker")
+
 
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
         # Bug: Spark's worker, torchrun's script and the driver imported torch, which only torchrun and the rank need.
-        ("lockstep.engine.launch.spark.rank_process", {"torch", "pandas", "pyspark"}),
-        ("lockstep.engine.launch.spark.driver", {"torch", "pandas", "pyspark"}),
+        *((f"lockstep.engine.launch.{name}", {"torch", "pandas", "pyspark"}) for name in ABOVE_A_RANK),
         # Bug: every rank of `lockstep mpi` imported pandas, with which only the first one tells the result.
         ("lockstep.commands.mpi_rank", {"pandas", "scipy", "matplotlib"}),
     ],
