@@ -27,7 +27,7 @@ help: ## This list
 reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02') for MINUTES=30 together; PROFILE=smoke: does it run?; DATA_DIR=folder of real images
 	$(BIN)/lockstep run $(NOTEBOOK) $(if $(PROFILE),--profile '$(PROFILE)',--minutes '$(MINUTES)') $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
 
-check: lint ## For every day: lint, and all tests but MPI, Spark, failures and whole notebooks; five minutes on two cores
+check: lint ## For every day: lint, and all tests but MPI, Spark, failures and whole notebooks; a quarter of an hour on two cores
 	$(PYTEST) --cpu-budget check -m 'not serial and not slow'
 
 test: lint ## Lint, then all tests; after the install twenty to thirty minutes on two cores
