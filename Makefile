@@ -30,7 +30,7 @@ reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02') for MINU
 check: lint ## For every day: lint, and all tests but MPI, Spark, failures and whole notebooks; a quarter of an hour on two cores
 	$(PYTEST) --cpu-budget check -m 'not serial and not slow'
 
-test: lint ## Lint, then all tests; after the install twenty to thirty minutes on two cores
+test: lint ## Lint, then all tests; after the install twenty to forty minutes on two cores
 	$(PYTEST) --cpu-budget test
 
 soak: $(READY) ## 200 random faults in MINUTES=30 of runs (SEED=1), then 500 mutated records and 200 mutated checkpoints

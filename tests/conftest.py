@@ -84,14 +84,6 @@ def _own_cluster(request: pytest.FixtureRequest, _session_cluster: Any, monkeypa
         _session_cluster.stop()
 
 
-@pytest.fixture
-def quick_java() -> None:
-    """For tests that start JVMs of their own."""
-    from harness.spark_cluster import quick_java
-
-    quick_java()
-
-
 @pytest.fixture(scope="module")
 def teams(_session_cluster: Any) -> Iterator[Any]:
     """A module's warm teams; those of Spark are the session's."""

@@ -121,6 +121,7 @@ def test_a_calibration_that_time_cuts_short_gives_an_answer_that_says_so() -> No
     assert "not complete" in " ".join(shown_lines(advised, asked))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_leftovers")
 def test_one_core_has_no_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding is timed too where a folder of photos is named, without those that can't be read."""

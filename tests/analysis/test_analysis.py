@@ -164,6 +164,7 @@ def test_no_test_switches_the_interval_of_several_sessions() -> None:
     assert widths[-1] > 2 * widths[0] and steps.max() < 1.1 and steps.min() > 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, 0.02, 0.2])
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_interval_of_several_sessions_holds_their_mean_whenever_it_is_looked_at(count: int, between: float) -> None:

@@ -117,6 +117,7 @@ def test_a_ratio_that_says_nothing_is_written_without_its_interval() -> None:
     assert told_apart(str(apart)) == ["session 0: 1.29 [0.044, 1.27e+13]", "session 1: 2 [1.9, 2.1]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drift", [0.0, 0.5], ids=["steady", "drifting"])
 def test_coverage_when_we_look_after_every_round(root: Path, drift: float) -> None:
     """10 000 runs of up to 60 A B B A rounds, with noise resampled from the steps that this repository measured, heavy

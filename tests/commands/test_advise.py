@@ -38,6 +38,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_saved_calibration_is_answered_without_torch(saved: Path) -> None:
     words = ["advise", "--from", str(saved), "--workers", "1..8", "--link", "10gbit", "--images", "1000000"]
     program = (

@@ -110,6 +110,7 @@ def test_names_can_not_command_the_terminal(photos: Path) -> None:
     assert r"train/a/\udcff.jpg: not an image" in output
 
 
+@pytest.mark.slow
 def test_the_program_itself_when_piped(photos: Path) -> None:
     """From the repository's root with a relative path, no terminal, and nothing but ASCII to write in."""
     program = "import sys; from lockstep.commands.cli import main; sys.argv[0] = 'lockstep'; main()"

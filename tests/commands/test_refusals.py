@@ -164,6 +164,7 @@ def test_the_version(told: dict[str, Any]) -> None:
     assert told["--version"][1] == f"lockstep {__version__}\n"
 
 
+@pytest.mark.slow
 def test_a_failure_ends_with_1_after_its_imports(root: Path, tmp_path: Path) -> None:
     """So the list of heavy modules is worth something: a command that works does import some of them."""
     (tmp_path / "02_threads_vs_processes").mkdir()

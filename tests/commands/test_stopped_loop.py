@@ -62,6 +62,7 @@ def test_what_the_loop_has_left_is_silent(
         assert "never retrieved" in caplog.text and "DeadKernelError" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_killed_before_it_first_answers_is_told_of_in_plain_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

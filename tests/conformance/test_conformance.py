@@ -82,6 +82,7 @@ def job(launcher: str, variant: str, workers: int, **changes: object) -> Job:
     return small_job(**({"launcher": launcher, "workers": workers} | (VARIANTS | OTHERS)[variant] | changes))
 
 
+@pytest.mark.slow
 @EVERY_SIZE
 def test_the_parameters_are_those_of_one_worker(
     teams: Teams, launcher: str, variant: str, workers: int, tmp_path: Path
@@ -118,6 +119,7 @@ def test_layers_that_are_not_used_or_used_twice(teams: Teams, launcher: str, var
     assert (got - expected).abs().max() < TOLERANCE
 
 
+@pytest.mark.slow
 @RESUMED
 def test_resume_reaches_the_unbroken_runs_parameters_exactly(
     teams: Teams, launcher: str, variant: str, tmp_path: Path
@@ -131,6 +133,7 @@ def test_resume_reaches_the_unbroken_runs_parameters_exactly(
     assert torch.equal(resumed, unbroken)
 
 
+@pytest.mark.slow
 @EVERY
 def test_running_statistics_are_the_mean_over_workers(
     teams: Teams, launcher: str, variant: str, tmp_path: Path

@@ -68,6 +68,7 @@ def test_resume_reaches_the_unbroken_runs_parameters_exactly(teams: Teams, tmp_p
     assert CheckpointError.__name__ in str(caught.value)
 
 
+@pytest.mark.slow
 def test_evaluation_with_unequally_many_batches(teams: Teams, tmp_path: Path) -> None:
     """13 samples are 7 and 6: two batches of 6 here, one there. The scores are those of the whole model."""
     case = tiny.case(model=tiny.deep_net, test=tiny.arrays(13))

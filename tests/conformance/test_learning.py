@@ -143,6 +143,7 @@ def test_local_sgd_is_scored_as_its_mean_between_two_exchanges(teams: Teams) -> 
 # --- resuming ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["threads-shared_memory", "threads-parameter_server"])
 def test_a_resumed_course_goes_on(teams: Teams, way: str, tmp_path: Path) -> None:
     """Within a warm-up of three epochs, so that rates go on too."""

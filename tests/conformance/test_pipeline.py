@@ -146,6 +146,7 @@ def test_a_checkpoint_of_other_stages_is_refused(teams: Teams, tmp_path: Path) -
         run_job(small_job(), ThreadGroup.of(1)[0], where)
 
 
+@pytest.mark.slow
 @SOME
 def test_evaluation_is_that_of_the_whole_model(teams: Teams, variant: str, tmp_path: Path) -> None:
     case = tiny.case(model=tiny.deep_net)

@@ -276,6 +276,7 @@ def test_other_syncs_give_the_same_model(here: str, alone: Trained, options: dic
     assert len(got.traces) == 2 + options.get("servers", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"schedule": "naive"}, {"workers": 4, "stages": 2}], ids=str)
 def test_a_model_in_stages_is_the_same_model(alone: Trained, options: dict[str, Any]) -> None:
     with warnings.catch_warnings(action="ignore"):  # more ranks than cores

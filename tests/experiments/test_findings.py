@@ -78,6 +78,7 @@ def check_title(title: str, finding: str) -> None:
     assert title.count("[") == title.count("]") and title.count("(") == title.count(")"), "no interval is cut"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "name"), [key for key in SAYS if key[0] in MADE_UP])
 def test_those_of_made_up_records_are_sentences(number: str, name: str) -> None:
     text = SAYS[number, name](made_up(number))

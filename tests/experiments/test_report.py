@@ -87,6 +87,7 @@ def test_every_row_has_a_known_word_and_a_reason(judged: pd.DataFrame) -> None:
     assert [*judged.columns] == list(REPORT_COLUMNS)
 
 
+@pytest.mark.slow
 def test_without_records_nothing_is_called_measured() -> None:
     """What a paper, arithmetic or a model can say without records has that grade."""
     rules = {found.name: found.verdicts for found in every()}
@@ -101,6 +102,7 @@ def test_open_claims_say_what_is_open() -> None:
     assert found.answer == UNDECIDED and "why" in found.reason
 
 
+@pytest.mark.slow
 def test_every_verdict_function_answers_empty_and_full_records() -> None:
     full = Stored(records(), {"resources": resources()})
     rules = {own.name: own.verdicts for own in every()}
@@ -148,6 +150,7 @@ def store(folder: Path, frame: pd.DataFrame, *cpus: str) -> None:
     (folder / "run.json").write_text(json.dumps(run))
 
 
+@pytest.mark.slow
 def test_report_all_holds_every_claim_and_names_the_data(stored: Path) -> None:
     text = report_all(stored)
     for row in read_ledger().to_dict("records"):
@@ -200,6 +203,7 @@ def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -
     assert machines.machines_in_short(Path()) == "A (none), 2 cores, 24 GiB (2026-11-22)"
 
 
+@pytest.mark.slow
 def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:
     """On the other machine processes are 30 % slower: a line for each session, and the names of the machines."""
     first = records()
@@ -324,6 +328,7 @@ def test_generated_tables_are_those_of_the_reference_records(name: str, tables: 
     assert fill_tables(text, root / "results" / "reference") == text
 
 
+@pytest.mark.slow
 def test_figures_and_reports_import_no_framework() -> None:
     """They open at once: torch alone takes seconds to import."""
     code = "import sys; from lockstep.experiments.registry import every; import lockstep.experiments.report; every()"

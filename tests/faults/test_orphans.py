@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 import psutil
 import pytest
 
-from harness.spark_cluster import JVM_VARIABLE
+from harness.spark_cluster import JVM_VARIABLE, quick_java
 from lockstep.engine.launch import LAUNCHERS
 from lockstep.engine.launch.mpi.emulated import why_not
 from lockstep.engine.launch.mpi.mpiexec import Mpiexec
@@ -42,10 +42,10 @@ def launch(launcher: str, folder: str, told: Connection, java: str) -> None:
         *[("spark", True), ("spark_driver", False)],
     ],
 )
-def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool, request: pytest.FixtureRequest) -> None:
+def test_workers_die_with_a_killed_launcher(launcher: str, stopped: bool) -> None:
     """The workers are no longer children of the program by then, so they are looked for by id."""
     if "spark" in launcher:
-        request.getfixturevalue("quick_java")
+        quick_java()
     if launcher == "emulated" and why_not():
         pytest.skip(why_not())
     folder = tempfile.mkdtemp(prefix="orphans-")

@@ -88,6 +88,7 @@ def test_whole_rounds_and_minutes_go_on_with_each_others_seeds(
     assert sorted(seeds(folder)) == list(range(20)), "twenty in all, whichever way the first were measured"
 
 
+@pytest.mark.slow
 def test_rounds_of_the_whole_grid_count_for_its_comparisons(recorder: Recorder, photos: Path) -> None:
     """Their ratios are in the answer, so what they settle is settled."""
     folder = run(photos, rounds=40)

@@ -110,6 +110,7 @@ def test_versions_name_the_mpi_that_is_measured(monkeypatch: pytest.MonkeyPatch)
     assert environment.versions()["mpiexec"] is None
 
 
+@pytest.mark.slow
 def test_asking_for_versions_does_not_start_mpi() -> None:
     """The launcher would be an MPI job of its own, with a file in /dev/shm."""
     program = "from lockstep.measure.environment import versions\nassert versions()['mpiexec']\n"

@@ -26,6 +26,7 @@ def test_no_matrix() -> None:
         matrix_peak(side=0)
 
 
+@pytest.mark.slow
 def test_both_roofs_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lockstep.measure.probes.roofs.MATRIX_SIDE", 64)
     job = Job(experiment="machine", use_case="none", strategy="roof_1_core", input="none")

@@ -42,6 +42,7 @@ def test_both_are_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
         assert PROBES[name].run("job", "group", "site") == (name.replace("_", " "), "job", "group", "site")
 
 
+@pytest.mark.slow
 def test_a_grid_is_read_without_what_takes_seconds_to_load() -> None:
     """Seen: half of the seconds of every notebook that measures, before its first cell of the grid."""
     program = "import sys, lockstep.measure.grid\nprint({'scipy.stats', 'torch._dynamo'} & set(sys.modules))"

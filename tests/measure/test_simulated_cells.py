@@ -90,6 +90,7 @@ def test_a_cell_whose_data_are_lacking_is_a_skipped_row(tmp_path: Path) -> None:
     assert math.isnan(row["step_seconds"])
 
 
+@pytest.mark.slow
 def test_a_part_of_the_grid_is_measured_now_and_the_rest_later_into_the_same_folder(tmp_path: Path) -> None:
     """What real ranks measure wants a quiet machine, what is simulated does not: they once went in one run or none."""
     other = simulated("another", delays="pareto", workers=4)

@@ -17,6 +17,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from stored_measuring import StoredMeasuring
 
+from harness.spark_cluster import quick_java
 from lockstep.commands.runner.execution import execute
 from lockstep.commands.runner.plans import RunPlan, plan_runs
 from lockstep.engine.job import IDENTITY
@@ -67,9 +68,9 @@ def check(plan: RunPlan) -> pd.DataFrame:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # 06 starts Spark for several teams, one after the other
 @pytest.mark.parametrize("number", ["02", pytest.param("06", marks=pytest.mark.serial)])
-def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_it_measures_and_draws(number: str, root: Path, tmp_path: Path) -> None:
     if number == "06":
-        request.getfixturevalue("quick_java")
+        quick_java()
     plan = plan_of(number, REALLY[number], root, tmp_path / "run")
     execute(plan)
     records = check(plan)

@@ -374,6 +374,7 @@ def told(folder: Path) -> tuple[Any, ...]:
 FILES = ("records.csv", "checks.csv", "steps.csv", "table_checks.csv", "run.json")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=MUTATED_RECORDS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_records_change_no_number_unless_they_are_refused(

@@ -120,6 +120,7 @@ with RunFolder(sys.argv[1], {"parameters": {}}, json.loads(sys.argv[2])) as run:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_leftovers")
 def test_kill_9_in_the_middle_of_writing_leaves_whole_rounds(tmp_path: Path) -> None:
     for pause in (0.05, 0.11):

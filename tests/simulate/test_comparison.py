@@ -243,6 +243,7 @@ def test_the_tasks_of_a_run_are_written_and_can_be_replayed(tmp_path: Path) -> N
         task_trace(pd.concat([tasks, tasks]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "most_mib"),
     [

@@ -25,6 +25,7 @@ def test_every_example_is_run(root: Path) -> None:
     assert {path.stem for path in (root / "examples").glob("*.py")} - elsewhere == set(SAYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAYS)
 def test_the_script_does_what_it_says(
     name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -99,11 +99,13 @@ def test_the_root_of_the_library_holds_the_interface_alone(root: Path) -> None:
     assert len([path for path in library.iterdir() if (path / "__init__.py").is_file()]) <= MOST_ROOMS
 
 
+@pytest.mark.slow
 def test_every_module_says_what_it_is(modules: list[Path], root: Path) -> None:
     silent = [path.relative_to(root).as_posix() for path in modules if not ast.get_docstring(parsed(path))]
     assert not silent
 
 
+@pytest.mark.slow
 def test_no_docstring_is_empty(modules: list[Path], root: Path) -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     empty = [

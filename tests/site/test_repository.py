@@ -77,6 +77,7 @@ def test_the_version_is_written_once_more_only_where_it_must(root: Path) -> None
     assert "Apache License" in (root / "LICENSE").read_text()
 
 
+@pytest.mark.slow
 def test_no_file_knows_the_machine_it_was_made_on(root: Path) -> None:
     place = re.compile(r"(?<![\w.~/*-])/(?:work|farm|root|home|Users|opt|tmp)/\w|" + "file" + ":///")
     found = []
@@ -111,6 +112,7 @@ def test_a_profile_gives_only_parameters_that_exist(root: Path, profile: str) ->
         assert not same, f"{notebook}: a profile holds differences only; these are the defaults: {same}"
 
 
+@pytest.mark.slow
 def test_a_worker_of_no_pipeline_does_not_import_torchs_pipelining() -> None:
     """It is slow to import, and every worker of every strategy waited for it."""
     code = "import sys, lockstep.engine.launch.worker, lockstep.engine.training.loop"

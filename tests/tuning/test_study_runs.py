@@ -55,6 +55,7 @@ def test_one_engine_repeats_a_study_to_the_bit(here: None, tmp_path: Path) -> No
     assert set(first.trials["state"]) == {"complete", "pruned"}
 
 
+@pytest.mark.slow
 def test_a_random_list_is_the_same_on_two_engines(here: None, tmp_path: Path) -> None:
     one, two = (
         run_study(plan_of(sampler="random", engines=engines, epochs=1), tmp_path / f"{engines}.db", site_of())
@@ -150,6 +151,7 @@ def _dies(monkeypatch: pytest.MonkeyPatch, times: int, where: str) -> None:
     monkeypatch.setattr(worker._Attempt, "report", report)
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_in_a_report(here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(settings=rates(0.01, 0.02))
     quiet = run_study(plan, tmp_path / "quiet.db", site_of())
@@ -172,6 +174,7 @@ def test_a_trial_with_which_three_engines_die_fails(
     assert found.ended
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_and_the_same_call_goes_on(here: None, tmp_path: Path) -> None:
     told: list[str] = []
 
@@ -197,6 +200,7 @@ def test_a_time_limit_stops_a_call_and_not_the_study(here: None, tmp_path: Path)
     assert run_study(plan, tmp_path / "study.db", site_of()).ended
 
 
+@pytest.mark.slow
 def test_two_calls_on_one_study_share_its_trials(here: None, tmp_path: Path) -> None:
     plan = plan_of(sampler="random", trials=4, epochs=1)
     found: list[Any] = []

@@ -105,6 +105,7 @@ def test_frames_hold_what_the_storage_holds(here: None, tmp_path: Path) -> None:
     assert result.best is not None and result.best["value"] == result.trials["value"].max()
 
 
+@pytest.mark.slow
 def test_decisions_are_those_of_the_pruner(here: None, tmp_path: Path) -> None:
     plan = plan_of(trials=5, epochs=3, sampler="random", pruner="gain:startup=2,never_pruned=0")
     result = run_study(plan, tmp_path / "study.db", site_of())
@@ -117,6 +118,7 @@ def test_decisions_are_those_of_the_pruner(here: None, tmp_path: Path) -> None:
 # --- the command ---
 
 
+@pytest.mark.slow
 def test_the_command_tunes_goes_on_and_says_how_far_it_is(
     here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def test_more_busy_processes_than_cores(tmp_path: Path) -> None:
     assert named(script(tmp_path, crowd), 1.5)[0] == THREADS
 
 
+@pytest.mark.slow
 def test_a_slow_loader_is_named(root: Path) -> None:
     for seconds in (3.0, 10.0, 30.0):  # on a busy machine three are hardly more than the start
         seen = observe_script([sys.executable, str(root / "examples" / "slow_loader.py")], seconds)
@@ -59,6 +60,7 @@ def test_a_script_that_computes_with_all_cores_is_healthy(tmp_path: Path) -> Non
     assert named(script(tmp_path, crowd), 1.5) == []
 
 
+@pytest.mark.slow
 def test_its_output_goes_to_standard_error_and_findings_are_alone(tmp_path: Path) -> None:
     spin = SPIN.format(seconds=1.2)
     words = [sys.executable, "-m", "lockstep.commands.cli", "why", "--seconds", "10", "--json", "--"]

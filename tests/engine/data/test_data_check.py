@@ -250,6 +250,7 @@ def test_pictures_within_a_class_make_no_data_set_of_it(tmp_path: Path) -> None:
     assert data_sets(photos) == [photos]
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["fire-smoke", "pneumonia", "leaf-disease"])
 def test_the_stored_sets_are_what_their_papers_say(real_images: Path, name: str) -> None:

@@ -118,6 +118,7 @@ def test_a_grid_trains_without_them_and_says_how_many(
     assert read_run(folder)["data"]["SimpleBig"]["skipped_images"] == 2
 
 
+@pytest.mark.slow
 def test_train_leaves_them_out_and_warns_at_the_callers_line(photos: Path) -> None:
     truncate(photos / "train/a/03.jpg")
     text(photos / "test/b/04.jpg")

@@ -58,6 +58,7 @@ def below(seconds: np.ndarray, text: str, forecasts: np.ndarray) -> float:
     return 1 - mean_absolute_error(seconds[60:], forecasts[60:]) / mean_absolute_error(seconds[60:], other[60:])
 
 
+@pytest.mark.slow
 def test_periodic_delays_are_learned_online() -> None:
     """Over two worlds: 35 % below the last value, 15 % below autoregression, 0.4 of onsets, and few false alarms."""
     gains = []

@@ -10,6 +10,7 @@ import pytest
 ABOVE_A_RANK = ("spark.rank_process", "spark.driver", "spark.torchrun", "environment", "worker")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [

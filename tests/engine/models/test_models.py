@@ -54,6 +54,7 @@ def test_the_published_order_of_dropout_in_the_classifiers() -> None:
     assert classifier("vgg16") == ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_seed_gives_the_same_start_and_another_seed_another(name: str) -> None:
     def start(seed: int) -> nn.Sequential:
@@ -68,6 +69,7 @@ def test_the_same_seed_gives_the_same_start_and_another_seed_another(name: str) 
     assert not any(torch.equal(a, b) for a, b in pairs if a.ndim > 1)
 
 
+@pytest.mark.slow
 def test_vgg16_starts_with_a_signal_that_reaches_the_end() -> None:
     torch.manual_seed(0)
     model = vgg16(2)

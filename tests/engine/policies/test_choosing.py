@@ -55,6 +55,7 @@ def test_without_delays_it_waits_for_all_and_loses_nothing() -> None:
     assert run.step_seconds == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("delays", "most"), [("exponential", 1.03), ("pareto", 1.1), ("bimodal", 1.17), ("markov", 1.25)]
 )

@@ -127,6 +127,7 @@ def spent(policy: Policy, delays: str, message_seconds: float) -> SimulatedRun:
     return simulate(policy, cluster, make_delays(delays, policy.workers, seed=0), until)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message_seconds", [1e-4, 3e-3])
 @pytest.mark.parametrize("delays", KINDS)
 def test_it_comes_within_five_percent_of_the_best_fixed_setting(delays: str, message_seconds: float) -> None:
@@ -135,6 +136,7 @@ def test_it_comes_within_five_percent_of_the_best_fixed_setting(delays: str, mes
     assert taken("", delays, message_seconds) < 1.05 * best
 
 
+@pytest.mark.slow
 def test_no_fixed_setting_does() -> None:
     """Each of them loses more than a tenth somewhere; waiting for all, and never waiting, more than twice the best."""
     worst = {}

@@ -164,6 +164,7 @@ def test_a_local_step_is_a_step_of_sgd() -> None:
     np.testing.assert_allclose(learner.parameters, np.mean(ends, axis=0), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["anytime", "k_sync", "stochastic_gradient_coding", "deadline"])
 def test_updates_are_unbiased_on_shuffled_data(name: str) -> None:
     """The mean of an update's gradient over 2 000 draws of delays and of the order of the samples."""

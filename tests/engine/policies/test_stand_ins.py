@@ -58,6 +58,7 @@ def alternating(steps: int, length: int = 40) -> list[np.ndarray]:
     return [size * (-1) ** step for step in range(steps)]
 
 
+@pytest.mark.slow
 def test_the_lstm_learns_what_the_last_value_can_not_know() -> None:
     """The next gradient is minus the last one. The LSTM learns a little each time it is asked."""
     values = alternating(200)
@@ -69,6 +70,7 @@ def test_the_lstm_learns_what_the_last_value_can_not_know() -> None:
     assert np.linalg.norm(made_up.made(1, "last") - alternating(201)[-1]) > 1.9 * np.linalg.norm(values[0])
 
 
+@pytest.mark.slow
 def test_on_a_server_the_lstm_learns_while_nobody_waits_for_an_answer() -> None:
     """As much as it does when it is asked, one update later: made up at once, learnt from when the server waits."""
     values, errors = alternating(200), []
@@ -106,6 +108,7 @@ def test_forecast_weights_are_a_way_back_to_them() -> None:
     np.testing.assert_allclose(made_up.made(1, "lstm_weights"), np.array([1.0, 1.0]) - [2.5 + 3, 2.5], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_torch_before_it_is_asked_for() -> None:
     program = """
 import sys, numpy as np

@@ -137,6 +137,7 @@ def test_it_has_a_price(library: Path) -> None:
     ) == [True, 3, 3e6, 0.001 + 0.006, 0.003 + 0.003]
 
 
+@pytest.mark.slow
 def test_it_is_drawn_with_its_own_label_colour_and_mark(library: Path) -> None:
     labels, colours, marks = ask(
         library,
@@ -161,6 +162,7 @@ def test_it_is_drawn_with_its_own_label_colour_and_mark(library: Path) -> None:
     assert colours[0] == colours[1] and marks == "s"
 
 
+@pytest.mark.slow
 def test_lockstep_strategies_describes_it(library: Path) -> None:
     found = json.loads(run(library, "-m", "lockstep.commands.cli", "strategies", "toy", "--json"))
     (row,), (sync,) = found["strategies"], found["syncs"]

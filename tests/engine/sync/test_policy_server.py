@@ -239,6 +239,7 @@ def with_a_long_stop(policy: str, options: str, steps: int) -> pd.DataFrame:
     return used
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp() -> None:
     done = dict.fromkeys(range(3), 0)
     for worker in with_a_long_stop("ssp", "bound=2", 150)["worker"]:
@@ -246,6 +247,7 @@ def test_a_worker_that_comes_back_after_a_long_stop_is_within_the_bound_of_ssp()
         assert max(done.values()) - min(done.values()) <= 3
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_back_after_a_long_stop_is_not_stale_beyond_the_deadlines_bound() -> None:
     """Bug of this test: on a slow machine an image took longer than its deadline of 2 ms, and the job was refused."""
     assert with_a_long_stop("deadline", "deadline=0.02", 100)["staleness"].max() <= 2

@@ -27,6 +27,7 @@ def test_the_area_is_the_share_of_pairs_in_the_right_order_ties_half() -> None:
     assert scores.auc(two(0.5, 0.5, 0.5), np.array([0, 1, 1])) == 0.5, "outputs that say nothing"
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_every_score_follows_its_definition(data: st.DataObject) -> None:
@@ -63,6 +64,7 @@ def area_by_pairs(outputs: np.ndarray, label: np.ndarray, c: int) -> float:
     return float(np.mean((np.sign(differences) + 1) / 2))
 
 
+@pytest.mark.slow
 def test_a_worker_that_scores_nothing_does_not_import_scikit_learn() -> None:
     """It would stand in the memory that is measured of each worker."""
     code = "import sys, lockstep.engine.training.loop; assert not {'sklearn', 'scipy', 'pandas'} & set(sys.modules)"

@@ -153,6 +153,7 @@ def test_every_claim_stands_in_the_section_of_its_notebook(seen: Overview) -> No
     assert "(ComplexSmall) (ComplexSmall)" not in seen.claims()
 
 
+@pytest.mark.slow
 def test_what_is_not_judged_is_listed_and_not_counted(seen: Overview, opened: Run) -> None:
     ledger = read_ledger()
     for kind, name in ((CONTRADICTION, "contradictions"), (UNSAID, "unsaid"), (AUDIT, "audits")):
@@ -302,6 +303,7 @@ def opened(run_folder: Path) -> Run:
     return open_experiment("00", {"measure": True, "results": str(run_folder)})
 
 
+@pytest.mark.slow
 def test_the_notebook_opens_a_run_folder_without_measuring(opened: Run, run_folder: Path) -> None:
     view = read_overview(run_folder, executed=True)
     assert opened.text("claims").data == view.claims() and "executed.ipynb" in view.claims()

@@ -138,6 +138,7 @@ def test_only_skipped_roofs() -> None:
     assert "no records of this experiment" in texts(figure)
 
 
+@pytest.mark.slow
 def test_what_was_stored_is_drawn(tmp_path: Path) -> None:
     """An unmeasured number of a traced table, such as the bytes of copies, once came back as text."""
     folder = tmp_path / "01_single_node_baselines"

@@ -39,6 +39,7 @@ def answered(stored: Stored) -> str:
     return SINGLE.answer(stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SINGLE.findings)
 def test_findings_are_sentences_with_numbers(measured: Stored, root: Path, name: str) -> None:
     for stored in (measured, stored_reference(root / "results" / "reference" / SINGLE.name)):
@@ -62,6 +63,7 @@ def test_a_ladder_that_gains_twice_is_said_to_and_one_that_loses_too(measured: S
     assert "0.5 times as fast as one thread on one core in float32 [0.5, 0.5]" in slower
 
 
+@pytest.mark.slow
 def test_machines_that_differ_are_told_by_their_units(measured: Stored) -> None:
     """Pooled over CPUs with AMX and without, bfloat16 gave 2.95 times [1.28, 6.77], which no machine did."""
     first = measured.records
@@ -78,6 +80,7 @@ def test_machines_that_differ_are_told_by_their_units(measured: Stored) -> None:
     assert "in float32 [2, 2], which makes" in alike, "machines that agree are told together"
 
 
+@pytest.mark.slow
 def test_bfloat16_is_never_pooled_over_cpus_with_other_units(measured: Stored) -> None:
     """Bug: one round on a CPU with AMX and four on one without gave VGG16 4.29 times [0.966, 19.1], and equal units
     hid that an Intel Xeon gained 1.62 times where an AMD EPYC gained 3.37 times."""

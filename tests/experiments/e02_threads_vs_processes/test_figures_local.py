@@ -57,12 +57,14 @@ def test_files_hold_no_date_and_no_version(drawn: list[Path]) -> None:
         assert b"dc:date" not in content and b"Matplotlib v" not in content and b"matplotlib.org" not in content[:400]
 
 
+@pytest.mark.slow
 def test_drawing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     once = save_figure(speedup_figure(records()), tmp_path / "a", "speedup")
     again = save_figure(speedup_figure(records()), tmp_path / "b", "speedup")
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
 
 
+@pytest.mark.slow
 def test_saving_the_same_figure_twice_and_showing_it_gives_the_same_bytes(tmp_path: Path) -> None:
     figure = speedup_figure(records())
     first = [path.read_bytes() for path in save_figure(figure, tmp_path, "x")]

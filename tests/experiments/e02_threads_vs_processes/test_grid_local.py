@@ -86,6 +86,7 @@ def test_a_smaller_grid_has_its_pairs_too(values: dict[str, Any]) -> None:
     assert {place for each in comparisons(found) for place in each.cells} == set(range(len(found)))
 
 
+@pytest.mark.slow
 def test_no_verdict_table_target_or_finding_lacks_a_pair() -> None:
     """Made-up records have the cells of a comparison in one round, and of no other pair."""
     stored = Stored(records(), {"resources": resources()})
@@ -111,6 +112,7 @@ def test_only_what_figure_2_and_3_show_is_traced(jobs: list[Job]) -> None:
     assert found == [(name, strategy) for name in CHOSEN.use_cases for strategy in ("threads", "processes")]
 
 
+@pytest.mark.slow
 def test_a_grid_is_planned_without_torch() -> None:
     code = "import sys; import lockstep.experiments.e02_threads_vs_processes.grid; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

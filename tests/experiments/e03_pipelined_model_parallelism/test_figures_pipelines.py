@@ -143,6 +143,7 @@ def test_a_prediction_stands_where_its_text_says(frame: pd.DataFrame, traced: Ta
     assert {round(x, 6) for x, _ in dotted(figure.axes[0])} == {round(0.677 * 0.976, 6)}
 
 
+@pytest.mark.slow
 def test_a_cell_that_two_experiments_hold_is_drawn_once(frame: pd.DataFrame, traced: Tables) -> None:
     figure = prediction_bars(forecasts.prediction_table(frame, traced), "title")
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]

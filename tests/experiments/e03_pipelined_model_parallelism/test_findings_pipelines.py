@@ -166,6 +166,7 @@ def test_the_diagram_counts_passes_and_no_updates() -> None:
     assert "0 % with naive model parallel" in said(records(), "diagram", {"actions": waits})
 
 
+@pytest.mark.slow
 def test_predictions_that_hit_and_that_do_not(frame: pd.DataFrame) -> None:
     assert re.search(r"within 10 % of the measured step in (\d+) of \1 cells\.", said(frame, "predicted"))
     slow = scaled(frame, "step_seconds", 2.0, experiment="schedules", strategy="gpipe", micro_batches=4)

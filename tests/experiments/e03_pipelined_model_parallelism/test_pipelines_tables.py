@@ -184,6 +184,7 @@ def test_a_prediction_far_off_is_not_within(frame: pd.DataFrame, traced: Tables)
     assert far[["strategy", "micro_batches"]].to_numpy().tolist() == [["gpipe", 4]]
 
 
+@pytest.mark.slow
 def test_a_round_without_times_of_its_stages_takes_those_of_the_others(frame: pd.DataFrame, traced: Tables) -> None:
     stages = traced["stages"]
     lost = stages[(stages["experiment"] != "stage_times") | (stages["round"] != 0)]
@@ -281,6 +282,7 @@ def test_every_cell_of_a_traced_table_is_found(traced: Tables) -> None:
         assert all(set(cell) == set(TABLE_CELL) and rows["round"].nunique() == 9 for cell, rows in cells)
 
 
+@pytest.mark.slow
 def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
     stored = stored_reference(root / "results" / "reference" / "03_pipelined_model_parallelism")
     for name, table in TABLES.items():
@@ -288,6 +290,7 @@ def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
         assert table(no_records()).empty, name
 
 
+@pytest.mark.slow
 def test_how_many_steps_are_predicted_is_one_row(frame: pd.DataFrame, traced: Tables) -> None:
     slow = scaled(frame, "step_seconds", 1.2, experiment="schedules", strategy="gpipe", micro_batches=4)
     (row,) = TABLES["predicted_share"](Stored(slow, traced)).to_dict("records")

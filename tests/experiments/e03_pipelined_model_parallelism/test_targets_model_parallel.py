@@ -34,6 +34,7 @@ def traced() -> Tables:
     return tables()
 
 
+@pytest.mark.slow
 def test_the_targets_are_those_of_the_issue(frame: pd.DataFrame, traced: Tables) -> None:
     aims = [(target.aim, target.threshold) for target in TARGETS]
     assert aims == [("≥", 1.5), ("≥", 0.85), ("1 ±", 0.1), ("≤", 1.1), ("≤", 1.0), ("≤", 1.0)]
@@ -41,6 +42,7 @@ def test_the_targets_are_those_of_the_issue(frame: pd.DataFrame, traced: Tables)
     assert shown["aim"].tolist() == ["≥ 1.5", "≥ 0.85", "1 ± 0.1", "≤ 1.1", "≤ 1", "≤ 1"]
 
 
+@pytest.mark.slow
 def test_every_target_reads_its_own_cells(frame: pd.DataFrame, traced: Tables) -> None:
     rows = found(frame, traced).whole()
     gain = SPEEDUP["1f1b"] / SPEEDUP["naive_pipeline"]
@@ -53,6 +55,7 @@ def test_every_target_reads_its_own_cells(frame: pd.DataFrame, traced: Tables) -
     assert rows[NAIVE]["reason"] == "the fastest of 2 schedules: 1f1b, 8 micro-batches, batch 256"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "measure", "factor", "rows"),
     [
@@ -101,6 +104,7 @@ def test_the_worst_schedule_is_named_and_those_within_are_counted(frame: pd.Data
     assert row["reason"] == "12 of 13 within; the worst: gpipe, 4 micro-batches"
 
 
+@pytest.mark.slow
 def test_no_prediction_is_no_number(frame: pd.DataFrame, traced: Tables) -> None:
     """The worst could be the one that was not predicted."""
     actions = traced["actions"]

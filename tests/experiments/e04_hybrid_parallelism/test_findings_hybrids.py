@@ -53,6 +53,7 @@ def test_the_answer_of_the_reference_holds_the_numbers_of_the_table(reference: S
     assert len(text.split()) <= 130
 
 
+@pytest.mark.slow
 def test_a_head_that_beats_data_parallelism_pays_and_one_that_does_not_does_not(frame: pd.DataFrame) -> None:
     best = HYBRID[2]["processes"]
     gain = HYBRID[2]["head_parallel"]
@@ -65,6 +66,7 @@ def test_a_head_that_beats_data_parallelism_pays_and_one_that_does_not_does_not(
     assert "so the split pays: it is " in fast and "too close to tell" not in fast.split("VGG16")[0]
 
 
+@pytest.mark.slow
 def test_a_head_that_cannot_be_told_from_data_parallelism_is_not_decided(frame: pd.DataFrame) -> None:
     text = said(noisy(frame, 0.5, **HEAD), "answer")
     assert "too close to tell which is faster" in text.split("VGG16")[0]
@@ -79,6 +81,7 @@ def test_a_head_without_a_rival_says_so(frame: pd.DataFrame) -> None:
     assert "pure data parallelism has too few rounds beside it" in said(lost, "answer")
 
 
+@pytest.mark.slow
 def test_replicas_of_a_pipeline_gain_or_do_not(frame: pd.DataFrame) -> None:
     text = said(frame, "answer")
     assert f"Two replicas of two stages, four ranks that share two cores, train AlexNet {BOTH:.3g} times" in text

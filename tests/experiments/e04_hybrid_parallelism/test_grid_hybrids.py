@@ -24,6 +24,7 @@ def test_every_way_stands_beside_sequential_training(stored: Stored) -> None:
             assert MEASURE_TOGETHER not in EXPERIMENT.verdicts[claim["verdict"]](claim, stored).reason, claim["id"]
 
 
+@pytest.mark.slow
 def test_one_process_with_all_cores_is_among_the_ways_and_is_told_where_it_was_measured(stored: Stored) -> None:
     jobs = EXPERIMENT.grid(defaults(EXPERIMENT))
     alone = [job for job in jobs if job.strategy == "intra_op"]

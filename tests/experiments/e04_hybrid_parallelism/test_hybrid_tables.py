@@ -119,6 +119,7 @@ def test_the_whole_map_is_of_every_use_case_measured() -> None:
     assert hybrids.hybrid_map_table(lost, layers()).empty
 
 
+@pytest.mark.slow
 def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
     stored = stored_reference(root / "results" / "reference" / "04_hybrid_parallelism")
     for name, table in hybrids.TABLES.items():

@@ -121,6 +121,7 @@ def test_nothing_to_draw_is_said(name: str) -> None:
     assert [text for text in said if text.startswith("no ")], said
 
 
+@pytest.mark.slow
 def test_without_java_the_rows_say_so(tmp_path: Path) -> None:
     frame = records()
     for launcher in ("spark", "spark_driver"):

@@ -278,6 +278,7 @@ def test_nothing_to_draw_is_said(name: str) -> None:
     assert [text for text in said if text.startswith("no ")], said
 
 
+@pytest.mark.slow
 def test_what_failed_everywhere_can_be_drawn(frame: pd.DataFrame, tmp_path: Path) -> None:
     failed = frame.copy()
     for experiment in failed["experiment"].unique():

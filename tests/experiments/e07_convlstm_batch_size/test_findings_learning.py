@@ -52,6 +52,7 @@ def moved(stored: Stored, points: float, column: str = "test_accuracy", **where:
     return Stored(frame, stored.tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EXPERIMENT.findings if name != "scores"])  # test_scores_learning
 def test_findings_are_short_sentences_with_numbers(made: Stored, reference: Stored, name: str) -> None:
     for stored in (made, *([] if name in NOT_YET else [reference])):
@@ -90,6 +91,7 @@ def test_the_figure_of_accuracy_tells_first_what_the_batch_does(made: Stored) ->
     assert "do not answer this yet" in said("accuracy", Stored(records(2)))
 
 
+@pytest.mark.slow
 def test_a_larger_batch_that_costs_accuracy_is_said_to_cost(made: Stored) -> None:
     assert "accuracy falls for the CNN on Pneumonia (-2 points" in answer(made)
     gains = moved(made, 5, experiment="learning", network="cnn", global_batch_size=512, use_case="Pneumonia")
@@ -135,6 +137,7 @@ def test_distributing_that_costs_accuracy_is_not_alike(made: Stored) -> None:
     assert worse.startswith(f"{within} in none of four cells (ten seeds or more); ") and "furthest off is -9" in worse
 
 
+@pytest.mark.slow
 def test_a_gap_that_shrinks_is_said_to(made: Stored) -> None:
     where = {"experiment": "learning", "network": "cnn", "global_batch_size": 512, "use_case": "Pneumonia"}
     told = said("gap", moved(made, -5, "train_accuracy", **where))

@@ -155,6 +155,7 @@ def test_validation_data_choose_and_finalists_are_checked(frame: pd.DataFrame) -
     assert table["consistent"].to_dict() == {"cnn": "no", "convlstm": "yes"} and pd.isna(table.loc["cnn", "accuracy"])
 
 
+@pytest.mark.slow
 def test_of_several_finalists_the_one_that_validation_chose_is_quoted(frame: pd.DataFrame) -> None:
     """It does not matter that another one does better on the test split."""
     extra = select(frame, {"experiment": "selected", "network": "cnn"})

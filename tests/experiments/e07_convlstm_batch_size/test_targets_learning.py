@@ -82,6 +82,7 @@ def test_a_pair_that_is_missing_is_not_left_out(frame: pd.DataFrame) -> None:
     assert "(cnn and convlstm; 10 epochs)" in read(frame)[PAIRED]["reason"]
 
 
+@pytest.mark.slow
 def test_speed_is_judged_where_it_is_lowest(frame: pd.DataFrame) -> None:
     slow = scaled(
         frame, "images_per_second", 0.85, experiment="speed", network="convlstm", global_batch_size=128, workers=2
@@ -113,6 +114,7 @@ def test_no_target_is_read_without_the_seeds_that_diverged(frame: pd.DataFrame, 
     assert lost[CNN]["ratio"] > 0
 
 
+@pytest.mark.slow
 def test_too_few_seeds_reach_nothing() -> None:
     found = {name: row["reached"] for name, row in read(records(rounds=4)).whole().items()}
     assert found == dict.fromkeys(found, TOO_FEW) | dict.fromkeys((BALANCED, AREA), NOT_YET)

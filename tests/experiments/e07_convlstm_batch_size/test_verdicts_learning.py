@@ -49,6 +49,7 @@ def test_every_claim_of_the_notebook_is_judged(frame: pd.DataFrame) -> None:
         assert found.measured and found.reason and found.answer in (SUPPORTED, CONTRADICTED), (row["id"], found)
 
 
+@pytest.mark.slow
 def test_without_records_and_with_too_few_rounds_nothing_is_decided() -> None:
     few = records(rounds=4)
     for row in own_claims():
@@ -56,6 +57,7 @@ def test_without_records_and_with_too_few_rounds_nothing_is_decided() -> None:
         assert judge(row, few).answer == UNDECIDED, row["id"]
 
 
+@pytest.mark.slow
 def test_what_an_interval_holds_is_undecided_and_says_how_long_it_would_take() -> None:
     """A wide interval helped both sides: it held the published number, or it did not exclude zero."""
     random = np.random.default_rng(5)
@@ -262,6 +264,7 @@ def test_dropout_lessens_the_gap(frame: pd.DataFrame) -> None:
     assert judge(claim("dropout-overfitting"), wider).answer == CONTRADICTED
 
 
+@pytest.mark.slow
 def test_no_verdict_needs_tensorflow(frame: pd.DataFrame) -> None:
     missing = not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow")
     for row in own_claims():

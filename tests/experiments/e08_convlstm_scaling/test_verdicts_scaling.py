@@ -60,6 +60,7 @@ def on_many_cores(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(reason=frame["reason"].str.replace("workers share cores", "", regex=False))
 
 
+@pytest.mark.slow
 def test_every_claim_of_the_notebook_has_an_answer_without_32_nodes(frame: pd.DataFrame) -> None:
     assert set(NAMES) == set(EXPERIMENT.verdicts)
     found = {}

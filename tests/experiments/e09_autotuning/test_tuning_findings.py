@@ -140,6 +140,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "DRAWN", ("none", "Median"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quickly")
 def test_comparisons_are_computed_once_for_a_pool_and_stay_when_a_run_goes_on(tmp_path: Path) -> None:
     stored = fake_tuning.stored()

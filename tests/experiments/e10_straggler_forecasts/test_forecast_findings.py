@@ -55,6 +55,7 @@ def answer(stored: Stored) -> str:
     return EXPERIMENT.answer(stored)
 
 
+@pytest.mark.slow
 def test_who_wins_is_said() -> None:
     text = said(fake_forecasts.stored(lstm=0.9, trained=0.5), "errors")
     online, before = re.split("The LSTM (?:trained online|also trained beforehand) ", text)[1:3]
@@ -62,6 +63,7 @@ def test_who_wins_is_said() -> None:
     assert "times the error of following the best" in before and ", more on none." in before
 
 
+@pytest.mark.slow
 def test_the_answer_turns_with_the_records(measured: Stored) -> None:
     worse, better = (fake_forecasts.stored(lstm=error, best=0.6) for error in (0.9, 0.3))
     best = "whichever of six simple forecasters erred least lately"
@@ -91,6 +93,7 @@ def test_the_highest_share_of_stragglers_is_that_of_the_figure(measured: Stored)
         assert re.search(r"foresees most under burst credits, told the balance: 9[45]\S* % .* of new stragglers", text)
 
 
+@pytest.mark.slow
 def test_stragglers_that_nobody_sees_coming_are_counted() -> None:
     """On Markov states and on drift nobody is made to see any coming."""
     counts = [
@@ -100,6 +103,7 @@ def test_stragglers_that_nobody_sees_coming_are_counted() -> None:
     assert counts == [[("8", "nine")], [("2", "nine")]], "told the balance they name those that run out"
 
 
+@pytest.mark.slow
 def test_a_trace_is_told_by_its_least_errors() -> None:
     """Smoothing and following the best were once left out, and so was the LSTM's worst case, on whole steps."""
     text = said(fake_forecasts.stored(learned=0.5), "traces")

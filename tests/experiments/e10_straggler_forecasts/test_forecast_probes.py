@@ -54,6 +54,7 @@ def fits_the_schema(trace: Trace, job: Job) -> None:
         assert all(row.keys() == rows[0].keys() for row in rows)
 
 
+@pytest.mark.slow
 def test_forecasts_of_a_world() -> None:
     """80 rounds: each forecaster has a row for each period, whose error is that of its own walk."""
     job = simulated("forecasts", delays=KINDS["periodic"], workers=3, steps=80, seed=0)
@@ -82,6 +83,7 @@ def test_forecasts_of_a_world() -> None:
     assert "examples" not in run(job.with_(seed=1)).tables
 
 
+@pytest.mark.slow
 def test_the_balance_of_credits_is_told_to_some_and_tells_them_who_slows_down() -> None:
     job = simulated("forecasts", delays="credits:seconds=180", workers=4, steps=160)
     rows = [row for row in run(job).tables["forecasts"] if row["period"] == "later"]

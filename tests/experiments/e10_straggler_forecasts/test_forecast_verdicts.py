@@ -122,6 +122,7 @@ def test_the_targets_are_those_of_the_plan() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_target_reads_its_own_cells() -> None:
     found = rows()
     assert found[PERIODIC]["ratio"] == pytest.approx(0.6, rel=0.02)
@@ -138,6 +139,7 @@ def test_every_target_reads_its_own_cells() -> None:
     assert all(reached[name] == "yes" for name in PAUSES)
 
 
+@pytest.mark.slow
 def test_targets_can_be_missed() -> None:
     found = rows(lstm=1.0, recall=0.1, learned=0.5, best=0.9)
     for name in (PERIODIC, OVER_AR, ONSETS, DRIFT, AR, SE, ST, EARLY, LATER):

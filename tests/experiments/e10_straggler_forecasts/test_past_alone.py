@@ -35,6 +35,7 @@ def reference(root: Path) -> Stored:
     return stored_reference(root / "results" / "reference" / EXPERIMENT.name)
 
 
+@pytest.mark.slow
 def test_undecided_targets_say_how_many_minutes_would_decide_them(reference: Stored) -> None:
     """Seen: none of them did."""
     rows = target_table(TARGETS, reference).to_dict("records")
@@ -61,6 +62,7 @@ def test_a_round_takes_what_its_cells_took(measured: Stored) -> None:
     assert np.isnan(seconds_of_a_round(failed, FORECASTS)), "bug: 0 seconds, so that a minute would decide everything"
 
 
+@pytest.mark.slow
 def test_undecided_claims_of_the_reference_say_minutes_too(root: Path) -> None:
     """Seen: of long-range dependencies the rounds alone."""
     judged = next(one.judged for one in read_all(root / "results/reference") if one.notebook.name == EXPERIMENT.name)
@@ -79,6 +81,7 @@ def with_onsets(measured: Stored, recall: float, only: str) -> Stored:
     return Stored(measured.records, {**measured.tables, "trace_forecasts": table})
 
 
+@pytest.mark.slow
 def test_onsets_of_recorded_runs_are_told(measured: Stored) -> None:
     say = EXPERIMENT.findings["traces"]
     none = say(with_onsets(measured, 0.0, "SE"))
@@ -126,6 +129,7 @@ def test_what_the_past_allows_is_made_of_the_past() -> None:
         assert before.tolist() == after.tolist()
 
 
+@pytest.mark.slow
 def test_that_no_forecaster_needs_the_future_is_computed(measured: Stored, reference: Stored) -> None:
     text = EXPERIMENT.texts["sudden"](reference)
     assert text.endswith(": neither needs the future.")

@@ -76,6 +76,7 @@ def test_a_policy_has_one_colour_in_all_figures(made: Stored) -> None:
         assert len({(to_rgb(mark.get_color()), mark.get_marker()) for mark in known.values()}) == len(known)
 
 
+@pytest.mark.slow
 def test_one_seed_alone_is_shown_without_an_interval() -> None:
     one = stored(seeds=1)
     for name, draw in EXPERIMENT.figures.items():

@@ -51,6 +51,7 @@ def answer(found: Stored) -> str:
     return EXPERIMENT.answer(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENT.findings)
 def test_findings_of_the_reference_are_short_sentences_with_numbers(reference: Stored, name: str) -> None:
     text = said(name, reference)
@@ -91,6 +92,7 @@ def test_98_percent_is_reached_only_by_a_whole_interval() -> None:
     assert none in answer(never) and "open under" not in said("mitigation", never)
 
 
+@pytest.mark.slow
 def test_the_answer_leaves_out_what_is_not_known(made: Stored) -> None:
     """Its first screen once said nothing of the price that the title asks for."""
     text = answer(made)
@@ -104,6 +106,7 @@ def test_the_answer_leaves_out_what_is_not_known(made: Stored) -> None:
     assert answer(no_records()).startswith("Nothing is stored yet")
 
 
+@pytest.mark.slow
 def test_time_to_the_loss_turns_with_the_records() -> None:
     quick = stored(times={OURS: 1.0}, only=["time_to_loss"])
     assert re.search(r"our policy takes 0\.5\d* \[[\d., ]+\] times the time of waiting for all\.$", answer(quick))
@@ -113,6 +116,7 @@ def test_time_to_the_loss_turns_with_the_records() -> None:
     assert "our policy" not in answer(lost) and "loss is missed with deadline" in said("time_to_loss", lost)
 
 
+@pytest.mark.slow
 def test_too_few_seeds_do_not_tell_the_best_that_waits(reference: Stored) -> None:
     """It once was given as a ratio between nothing and infinity."""
     few = reference.records[reference.records["seed"] < 3]
@@ -139,6 +143,7 @@ def test_rivals_without_asynchronous_training_are_beside_waiting_for_all() -> No
     assert re.search(r"8 workers asynchronous missed the loss one time, deadline 0\.\d+ .* over wait for all; ", text)
 
 
+@pytest.mark.slow
 def test_the_order_that_reverses_with_momentum_is_said() -> None:
     only = ["time_to_loss", "rivals"]
     assert "a slower server" not in answer(stored(only=only)), "waiting takes 1.6 times as long there, too"
@@ -146,6 +151,7 @@ def test_the_order_that_reverses_with_momentum_is_said() -> None:
     assert re.search(r"slower server, waiting for all takes 0\.\d+ \[\S+ \S+ \(8 workers\) and 0\.", text)
 
 
+@pytest.mark.slow
 def test_the_answer_says_where_asynchronous_training_may_miss_the_loss() -> None:
     """A ratio that one seed took away was left out of the answer without a word."""
     made = stored(only=["time_to_loss", "rivals"])

@@ -108,6 +108,7 @@ def test_times_are_over_waiting_for_all_without_delays_and_paired(made: Stored) 
     assert cost is not None and cost.value == pytest.approx(1.02, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_missed_loss_is_no_time_and_no_rival() -> None:
     lost = stored(missed=[(DPRO_SHARES, "bad_node")])
     assert mix(lost, DPRO_SHARES) is None

@@ -71,6 +71,7 @@ def test_a_cell_that_is_slower_than_simulated_shows() -> None:
     assert (wrong < -0.3).all() and total_error(table) < -0.05
 
 
+@pytest.mark.slow
 def test_policies_that_real_ranks_tell_apart_are_in_the_simulators_order() -> None:
     found = order_table(Stored(records()))
     assert len(found) > 10 and found["same_order"].all()
@@ -104,6 +105,7 @@ def test_the_simulators_targets_have_an_interval_over_cells() -> None:
     assert total["low"] < total["ratio"] < total["high"] and "cells that calibrated nothing" in total["reason"]
 
 
+@pytest.mark.slow
 def test_cells_that_the_simulator_misses_are_named() -> None:
     """Bug: deadlines on sixteen ranks took 17 % longer than foretold, and the finding gave quantiles alone."""
     assert "off (" not in simulator_finding(Stored(records()))

@@ -90,6 +90,7 @@ def made() -> Stored:
     return stored()
 
 
+@pytest.mark.slow
 def test_every_claim_of_the_notebook_has_a_verdict_with_a_reason(made: Stored) -> None:
     assert len(OWN) == 23
     for name in OWN:
@@ -283,6 +284,7 @@ def reached(found: Stored) -> dict[str, str]:
     return dict(zip(table["target"], table["reached"], strict=True))
 
 
+@pytest.mark.slow
 def test_targets_are_as_the_records_are(made: Stored) -> None:
     words = list(reached(made).values())
     assert words[:3] == ["yes", "yes", "yes"], "1.3 over 1.65; 1.3 over 1.25; 1.02"

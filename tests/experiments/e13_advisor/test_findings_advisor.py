@@ -47,6 +47,7 @@ def test_the_answer_says_gains_errors_and_picks() -> None:
     assert "Nothing is stored" in EXPERIMENT.answer(none)
 
 
+@pytest.mark.slow
 def test_the_answer_says_how_many_workers_are_best_or_that_nobody_knows() -> None:
     """It once gave gains alone, whose intervals held 1, as if they were decided."""
     assert EXPERIMENT.answer is not None
@@ -65,6 +66,7 @@ def test_the_answer_says_how_many_workers_are_best_or_that_nobody_knows() -> Non
     assert re.search(r"same batch per worker: an MLP-Mixer [\d.]+ \[[^;]+; undecided for [^;]+\.", some)
 
 
+@pytest.mark.slow
 def test_a_finding_follows_its_numbers() -> None:
     exact = fake_advisor.stored(rounds=5, off=0.0, noise=0.0)
     assert "0 % [0, 0] in the median" in said("memory", exact)
@@ -97,6 +99,7 @@ def test_what_noise_allows_is_drawn_of_the_cells_that_are_told() -> None:
     assert NOISE not in set(strips(unpaired)[1]["kind"])
 
 
+@pytest.mark.slow
 def test_a_ratio_of_speeds_is_told_as_times() -> None:
     """Bug: a way that took 1.7 times as long was called 70 % slower, and that all picks were fastest was not said."""
     unpaired = Stored(stored().records[stored().records["variant"] == "a"], stored().tables)
@@ -149,6 +152,7 @@ def test_a_figure_names_its_units_and_is_empty_of_nothing(name: str) -> None:
     pyplot.close("all")
 
 
+@pytest.mark.slow
 def test_targets_are_read_of_the_records() -> None:
     table = targets_table(TARGETS, stored()).set_index("what")
     assert not (table["measured"] == "").any()
@@ -183,6 +187,7 @@ def rows_of(notebook: str, gain: float) -> pd.DataFrame:
     return pd.concat([alone, team.assign(**sent)]).assign(notebook=notebook, experiment="speedup")
 
 
+@pytest.mark.slow
 def test_a_level_whose_ranges_hold_too_few_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: ranges that should hold 80 % held 65 %, and the finding, which reads those of 90 %, called it enough."""
     table = pd.DataFrame({"level": [0.5, 0.8, 0.9], "held": [0.5, 0.65, 0.85], "low": [0.4, 0.5, 0.7]})
