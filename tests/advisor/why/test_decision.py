@@ -195,3 +195,27 @@ def test_on_a_busy_machine_a_short_wait_for_images_is_not_named() -> None:
     short = replace(alone(0.3), ranks=waits)
     assert INPUT in kinds(asked=short)
     assert kinds(asked=short, others_share=0.6) == [OTHERS]
+
+
+def test_a_disturbed_step_is_no_share_that_every_batch_pays() -> None:
+    """Seen on a healthy run: one cell was slowed down by the host, and 58 % of its step were said not to depend on the
+    batch. The cell that differs only in whether denormal numbers are flushed tells that it was slowed down."""
+    assert kinds(alone=alone(0.14), kept_denormals=None) == [BATCH]
+    assert kinds(alone=alone(0.14)) == []
+    assert kinds(alone=alone(0.14, cpu_seconds=0.14), others_share=0.6) == [OTHERS]
+    assert kinds(kept_denormals=alone(0.14)) == []
+
+
+@pytest.mark.parametrize("kind", [UNEQUAL, CROWDING, BATCH, EXCHANGE])
+def test_what_fewer_than_most_turns_show_is_the_moments(kind: str) -> None:
+    """On healthy runs one turn in five named unequal workers or memory bandwidth; a planted cause stood in each."""
+    planted, healthy = replace(HEALTHY, **PLANTED[kind]), HEALTHY
+    for turns, expected in [
+        ((planted,), [kind]),
+        ((healthy,), []),
+        ((planted, healthy), []),
+        ((planted, healthy, planted), [kind]),
+        ((healthy, healthy, planted), []),
+    ]:
+        assert [cause.kind for cause in find_causes(replace(planted, turns=turns))] == expected
+    assert find_causes(replace(healthy, turns=(planted, planted))) == [], "nor what all turns together do not show"

@@ -64,13 +64,13 @@ def visited(monkeypatch: pytest.MonkeyPatch, failing: int, late: bool = False) -
 def test_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, (reason, start) = visited(monkeypatch, failing=1)
     assert reason == "" and start == 1.5
-    assert cells[1].seen is None and "out of memory" in cells[1].failure and "\n" not in cells[1].failure
-    assert len(cells[0].ranks[0]) > 1 and len(cells[2].ranks[0]) > 1, "visited again after the failure"
+    assert cells[1].seen() is None and "out of memory" in cells[1].failure and "\n" not in cells[1].failure
+    assert len(cells[0].turns) > 1 and len(cells[2].turns) > 1, "visited again after the failure"
 
 
 def test_without_the_asked_cell_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, (reason, _) = visited(monkeypatch, failing=0)
-    assert "out of memory" in reason and cells[1].seen is None
+    assert "out of memory" in reason and cells[1].seen() is None
 
 
 def test_workers_that_were_ended_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +95,4 @@ def test_the_asked_cell_is_visited_twice_even_if_the_time_is_over(
     monkeypatch.setattr(observe_own, "time", clock)
     meter: Any = clock
     assert observe_own._measure(meter, observe_own.RunAsked(), cells, lambda text: None)[0] == ""
-    assert clock.order == order and not cells[0].discarded
+    assert clock.order == order and 0 not in cells[0].turns

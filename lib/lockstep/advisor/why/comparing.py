@@ -25,6 +25,13 @@ def alone_step_seconds(seen: Observations, cell: CellSeen) -> float:
     return cell.ranks[0].cpu_seconds if is_busy(seen) else cell.step_seconds
 
 
+def undisturbed_step_seconds(seen: Observations) -> float:
+    """The same with the asked batch, of two cells that take equally long: with denormal numbers flushed to zero or not,
+    or longer where they are many and not flushed. What else makes one of them longer is a disturbance."""
+    cells = [cell for cell in (seen.alone, seen.kept_denormals) if cell is not None]
+    return min((seconds for cell in cells if (seconds := alone_step_seconds(seen, cell))), default=0.0)
+
+
 def growth_of(cell: CellSeen, alone: CellSeen | None) -> float:
     """Seconds by which the passes of the least disturbed worker are longer than those of one worker by itself."""
     if alone is None:

@@ -26,7 +26,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lockstep.advisor.why import thresholds
-from lockstep.advisor.why.comparing import alone_step_seconds, cause_of, growth_of, is_busy
+from lockstep.advisor.why.comparing import (
+    alone_step_seconds,
+    cause_of,
+    growth_of,
+    is_busy,
+    undisturbed_step_seconds,
+)  # fmt: skip
 from lockstep.advisor.why.exchange import exchange_cause
 from lockstep.advisor.why.observations import (
     BATCH,
@@ -52,10 +58,19 @@ Step = Callable[[Observations], Cause | None]
 
 def find_causes(seen: Observations) -> list[Cause]:
     """What slows this training down: too many threads, then the largest gain first; empty where nothing is above its
-    threshold."""
+    threshold, in all turns together and in more than half of them: what one turn shows alone is the moment's."""
+    turns = [{cause.kind for cause in _named(turn)} for turn in seen.turns]
+    lasting = [cause for cause in _named(seen) if not turns or _in_most(cause.kind, turns)]
+    return sorted(ordered(lasting), key=lambda cause: cause.kind != THREADS)
+
+
+def _in_most(kind: str, turns: list[set[str]]) -> bool:
+    return 2 * sum(kind in turn for turn in turns) > len(turns)
+
+
+def _named(seen: Observations) -> list[Cause]:
     causes = [cause for step in _STEPS if (cause := step(seen)) is not None]
-    named = [cause for cause in causes if cause.gain_share >= thresholds.LEAST_GAIN or cause.kind == THREADS]
-    return sorted(ordered(named), key=lambda cause: cause.kind != THREADS)
+    return [cause for cause in causes if cause.gain_share >= thresholds.LEAST_GAIN or cause.kind == THREADS]
 
 
 def _input(seen: Observations) -> Cause | None:
@@ -160,7 +175,7 @@ def _batch(seen: Observations) -> Cause | None:
     if seen.alone is None or seen.larger is None:
         return None
     small, large = seen.alone.per_worker_batch_size, seen.larger.per_worker_batch_size
-    step, longer = alone_step_seconds(seen, seen.alone), alone_step_seconds(seen, seen.larger)
+    step, longer = undisturbed_step_seconds(seen), alone_step_seconds(seen, seen.larger)
     if not step:
         return None
     per_image = max(0.0, (longer - step) / (large - small))

@@ -6,8 +6,8 @@
         with a larger batch              -> batch
         with denormal numbers kept       -> denormals
 
-They are visited in turns, so that what drifts meanwhile hits all of them; times are those of the quickest quarter of
-the steps.
+They are visited in turns, so that what drifts meanwhile hits all of them, and what only one turn shows is known for
+the moment's; times are those of the quickest quarter of the steps.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.measuring.asked_cells import CellAsked
@@ -33,7 +34,7 @@ from lockstep.engine.usecases import UseCase
 from lockstep.measure.environment import missing
 
 SECONDS = 25.0
-VISIT_SECONDS = 0.5
+VISIT_SECONDS = 0.25
 """What a visit's measured steps should take together."""
 FEWEST_STEPS, MOST_STEPS = 3, 30
 ALWAYS, MORE_SECONDS = 2, 20.0
@@ -85,9 +86,8 @@ class _Visited:
 
     asked: CellAsked
     keep_denormals: bool = False
-    ranks: list[list[dict[str, float]]] = field(default_factory=list)
+    turns: dict[int, list[list[dict[str, float]]]] = field(default_factory=dict)  # by turn: each worker's steps
     visit_seconds: float = 0.0
-    discarded: bool = True  # what is noted comes from the first visit alone, which also warms up
     failure: str = ""  # why it is not visited any more
 
     @property
@@ -97,22 +97,21 @@ class _Visited:
     @property
     def step_seconds(self) -> float:
         """Of the last visit's slowest step, for planning."""
-        return max((steps[-1]["step_seconds"] for steps in self.ranks if steps), default=math.inf)
+        last = self.turns[max(self.turns)] if self.turns else []
+        return max((steps[-1]["step_seconds"] for steps in last if steps), default=math.inf)
 
-    def note(self, traces: list[Trace], discarded: bool) -> None:
-        workers = traces[: self.asked.workers]
-        if self.discarded or not self.ranks:
-            self.ranks = [[] for _ in workers]
-        self.discarded = discarded
-        for known, trace in zip(self.ranks, workers, strict=True):
-            known += trace.steps
+    def note(self, traces: list[Trace], turn: int) -> None:
+        """The first turn, which also warms up, counts only where there is no other."""
+        self.turns.pop(0, None)
+        self.turns[turn] = [trace.steps for trace in traces[: self.asked.workers]]
 
-    @property
-    def seen(self) -> CellSeen | None:
-        """None for a cell that was not reached."""
-        if not self.ranks or not all(self.ranks):
+    def seen(self, turn: int | None = None) -> CellSeen | None:
+        """In all turns, or in one. None for a cell that was not reached."""
+        turns = [self.turns[number] for number in self.turns if turn in (None, number)]
+        workers = [[step for steps in worker for step in steps] for worker in zip(*turns, strict=True)]
+        if not workers or not all(workers):
             return None
-        ranks = tuple(_step_of(steps) for steps in self.ranks)
+        ranks = tuple(_step_of(steps) for steps in workers)
         asked = self.asked
         return CellSeen(asked.sync, asked.workers, asked.threads_per_worker, asked.per_worker_batch_size, ranks)
 
@@ -149,21 +148,28 @@ def observe_own(
         meter.host([each.asked for each in cells.values()])
         failure, start = _measure(meter, asked, list(cells.values()), progress or (lambda text: None))
         copy = _copy_bandwidth(meter, asked, cells["alone"].asked) if asked.hosts == 1 and asked.workers > 1 else 0.0
-    found = {name: each.seen for name, each in cells.items()}
+    found: dict[str, Any] = {name: each.seen() for name, each in cells.items()}
     own = found.pop("asked")
     if own is None:
         raise CalibrationError(
             f"{asked.cell().label}: no step was measured within {asked.seconds:g} s; {failure or 'give --seconds more'}"
         )
-    unmeasured = tuple(each.label for each in cells.values() if each.seen is None and not each.failure)
+    unmeasured = tuple(each.label for each in cells.values() if each.seen() is None and not each.failure)
     failed = tuple(f"{each.label}: {each.failure}" for each in cells.values() if each.failure)
     hidden = own.workers > 1 and not any(rank.exchange_seconds for rank in own.ranks)
-    return Observations(
+    seen = Observations(
         own, cores, **found, exchange_is_hidden=hidden, gradient_bytes=gradient_bytes, copy_bytes_per_second=copy,
         link_bytes_per_second=asked.link_bits_per_second / 8, start_seconds=start, images_timed=asked.images_timed,
         others_share=meter.others_share, environment=asked.environment, unmeasured=unmeasured, failed=failed,
         command=asked.command,
     )  # fmt: skip
+    return replace(seen, turns=tuple(_in_turn(seen, cells, turn) for turn in cells["asked"].turns))
+
+
+def _in_turn(seen: Observations, cells: dict[str, _Visited], turn: int) -> Observations:
+    """What was seen in one turn, and of a cell that was not visited in it what was seen in all."""
+    within: dict[str, Any] = {name: cell for name, each in cells.items() if (cell := each.seen(turn)) is not None}
+    return replace(seen, **within)
 
 
 def with_photos(case: UseCase, folder: Path) -> UseCase:
@@ -229,7 +235,7 @@ def _measure(
                 if meter.late:
                     return "the time was over", start
                 cell.failure = str(failure).splitlines()[0]
-                if cell is cells[0] and not cell.ranks:
+                if cell is cells[0] and not cell.turns:
                     return str(failure), start
                 continue
             cell.visit_seconds = left - meter.left
@@ -238,7 +244,7 @@ def _measure(
                 meter.ends += team.start_seconds
                 cell.visit_seconds -= team.start_seconds
             start = start or team.start_seconds + max(trace.startup_seconds for trace in traces)
-            cell.note(traces, discarded=number == 0)
+            cell.note(traces, number)
     return "", start
 
 

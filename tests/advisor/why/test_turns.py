@@ -1,0 +1,42 @@
+"""Cells are visited in turns, and what was seen is kept by turn. No worker starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_failed_cells import STEP
+
+from lockstep.advisor.measuring.asked_cells import CellAsked
+from lockstep.advisor.why import observe_own
+from lockstep.advisor.why.observations import CellSeen, Observations
+from lockstep.engine.training.loop import Trace
+
+
+def cell_of(seconds_by_turn: dict[int, float]) -> observe_own._Visited:
+    cell = observe_own._Visited(CellAsked("local", 1, 4))
+    for turn, seconds in seconds_by_turn.items():
+        cell.note([Trace(0, 0.5, steps=[STEP | {"step_seconds": seconds}] * 3)], turn)
+    return cell
+
+
+def seconds(cell: CellSeen | None) -> float | None:
+    return None if cell is None else cell.step_seconds
+
+
+def test_the_first_turn_counts_only_where_there_is_no_other() -> None:
+    assert seconds(cell_of({0: 9.0}).seen()) == 9.0
+    later = cell_of({0: 9.0, 1: 0.2, 2: 0.3})
+    assert seconds(later.seen()) == pytest.approx(0.2), "the quickest quarter of both turns"
+    assert [seconds(later.seen(turn)) for turn in range(4)] == [None, 0.2, 0.3, None]
+    assert cell_of({}).seen() is None
+
+
+def test_a_turn_takes_what_it_did_not_visit_from_all_turns() -> None:
+    cells = {"asked": cell_of({0: 9.0, 1: 0.2, 2: 0.3}), "alone": cell_of({1: 0.5}), "larger": cell_of({})}
+    all_turns = {name: each.seen() for name, each in cells.items()}
+    seen = Observations(cores=2, **all_turns)  # type: ignore[arg-type]
+    first, second = (observe_own._in_turn(seen, cells, turn) for turn in cells["asked"].turns)
+    assert (seconds(first.asked), seconds(first.alone), first.larger) == (0.2, 0.5, None)
+    assert (seconds(second.asked), seconds(second.alone), second.larger) == (0.3, 0.5, None)
+    assert replace(first, asked=seen.asked) == replace(second, asked=seen.asked) == seen
