@@ -8,8 +8,10 @@ from lockstep.engine.units import bits_text, bytes_text, number_text, took
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(1234.5, "1,230"), (999.7, "1,000"), (0.012345, "0.0123"), (100, "100"), (0, "0")]
-)
+    ("number", "text"),
+    [(1234.5, "1,230"), (999.7, "1,000"), (0.012345, "0.0123"), (100, "100"), (0, "0"), (-19_490, "-19,500"),
+     (9.99e8, "999,000,000"), (1.27e13, "1.27e+13")],
+)  # fmt: skip
 def test_a_number_has_three_digits(number: float, text: str) -> None:
     assert number_text(number) == text
 

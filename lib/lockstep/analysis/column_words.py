@@ -23,6 +23,7 @@ WORDS: dict[str, str] = {
     "gradient_bytes": "gradient",
     "one_device_bytes": "fits one device",
     "largest_rank_bytes": "largest rank",
+    "at_least": "by measured peaks, at least (times)",
     "images_per_second": "images/s",
     "images_per_second_needed": "images/s needed",
     "photos_per_second": "photos/s",

@@ -20,6 +20,7 @@ from lockstep.analysis.anytime import (
     least_chance,
     rounds_needed,
 )
+from lockstep.engine.units import number_text
 
 __all__ = ["MIN_ROUNDS", "MISS"]
 
@@ -51,25 +52,30 @@ class Estimate:
     apart: Sessions = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} {self.interval}{self.differing}"
+        return f"{number_text(self.value)} {self.interval}{self.differing}"
 
     @property
     def interval(self) -> str:
         """The interval as text, in its place that there is none yet, or of a ratio none that says anything."""
-        if math.isinf(self.high):
-            return "(no interval yet)" if self.open else f"(at least {self.low:.3g})"
+        if not math.isfinite(self.high):
+            return "(no interval yet)" if self.open else f"(at least {number_text(self.low)})"
         wide = self.logarithmic and self.high > WIDEST * self.low > 0
-        return "(no useful interval yet)" if wide else f"[{self.low:.3g}, {self.high:.3g}]"
+        return "(no useful interval yet)" if wide else self._ends
+
+    @property
+    def _ends(self) -> str:
+        return f"[{number_text(self.low)}, {number_text(self.high)}]"
 
     @property
     def open(self) -> bool:
         """Whether the rounds leave everything possible."""
-        return math.isinf(self.high) and (self.low <= 0 if self.logarithmic else math.isinf(self.low))
+        least = 0.0 if self.logarithmic else -math.inf
+        return not math.isfinite(self.high) and not self.low > least
 
     @property
     def differing(self) -> str:
         """The sessions' own intervals as text where they differ, else ""."""
-        own = "; ".join(f"session {name}: {one.value:.3g} [{one.low:.3g}, {one.high:.3g}]" for name, one in self.apart)
+        own = "; ".join(f"session {name}: {number_text(one.value)} {one._ends}" for name, one in self.apart)
         return f" ({_DIFFERING}{own})" if own else ""
 
     @property

@@ -21,6 +21,7 @@ from lockstep.analysis.figures.style import label
 from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import TOLERANCE, NotNow
+from lockstep.engine.units import number_text
 
 Finding = Callable[[Stored], str]
 
@@ -82,13 +83,14 @@ def times(ratio: Estimate, what: str) -> str:
 
 def processor_name(processor: str) -> str:
     """A processor as a sentence calls it: Intel Xeon."""
-    words = processor.replace("(R)", "").replace("(TM)", "").split()
-    return " ".join(word for word in words if word not in ("CPU", "Processor"))
+    return " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b", " ", processor).split())
 
 
 def measure_of(ratio: Estimate, unit: str) -> str:
-    """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
-    return f"{ratio.value:.3g} {unit} {interval_text(ratio)}"
+    """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]; without one that ends where it begins, in
+    the digits that are written: 5 threads."""
+    number = number_text(ratio.value)
+    return f"{number} {unit} {interval_text(ratio)}".removesuffix(f" [{number}, {number}]")
 
 
 def at_most_whole(share: Estimate) -> Estimate:

@@ -215,6 +215,16 @@ def ratio_with_interval(
     return interval_of(paired_ratios(records, numerator, denominator, measure))
 
 
+def ratio_or_reason(
+    records: pd.DataFrame, numerator: Conditions, denominator: Conditions, measure: str
+) -> tuple[Estimate | None, str]:
+    """`ratio_with_interval`, and where no round holds both sides, None and the reason."""
+    try:
+        return ratio_with_interval(records, numerator, denominator, measure), ""
+    except AnalysisError as error:
+        return None, str(error)
+
+
 def highest_ratio(
     records: pd.DataFrame, numerators: Sequence[Conditions], denominator: Conditions, measure: str
 ) -> tuple[Estimate, int]:

@@ -10,9 +10,7 @@ _SHORT = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
 def number_text(number: float) -> str:
     """Three digits, without an exponent where a reader would not write one: 1,230; 0.0123."""
-    if abs(number) >= 999.5:
-        return f"{float(f'{number:.3g}'):,.0f}"
-    return f"{number:.3g}"
+    return f"{float(f'{number:.3g}'):,.0f}" if 999.5 <= abs(number) < 1e9 else f"{number:.3g}"
 
 
 def bytes_text(number: float) -> str:

@@ -57,7 +57,7 @@ def left_open(answered: Answered) -> str:
     open_now = (found for claim, found in answered.judged if claim["id"] == about and found.answer == UNDECIDED)
     if not any(DECIDED_ALONE.match(found.reason) for found in open_now):
         return ""
-    return f"; judged together with all other claims, {what} stays undecided"
+    return f"; {what} is clear by itself, and undecided once all claims are judged together"
 
 
 def _claims(answered: Answered) -> list[str]:

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.published import read_table
+from lockstep.engine.units import number_text
 from lockstep.predict.networks import ImageNetwork, network
 
 UTILISATION = (0.2, 0.6)
@@ -50,7 +51,7 @@ class Range:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{number_text(self.value)} [{number_text(self.low)}, {number_text(self.high)}]"
 
     def __contains__(self, number: float) -> bool:
         return self.low <= number <= self.high

@@ -144,6 +144,7 @@ def test_how_much_larger_a_model_would_fit(traced: Tables) -> None:
     largest = max(12 * sum(layer[1] for layer in part) + 1000 * BATCH for part in (LAYERS[:4], LAYERS[4:]))
     assert (row["one_device_bytes"], row["largest_rank_bytes"]) == (whole, largest)
     assert row["times"] == pytest.approx(whole / largest)
+    assert row["at_least"] == pytest.approx(whole / (PEAK * largest)), "over the fullest rank's peak"
 
 
 def test_without_a_count_of_memory_there_is_no_ratio(traced: Tables) -> None:

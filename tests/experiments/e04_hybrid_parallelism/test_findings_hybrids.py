@@ -84,7 +84,7 @@ def test_a_head_without_a_rival_says_so(frame: pd.DataFrame) -> None:
 @pytest.mark.slow
 def test_replicas_of_a_pipeline_gain_or_do_not(frame: pd.DataFrame) -> None:
     text = said(frame, "answer")
-    assert f"Two replicas of two stages, four ranks that share two cores, train AlexNet {BOTH:.3g} times" in text
+    assert f"Two replicas of two stages, four ranks sharing two cores, train AlexNet {BOTH:.3g} times" in text
     assert "so they gain something" in text and "they are slower than processes (shared memory) on four ranks" in text
     slow = said(scaled(frame, "images_per_second", 0.3, **REPLICAS, device="cpu"), "answer")
     assert "so they do not pay" in slow

@@ -26,6 +26,7 @@ from fake_spark import (
     resources,
     spark,
 )
+from lockstep.analysis.statistics import MIN_ROUNDS
 from lockstep.analysis.tables import start_table
 from lockstep.experiments.e06_spark_distribution import tables as spark_tables
 from lockstep.experiments.e06_spark_distribution.drawings import data_lines
@@ -50,6 +51,19 @@ def test_variants_stand_with_their_speedup_their_tau_and_their_memory(frame: pd.
     assert own.loc[("sparknet", 2), "over_fewest"] == pytest.approx(0.53 / 0.31, rel=0.01)
     assert table["over_fewest"].notna().sum() == 1
     assert spark_tables.variant_table(without(frame, experiment="speedup")).empty
+
+
+def test_a_single_round_beside_one_core_does_not_replace_many_beside_mpi(frame: pd.DataFrame) -> None:
+    """Bug: barrier mode was 1.32 times as fast as one core by one disturbed round, while many beside MPI, which stood
+    many times beside one core, said 1.7."""
+    own = frame[(frame["experiment"] == "speedup") & (frame["use_case"] == "SimpleBig") & (frame["variant"] == "a")]
+    barrier, alone = (own[own["strategy"] == name].iloc[0] for name in ("spark_allreduce", "sequential"))
+    disturbed = alone.to_dict() | {"round": barrier["round"], "images_per_second": 2 * alone["images_per_second"]}
+    table = spark_tables.variant_table(pd.concat([frame, pd.DataFrame([disturbed])], ignore_index=True))
+    row = table[(table["use_case"] == "SimpleBig") & (table["variant"] == "a")].set_index("strategy")
+    found, gain = row.loc["spark_allreduce"], GAINS["SimpleBig"]["spark_allreduce", 2]
+    assert found["speedup"] == pytest.approx(gain, rel=0.2) and found["low"] < found["speedup"] < found["high"]
+    assert found["rounds"] >= MIN_ROUNDS and found["reason"] == ""
 
 
 def test_what_stood_beside_nothing_has_no_speedup(frame: pd.DataFrame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -83,6 +84,9 @@ def test_points_at_one_batch_stand_side_by_side(accuracies: pd.DataFrame) -> Non
     for axis in accuracy_lines(accuracies, "title").axes:
         places = [float(x) for container in axis.containers for x in container.lines[0].get_xdata()]
         assert len(places) == len(set(places))
+        for size, own in ((32, [x for x in places if x < 128]), (512, [x for x in places if x >= 128])):
+            middle = np.exp(np.mean(np.log(own))) if own else size
+            assert middle == pytest.approx(size), "seen: batch 32 drawn at 48, and 512 at 740"
 
 
 def test_published_numbers_look_otherwise_and_stand_beside_the_batches(accuracies: pd.DataFrame) -> None:

@@ -15,6 +15,7 @@ from lockstep.advisor.errors import AS_CALIBRATED, ERRORS_FILE, KindError, read_
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e13_advisor import checking
 from lockstep.experiments.e13_advisor import picks as picking
+from lockstep.experiments.e13_advisor.answer import answer
 from lockstep.experiments.e13_advisor.errors_file import (
     FEWEST_ROUNDS,
     errors_text,
@@ -22,6 +23,7 @@ from lockstep.experiments.e13_advisor.errors_file import (
     known_errors,
     write_errors,
 )
+from lockstep.experiments.e13_advisor.findings import errors
 from lockstep.experiments.e13_advisor.grid import HELD_OUT
 from lockstep.experiments.e13_advisor.picks import picks
 from lockstep.experiments.e13_advisor.tables import coverage, farthest, kinds, noise_floor, quantile_of, share_of
@@ -80,6 +82,24 @@ def test_a_model_s_ranges_come_from_the_other_models() -> None:
     assert not own(odd, "TextLSTM")["holds"].any()
     width = [(own(each, "MLPMixer")["range_high"] / own(each, "MLPMixer")["range_low"]).min() for each in (usual, odd)]
     assert width[1] > 1.2 * width[0]
+
+
+def test_two_processors_are_not_mixed() -> None:
+    """What is calibrated with the seconds of two is a model of none. The other's error is told, and all names whose the
+    numbers are."""
+    own, slower = exact().records, longer(exact(), 1.2).records
+    few = slower[slower["round"] >= slower["round"].median()].assign(session=1)
+    few["round"] += 1 + own["round"].max()
+    seconds = [name for name in few if name.endswith("_seconds")]
+    few[seconds] = few[seconds].astype(float) * 3
+    few["images_per_second"] /= 3
+    names = {0: "AMD EPYC", 1: "Intel(R) Xeon(R) Processor"}
+    both = Stored(pd.concat([own, few], ignore_index=True), exact().tables, processors=names)
+    for found in (checking.predictions, checking.memories, picks, noise_floor):
+        pd.testing.assert_frame_equal(found(both), found(exact()))
+    assert "all of that on AMD EPYC, calibrated there, and the median is 20 % [20, 20] on Intel Xeon (" in errors(both)
+    assert "all of that" not in errors(exact()) and "AMD" not in answer(exact())
+    assert answer(both).endswith("All of this is AMD EPYC's, of which most was measured.")
 
 
 def test_ranges_hold_about_as_many_as_they_should() -> None:

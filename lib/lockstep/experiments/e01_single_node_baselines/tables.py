@@ -18,13 +18,12 @@ from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import (
     BASELINE,
-    AnalysisError,
     Estimate,
     interval_of,
     is_difference,
     median_or_nan,
     per_round,
-    ratio_with_interval,
+    ratio_or_reason,
     select,
     sessions_column,
 )
@@ -99,10 +98,7 @@ _MEDIAN_COLUMNS = ("images_per_second", "step_seconds", *PARTS, "epoch_seconds",
 
 
 def _ratio(records: pd.DataFrame, above: dict[str, Any], below: dict[str, Any]) -> Estimate | None:
-    try:
-        return ratio_with_interval(records, above, below, "images_per_second")
-    except AnalysisError:
-        return None
+    return ratio_or_reason(records, above, below, "images_per_second")[0]
 
 
 def _columns(ratio: Estimate | None, *names: str) -> dict[str, Any]:

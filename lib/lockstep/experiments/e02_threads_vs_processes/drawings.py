@@ -100,13 +100,16 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
                 f"{r.ms:.1f} ms" + (f"  ({r.times_base:.2f} times {label(r.base)})" if r.strategy != r.base else "")
                 for r in shown.itertuples()
             ])  # fmt: skip
-            for bound in bounds[bounds["use_case"] == own["use_case"].iloc[0]]["seconds"].dropna():
-                axis.axvline(bound * 1e3, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
+            ends = ["seconds", "seconds_low", "seconds_high"]
+            for bound, low, high in 1e3 * bounds.loc[bounds["use_case"] == own["use_case"].iloc[0], ends].to_numpy():
+                axis.axvline(bound, color="0.1", linestyle="--", linewidth=1.6, zorder=5)
+                axis.axvspan(low, high, color="0.1", alpha=0.08, zorder=0)
             axis.set_title(str(own["use_case"].iloc[0]) + " (parameters only, no photos)", loc="left")
             axis.set_xlim(0, end_of_axis([*shown["hi"], *shown["ms"]], 1e-6) * 1.05)
-            axis.set_xlabel("reduce + update (ms; 95 % interval)")
+            axis.set_xlabel("reduce + update (ms; 95 % interval; how many times: paired by round)")
         if bounds["seconds"].notna().any():
-            line = Line2D([], [], color="0.1", linestyle="--", label="yardstick: measured copy bandwidth")
+            told = "yardstick: measured copy bandwidth (shaded: its 95 % interval)"
+            line = Line2D([], [], color="0.1", linestyle="--", label=told)
             figure.legend(handles=[line], loc="outside lower center", frameon=False)
     return figure
 

@@ -11,6 +11,7 @@ import pandas as pd
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
+    at_most_whole,
     briefly,
     counted,
     estimate_in,
@@ -242,7 +243,7 @@ def resources(stored: Stored) -> str:
         busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
         require_rounds(busy)
         count = interval_of(own["threads_mean"].dropna())
-        kept = f"{counted(cores, 'core')} {measure_of(busy, '%')} busy"
+        kept = f"{counted(cores, 'core')} {measure_of(at_most_whole(busy), '%')} busy"
         return f"{who} have {measure_of(count, 'threads')} and keep {kept}"
 
     if not sampled:

@@ -18,6 +18,7 @@ from lockstep.analysis.statistics import (
     is_difference,
     paired_ratios,
     per_round,
+    ratio_or_reason,
     ratio_with_interval,
 )
 from lockstep.analysis.stored import Stored
@@ -181,11 +182,8 @@ def gil_table(records: pd.DataFrame) -> pd.DataFrame:
             continue
         other = {**cell, "strategy": "processes", "launcher": "processes"}
         status, reason = outcome(rows)
-        ratio = None
-        try:
-            ratio = ratio_with_interval(records, other, cell, "images_per_second")
-        except AnalysisError as error:
-            reason = reason or str(error)
+        ratio, why = ratio_or_reason(records, other, cell, "images_per_second")
+        reason = reason or why
         row = {name: cell[name] for name in SHOWN if name != "strategy"} | ratio_columns(
             ratio, "processes_over_threads"
         )
@@ -210,7 +208,7 @@ def _speedup(stored: Stored) -> pd.DataFrame:
 def _phases(stored: Stored) -> pd.DataFrame:
     table = phase_table(stored.records)
     ok = table[table["status"] == "ok"] if len(table) else table
-    return ok.reindex(columns=["use_case", "strategy", "variant", *PHASES, "step_seconds"]).round(4)
+    return ok.reindex(columns=["use_case", "strategy", "variant", "precision", *PHASES, "step_seconds"]).round(4)
 
 
 def _interpreter(stored: Stored) -> pd.DataFrame:

@@ -58,9 +58,9 @@ def schedules(stored: Stored) -> str:
         for row in ends
     )
     noise = aa_noise(stored.records)
-    gains = [estimate_in(row, "speedup") for row in rows.to_dict("records")]
-    differ = [gain.value > 1 for gain in gains if is_difference(gain, noise)]
-    fast, slow = differ.count(True), differ.count(False)
+    gains = [(_named(row), estimate_in(row, "speedup")) for row in rows.to_dict("records")]
+    differ = [(name, gain.value > 1) for name, gain in gains if is_difference(gain, noise)]
+    fast, slow = ([name for name, faster in differ if faster == side] for side in (True, False))
     told = [
         sentence(f"relative to naive model parallelism, speeds reach from {reach}"),
         f"Of {len(gains)} settings, {shown_to_be(fast)} faster than naive, and {shown_to_be(slow)} slower.",
@@ -71,8 +71,11 @@ def schedules(stored: Stored) -> str:
     return " ".join([*told, *noise_unknown(noise), *_waiting(own, rows)])
 
 
-def shown_to_be(count: int) -> str:
-    return f"{count or 'none'} {'is' if count == 1 else 'are'} shown to be"
+def shown_to_be(names: list[str]) -> str:
+    """Who, where it is one, else how many."""
+    if len(names) == 1:
+        return f"{names[0]} is shown to be"
+    return f"{len(names) or 'none'} are shown to be"
 
 
 def _named(row: Mapping[str, Any]) -> str:

@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
-from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, median_or_nan, ratio_with_interval
+from lockstep.analysis.statistics import (
+    Estimate,
+    interval_of,
+    median_or_nan,
+    ratio_or_reason,
+)
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import ratio_columns
 from lockstep.engine.pipelines.order import Action, from_table
@@ -114,10 +119,7 @@ partitions_of: Callable[[Stored], pd.DataFrame] = once(lambda stored: partition_
 
 def _over_balanced(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
     base = cell | {"partition": "balanced", "activations": "kept", "variant": "a"}
-    try:
-        return ratio_with_interval(records, cell, base, "step_seconds")
-    except AnalysisError:
-        return None
+    return ratio_or_reason(records, cell, base, "step_seconds")[0]
 
 
 # Steps

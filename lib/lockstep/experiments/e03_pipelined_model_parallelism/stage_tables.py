@@ -104,8 +104,8 @@ def rank_memory_table(stages: pd.DataFrame) -> pd.DataFrame:
 
 def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
     """A row per cell of STAGE_MEMORY: what the whole model would hold on one device, what its fullest rank must hold
-    here, and how many times as large a model would fit where the whole one just fits: one_device_bytes /
-    largest_rank_bytes.
+    here, and how many times as large a model would fit where the whole one just fits: times, one_device_bytes /
+    largest_rank_bytes; at_least, over the fullest rank's measured peak, which one device's own would exceed, too.
 
     One device trains the whole batch at once: all parameters, and the activations of all micro-batches.
     """
@@ -115,8 +115,9 @@ def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
         first = rows[rows["replica"] == 0]
         whole = first["parameter_bytes"] + first["activation_bytes"] * cell["micro_batches"]
         one_device = float(whole.groupby(first["round"]).sum().median())
-        largest = float(select(memory, cell, status=None)["bound_bytes"].max())
+        largest, peak = select(memory, cell, status=None)[["bound_bytes", "peak_bytes"]].astype(float).max()
         sizes = {"one_device_bytes": one_device, "largest_rank_bytes": largest, "times": one_device / largest}
+        sizes |= {"at_least": one_device / peak}
         table.append(cell | {"pipeline_ranks": cell["stages"] // cell["stages_per_rank"]} | sizes)
     return pd.DataFrame(table)
 

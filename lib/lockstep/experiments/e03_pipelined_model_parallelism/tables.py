@@ -67,7 +67,7 @@ def _memory(stored: Stored) -> pd.DataFrame:
 
 
 def _largest(stored: Stored) -> pd.DataFrame:
-    columns = [*_CELL_OF_MEMORY, "one_device_bytes", "largest_rank_bytes", "times"]
+    columns = [*_CELL_OF_MEMORY, "one_device_bytes", "largest_rank_bytes", "times", "at_least"]
     return largest_table(stored.table("stages")).reindex(columns=columns).round(2)
 
 

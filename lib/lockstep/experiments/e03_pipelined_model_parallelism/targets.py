@@ -39,7 +39,8 @@ def _over_naive(stored: Stored) -> Reading:
 def _description_of(records: pd.DataFrame, best: dict[str, Any], word: str, count: int) -> str:
     among = f"the {word} of {count} schedules: " if count > 1 else ""
     row = select(records, best).iloc[0]
-    return f"{among}{row['strategy']}, {row['micro_batches']} micro-batches, batch {row['global_batch_size']}"
+    images = f"images decoded {'meanwhile' if row['input'] == 'jpeg' else 'beforehand'}"
+    return f"{among}{row['strategy']}, {row['micro_batches']} micro-batches, batch {row['global_batch_size']}, {images}"
 
 
 def _of_ideal(stored: Stored) -> Reading:

@@ -91,7 +91,7 @@ def naive_slower_than_one(claim: Claim, stored: Stored) -> Verdict:
         naive = speedup_cell(stored.records, use_case, strategy="naive_pipeline")
         alone = speedup_cell(stored.records, use_case, strategy="sequential")
         return has_more(
-            stored.records, alone, naive, "times the images/s on one core, over two stages without pipelining"
+            stored.records, alone, naive, "times: the images/s on one core over those of two stages without pipelining"
         )
 
     return _with_reason(join(_measured(stored, one)), A_CORE)

@@ -75,10 +75,10 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
         return []
     row = own.iloc[0].to_dict()
     gain, ranks = estimate_in(row, "speedup"), counted(int(row["workers"]), "rank")
-    shared = f" that share {counted(int(cores), 'core')}" if row["workers"] > cores else ""
+    shared = f" sharing {counted(int(cores), 'core')}" if row["workers"] > cores else ""
     judged = {1: "so they gain something", -1: "so they do not pay", 0: "which leaves open whether they gain anything"}
     told = f"{row['called']}, {ranks}{shared}, train {network} {times(gain, 'as fast as one core')}"
-    told += f"{sessions_in(row, 'speedup')}, {judged[pays(gain, noise)]}"
+    told += f"{sessions_in(row, 'speedup')}, {judged[pays(gain, noise)]}{' there' if shared else ''}"
     rivals = known[~is_hybrid(known) & (known["workers"] == row["workers"]) & (known["strategy"] != HEAD)]
     if rivals.empty:
         return [sentence(f"{told}; against one kind of parallelism on as many ranks they have too few rounds")]

@@ -110,9 +110,10 @@ def hybrid_map(stored: Stored) -> str:
         told.append(sentence(f"by the cost model, the hybrid of {network} leads {found}"))
     worst = _worst(stored)
     if worst is not None:
-        lead = "" if (both := ratio_off(stored)) is None else f", and a hybrid's lead may be {both:.2f} times too large"
         off = f"up to {farthest_off(stored):.0f} % off on measured steps ({times(worst, 'the measured step')})"
-        told.append(f"The same model is {off}{lead}.")
+        if (both := ratio_off(stored)) is not None:
+            off += f", and by measured steps of both ways, a hybrid's lead may be {both:.2f} times too large"
+        told.append(f"The same model is {off}.")
     rest = sorted(set(stored.table("layers")["use_case"]) - set(table["use_case"]))
     told += [sentence(f"too little of {listed(map(network_name, rest))} was measured to predict it")] if rest else []
     return " ".join(told)

@@ -24,7 +24,14 @@ from lockstep.analysis.sentences import (
     times,
     way_name,
 )
-from lockstep.analysis.statistics import BASELINE, AnalysisError, interval_of, ratio_with_interval, select
+from lockstep.analysis.statistics import (
+    BASELINE,
+    AnalysisError,
+    interval_of,
+    ratio_or_reason,
+    ratio_with_interval,
+    select,
+)
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
@@ -189,9 +196,8 @@ def alexnet_over_links(stored: Stored) -> str:
     shared = {"experiment": "timeline", "use_case": "SimpleBig", "variant": "a"}
     hosts = {**shared, "strategy": "mpi_allreduce", "link_bits_per_second": _FASTEST, "workers": 2}
     records = stored.shown.records
-    try:
-        ratio = ratio_with_interval(records, hosts, {**shared, **BASELINE}, "images_per_second")
-    except AnalysisError:
+    ratio, _ = ratio_or_reason(records, hosts, {**shared, **BASELINE}, "images_per_second")
+    if ratio is None:
         return ""
     batch = int(select(records, hosts)["per_worker_batch_size"].iloc[0])
     return f"AlexNet with {counted(batch, 'image')} per worker: {ratio} times"

@@ -12,7 +12,7 @@ import pandas as pd
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.one_session import by_processor
-from lockstep.analysis.statistics import AnalysisError, is_difference, ratio_with_interval
+from lockstep.analysis.statistics import is_difference, ratio_or_reason
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import distributed_speedup_table, ratio_columns, start_table
 from lockstep.analysis.timeline import slowest_table
@@ -41,13 +41,10 @@ def ranking_table(records: pd.DataFrame, experiment: str = HEADLINE) -> pd.DataF
         status, reason = outcome(rows)
         row = {name: cell[name] for name in ("use_case", "data_source", "hosts", "workers", "strategy")}
         row |= {name: median_of(rows, name) for name in ("images_per_second", "step_seconds")}
-        ratio = None
         base = {name: cell[name] for name in ("experiment", "use_case", "hosts", "workers", "precision", "device")}
         base["strategy"] = RANKING_BASE
-        try:
-            ratio = ratio_with_interval(records, cell, {**base, "variant": "a"}, "images_per_second")
-        except AnalysisError as error:
-            reason = reason or str(error)
+        ratio, why = ratio_or_reason(records, cell, {**base, "variant": "a"}, "images_per_second")
+        reason = reason or why
         row |= ratio_columns(ratio, "ratio") | {"rounds": ratio.rounds if ratio else 0}
         row |= {"difference": ratio is not None and is_difference(ratio, aa_noise(records))}
         row |= {"global_batch_size": cell["global_batch_size"], "status": status, "reason": reason}

@@ -16,12 +16,12 @@ import pandas as pd
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import (
     BASELINE,
-    AnalysisError,
+    MIN_ROUNDS,
     Estimate,
     interval_of,
     is_difference,
     median_or_nan,
-    ratio_with_interval,
+    ratio_or_reason,
     select,
 )
 from lockstep.analysis.stored import Stored, once
@@ -67,7 +67,8 @@ def variant_table(records: pd.DataFrame) -> pd.DataFrame:
         return table
     found = cells(records, SPEEDUP)
     for index, (cell, _) in enumerate(found):
-        if math.isnan(table.loc[index, "speedup"]) and (ratio := speedup_of(records, cell)) is not None:
+        few = math.isnan(table.loc[index, "low"]) and cell["variant"] == "a"
+        if few and (ratio := speedup_of(records, cell)) is not None:
             values = {**ratio_columns(ratio), "rounds": ratio.rounds, "base": BASELINE["strategy"], "reason": ""}
             table.loc[index, list(values)] = list(values.values())
     for name in _VARIANT:
@@ -78,20 +79,16 @@ def variant_table(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def speedup_of(records: pd.DataFrame, cell: Mapping[str, Any]) -> Estimate | None:
-    """Images/s over sequential training: of rounds that hold both, otherwise of the rounds in which either stood beside
-    BESIDE. None where neither was measured."""
+    """Images/s over sequential training: of rounds that hold both; where these are too few for an interval, of those in
+    which either stood beside BESIDE. None where neither was measured."""
     same = {name: cell[name] for name in ("experiment", "use_case", "device")}
-    base = {**same, **BASELINE}
-    try:
-        return ratio_with_interval(records, cell, base, "images_per_second")
-    except AnalysisError:
-        pass
-    link = {**same, "strategy": BESIDE, "variant": "a", "workers": cell["workers"]}
-    try:
-        ratios = [ratio_with_interval(records, side, link, "images_per_second") for side in (cell, base)]
-    except AnalysisError:
-        return None
-    return ratios[0].over(ratios[1])
+    base, link = {**same, **BASELINE}, {**same, "strategy": BESIDE, "variant": "a", "workers": cell["workers"]}
+    pairs = ((cell, base), (cell, link), (base, link))
+    direct, above, below = (ratio_or_reason(records, *pair, "images_per_second")[0] for pair in pairs)
+    if above is None or below is None or (direct is not None and direct.rounds >= MIN_ROUNDS):
+        return direct
+    detour = above.over(below)
+    return direct if direct is not None and detour.open else detour
 
 
 def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:

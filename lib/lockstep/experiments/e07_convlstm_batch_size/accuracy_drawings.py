@@ -126,15 +126,21 @@ def _series(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _batch_panel(axis: Axes, rows: pd.DataFrame, measure: str) -> list[str]:
     series = _series(rows)
-    for place, (name, own) in enumerate(series.items()):
+    for name, own in series.items():
         line_colour, mark = _LINES.get(name, _OTHER)
         own = own.drop_duplicates("global_batch_size")
         columns = (measure, f"{measure}_low", f"{measure}_high")
-        aside = own["global_batch_size"] * 1.12 ** (place - (len(series) - 1) / 2)  # never on top of each other
+        aside = own["global_batch_size"].map(lambda size, name=name: _aside(series, name, size))
         style = {"marker": mark, "color": line_colour, "linestyle": line_between(len(own))}
         interval_points(axis, aside, own, columns, linewidth=1.2, **style)
     _batch_axis(axis, rows["global_batch_size"])
     return list(series)
+
+
+def _aside(series: Mapping[str, pd.DataFrame], name: str, size: int) -> float:
+    """Where a mark stands: around its batch size and never on top of another one, at it where it is alone."""
+    among = [each for each, own in series.items() if size in set(own["global_batch_size"])]
+    return float(size * 1.12 ** (among.index(name) - (len(among) - 1) / 2))
 
 
 def _batch_axis(axis: Axes, batches: pd.Series) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import counted, finding, listed, measure_of, sentence, settle_each
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
@@ -18,7 +19,9 @@ from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name,
 def answer(stored: Stored) -> str:
     """How many workers the fastest way has, gains over one, the error of predictions, how often advice was right."""
     parts = {"How many workers are best": _how_many, "What workers gain": _gains, "How far off the advice is": _errors}
-    return " ".join(settle_each(lambda name: parts[name](stored), parts))
+    shown = on_one_processor(stored)[1]
+    remark = [sentence(f"all of this is {shown}'s, of which most was measured")] if shown else []
+    return " ".join([*settle_each(lambda name: parts[name](stored), parts), *remark])
 
 
 def _how_many(stored: Stored) -> str:
@@ -38,14 +41,16 @@ def _how_many(stored: Stored) -> str:
 def _gains(stored: Stored) -> str:
     """What workers with a core each gain, of every model, with the batch per worker as it is."""
     found, several = [], set[int]()
-    for use_case in stored.records.loc[stored.records["experiment"] == CALIBRATION, "use_case"].unique():
+    records = on_one_processor(stored)[0]
+    calibrated = records[records["experiment"] == CALIBRATION]
+    for use_case in calibrated["use_case"].unique():
         cell = {"experiment": CALIBRATION, "use_case": use_case, "variant": "a"}
-        own = stored.records[(stored.records["use_case"] == use_case) & (stored.records["experiment"] == CALIBRATION)]
+        own = calibrated[calibrated["use_case"] == use_case]
         above = cell | {"strategy": SHARED}
         batches = own.loc[own["strategy"] == SHARED, "per_worker_batch_size"].unique()
         base = cell | {"strategy": "sequential", "global_batch_size": list(batches)}
         try:
-            found.append((ratio_with_interval(stored.records, above, base, "images_per_second"), str(use_case)))
+            found.append((ratio_with_interval(records, above, base, "images_per_second"), str(use_case)))
             several |= {int(count) for count in own.loc[own["strategy"] == SHARED, "workers"].unique()}
         except AnalysisError:
             continue

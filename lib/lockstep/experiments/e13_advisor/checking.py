@@ -1,6 +1,7 @@
 """What the advisor predicts beside what was measured: for each held-out cell its step, its range and its memory.
 
 A model's range comes from the errors that were made on the *other* models, as a reader's own model will have it.
+Of several processors it is the one with the most rounds: calibrated on one, nothing is predicted of another.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from lockstep.advisor.steps import (
     mean_error,
 )
 from lockstep.analysis.cells import cells
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.statistics import interval_of, per_round
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e13_advisor.errors_file import LEVEL, known_errors
@@ -51,7 +53,7 @@ class Advisor:
     def __init__(self, stored: Stored, use_case: str) -> None:
         self.use_case = use_case
         self.calibration = stored_calibration(stored, use_case)
-        self.link = link_or_none(stored.records)
+        self.link = link_or_none(on_one_processor(stored)[0])
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -71,7 +73,8 @@ class Advisor:
 
 def stored_calibration(stored: Stored, use_case: str, machine: CalibratedMachine | None = None) -> Calibration:
     """What the advisor is told of a model: the rows of its calibration, and what it consists of."""
-    rows = stored.records[stored.records["experiment"].isin([CALIBRATION, CROWDED, MEMORY])]
+    records = on_one_processor(stored)[0]
+    rows = records[records["experiment"].isin([CALIBRATION, CROWDED, MEMORY])]
     models = stored.table(MODELS)
     sizes = models[models["use_case"] == use_case] if len(models) else models
     known = sizes.select_dtypes("number").min().to_dict() if len(sizes) else None
@@ -82,7 +85,7 @@ def stored_calibration(stored: Stored, use_case: str, machine: CalibratedMachine
 def advisors(stored: Stored) -> dict[str, Advisor]:
     """By use case; only those that could be calibrated."""
     found = {}
-    for name in held_out(stored.records)["use_case"].unique():
+    for name in held_out(on_one_processor(stored)[0])["use_case"].unique():
         try:
             found[str(name)] = Advisor(stored, str(name))
         except CalibrationError:
@@ -107,11 +110,11 @@ def predictions(stored: Stored) -> pd.DataFrame:
     (`mean_error` of what the calibration's rounds predict); for each of PARTS
     measured_PART and predicted_PART (s).
     """
-    table = []
+    table, records = [], on_one_processor(stored)[0]
     for name, advisor in advisors(stored).items():
-        own = held_out(stored.records)
+        own = held_out(records)
         for cell, rows in cells(own[own["use_case"] == name]):
-            row = _predicted(stored.records, advisor, cell, rows)
+            row = _predicted(records, advisor, cell, rows)
             table += [row] if row else []
     return pd.DataFrame(table)
 
@@ -195,7 +198,8 @@ def of_one_host(table: pd.DataFrame, hosts: bool = False) -> pd.DataFrame:
 def memories(stored: Stored) -> pd.DataFrame:
     """A row per cell of several workers in new processes: peak_bytes of a worker (the team's PSS over its workers, the
     largest over rounds), predicted_bytes, ratio (predicted / measured)."""
-    rows, table = predictable_rows(stored.of(MEMORY)), []
+    records, table = on_one_processor(stored)[0], []
+    rows = predictable_rows(records[records["experiment"] == MEMORY])
     rows = rows[rows["workers"] > 1]
     for cell, own in cells(rows):
         advisor, peak = advisors(stored).get(str(cell["use_case"])), float(own["peak_pss_bytes"].astype(float).max())

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.advisor.steps import Predictor
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.statistics import AnalysisError, Estimate, interval_of, per_round
 from lockstep.analysis.stored import Stored
 from lockstep.engine.units import took
@@ -41,7 +42,7 @@ def _row(stored: Stored, name: str) -> dict[str, str]:
     two = predictor.step_seconds(SYNC, 2, 1, share)
     span = predictor.step_seconds("local", 1, 1, 2 * share).over(two)
     predicted = (span.middle, span.low, span.high)
-    measured = _measured(stored.records, name, share)
+    measured = _measured(on_one_processor(stored)[0], name, share)
     row = {"model": model_name(name), "global batch": str(2 * share)}
     row |= {"predicted gain": "{:.2f} [{:.2f}, {:.2f}]".format(*predicted)}
     row |= {"measured gain": "not measured" if measured is None else str(measured)}

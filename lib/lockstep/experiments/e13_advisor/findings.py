@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.one_session import by_processor, on_one_processor
 from lockstep.analysis.sentences import Finding, counted, finding, listed, measure_of, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
@@ -29,7 +31,7 @@ from lockstep.experiments.e13_advisor.tables import (
 @finding
 def errors(stored: Stored) -> str:
     """The error on one host and on several, and how far a cell lies from itself."""
-    told = [sentence(f"{_one_host(stored)}")]
+    told = [sentence(f"{_one_host(stored)}{_on_others(stored)}")]
     try:
         hosts = held_out_errors(stored, hosts=True)
         far = measure_of(quantile_of(hosts, 0.5), "%")
@@ -48,6 +50,17 @@ def _one_host(stored: Stored) -> str:
     return f"on one host {cells} are {middle} off in the median, and nine in ten are off by less than {far}"
 
 
+def _on_others(stored: Stored) -> str:
+    """The same median of the processors that this notebook's other numbers are not of; "" where there is one alone."""
+    shown, told = on_one_processor(stored)[1], []
+    others = by_processor(stored, stored.records) if shown else {}
+    for name, own in others.items():
+        found = held_out_errors(replace(stored, records=own))
+        if name != shown and len(found):
+            told.append(f"{measure_of(quantile_of(found, 0.5), '%')} on {name} ({counted(len(found), 'cell')})")
+    return f"; all of that on {shown}, calibrated there, and the median is {listed(told)}" if told else ""
+
+
 def _floor(stored: Stored) -> str:
     table = noise_floor(stored)
     if table.empty:
@@ -59,7 +72,7 @@ def _floor(stored: Stored) -> str:
 
 def _lacking(stored: Stored) -> list[str]:
     """How many held-out cells could not be predicted."""
-    rows = held_out(stored.records)
+    rows = held_out(on_one_processor(stored)[0])
     names = ["use_case", "experiment", "strategy", "variant", "hosts", "workers", "global_batch_size"]
     missing = len(rows.drop_duplicates(names)) - len(predictions(stored))
     return [sentence(f"{counted(missing, 'more cell')} could not be predicted")] if missing > 0 else []

@@ -22,6 +22,7 @@ from lockstep.advisor.predict import simplest_of_the_best
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import cells
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import counted, way_name
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
 from lockstep.analysis.stored import Stored, once
@@ -37,7 +38,7 @@ _SPEED = "images_per_second"
 
 
 def allowed_loss(stored: Stored) -> float:
-    noise = aa_noise(stored.records)
+    noise = aa_noise(on_one_processor(stored)[0])
     return max(NEAR, math.expm1(noise)) if math.isfinite(noise) else NEAR
 
 
@@ -68,9 +69,10 @@ def picks(stored: Stored) -> pd.DataFrame:
     """A row per model and global batch with two ways or more: ways (number), best, pick and advised (strategy and
     workers), loss (how much faster the fastest is than the pick, with low and high), decided and good (bool);
     advised_loss and advised_good, the same of the recommended way."""
-    rows = predictable_rows(stored.records)
+    records = on_one_processor(stored)[0]
+    rows = predictable_rows(records)
     rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]
-    table, noise, most, known = [], aa_noise(stored.records), allowed_loss(stored), predictions(stored)
+    table, noise, most, known = [], aa_noise(records), allowed_loss(stored), predictions(stored)
     order = {name: place for place, name in enumerate(rows["use_case"].unique())}
     groups = sorted(rows.groupby(["use_case", "global_batch_size"]), key=lambda each: (order[each[0][0]], each[0][1]))
     for (use_case, batch), own in groups:

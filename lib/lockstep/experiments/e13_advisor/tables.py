@@ -13,6 +13,7 @@ from lockstep.advisor.errors import ANOTHER_BATCH, AS_CALIBRATED
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.noise import IMAGES_PER_SECOND
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import way_name
 from lockstep.analysis.statistics import paired_ratios
 from lockstep.analysis.stored import Stored, once
@@ -73,11 +74,11 @@ def share_of(held: pd.Series) -> Estimate:
 def noise_floor(stored: Stored) -> pd.DataFrame:
     """A row per cell that was measured twice in a round: use_case, strategy, workers, apart (|b / a - 1| of its steps'
     mean over rounds), one_round (the median over rounds), log_error (log(b / a) of that mean)."""
-    again = stored.records[(stored.records["variant"] == "b") & (stored.records["status"] == "ok")]
-    table = []
+    records, table = on_one_processor(stored)[0], []
+    again = records[(records["variant"] == "b") & (records["status"] == "ok")]
     for cell, _ in cells(again):
         try:
-            ratios = 1 / paired_ratios(stored.records, cell, {**cell, "variant": "a"}, IMAGES_PER_SECOND)
+            ratios = 1 / paired_ratios(records, cell, {**cell, "variant": "a"}, IMAGES_PER_SECOND)
         except AnalysisError:
             continue
         row = {name: cell[name] for name in ("use_case", "strategy", "workers")} | {"rounds": len(ratios)}

@@ -10,11 +10,10 @@ from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.seeds import PROFILE, SPEED, mean_columns, same_but, way
 from lockstep.analysis.statistics import (
-    AnalysisError,
     Conditions,
     interval_of,
     is_difference,
-    ratio_with_interval,
+    ratio_or_reason,
     select,
 )
 from lockstep.analysis.tables import PHASES, ratio_columns
@@ -45,10 +44,8 @@ def speed_table(records: pd.DataFrame) -> pd.DataFrame:
         ratio = None
         if status == "ok":
             base = sequential_of(cell) if cell["variant"] == "a" else same_but(cell, variant="a")
-            try:
-                ratio = ratio_with_interval(records, cell, base, "images_per_second")
-            except AnalysisError as error:
-                reason = reason or str(error)
+            ratio, why = ratio_or_reason(records, cell, base, "images_per_second")
+            reason = reason or why
         row: dict[str, Any] = {name: cell[name] for name in _SHOWN} | {"way": way(cell)} | ratio_columns(ratio)
         row |= {name: median_of(rows, name) for name in ("images_per_second", "step_seconds", *PHASES)}
         epochs = rows.loc[rows["status"] == "ok", "epoch_seconds"].dropna().astype(float)
@@ -67,11 +64,8 @@ def framework_table(records: pd.DataFrame) -> pd.DataFrame:
             continue
         status, reason = outcome(rows)
         other = same_but(cell, "memory_format", framework="torch")
-        ratio = None
-        try:
-            ratio = ratio_with_interval(records, cell, other, "step_seconds")
-        except AnalysisError as error:
-            reason = reason or str(error)
+        ratio, why = ratio_or_reason(records, cell, other, "step_seconds")
+        reason = reason or why
         kept = ("use_case", "data_source", "network", "strategy", "workers", "global_batch_size")
         row: dict[str, Any] = {name: cell[name] for name in kept} | ratio_columns(ratio, "ratio")
         row |= {"tensorflow_seconds": median_of(rows, "step_seconds")}
@@ -128,11 +122,8 @@ def price_table(records: pd.DataFrame) -> pd.DataFrame:
         if cell["strategy"] != "sequential" or cell["variant"] != "a" or cell == plain or cell["framework"] != "torch":
             continue
         status, reason = outcome(rows)
-        ratio = None
-        try:
-            ratio = ratio_with_interval(records, cell, plain, "step_seconds")
-        except AnalysisError as error:
-            reason = reason or str(error)
+        ratio, why = ratio_or_reason(records, cell, plain, "step_seconds")
+        reason = reason or why
         row = {name: cell[name] for name in ("use_case", "data_source", "framework", "network", "global_batch_size")}
         row |= {"setting": ", ".join(extras(cell)), "dropout": cell["dropout"]}
         row |= {"weight_decay": cell["weight_decay"]} | ratio_columns(ratio, "ratio")
