@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def observe(run: Any, case: Any, gradient_bytes: float, progress: Any) -> Observations:
         calls.append((run, case))
         cell = CellSeen(run.sync, run.workers, run.threads_per_worker, run.batch, (STEP,) * run.workers)
-        return Observations(cell, 2, start_seconds=2.0, unmeasured=("a cell",), command=run.command)
+        seen = Observations(cell, 2, start_seconds=2.0, unmeasured=("a cell",), command=run.command)
+        return replace(seen, turns=(seen,) * 3)
 
     monkeypatch.setattr(observing, "observe_own", observe)
     return calls
@@ -44,7 +46,7 @@ def test_too_many_threads_are_told_with_the_command_that_shows_it(asked: list[An
     text = told("--threads-per-worker", "4", "--batch", "16", "--seconds", "5")
     run, _ = asked[0]
     assert (run.threads_per_worker, run.batch, run.seconds, run.workers, run.sync) == (4, 16, 5.0, 2, "allreduce")
-    assert "2 workers x 4 threads, allreduce, batch 16 each, on 2 cores: 100 ms a step" in text
+    assert "2 workers x 4 threads, allreduce, batch 16 each, on 2 cores: 100 ms a step, looked at in 3 turns\n" in text
     assert "1. threads\n   found:     2 workers x 4 threads are 8 threads for 2 cores." in text
     again = f"lockstep why --model planted:healthy --input {planted.INPUT} --batch 16 --threads-per-worker 1\n"
     assert again in text, "the option is replaced, and what was not given is left out"
@@ -79,6 +81,7 @@ def test_json(asked: list[Any]) -> None:
     found = json.loads(told("--json", "--threads-per-worker", "4"))
     assert [cause["kind"] for cause in found["causes"]] == ["threads"]
     assert found["seen"]["asked"]["ranks"][0]["compute_seconds"] == 0.09
+    assert found["seen"]["turns"] == 3
 
 
 def test_a_link_means_two_hosts_at_its_rate(asked: list[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.engine.units import bits_text, bytes_text, number_text, took
+from lockstep.engine.units import bits_text, bytes_text, digits, number_text, took
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from lockstep.engine.units import bits_text, bytes_text, number_text, took
      (9.99e8, "999,000,000"), (1.27e13, "1.27e+13")],
 )  # fmt: skip
 def test_a_number_has_three_digits(number: float, text: str) -> None:
-    assert number_text(number) == text
+    assert number_text(number) == text and digits(number) == text.replace(",", "")
 
 
 @pytest.mark.parametrize(

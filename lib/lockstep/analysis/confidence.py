@@ -20,7 +20,7 @@ from lockstep.analysis.anytime import (
     least_chance,
     rounds_needed,
 )
-from lockstep.engine.units import number_text
+from lockstep.engine.units import digits
 
 __all__ = ["MIN_ROUNDS", "MISS"]
 
@@ -52,19 +52,19 @@ class Estimate:
     apart: Sessions = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"{number_text(self.value)} {self.interval}{self.differing}"
+        return f"{digits(self.value)} {self.interval}{self.differing}"
 
     @property
     def interval(self) -> str:
         """The interval as text, in its place that there is none yet, or of a ratio none that says anything."""
         if not math.isfinite(self.high):
-            return "(no interval yet)" if self.open else f"(at least {number_text(self.low)})"
+            return "(no interval yet)" if self.open else f"(at least {digits(self.low)})"
         wide = self.logarithmic and self.high > WIDEST * self.low > 0
         return "(no useful interval yet)" if wide else self._ends
 
     @property
     def _ends(self) -> str:
-        return f"[{number_text(self.low)}, {number_text(self.high)}]"
+        return f"[{digits(self.low)}, {digits(self.high)}]"
 
     @property
     def open(self) -> bool:
@@ -75,7 +75,7 @@ class Estimate:
     @property
     def differing(self) -> str:
         """The sessions' own intervals as text where they differ, else ""."""
-        own = "; ".join(f"session {name}: {number_text(one.value)} {one._ends}" for name, one in self.apart)
+        own = "; ".join(f"session {name}: {digits(one.value)} {one._ends}" for name, one in self.apart)
         return f" ({_DIFFERING}{own})" if own else ""
 
     @property

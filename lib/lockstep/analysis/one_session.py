@@ -7,8 +7,9 @@ one: their quotient is no speedup. Speedups are paired by round (`lockstep.analy
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,14 +78,21 @@ def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
 
 @once
 def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
-    """The records of the processor with the most timed rows, and its name; all of them and "" where there is one alone.
-    What is fitted to seconds of several processors is a model of none."""
+    """The records of the processor with the most timed rows, and its name, with what multiplies bfloat16 if that tells
+    it from another one; all records and "" where there is one alone. What is fitted to seconds of several is a model of
+    none."""
     timed = stored.records[(stored.records["status"] == "ok") & stored.records["images_per_second"].notna()]
-    kinds = by_processor(stored, timed)
+    kinds = by_processor(stored, timed, units=True)
     if len(kinds) < 2:
         return stored.records, ""
     name = max(kinds, key=lambda each: len(timed.index.intersection(kinds[each].index)))
-    return kinds[name], name
+    return kinds[name], short_names(kinds)[name]
+
+
+def short_names(kinds: Iterable[str]) -> dict[str, str]:
+    """Names of `by_processor` with units -> without them where no other processor has the same name."""
+    plain = {name: re.split(" with| of other", name)[0] for name in kinds}
+    return {name: short if list(plain.values()).count(short) == 1 else name for name, short in plain.items()}
 
 
 def of_one_session(

@@ -21,7 +21,7 @@ from lockstep.analysis.figures.style import label
 from lockstep.analysis.statistics import interval_of, is_difference
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.verdicts import TOLERANCE, NotNow
-from lockstep.engine.units import number_text
+from lockstep.engine.units import digits
 
 Finding = Callable[[Stored], str]
 
@@ -76,7 +76,7 @@ def sentence(text: str) -> str:
 def times(ratio: Estimate, what: str) -> str:
     """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]; where it is 1, as fast as one
     core [0.98, 1.02]."""
-    number = f"{ratio.value:.3g} times "
+    number = f"{digits(ratio.value)} times "
     alike = number == "1 times " and what.startswith(("as fast", "as long", "as many"))
     return f"{'' if alike else number}{what} {interval_text(ratio)}"
 
@@ -87,10 +87,8 @@ def processor_name(processor: str) -> str:
 
 
 def measure_of(ratio: Estimate, unit: str) -> str:
-    """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]; without one that ends where it begins, in
-    the digits that are written: 5 threads."""
-    number = number_text(ratio.value)
-    return f"{number} {unit} {interval_text(ratio)}".removesuffix(f" [{number}, {number}]")
+    """A measured quantity with its interval and unit: 94.1 % [93.8, 94.6]."""
+    return f"{digits(ratio.value)} {unit} {interval_text(ratio)}"
 
 
 def at_most_whole(share: Estimate) -> Estimate:

@@ -13,11 +13,10 @@ from lockstep.analysis.cells import SAME_RUN, cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import (
     BASELINE,
-    AnalysisError,
     Conditions,
     Estimate,
     is_difference,
-    ratio_with_interval,
+    ratio_or_reason,
     roughness,
     select,
     sessions_column,
@@ -68,10 +67,8 @@ def summary_table(
         ratio = None
         wanted = _base_of(records, cell, base)
         if status == "ok" and wanted is not None:
-            try:
-                ratio = ratio_with_interval(records, cell, wanted, "images_per_second")
-            except AnalysisError as error:
-                reason = f"{reason}; {error}".strip("; ")
+            ratio, why = ratio_or_reason(records, cell, wanted, "images_per_second")
+            reason = f"{reason}; {why}".strip("; ")
         table.append(
             {name: cell[name] for name in SHOWN}
             | ratio_columns(ratio)

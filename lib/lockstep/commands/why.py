@@ -8,7 +8,7 @@ import math
 import shlex
 import shutil
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,12 +180,13 @@ def _say_own(seen: Observations, as_json: bool) -> None:
 
     causes, asked = find_causes(seen), seen.asked
     if as_json:
-        _say_json(causes, asdict(seen), ())
+        _say_json(causes, asdict(replace(seen, turns=())) | {"turns": len(seen.turns)}, ())
         return
+    turns = f", looked at in {len(seen.turns)} turn{'s' * (len(seen.turns) > 1)}" if seen.turns else ""
     typer.echo(
         f"{asked.workers} worker{'s' * (asked.workers > 1)} x {asked.threads_per_worker} "
         f"thread{'s' * (asked.threads_per_worker > 1)}, {asked.sync}, batch {asked.per_worker_batch_size} each, on "
-        f"{seen.cores} core{'s' * (seen.cores > 1)}: {took(asked.step_seconds)} a step"
+        f"{seen.cores} core{'s' * (seen.cores > 1)}: {took(asked.step_seconds)} a step{turns}"
     )
     steps = math.ceil(seen.start_seconds / asked.step_seconds)
     typer.echo(f"start-up: {took(seen.start_seconds)}, as long as {steps} steps; give --images to judge a timed run")

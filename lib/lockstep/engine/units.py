@@ -8,8 +8,14 @@ _LONG = (("days", 86400.0), ("h", 3600.0), ("min", 60.0))
 _SHORT = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 
 
+def digits(number: float) -> str:
+    """Three digits, without an exponent where a reader would not write one: 1230; 0.0123. No commas, since those of an
+    interval stand beside them, and what is written is read again."""
+    return f"{float(f'{number:.3g}'):.0f}" if 999.5 <= abs(number) < 1e9 else f"{number:.3g}"
+
+
 def number_text(number: float) -> str:
-    """Three digits, without an exponent where a reader would not write one: 1,230; 0.0123."""
+    """The same with commas: 1,230."""
     return f"{float(f'{number:.3g}'):,.0f}" if 999.5 <= abs(number) < 1e9 else f"{number:.3g}"
 
 

@@ -29,8 +29,8 @@ def _room(stored: Stored) -> str:
     two = table[(table["pipeline_ranks"] == 2) & (table["schedule"] == ROOMY)] if len(table) else table
     if two.empty:
         return ""
-    counted, peaks = two["times"].max(), two["at_least"].max()
-    return f"at least {peaks:.3g}, up to {counted:.3g}" if peaks < counted else f"{counted:.3g}"
+    counted, peaks = two.loc[two["times"].idxmax(), ["times", "at_least"]].astype(float)
+    return f"{peaks:.3g} or {counted:.3g}" if peaks < counted else f"{counted:.3g}"
 
 
 def _over(stored: Stored, shared: Conditions, ours: Conditions, base: Conditions = BASELINE) -> str:
@@ -106,7 +106,7 @@ ADVICE = (
     Advice(
         "a model too large for one worker",
         f"`model_parallel=\"pipeline\", schedule=\"{ROOMY}\", stages_per_rank=2`", "03",
-        _room, "times as large a model as the largest that fits one worker, on two workers: measured peaks, counts",
+        _room, "times as large a model as the largest that fits one worker, by peaks or counted bytes",
     ),
     Advice(
         "several machines", "`lockstep mpi --sync allreduce`, a large batch", "05",

@@ -20,7 +20,7 @@ from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.analysis.targets import Target, target_table
 from lockstep.analysis.verdicts import ANSWERS, DECIDED, GRADES, NOT_YET, UNDECIDED, Verdict
 from lockstep.engine.job import NO_USE_CASE
-from lockstep.engine.units import number_text
+from lockstep.engine.units import digits
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.judged_before import judged_before
@@ -270,7 +270,7 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     """Targets as text: what is compared, the aim, what was measured, and whether it is reached."""
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
-        measured = "" if pd.isna(row["ratio"]) else f"{number_text(row['ratio'])} {row['interval']}".rstrip()
+        measured = "" if pd.isna(row["ratio"]) else f"{digits(row['ratio'])} {row['interval']}".rstrip()
         reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
         if stored.records.empty:
             reached = NOT_YET

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.published import read_table
-from lockstep.engine.units import number_text
+from lockstep.engine.units import digits
 from lockstep.predict.networks import ImageNetwork, network
 
 UTILISATION = (0.2, 0.6)
@@ -51,7 +51,7 @@ class Range:
     high: float
 
     def __str__(self) -> str:
-        return f"{number_text(self.value)} [{number_text(self.low)}, {number_text(self.high)}]"
+        return f"{digits(self.value)} [{digits(self.low)}, {digits(self.high)}]"
 
     def __contains__(self, number: float) -> bool:
         return self.low <= number <= self.high

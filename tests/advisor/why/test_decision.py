@@ -206,7 +206,7 @@ def test_a_disturbed_step_is_no_share_that_every_batch_pays() -> None:
     assert kinds(kept_denormals=alone(0.14)) == []
 
 
-@pytest.mark.parametrize("kind", [UNEQUAL, CROWDING, BATCH, EXCHANGE])
+@pytest.mark.parametrize("kind", [kind for kind in PATH if kind != OTHERS])
 def test_what_fewer_than_most_turns_show_is_the_moments(kind: str) -> None:
     """On healthy runs one turn in five named unequal workers or memory bandwidth; a planted cause stood in each."""
     planted, healthy = replace(HEALTHY, **PLANTED[kind]), HEALTHY
@@ -216,6 +216,8 @@ def test_what_fewer_than_most_turns_show_is_the_moments(kind: str) -> None:
         ((planted, healthy), []),
         ((planted, healthy, planted), [kind]),
         ((healthy, healthy, planted), []),
+        ((planted, planted, healthy, healthy), []),
+        ((), [kind]),
     ]:
         assert [cause.kind for cause in find_causes(replace(planted, turns=turns))] == expected
     assert find_causes(replace(healthy, turns=(planted, planted))) == [], "nor what all turns together do not show"

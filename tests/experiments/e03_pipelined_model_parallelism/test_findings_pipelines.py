@@ -187,8 +187,9 @@ def test_the_room_is_that_of_the_table(reference: Stored) -> None:
     table, text = largest_table(reference.shown.table("stages")), SAYS["answer"](reference)  # type: ignore[misc]
     for ranks, most in table.groupby("pipeline_ranks")["times"].max().items():
         assert f"{most:.3g} times ({'two' if ranks == 2 else 'four'} ranks, " in text
-    usual = table[(table["pipeline_ranks"] == 2) & (table["strategy"] == "1f1b")][["times", "at_least"]].max()
-    said = f"; 1F1B on two ranks, {usual['at_least']:.3g} to {usual['times']:.3g} times."
+    own = table[(table["pipeline_ranks"] == 2) & (table["strategy"] == "1f1b")]
+    usual = own.loc[own["times"].idxmax()]
+    said = f"; 1F1B on two ranks, {usual['at_least']:.3g} or {usual['times']:.3g} times."
     assert usual["at_least"] < 1 < usual["times"] and said in text, "its fullest rank held more than the whole model"
 
 

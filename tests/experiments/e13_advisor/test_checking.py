@@ -16,6 +16,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.experiments.e13_advisor import checking
 from lockstep.experiments.e13_advisor import picks as picking
 from lockstep.experiments.e13_advisor.answer import answer
+from lockstep.experiments.e13_advisor.drawings import memory_points
 from lockstep.experiments.e13_advisor.errors_file import (
     FEWEST_ROUNDS,
     errors_text,
@@ -23,8 +24,8 @@ from lockstep.experiments.e13_advisor.errors_file import (
     known_errors,
     write_errors,
 )
-from lockstep.experiments.e13_advisor.findings import errors
-from lockstep.experiments.e13_advisor.grid import HELD_OUT
+from lockstep.experiments.e13_advisor.findings import errors, held
+from lockstep.experiments.e13_advisor.grid import HELD_OUT, MEMORY
 from lockstep.experiments.e13_advisor.picks import picks
 from lockstep.experiments.e13_advisor.tables import coverage, farthest, kinds, noise_floor, quantile_of, share_of
 from stored_reference import stored_reference
@@ -95,11 +96,32 @@ def test_two_processors_are_not_mixed() -> None:
     few["images_per_second"] /= 3
     names = {0: "AMD EPYC", 1: "Intel(R) Xeon(R) Processor"}
     both = Stored(pd.concat([own, few], ignore_index=True), exact().tables, processors=names)
-    for found in (checking.predictions, checking.memories, picks, noise_floor):
+    for found in (checking.predictions, picks, noise_floor):
         pd.testing.assert_frame_equal(found(both), found(exact()))
-    assert "all of that on AMD EPYC, calibrated there, and the median is 20 % [20, 20] on Intel Xeon (" in errors(both)
+    assert "; all of that on AMD EPYC, and the median on Intel Xeon, calibrated there, 20 % [20, 20] (" in errors(both)
     assert "all of that" not in errors(exact()) and "AMD" not in answer(exact())
-    assert answer(both).endswith("All of this is AMD EPYC's, of which most was measured.")
+    assert answer(both).endswith("All of this was measured on AMD EPYC, which has the most rows.")
+    every = checking.all_predictions(both)
+    assert len(every) == 2 * len(checking.predictions(exact()))
+    assert every["error"].iloc[len(every) // 2 :].median() == pytest.approx(0.2)
+
+
+def test_the_memory_of_every_processor_is_judged() -> None:
+    """It hardly depends on the processor, and the worst of all is what "never too low" is held against."""
+    own = exact().records[exact().records["experiment"] == MEMORY]
+    more = exact().records.assign(session=1)
+    more["round"] += 1 + more["round"].max()
+    several = (more["experiment"] == MEMORY) & (more["workers"] > 1)
+    more.loc[several, "peak_pss_bytes"] = more.loc[several, "peak_pss_bytes"].astype(float) * 1.25
+    names = {0: "AMD EPYC", 1: "Intel(R) Xeon(R) Processor"}
+    both = Stored(pd.concat([exact().records, more], ignore_index=True), exact().tables, processors=names)
+    table = checking.memories(both)
+    assert len(own) and len(table) == 2 * len(checking.memories(exact()))
+    assert sorted(set(table["ratio"].round(6))) == [0.8, 1.0] and set(table["processor"]) == {"AMD EPYC", "Intel Xeon"}
+    assert f"of {len(table)} cells on two processors" in held(both) and "20 % below" in held(both)
+    assert ", on Intel Xeon." in held(both) and "processor" not in held(exact())
+    figure = memory_points(table, "title")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["AMD EPYC", "Intel Xeon"]
 
 
 def test_ranges_hold_about_as_many_as_they_should() -> None:
@@ -153,7 +175,7 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_advisor_s_errors_are_those_of_the_reference(root: Path) -> None:
     """`lockstep run 13 --reference` writes the file; whoever changes how predictions are made runs it again."""
     stored = stored_reference(root / "results" / "reference" / "13_advisor")
-    assert ERRORS_FILE.read_text(encoding="utf-8") == errors_text(checking.predictions(stored.shown))
+    assert ERRORS_FILE.read_text(encoding="utf-8") == errors_text(checking.all_predictions(stored.shown))
 
 
 def test_the_noise_floor_is_what_a_cell_differs_by_from_itself() -> None:

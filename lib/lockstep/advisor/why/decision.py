@@ -58,7 +58,7 @@ Step = Callable[[Observations], Cause | None]
 
 def find_causes(seen: Observations) -> list[Cause]:
     """What slows this training down: too many threads, then the largest gain first; empty where nothing is above its
-    threshold, in all turns together and in more than half of them: what one turn shows alone is the moment's."""
+    threshold, in all turns together and in more than half of them: what fewer show is the moment's."""
     turns = [{cause.kind for cause in _named(turn)} for turn in seen.turns]
     lasting = [cause for cause in _named(seen) if not turns or _in_most(cause.kind, turns)]
     return sorted(ordered(lasting), key=lambda cause: cause.kind != THREADS)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pandas as pd
 
-from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.sentences import (
@@ -25,7 +25,15 @@ from lockstep.analysis.sentences import (
     settle_each,
     times,
 )
-from lockstep.analysis.statistics import BASELINE, Conditions, interval_of, per_round, ratio_with_interval, select
+from lockstep.analysis.statistics import (
+    BASELINE,
+    Conditions,
+    interval_of,
+    per_round,
+    ratio_or_reason,
+    ratio_with_interval,
+    select,
+)
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import NotNow, cores_given
@@ -90,10 +98,7 @@ def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[st
     found: dict[str, Estimate | None] = {}
     kinds = by_processor(stored, select(stored.records, above), units=True)
     for name, own in kinds.items() if len(kinds) > 1 else ():
-        try:
-            found[f" on {name}"] = ratio_with_interval(own, above, below, SPEED)
-        except AnalysisError:
-            found[f" on {name}"] = None
+        found[f" on {name}"], _ = ratio_or_reason(own, above, below, SPEED)
     return found
 
 

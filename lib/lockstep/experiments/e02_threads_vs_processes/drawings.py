@@ -108,8 +108,8 @@ def exchange_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             axis.set_xlim(0, end_of_axis([*shown["hi"], *shown["ms"]], 1e-6) * 1.05)
             axis.set_xlabel("reduce + update (ms; 95 % interval; how many times: paired by round)")
         if bounds["seconds"].notna().any():
-            told = "yardstick: measured copy bandwidth (shaded: its 95 % interval)"
-            line = Line2D([], [], color="0.1", linestyle="--", label=told)
+            shaded = " (shaded: its 95 % interval)" if bounds["seconds_low"].notna().any() else ""
+            line = Line2D([], [], color="0.1", linestyle="--", label=f"yardstick: measured copy bandwidth{shaded}")
             figure.legend(handles=[line], loc="outside lower center", frameon=False)
     return figure
 

@@ -244,7 +244,8 @@ def resources(stored: Stored) -> str:
         require_rounds(busy)
         count = interval_of(own["threads_mean"].dropna())
         kept = f"{counted(cores, 'core')} {measure_of(at_most_whole(busy), '%')} busy"
-        return f"{who} have {measure_of(count, 'threads')} and keep {kept}"
+        threads = measure_of(count, "threads") if count.low < count.high else f"{count.value:g} threads"
+        return f"{who} have {threads} and keep {kept}"
 
     if not sampled:
         return "No resources were sampled in these records."

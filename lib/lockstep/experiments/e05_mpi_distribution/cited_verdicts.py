@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.one_session import of_one_session
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.rules import enough, graded, not_below, undecided, with_seconds, within
 from lockstep.analysis.seeds import MARGIN, PAIRED, paired_points
-from lockstep.analysis.statistics import interval_of, per_round, ratio_with_interval, select
+from lockstep.analysis.statistics import interval_of, per_round, ratio_or_reason, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
@@ -80,10 +80,9 @@ def _between(published: float, ends: list[Estimate]) -> bool:
 def _emulated(records: pd.DataFrame) -> str:
     """What two emulated hosts gave, where they were measured: the same two cores also move the bytes."""
     shared = {"experiment": "timeline", "use_case": _USE_CASE, "variant": "a"}
-    try:
-        hosts, one = ({**shared, "strategy": name} for name in ("mpi_allreduce", "sequential"))
-        ratio = ratio_with_interval(records, hosts, one, "images_per_second")
-    except AnalysisError:
+    hosts, one = ({**shared, "strategy": name} for name in ("mpi_allreduce", "sequential"))
+    ratio, _ = ratio_or_reason(records, hosts, one, "images_per_second")
+    if ratio is None:
         return ""
     batch = int(select(records, hosts)["per_worker_batch_size"].iloc[0])
     return f"; two emulated hosts, whose cores also move the bytes, give {ratio} at {batch} images per worker"

@@ -60,7 +60,8 @@ def variant_table(records: pd.DataFrame) -> pd.DataFrame:
     """`distributed_speedup_table` of SPEEDUP with what tells variants of SparkNet apart (exchange_every, which is tau;
     executor_data), peak_pss_bytes of all processes together (Spark's JVMs count, too), and `over_fewest`: images/s over
     the same variant's with the fewest workers, both over sequential training, with over_fewest_low and
-    over_fewest_high. What stood beside BESIDE and not beside sequential training has its speedup from the two ratios.
+    over_fewest_high. What stood beside BESIDE, and beside sequential training in too few rounds, has its speedup from
+    the two ratios.
     """
     table = distributed_speedup_table(records, SPEEDUP)
     if table.empty:
@@ -69,7 +70,8 @@ def variant_table(records: pd.DataFrame) -> pd.DataFrame:
     for index, (cell, _) in enumerate(found):
         few = math.isnan(table.loc[index, "low"]) and cell["variant"] == "a"
         if few and (ratio := speedup_of(records, cell)) is not None:
-            values = {**ratio_columns(ratio), "rounds": ratio.rounds, "base": BASELINE["strategy"], "reason": ""}
+            values = {**ratio_columns(ratio), "rounds": ratio.rounds, "base": BASELINE["strategy"]}
+            values |= {"reason": ""} if math.isnan(table.loc[index, "speedup"]) else {}
             table.loc[index, list(values)] = list(values.values())
     for name in _VARIANT:
         table[name] = [cell[name] for cell, _ in found]

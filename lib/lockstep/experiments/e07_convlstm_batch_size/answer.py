@@ -12,7 +12,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.seeds import LEARNING, SPEED, paired_points, same_but, way
 from lockstep.analysis.sentences import counted, finding, listed, sentence, times
-from lockstep.analysis.statistics import ratio_with_interval
+from lockstep.analysis.statistics import ratio_or_reason
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
@@ -139,9 +139,8 @@ def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
 
 def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str, Any]) -> str:
     of_batch = f"an epoch of {called} in two processes with batch {large['global_batch_size']}"
-    try:
-        ratio = ratio_with_interval(stored.records, large, small, "epoch_seconds")
-    except AnalysisError:
+    ratio, _ = ratio_or_reason(stored.records, large, small, "epoch_seconds")
+    if ratio is None:
         return f"{of_batch} was not timed beside one with {PLAIN_BATCH}"
     if ratio.rounds < MIN_ROUNDS:
         few = f"{counted(ratio.rounds, 'round')} stored: what that saves is not known yet"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.experiments.e13_advisor.answer import answer
-from lockstep.experiments.e13_advisor.checking import predictions
+from lockstep.experiments.e13_advisor.checking import all_predictions
 from lockstep.experiments.e13_advisor.errors_file import write_errors
 from lockstep.experiments.e13_advisor.figures import FIGURES
 from lockstep.experiments.e13_advisor.findings import FINDINGS
@@ -33,7 +33,7 @@ def _probes() -> Probes:
 def _after(stored: Stored, folder: Path) -> None:
     """The advisor knows its errors from the reference alone: not from whatever somebody has tried since."""
     if folder.resolve() == (repository_root() / REFERENCE / NAME).resolve():
-        write_errors(predictions(stored.shown))
+        write_errors(all_predictions(stored.shown))
 
 
 EXPERIMENT = Experiment(

@@ -1,13 +1,14 @@
 """What the advisor predicts beside what was measured: for each held-out cell its step, its range and its memory.
 
 A model's range comes from the errors that were made on the *other* models, as a reader's own model will have it.
-Of several processors it is the one with the most rounds: calibrated on one, nothing is predicted of another.
+Of several processors it is the one with the most timed rows: calibrated on one, nothing is predicted of another.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,7 @@ from lockstep.advisor.steps import (
     mean_error,
 )
 from lockstep.analysis.cells import cells
-from lockstep.analysis.one_session import on_one_processor
+from lockstep.analysis.one_session import by_processor, on_one_processor, short_names
 from lockstep.analysis.statistics import interval_of, per_round
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e13_advisor.errors_file import LEVEL, known_errors
@@ -119,6 +120,19 @@ def predictions(stored: Stored) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
+def each_processor(stored: Stored) -> dict[str, Stored]:
+    """What each processor measured, by its name."""
+    kinds = by_processor(stored, stored.records, units=True)
+    return {short: replace(stored, records=kinds[name]) for name, short in short_names(kinds).items()}
+
+
+def all_predictions(stored: Stored) -> pd.DataFrame:
+    """`predictions` of each processor, by what was calibrated there."""
+    if not on_one_processor(stored)[1]:
+        return predictions(stored)
+    return pd.concat(map(predictions, each_processor(stored).values()), ignore_index=True)
+
+
 def _predicted(
     records: pd.DataFrame, advisor: Advisor, cell: Mapping[str, Any], rows: pd.DataFrame
 ) -> dict[str, Any] | None:
@@ -197,9 +211,12 @@ def of_one_host(table: pd.DataFrame, hosts: bool = False) -> pd.DataFrame:
 @once
 def memories(stored: Stored) -> pd.DataFrame:
     """A row per cell of several workers in new processes: peak_bytes of a worker (the team's PSS over its workers, the
-    largest over rounds), predicted_bytes, ratio (predicted / measured)."""
-    records, table = on_one_processor(stored)[0], []
-    rows = predictable_rows(records[records["experiment"] == MEMORY])
+    largest over rounds), predicted_bytes, ratio (predicted / measured). Of several processors the cells of all, each
+    predicted from what was calibrated there, with a column `processor`."""
+    if on_one_processor(stored)[1]:
+        found = {name: memories(own) for name, own in each_processor(stored).items()}
+        return pd.concat([table.assign(processor=name) for name, table in found.items()], ignore_index=True)
+    rows, table = predictable_rows(stored.of(MEMORY)), []
     rows = rows[rows["workers"] > 1]
     for cell, own in cells(rows):
         advisor, peak = advisors(stored).get(str(cell["use_case"])), float(own["peak_pss_bytes"].astype(float).max())

@@ -155,19 +155,27 @@ def pick_points(table: pd.DataFrame, most: float, title: str) -> StoredFigure:
 
 
 def memory_points(table: pd.DataFrame, title: str) -> StoredFigure:
-    """Predicted over measured peak memory of a worker (%), a row per cell (`memories`)."""
+    """Predicted over measured peak memory of a worker (%), a row per cell (`memories`), a mark per processor."""
     if table.empty:
         return empty(title, "no peak of memory was both measured and predicted")
     with look():
-        figure, (axis,) = panels(1, 0.75 * len(table))
+        cells = table.groupby(["use_case", "strategy", "batch"], sort=False).ngroup()
+        figure, (axis,) = panels(1, 0.75 * (cells.max() + 1))
         figure.suptitle(title)
         axis.axvspan(-10, 10, color=GREY, alpha=0.18, linewidth=0)
         axis.axvline(0, color="0.2", linewidth=1)
         values = 100 * (table["ratio"].to_numpy() - 1)
-        axis.plot(values, range(len(table)), linestyle="none", marker="o", markersize=7, color=PALETTE[0], zorder=3)
-        named = [(model_name(row["use_case"]), label(row["strategy"])) for row in table.to_dict("records")]
-        axis.set_yticks(range(len(table)), [f"{model}, {way}" for model, way in named])
-        axis.set_ylim(len(table) - 0.4, -0.6)
+        kinds = table["processor"] if "processor" in table else pd.Series("", index=table.index)
+        for place, name in enumerate(dict.fromkeys(kinds)):
+            style = {"marker": MARKERS[place], "color": PALETTE[place], "label": name}
+            own = (kinds == name).to_numpy()
+            axis.plot(values[own], cells[own], linestyle="none", markersize=7, zorder=3, **style)
+        if kinds.nunique() > 1:
+            figure.legend(loc="outside lower center", ncols=2, frameon=False)
+        first = table[~cells.duplicated()].to_dict("records")
+        named = [(model_name(row["use_case"]), label(row["strategy"])) for row in first]
+        axis.set_yticks(range(len(named)), [f"{model}, {way}" for model, way in named])
+        axis.set_ylim(len(named) - 0.4, -0.6)
         axis.set_xlim(min(-12.0, values.min() - 2), max(12.0, values.max() + 2))
         axis.set_xlabel("predicted peak of a worker, more (+) or less (-) than measured (%); grey: ± 10 %")
         axis.grid(False, axis="y")

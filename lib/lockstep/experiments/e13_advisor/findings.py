@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError
-from lockstep.analysis.one_session import by_processor, on_one_processor
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import Finding, counted, finding, listed, measure_of, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e13_advisor.checking import held_out, judged, memories, of_one_host, predictions
+from lockstep.experiments.e13_advisor.checking import (
+    each_processor,
+    held_out,
+    judged,
+    memories,
+    of_one_host,
+    predictions,
+)
 from lockstep.experiments.e13_advisor.earlier import earlier_speedups, same_cells
 from lockstep.experiments.e13_advisor.errors_file import LEVEL
 from lockstep.experiments.e13_advisor.picks import advised_takes, allowed_loss, picks, quickest_first
@@ -53,12 +59,13 @@ def _one_host(stored: Stored) -> str:
 def _on_others(stored: Stored) -> str:
     """The same median of the processors that this notebook's other numbers are not of; "" where there is one alone."""
     shown, told = on_one_processor(stored)[1], []
-    others = by_processor(stored, stored.records) if shown else {}
+    others = each_processor(stored) if shown else {}
     for name, own in others.items():
-        found = held_out_errors(replace(stored, records=own))
+        found = held_out_errors(own)
         if name != shown and len(found):
-            told.append(f"{measure_of(quantile_of(found, 0.5), '%')} on {name} ({counted(len(found), 'cell')})")
-    return f"; all of that on {shown}, calibrated there, and the median is {listed(told)}" if told else ""
+            cells = counted(len(found), "cell")
+            told.append(f"on {name}, calibrated there, {measure_of(quantile_of(found, 0.5), '%')} ({cells})")
+    return f"; all of that on {shown}, and the median {listed(told)}" if told else ""
 
 
 def _floor(stored: Stored) -> str:
@@ -166,11 +173,19 @@ def held(stored: Stored) -> str:
     sides = (("below" if row["ratio"] < 1 else "above", 100 * abs(1 - row["ratio"])) for row in (far, low))
     most, least = (f"{off:.3g} % {side}" for side, off in sides)
     cells = counted(len(table), "cell")
-    return " ".join([
+    if "processor" in table:
+        cells += f" on {counted(table['processor'].nunique(), 'processor')}"
+    told = [
         sentence(f"a worker's peak memory is predicted with an error of {middle} in the median of {cells}"),
-        sentence(f"the largest error is {most} what was measured, of {cell_words(far)}"),
-        sentence(f"the lowest prediction is {least} it, of {cell_words(low)}"),
-    ])  # fmt: skip
+        sentence(f"the largest error is {most} what was measured, of {_memory_cell(far)}"),
+    ]
+    if low != far:
+        told.append(sentence(f"the lowest prediction is {least} it, of {_memory_cell(low)}"))
+    return " ".join(told)
+
+
+def _memory_cell(row: Mapping[str, Any]) -> str:
+    return cell_words(row) + (f", on {row['processor']}" if "processor" in row else "")
 
 
 @finding

@@ -198,7 +198,8 @@ def _shown_memory(stored: Stored) -> pd.DataFrame:
     table = memories(stored)
     if table.empty:
         return table
-    shown = table[["use_case", "strategy", "workers", "batch", "ratio"]].round(3)
+    of = ["processor"] if "processor" in table else []
+    shown = table[[*of, "use_case", "strategy", "workers", "batch", "ratio"]].round(3)
     mib = (table[["peak_bytes", "predicted_bytes"]] / 2**20).round(0).astype(int)
     return shown.assign(peak_MiB=mib["peak_bytes"], predicted_MiB=mib["predicted_bytes"])
 

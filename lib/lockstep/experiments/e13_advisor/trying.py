@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.advisor.calibration import CalibratedMachine, Calibration, CalibrationError
 from lockstep.advisor.form import FormFields, advice_form
+from lockstep.analysis.one_session import on_one_processor
 from lockstep.experiments.e13_advisor.checking import held_out, stored_calibration
 from lockstep.experiments.e13_advisor.tables import model_name
 from lockstep.records import read_run
@@ -26,19 +27,18 @@ def try_it(run: Run, form: bool) -> Any:
 
 def calibrations(stored: Stored, folder: Path) -> dict[str, Calibration]:
     """The calibration of every model whose rows are stored, by its name in words."""
-    found = {}
+    found, session = {}, int(on_one_processor(stored.shown)[0]["session"].max()) if len(stored.records) else -1
     for use_case in dict.fromkeys(held_out(stored.shown.records)["use_case"]):
         try:
-            found[model_name(use_case)] = stored_calibration(stored.shown, use_case, machine_of_run(folder))
+            found[model_name(use_case)] = stored_calibration(stored.shown, use_case, machine_of_run(folder, session))
         except CalibrationError:
             continue
     return found
 
 
-def machine_of_run(folder: Path) -> CalibratedMachine:
-    """The machine of a run's last session."""
-    session = read_run(folder)["sessions"][-1]
-    machine = session["machine"]
+def machine_of_run(folder: Path, session: int = -1) -> CalibratedMachine:
+    """The machine of a run's session, without a number of the last one."""
+    machine = read_run(folder)["sessions"][session]["machine"]
     return CalibratedMachine(
         str(machine["cpu"]), "cpu", int(machine["cores"]), int(machine["memory_bytes"]), "", "", ""
     )
