@@ -24,7 +24,7 @@ from lockstep.experiments.e13_advisor.errors_file import (
     known_errors,
     write_errors,
 )
-from lockstep.experiments.e13_advisor.findings import errors, held
+from lockstep.experiments.e13_advisor.findings import covered, errors, held
 from lockstep.experiments.e13_advisor.grid import HELD_OUT, MEMORY
 from lockstep.experiments.e13_advisor.picks import picks
 from lockstep.experiments.e13_advisor.tables import coverage, farthest, kinds, noise_floor, quantile_of, share_of
@@ -100,7 +100,13 @@ def test_two_processors_are_not_mixed() -> None:
         pd.testing.assert_frame_equal(found(both), found(exact()))
     assert "; all of that on AMD EPYC, and the median on Intel Xeon, calibrated there, 20 % [20, 20] (" in errors(both)
     assert "all of that" not in errors(exact()) and "AMD" not in answer(exact())
-    assert answer(both).endswith("All of this was measured on AMD EPYC, which has the most rows.")
+    assert answer(both).endswith("Numbers are AMD EPYC's, which has the most rows.")
+    choices = len(picks(exact()))
+    elsewhere = picks(checking.each_processor(both)["Intel Xeon"])
+    hits = int((elsewhere["pick"] == elsewhere["best"]).sum())
+    assert picking.quickest_elsewhere(both) == f", on Intel Xeon in {hits} of {choices}"
+    assert picking.quickest_elsewhere(exact()) == ""
+    assert "On Intel Xeon, " in covered(both) and "were held" not in covered(exact())
     every = checking.all_predictions(both)
     assert len(every) == 2 * len(checking.predictions(exact()))
     assert every["error"].iloc[len(every) // 2 :].median() == pytest.approx(0.2)

@@ -11,7 +11,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import judged
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, SHARED
-from lockstep.experiments.e13_advisor.picks import allowed_loss, picks, quickest_first
+from lockstep.experiments.e13_advisor.picks import allowed_loss, picks, quickest_elsewhere, quickest_first
 from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name, quantile_of
 
 
@@ -20,7 +20,7 @@ def answer(stored: Stored) -> str:
     """How many workers the fastest way has, gains over one, the error of predictions, how often advice was right."""
     parts = {"How many workers are best": _how_many, "What workers gain": _gains, "How far off the advice is": _errors}
     shown = on_one_processor(stored)[1]
-    remark = [sentence(f"all of this was measured on {shown}, which has the most rows")] if shown else []
+    remark = [sentence(f"numbers are {shown}'s, which has the most rows")] if shown else []
     return " ".join([*settle_each(lambda name: parts[name](stored), parts), *remark])
 
 
@@ -77,7 +77,7 @@ def _errors(stored: Stored) -> str:
     those = f" (these and {emulated} on emulated hosts)" if emulated else ""
     ranges = f"{int(table['holds'].sum())} of {len(table)} steps{those} lie in their 90 % range"
     decided = own[own["decided"]] if len(own) else own
-    right = f"; {quickest_first(own)}" if len(own) else ""
+    right = f"; {quickest_first(own)}{quickest_elsewhere(stored)}" if len(own) else ""
     if len(decided):
         good = f"{int(decided['good'].sum())} of {len(decided)}"
         limit = f"{100 * allowed_loss(stored):.0f} %"

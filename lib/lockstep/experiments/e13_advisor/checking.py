@@ -126,6 +126,12 @@ def each_processor(stored: Stored) -> dict[str, Stored]:
     return {short: replace(stored, records=kinds[name]) for name, short in short_names(kinds).items()}
 
 
+def other_processors(stored: Stored) -> dict[str, Stored]:
+    """The same of those that the notebook's numbers are not of; empty where there is one alone."""
+    shown = on_one_processor(stored)[1]
+    return {name: own for name, own in each_processor(stored).items() if name != shown} if shown else {}
+
+
 def all_predictions(stored: Stored) -> pd.DataFrame:
     """`predictions` of each processor, by what was calibrated there."""
     if not on_one_processor(stored)[1]:

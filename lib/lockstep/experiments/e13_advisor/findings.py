@@ -7,22 +7,29 @@ from typing import Any
 
 import pandas as pd
 
+from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
 from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import Finding, counted, finding, listed, measure_of, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import (
-    each_processor,
     held_out,
     judged,
     memories,
     of_one_host,
+    other_processors,
     predictions,
 )
 from lockstep.experiments.e13_advisor.earlier import earlier_speedups, same_cells
 from lockstep.experiments.e13_advisor.errors_file import LEVEL
-from lockstep.experiments.e13_advisor.picks import advised_takes, allowed_loss, picks, quickest_first
+from lockstep.experiments.e13_advisor.picks import (
+    advised_takes,
+    allowed_loss,
+    picks,
+    quickest_elsewhere,
+    quickest_first,
+)
 from lockstep.experiments.e13_advisor.tables import (
     cell_words,
     coverage,
@@ -58,14 +65,13 @@ def _one_host(stored: Stored) -> str:
 
 def _on_others(stored: Stored) -> str:
     """The same median of the processors that this notebook's other numbers are not of; "" where there is one alone."""
-    shown, told = on_one_processor(stored)[1], []
-    others = each_processor(stored) if shown else {}
-    for name, own in others.items():
+    told = []
+    for name, own in other_processors(stored).items():
         found = held_out_errors(own)
-        if name != shown and len(found):
+        if len(found):
             cells = counted(len(found), "cell")
             told.append(f"on {name}, calibrated there, {measure_of(quantile_of(found, 0.5), '%')} ({cells})")
-    return f"; all of that on {shown}, and the median {listed(told)}" if told else ""
+    return f"; all of that on {on_one_processor(stored)[1]}, and the median {listed(told)}" if told else ""
 
 
 def _floor(stored: Stored) -> str:
@@ -132,11 +138,19 @@ def covered(stored: Stored) -> str:
     if held.high < LEVEL or held.low > LEVEL:
         word = "fewer than they promise" if held.high < LEVEL else "they may be wider than needed"
     share = f"{int(own['holds'].sum())} of {counted(len(own), 'cell')}, {measure_of(held.times(100), '%')}"
+    elsewhere = [f"on {name}, {_held_cells(other)}" for name, other in other_processors(stored).items()]
     return " ".join([
         sentence(f"ranges that should hold {100 * LEVEL:.0f} % held the measured step of {share}: {word}"),
+        *([sentence(f"{listed(elsewhere)} were held")] if elsewhere else []),
         *_levels_missed(stored),
         sentence("each model's ranges come from errors on the other models"),
     ])  # fmt: skip
+
+
+def _held_cells(stored: Stored) -> str:
+    table = judged(stored)
+    own = table[table["kind"] != AS_CALIBRATED] if len(table) else table
+    return f"{int(own['holds'].sum()) if len(own) else 0} of {len(own)}"
 
 
 @finding
@@ -148,7 +162,7 @@ def chosen(stored: Stored) -> str:
     decided = table[table["decided"]]
     limit = f"{100 * allowed_loss(stored):.0f} %"
     if decided.empty:
-        told = [f"{quickest_first(table)}, though in none is the fastest one certain"]
+        told = [f"{quickest_first(table)}{quickest_elsewhere(stored)}, though in none is the fastest one certain"]
     else:
         good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
         told = [f"{good}, the way predicted quickest is as fast, up to {limit}"]

@@ -23,10 +23,10 @@ from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import cells
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.one_session import on_one_processor
-from lockstep.analysis.sentences import counted, way_name
+from lockstep.analysis.sentences import counted, listed, way_name
 from lockstep.analysis.statistics import Estimate, interval_of, is_difference, per_round
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e13_advisor.checking import Advisor, advisors, predictions
+from lockstep.experiments.e13_advisor.checking import Advisor, advisors, other_processors, predictions
 from lockstep.experiments.e13_advisor.errors_file import known_errors
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, HELD_OUT
 
@@ -48,6 +48,15 @@ def quickest_first(table: pd.DataFrame) -> str:
     where = f"all {counted(hits, 'choice')}" if hits == len(table) else f"{hits} of {counted(len(table), 'choice')}"
     same = f", each time {called(table['pick'].iloc[0])}," if table["pick"].nunique() == 1 < len(table) else ""
     return f"in {where} the way predicted quickest{same} also has the highest median speed"
+
+
+def quickest_elsewhere(stored: Stored) -> str:
+    """The same count on each other processor, to stand behind it; "" where there is one alone."""
+    told = []
+    for name, own in other_processors(stored).items():
+        table = picks(own)
+        told += [f"on {name} in {int((table['pick'] == table['best']).sum())} of {len(table)}"] if len(table) else []
+    return f", {listed(told)}" if told else ""
 
 
 def called(way: str) -> str:
