@@ -6,8 +6,8 @@
         with a larger batch              -> batch
         with denormal numbers kept       -> denormals
 
-They are visited in turns, so that what drifts meanwhile hits all of them, and what only one turn shows is known for
-the moment's; times are those of the quickest quarter of the steps.
+They are visited in turns, so that what drifts meanwhile hits all of them, and what fewer than
+most turns show is the moment's; times are those of the quickest quarter of the steps.
 """
 
 from __future__ import annotations

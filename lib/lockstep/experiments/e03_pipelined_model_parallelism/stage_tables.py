@@ -105,7 +105,7 @@ def rank_memory_table(stages: pd.DataFrame) -> pd.DataFrame:
 def largest_table(stages: pd.DataFrame) -> pd.DataFrame:
     """A row per cell of STAGE_MEMORY: what the whole model would hold on one device, what its fullest rank must hold
     here, and how many times as large a model would fit where the whole one just fits: times, one_device_bytes /
-    largest_rank_bytes; at_least, over the fullest rank's measured peak, which one device's own would exceed, too.
+    largest_rank_bytes; at_least, over the fullest rank's measured peak. One device's own peak would be above its count.
 
     One device trains the whole batch at once: all parameters, and the activations of all micro-batches.
     """
