@@ -107,6 +107,10 @@ def test_two_processors_are_not_mixed() -> None:
     assert picking.quickest_elsewhere(both) == f", on Intel Xeon in {hits} of {choices}"
     assert picking.quickest_elsewhere(exact()) == ""
     assert "On Intel Xeon, " in covered(both) and "were held" not in covered(exact())
+    one = both.records[(both.records["session"] == 0) | (both.records["use_case"] == "MLPMixer")]
+    one = one[(one["session"] == 0) | (one["round"] == one["round"][one["session"] == 1].max())]
+    alone = Stored(one, both.tables, processors=names)
+    assert checking.other_processors(alone) == {}, "seen: 42 cells, most of one round"
     every = checking.all_predictions(both)
     assert len(every) == 2 * len(checking.predictions(exact()))
     assert every["error"].iloc[len(every) // 2 :].median() == pytest.approx(0.2)

@@ -34,7 +34,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.one_session import by_processor, on_one_processor, short_names
 from lockstep.analysis.statistics import interval_of, per_round
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e13_advisor.errors_file import LEVEL, known_errors
+from lockstep.experiments.e13_advisor.errors_file import FEWEST_ROUNDS, LEVEL, known_errors
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, CROWDED, HELD_OUT, HOSTS, MEMORY
 from lockstep.predict.cost_model import share
 from lockstep.predict.link_model import AlphaBeta, link_or_none
@@ -127,9 +127,16 @@ def each_processor(stored: Stored) -> dict[str, Stored]:
 
 
 def other_processors(stored: Stored) -> dict[str, Stored]:
-    """The same of those that the notebook's numbers are not of; empty where there is one alone."""
-    shown = on_one_processor(stored)[1]
-    return {name: own for name, own in each_processor(stored).items() if name != shown} if shown else {}
+    """The same of those that the notebook's numbers are not of, without models whose cells have fewer than
+    FEWEST_ROUNDS rounds: a bad minute says nothing of a processor. Empty where there is one alone."""
+    shown, found = on_one_processor(stored)[1], {}
+    for name, own in each_processor(stored).items() if shown else ():
+        table = predictions(own) if name != shown else pd.DataFrame()
+        rounds = table.groupby("use_case")["rounds"].min() if len(table) else pd.Series(dtype=int)
+        few = own.records["use_case"].isin(rounds.index[rounds < FEWEST_ROUNDS])
+        if (rounds >= FEWEST_ROUNDS).any():
+            found[name] = replace(own, records=own.records[~few])
+    return found
 
 
 def all_predictions(stored: Stored) -> pd.DataFrame:
