@@ -23,6 +23,7 @@ from lockstep.analysis.sentences import (
     sentence,
     settle_each,
     times,
+    with_lists,
 )
 from lockstep.analysis.statistics import AnalysisError, Estimate
 from lockstep.analysis.stored import Stored, no_records, once
@@ -103,6 +104,15 @@ def test_sessions_stand_behind_the_interval_of_a_comparison() -> None:
         for noise in (0.0, NOISE, math.inf):
             said = faster(ratio, noise, "a", "b", " (sessions differ: x)")
             assert f"{ratio.high:.3g}] (sessions differ: x)" in said and briefly(said).count("(sessions differ)") == 1
+
+
+def test_what_a_sentence_lists_has_a_line_each() -> None:
+    """Seen: findings of a hundred words, eight ratios parted by semicolons."""
+    text = "It is fast. Multiples of its speed (16 images): 1.7 with a; 0.9 with b (1 of 2; rest) [0.8, 1]; 2 with c."
+    lists = "- 1.7 with a\n- 0.9 with b (1 of 2; rest) [0.8, 1]\n- 2 with c"
+    assert with_lists(text) == f"It is fast.\n\nMultiples of its speed (16 images):\n\n{lists}"
+    assert with_lists("For x, a wins; b loses; c (A/A: d) ties.") == "- For x, a wins\n- B loses\n- C (A/A: d) ties"
+    assert with_lists("One is: fast; the other is (1; 2; 3).") == "One is: fast; the other is (1; 2; 3)."
 
 
 def test_a_share_ends_at_the_whole() -> None:

@@ -84,7 +84,6 @@ WORDS: dict[str, str] = {
     "server_needs": "server needs",
     "ideal_bubble": "ideal bubble",
     "predicted_bubble": "bubble, predicted",
-    "predicted_within": "predicted within the tolerance",
     "within": "within the tolerance?",
     "first_layers": "stages begin at layers",
     "slowest_over_best": "slowest over best",

@@ -105,6 +105,22 @@ def briefly(text: str) -> str:
     return re.sub(r" \(sessions differ: [^()]*\)", " (sessions differ)", text)
 
 
+def with_lists(text: str) -> str:
+    """A finding as Markdown: of three things or more that a sentence parts by semicolons, each has a line."""
+    return "\n\n".join(_by_lines(each) for each in re.split(r"(?<=\.) (?=[A-Z])", text))
+
+
+def _by_lines(text: str) -> str:
+    items = re.split(r"; (?![^(]*\))", text)  # not within parentheses
+    if len(items) < 3:
+        return text
+    items[-1] = items[-1].removesuffix(".")
+    intro, colon, first = items[0].partition(": ")
+    if not colon or intro.count("(") > intro.count(")"):
+        return "\n".join(f"- {item[:1].upper()}{item[1:]}" for item in items)
+    return "\n".join([f"{intro}:", "", *(f"- {item}" for item in (first, *items[1:]))])
+
+
 def interval_text(ratio: Estimate) -> str:
     """The interval alone, where the number already stands; says so where there is none yet."""
     return f"{ratio.interval}{ratio.differing}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lockstep.analysis.figures.messages import headline
-from lockstep.analysis.sentences import briefly, counted
+from lockstep.analysis.sentences import briefly, counted, with_lists
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import CONTRADICTED, DECIDED, SUPPORTED, UNDECIDED
 from lockstep.experiments.registry import experiment
@@ -29,7 +29,7 @@ def answer_box(answered: Answered, stored: Stored) -> str:
     >
     > *Of 18 claims: 2 supported, 16 undecided (measured, model). A CPU, 2 cores. Data: real. ...*
     """
-    parts = [f"**{answered.notebook.question}**", answer_text(answered, stored)]
+    parts = [f"**{answered.notebook.question}**", with_lists(answer_text(answered, stored))]
     if len(answered.stored.records):
         differing = [_DIFFERING] if "sessions differ" in parts[1] else []
         parts.append(f"*{' '.join([*differing, *_claims(answered), *_rests_on(answered)])}*")

@@ -26,7 +26,7 @@ from lockstep.analysis.figures.recipes import draw, draw_all
 from lockstep.analysis.one_session import remark_on_seconds
 from lockstep.analysis.published import CLAIM, read_ledger, read_table
 from lockstep.analysis.readable import ReadableTable
-from lockstep.analysis.sentences import briefly
+from lockstep.analysis.sentences import briefly, with_lists
 from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.engine.job import Job
 from lockstep.engine.options import TooShort
@@ -151,7 +151,7 @@ class Run:
     def finding(self, name: str) -> Markdown:
         """What that figure shows, in a sentence or two; of sessions that differ tables tell each one's number. Raises
         KeyError for a figure without a finding."""
-        return Markdown(briefly(self._named(self.experiment.findings, name, "finding")(self.stored.shown)))
+        return Markdown(with_lists(briefly(self._named(self.experiment.findings, name, "finding")(self.stored.shown))))
 
     def text(self, name: str) -> Markdown:
         """A text of the experiment. Raises KeyError, listing the texts, for one that it has not."""

@@ -113,6 +113,18 @@ def test_memory_that_is_less_is_said_to_be_less(measured: Stored) -> None:
     assert "processes need more than threads" in said(changed(measured, "peak_pss_bytes", 5.0, **where), "memory")
 
 
+def test_the_answer_speaks_of_memory_and_of_ddp(measured: Stored) -> None:
+    """The notebook's opening asks of memory and DDP, and its answer was silent on both."""
+    told = LOCAL.answer(measured)
+    assert told.startswith(said(measured, "speedup").split("; one process")[0]), "as the figure beside it"
+    assert "in memory for AlexNet, processes" in told.replace("In memory", "in memory")
+    assert "processes that share memory are 1." in told and "times as fast as those of PyTorch's DDP [" in told
+    slow = changed(measured, "images_per_second", 0.25, strategy="processes", experiment="table1")
+    assert "processes that share memory are slower than those of PyTorch's DDP" in LOCAL.answer(slow)
+    alone = Stored(measured.records[measured.records["strategy"] != "ddp"])
+    assert LOCAL.answer(alone).endswith("; too few rounds yet for processes beside DDP.")
+
+
 def test_an_interpreter_that_costs_much_is_said_to_cost(measured: Stored) -> None:
     where = {"experiment": "scaling", "strategy": "processes", "workers": 2}
     assert "costs at most that" in said(changed(measured, "images_per_second", 3.0, **where), "interpreter")

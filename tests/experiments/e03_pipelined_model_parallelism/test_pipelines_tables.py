@@ -30,7 +30,7 @@ from fake_pipelines import (
     seconds_of,
     tables,
 )
-from lockstep.analysis.stored import Stored, no_records
+from lockstep.analysis.stored import no_records
 from lockstep.engine.job import CHOICES
 from lockstep.engine.pipelines.partition import LayerCost, slowest_stage_seconds
 from lockstep.experiments.e03_pipelined_model_parallelism import forecasts, stage_tables
@@ -289,10 +289,3 @@ def test_the_notebooks_tables_are_of_the_stored_reference(root: Path) -> None:
     for name, table in TABLES.items():
         assert len(table(stored)), name
         assert table(no_records()).empty, name
-
-
-@pytest.mark.slow
-def test_how_many_steps_are_predicted_is_one_row(frame: pd.DataFrame, traced: Tables) -> None:
-    slow = scaled(frame, "step_seconds", 1.2, experiment="schedules", strategy="gpipe", micro_batches=4)
-    (row,) = TABLES["predicted_share"](Stored(slow, traced)).to_dict("records")
-    assert row == {"tolerance": "10%", "steps": 20, "predicted_within": 19, "share": "95%"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.experiments.e02_threads_vs_processes import gpu_verdicts, trace_verdicts, verdicts
 from lockstep.experiments.e02_threads_vs_processes.figures import FIGURES
-from lockstep.experiments.e02_threads_vs_processes.findings import FINDINGS
+from lockstep.experiments.e02_threads_vs_processes.findings import FINDINGS, answer
 from lockstep.experiments.e02_threads_vs_processes.grid import cells, comparisons, traced
 from lockstep.experiments.e02_threads_vs_processes.tables import TABLES
 from lockstep.experiments.e02_threads_vs_processes.targets import TARGETS
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     comparisons=comparisons,
     tables=TABLES,
     figures=FIGURES,
-    answer=FINDINGS["speedup"],
+    answer=answer,
     findings=FINDINGS,
     verdicts={**verdicts.RULES, **gpu_verdicts.RULES, **trace_verdicts.RULES},
     targets=TARGETS,

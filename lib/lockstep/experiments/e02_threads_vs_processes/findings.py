@@ -75,7 +75,7 @@ def speedup(stored: Stored) -> str:
     return " ".join(settle_each(partial(_speedup, stored.records), _use_cases(stored.records)))
 
 
-def _speedup(records: pd.DataFrame, use_case: str) -> str:
+def _speedup(records: pd.DataFrame, use_case: str, whole: bool = True) -> str:
     network, inside, one_core = network_name(use_case), "threads inside operators", "one core's speed"
 
     def gain(strategy: str, of: str) -> str:
@@ -96,9 +96,28 @@ def _speedup(records: pd.DataFrame, use_case: str) -> str:
         ),
         f"{inside} beside processes": lambda: over("intra_op", "processes", inside, "processes"),
         f"processes beside one core ({network})": processes,
-        inside: lambda: f"one process with {inside} reaches {gain('intra_op', one_core)}",
     }
+    if whole:
+        asked[inside] = lambda: f"one process with {inside} reaches {gain('intra_op', one_core)}"
     return known_of(asked)
+
+
+@finding
+def answer(stored: Stored) -> str:
+    """The comparisons of `speedup`, what processes need in memory beside threads, and what they gain over DDP."""
+    records = stored.records
+    use_cases = _use_cases(records)
+
+    def in_memory(use_case: str) -> str:
+        return f"in memory for {network_name(use_case)}, {_memory_compared(records, use_case)}"
+
+    def over_ddp() -> str:
+        ratio = _over(records, use_cases[0], "processes", "ddp")
+        return faster(ratio, aa_noise(records), "processes that share memory", "those of PyTorch's DDP")
+
+    asked = {f"memory for {network_name(use_case)}": partial(in_memory, use_case) for use_case in use_cases}
+    more = [known_of({**asked, "processes beside DDP": over_ddp})] if use_cases else []
+    return " ".join([*settle_each(partial(_speedup, records, whole=False), use_cases), *more])
 
 
 @finding
@@ -152,17 +171,18 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
     def need(name: str) -> str:
         return f"{name} need {times(_over_one_core(records, use_case, name, MEMORY), 'the memory of one core')}"
 
-    def compared() -> str:
-        ratio, noise = _over(records, use_case, "processes", "threads", MEMORY), aa_noise(records, MEMORY)
-        told = f"processes and threads cannot be told apart ({times(ratio, 'as much')}"
-        if is_difference(ratio, noise):
-            return f"processes need {'more' if ratio.value > 1 else 'less'} than threads ({times(ratio, 'as much')})"
-        within = not ratio.low <= 1 <= ratio.high and math.isfinite(noise)
-        return told + (f"; two equal runs differ by up to {math.expm1(noise):.1%})" if within else ")")
-
     asked = {f"{name} beside one core": partial(need, name) for name in ("processes", "threads")}
-    told = briefly(known_of({**asked, "processes beside threads": compared}))
+    told = briefly(known_of({**asked, "processes beside threads": partial(_memory_compared, records, use_case)}))
     return f"To train {network}, {told[:1].lower()}{told[1:]}"
+
+
+def _memory_compared(records: pd.DataFrame, use_case: str) -> str:
+    ratio, noise = _over(records, use_case, "processes", "threads", MEMORY), aa_noise(records, MEMORY)
+    if is_difference(ratio, noise):
+        return f"processes need {'more' if ratio.value > 1 else 'less'} than threads ({times(ratio, 'as much')})"
+    within = not ratio.low <= 1 <= ratio.high and math.isfinite(noise)
+    told = f"processes and threads cannot be told apart ({times(ratio, 'as much')}"
+    return told + (f"; two equal runs differ by up to {math.expm1(noise):.1%})" if within else ")")
 
 
 @finding

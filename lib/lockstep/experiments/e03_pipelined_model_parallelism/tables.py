@@ -13,7 +13,6 @@ from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import (
     rank_memory_table,
     shown_cells,
 )
-from lockstep.predict.layer_costs import WITHIN
 from lockstep.predict.pipeline_speedups import NAIVE, pipeline_speedup_table
 
 _CELL_OF_MEMORY = ("strategy", "stages", "pipeline_ranks", "micro_batches", "activations")
@@ -47,17 +46,6 @@ def _predicted(stored: Stored) -> pd.DataFrame:
     return predictions_of(stored).reindex(columns=columns).round(3)
 
 
-def _predicted_share(stored: Stored) -> pd.DataFrame:
-    """For how many steps the prediction lies within WITHIN of the measured time; a single row."""
-    table = predictions_of(stored)
-    known = table[table["ratio"].notna()] if len(table) else table
-    if known.empty:
-        return pd.DataFrame()
-    hits = int(known["within"].sum())
-    row = {"tolerance": f"{WITHIN:.0%}", "steps": len(known), "predicted_within": hits}
-    return pd.DataFrame([row | {"share": f"{hits / len(known):.0%}"}])
-
-
 def _memory(stored: Stored) -> pd.DataFrame:
     table = rank_memory_table(stored.table("stages"))
     sizes = table.filter(like="_bytes") / 2**20
@@ -82,7 +70,6 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "schedules": _schedules,
     "actions": _actions,
     "predicted": _predicted,
-    "predicted_share": _predicted_share,
     "memory": _memory,
     "largest": _largest,
     "partition": _partition,

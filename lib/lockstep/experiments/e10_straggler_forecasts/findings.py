@@ -173,7 +173,7 @@ def traces(stored: Stored) -> str:
         except AnalysisError:
             continue
         best = min(SIMPLE, key=found.__getitem__)
-        parts.append(f"trace {name}: {LABELS[best]} {found[best]:.2f}, LSTM {found[LSTM]:.2f}")
+        parts.append(f"trace {name}, {LABELS[best]} {found[best]:.2f}, LSTM {found[LSTM]:.2f}")
     if not parts:
         return "No recorded run was in the data folder."
     least = (
@@ -182,7 +182,7 @@ def traces(stored: Stored) -> str:
     )
     worst = max(steps, key=lambda name: steps[name].value)
     most = f"on whole steps the LSTM's is the highest on {worst}, {times(steps[worst], 'the error of the last value')}"
-    return " ".join(sentence(text) for text in (least, "; ".join(parts), seen_on_traces(stored), most))
+    return " ".join(sentence(text) for text in (f"{least}: {'; '.join(parts)}", seen_on_traces(stored), most))
 
 
 @finding
@@ -256,10 +256,10 @@ def input_parts(stored: Stored) -> str:
         share = interval_of(decoding_share(stored, row["use_case"], row["way"]))
         require_rounds(share)
         size = f"{row['megapixels']:.2g} megapixels"
-        parts.append(f"{row['use_case']} ({size}), {row['way']}: {measure_of(share, '%')}")
+        parts.append(f"{row['use_case']} ({size}), {row['way']}, {measure_of(share, '%')}")
     if not parts:
         raise AnalysisError("the input was not timed")
-    return sentence(f"decoding's share of the input's time is {'; '.join(parts)}")
+    return sentence(f"decoding's share of the input's time is: {'; '.join(parts)}")
 
 
 FINDINGS: Mapping[str, Finding] = {

@@ -216,14 +216,15 @@ def partitions(stored: Stored) -> str:
     table, said = required(partition_table(stored), "partitions"), []
     known = table[table["part"] == OWN].dropna(subset=["ratio", "ratio_low"])
     stay, shuffled = (known[known["data"] == data] for data in (STAY, SHUFFLED))
+    what = f"the loss on worker 0's own images with {DROP_ONE}, over that of waiting for all, where "
     if len(stay):
         parts = [f"{row['kind']}, {estimate_in(row, 'ratio')}" for _, row in stay.iterrows()]
-        said.append(f"where images stay with workers, that is: {'; '.join(parts)}")
+        said.append(f"{what}images stay with workers: {'; '.join(parts)}")
     if len(shuffled):
         same = (shuffled["ratio_low"] <= 1) & (shuffled["ratio_high"] >= 1)
         differ = "and all intervals hold 1" if same.all() else f"and under {listed(shuffled[~same]['kind'])} not 1"
-        said.append(f"where they are shuffled: {_range(shuffled['ratio'])}, {differ}")
+        where = "where they" if said else f"{what}images"
+        said.append(f"{where} are shuffled: {_range(shuffled['ratio'])}, {differ}")
     if not said:
         raise NotNow("", "no partition has an interval yet")
-    what = f"the loss on worker 0's own images with {DROP_ONE}, over that of waiting for all"
-    return " ".join(sentence(text) for text in (f"{what}: {said[0]}", *said[1:]))
+    return " ".join(map(sentence, said))
