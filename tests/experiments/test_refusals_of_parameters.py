@@ -50,7 +50,7 @@ def prepared(found: Experiment, chosen: dict[str, Any], defaults: dict[str, Any]
     for job in jobs:
         grid._check_choices(job)
     grid._check_simulated(jobs, {**PROBES, **found.probes()})
-    grid._chosen(jobs, chosen.get("only", ()))
+    grid.chosen_cells(jobs, chosen.get("only", ()))
     assert all(set(each.cells) <= set(range(len(jobs))) for each in (found.comparisons or pairs_of)(jobs))
     return jobs
 

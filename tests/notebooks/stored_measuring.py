@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lockstep.engine.job import IDENTITY, Job
@@ -26,6 +27,11 @@ class StoredMeasuring:
     def __init__(self, folder: Path) -> None:
         tables = read_tables(folder)
         self.records, self.tables = read_records(folder), {each: tables[each] for each in tables if each in TABLES}
+        self._told = {name: _words(self.records[name]) for name in IDENTITY}  # once: a cell asks for all of them
+        self._traced = {
+            name: {column: _words(frame[column]) for column in frame.columns if _is_identity(name, column)}
+            for name, frame in self.tables.items()
+        }
 
     def measure_job(
         self, job: Job, source: object, *_: object, probes: object = None
@@ -41,26 +47,30 @@ class StoredMeasuring:
         return row, self._tables(job, stored), False
 
     def _most_alike(self, job: Job) -> dict[str, Any]:
-        rows = self.records[self.records["experiment"] == job.experiment]
-        alike = pd.Series(0, index=rows.index)
+        alike = np.zeros(len(self.records), dtype=int)
         for name in IDENTITY:
-            same = rows[name].astype(str) == str(getattr(job, name))
             weight = _WEIGHT**2 if name in _SAME else _WEIGHT if name in _FIRST else 1
-            alike += weight * same
-        alike += (_WEIGHT**2 // 2) * (rows["status"] == "ok")  # rather another strategy's than none
-        return dict(rows.loc[alike.idxmax()])
+            alike += weight * (self._told[name] == str(getattr(job, name)))
+        # rather another strategy's than none, and none of another experiment
+        alike += (_WEIGHT**2 // 2) * (self.records["status"] == "ok").to_numpy()
+        alike[(self.records["experiment"] != job.experiment).to_numpy()] = -1
+        return dict(self.records.iloc[alike.argmax()])
 
     def _tables(self, job: Job, stored: dict[str, Any]) -> dict[str, pd.DataFrame]:
         """The rows that were traced with the stored one, as this job's."""
         found = {}
         for name, frame in self.tables.items():
-            told = {column: _field(column) for column in frame.columns if _is_identity(name, column)}
-            own = pd.Series(True, index=frame.index)
-            for column, field in told.items():
-                own &= frame[column].astype(str) == str(stored[field])
+            own = np.ones(len(frame), dtype=bool)
+            for column, told in self._traced[name].items():
+                own &= told == str(stored[_field(column)])
             if own.any():
-                found[name] = frame[own].assign(**{column: getattr(job, field) for column, field in told.items()})
+                cell = {column: getattr(job, _field(column)) for column in self._traced[name]}
+                found[name] = frame[own].assign(**cell)
         return found
+
+
+def _words(values: pd.Series) -> np.ndarray:
+    return values.astype(str).to_numpy(dtype=object)
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import Target
 from lockstep.analysis.verdicts import VerdictFunction
 from lockstep.engine.job import Job, JobError
-from lockstep.measure.planning import Comparison
+from lockstep.measure.planning import Compare, Comparison
 
 if TYPE_CHECKING:  # probes bring torch, for which figures and reports do not wait
     from lockstep.measure.probes.probe import Probes
@@ -62,7 +62,6 @@ class Parameters(SimpleNamespace):
 
 
 Grid = Callable[[Parameters], list[Job]]
-Comparisons = Callable[[Sequence[Job]], Iterable[Comparison]]
 Planned = Callable[[Parameters, Sequence[Job]], Iterable[Comparison]]
 Table = Callable[[Stored], pd.DataFrame]
 Finding = Callable[[Stored], str]
@@ -76,7 +75,7 @@ class Experiment:
     name: str  # of the notebook and of its folder of results, such as 02_threads_vs_processes
     question: str
     grid: Grid | None = None  # None: it measures nothing and shows what the others stored
-    comparisons: Comparisons | None = None  # which cells stand back to back; None: each beside the sequential one
+    comparisons: Compare | None = None  # which cells stand back to back; None: each beside the sequential one
     planned: Planned | None = None  # the same, where the notebook's parameters say how often a cell is measured
     tables: Mapping[str, Table] = field(default_factory=dict)
     figures: Mapping[str, Recipe] = field(default_factory=dict)

@@ -87,20 +87,21 @@ class Run:
 
         A grid that has new cells by what was found is measured on, in the minutes that are left.
         """
+        from lockstep.measure.grid import chosen_cells  # torch: only those who measure wait for it
         ends = time.monotonic() + 60 * self.parameters.minutes
         jobs, only = self.grid, vars(self.parameters).get("only", ())
         self._measure(jobs, self.parameters.minutes, only)
         while (more := self.grid) != jobs:
-            new = sorted({job.experiment for job in more if job not in jobs and (not only or job.experiment in only)})
+            new = {job.experiment for job in chosen_cells(more, only) if job not in jobs}
             jobs, left = more, (ends - time.monotonic()) / 60
             if not new:
                 break
             try:
                 if left <= 0 and not self.parameters.rounds:
                     raise TooShort("no minutes are left for them; the same command goes on")
-                self._measure(jobs, left, new)
+                self._measure(jobs, left, {*only} - {job.experiment for job in more} | new)
             except TooShort as error:
-                print(f"{self.experiment.name} has new cells, by what was found ({', '.join(new)}): {error}")
+                print(f"{self.experiment.name} has new cells, by what was found ({', '.join(sorted(new))}): {error}")
                 break
         if self.experiment.after:
             self.experiment.after(self.stored, self.folder)
@@ -109,7 +110,7 @@ class Run:
         draw_all(own.figures, self.stored.shown, self.folder / "figures", own.findings)
 
     def _measure(self, jobs: list[Job], minutes: float, only: Collection[str]) -> None:
-        from lockstep.measure.grid import run_grid  # torch: only those who measure wait for it
+        from lockstep.measure.grid import run_grid  # torch, as above
 
         chosen = vars(self.parameters)
         deciding = {name: value for name, value in chosen.items() if name not in self._apart}

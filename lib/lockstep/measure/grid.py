@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.history import History
 from lockstep.measure.outlook import fewest_minutes, not_begun, outlook
-from lockstep.measure.planning import Comparison, Progress, choose
+from lockstep.measure.planning import Compare, Comparison, Progress, choose
 from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.probe import Probes
 from lockstep.measure.progress import Lines, progress_of, say
@@ -64,7 +64,7 @@ def run_grid(
     parameters: Mapping[str, Any],
     minutes: float = 0.0,
     rounds: int = 0,
-    comparisons: Callable[[Sequence[Job]], Iterable[Comparison]] | None = None,
+    comparisons: Compare | None = None,
     data_dir: str = "",
     images: int = 0,
     strict: bool = False,
@@ -79,8 +79,8 @@ def run_grid(
     is a row that says why. `images` limits the training photos (see `find_images`); all test photos are used. Photos
     that can't be read are left out, with a warning, and counted in `skipped_images`; `strict` allows none. Cells for
     which `traced` is true get a minute each in which their CPU, memory and threads are sampled. `probes` are the
-    experiment's own, beside `lockstep.measure.probes.PROBES`. With `only` the cells of these experiments are measured
-    now, and the others at another time into the same folder: what is simulated needs no quiet machine.
+    experiment's own, beside `lockstep.measure.probes.PROBES`. With `only` a part of the grid is measured
+    now (`chosen_cells`), the rest at another time into the same folder: what is simulated needs no quiet machine.
 
     Raises RecordError, WriteError, DataError or JobError before anything is measured, also for a choice that a use case
     does not offer, an experiment that the grid does not have, and for minutes that hold no round.
@@ -91,7 +91,7 @@ def run_grid(
     probes = {**PROBES, **probes}
     _check_simulated(jobs, probes)
     jobs, sources = _with_images(jobs, data_dir, images, strict)
-    jobs = _chosen(jobs, only)
+    compared, jobs = comparisons_of(jobs, only, comparisons or pairs_of), chosen_cells(jobs, only)
     with Teams() as teams:
         for job in jobs:
             if why_impossible(job) is None:
@@ -103,7 +103,7 @@ def run_grid(
                 if budget.rounds:
                     grid.measure_rounds(budget.rounds, progress)
                 else:
-                    grid.measure_for(60 * budget.minutes, list((comparisons or pairs_of)(jobs)), progress)
+                    grid.measure_for(60 * budget.minutes, compared, progress)
     return folder
 
 
@@ -251,13 +251,25 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
     return jobs, sources
 
 
-def _chosen(jobs: list[Job], only: Collection[str]) -> list[Job]:
-    """The cells of these experiments, all if none is named. Raises JobError for one that has no cell."""
-    there = list(dict.fromkeys(job.experiment for job in jobs))
-    for name in only:
-        if name not in there:
-            raise JobError(f"only={list(only)}: the grid has no cell of {name!r}; there are: {', '.join(there)}")
-    return [job for job in jobs if not only or job.experiment in only]
+def chosen_cells(jobs: Sequence[Job], only: Collection[str]) -> list[Job]:
+    """The cells of these experiments, use cases and strategies: of the names of one kind any, of each kind one; all if
+    nothing is named. Raises JobError for a name that no cell has."""
+    there = {kind: {str(getattr(job, kind)) for job in jobs} for kind in ("experiment", "use_case", "strategy")}
+    names = "; ".join(", ".join(sorted(each)) for each in there.values())
+    wanted = {*map(str, only)}
+    for name in wanted.difference(*there.values()):
+        raise JobError(f"only={list(only)}: the grid has no cell of {name!r}; there are: {names}")
+    asked = [kind for kind, own in there.items() if own & wanted]
+    return [job for job in jobs if all(getattr(job, kind) in wanted for kind in asked)]
+
+
+def comparisons_of(jobs: Sequence[Job], only: Collection[str], compare: Compare) -> list[Comparison]:
+    """The grid's comparisons between chosen cells, by their places among these; alone a cell whose rival is not one."""
+    places = {job: place for place, job in enumerate(chosen_cells(jobs, only))}
+    found = [each for each in compare(jobs) if {jobs[place] for place in each.cells} <= places.keys()]
+    found = [replace(each, cells=tuple(places[jobs[place]] for place in each.cells)) for each in found]
+    paired = {place for each in found for place in each.cells}
+    return [*found, *(Comparison((place,)) for place in places.values() if only and place not in paired)]
 
 
 def _check_simulated(jobs: Sequence[Job], probes: Probes) -> None:

@@ -15,7 +15,7 @@ long as others use the machine, what learns or is simulated comes first.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ import pandas as pd
 from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, half_width, rounds_needed
 from lockstep.analysis.statistics import SESSION, over_sessions
 from lockstep.analysis.tables import TRACE_SECONDS
+from lockstep.engine.job import Job
 
 HEADLINE_HALF_WIDTH, HALF_WIDTH = 0.05, 0.10
 """How narrow a ratio's interval is measured: ± 5 % for a notebook's headlines, ± 10 % for its other comparisons."""
@@ -65,6 +66,9 @@ class Comparison:
     @property
     def goal(self) -> float:
         return math.log1p(HEADLINE_HALF_WIDTH if self.headline else HALF_WIDTH)
+
+
+Compare = Callable[[Sequence[Job]], Iterable[Comparison]]
 
 
 @dataclass

@@ -105,8 +105,7 @@ def _speedup(records: pd.DataFrame, use_case: str, whole: bool = True) -> str:
 @finding
 def answer(stored: Stored) -> str:
     """The comparisons of `speedup`, what processes need in memory beside threads, and what they gain over DDP."""
-    records = stored.records
-    use_cases = _use_cases(records)
+    records, use_cases = stored.records, _use_cases(stored.records)
 
     def in_memory(use_case: str) -> str:
         return f"in memory for {network_name(use_case)}, {_memory_compared(records, use_case)}"
