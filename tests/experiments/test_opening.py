@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lockstep.analysis.published import CLAIM, read_ledger
-from lockstep.analysis.sentences import briefly
+from lockstep.analysis.sentences import briefly, with_lists
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.opening import WHERE, open_experiment, own_results
 from lockstep.experiments.parameters import read_parameters
@@ -51,7 +51,7 @@ def test_it_reads_what_is_stored(values: dict[str, Any]) -> None:
         assert f"{machine['cores']} cores" in run.about() and session["day"] in run.about()
         assert f"bfloat16 units: {machine['bfloat16']} (" in run.about(), "none is a word here"
     assert len(run.table("speedup")) and run.figure("speedup").axes
-    assert run.finding("speedup").data == briefly(run.experiment.findings["speedup"](run.stored))
+    assert run.finding("speedup").data == with_lists(briefly(run.experiment.findings["speedup"](run.stored)))
     assert "session 0:" not in run.finding("speedup").data, "tables tell what each session gave"
     assert len(run.verdicts()) and len(run.targets())
 
