@@ -69,7 +69,7 @@ def test_what_is_one_time_as_fast_is_as_fast() -> None:
 def test_a_wide_interval_is_no_sign_of_equals() -> None:
     """Seen: "cannot be told apart (0.913 times as fast [0.503, 1.66])", which reads as no difference."""
     said = faster(Estimate(0.913, 0.503, 1.66, 5), 0.0, "a", "b", " (sessions differ: x)")
-    assert said == "whether a or b are faster is open: between 0.503 and 1.66 times as fast (sessions differ: x)"
+    assert said == "whether a or b are faster is open, between 0.503 and 1.66 times as fast (sessions differ: x)"
     assert "no useful interval" in faster(Estimate(1.0, 0.001, 1000.0, 5), 0.0, "a", "b")
 
 
@@ -108,11 +108,25 @@ def test_sessions_stand_behind_the_interval_of_a_comparison() -> None:
 
 def test_what_a_sentence_lists_has_a_line_each() -> None:
     """Seen: findings of a hundred words, eight ratios parted by semicolons."""
-    text = "It is fast. Multiples of its speed (16 images): 1.7 with a; 0.9 with b (1 of 2; rest) [0.8, 1]; 2 with c."
-    lists = "- 1.7 with a\n- 0.9 with b (1 of 2; rest) [0.8, 1]\n- 2 with c"
-    assert with_lists(text) == f"It is fast.\n\nMultiples of its speed (16 images):\n\n{lists}"
-    assert with_lists("For x, a wins; b loses; c (A/A: d) ties.") == "- For x, a wins\n- B loses\n- C (A/A: d) ties"
-    assert with_lists("One is: fast; the other is (1; 2; 3).") == "One is: fast; the other is (1; 2; 3)."
+    lists = "Times its speed (16 images):\n\n- 1.7 with a\n- 0.9 with b (1 of 2; rest (x)) [0.8, 1]\n- 2 with c: d"
+    first = "Times its speed (16 images): 1.7 with a; 0.9 with b (1 of 2; rest (x)) [0.8, 1]; 2 with c: d."
+    assert with_lists(f"It is fast. So it is. {first}") == f"It is fast. So it is.\n\n{lists}"
+    assert with_lists(f"{first} 16 ranks share it. `x` too.") == f"{lists}\n\n16 ranks share it. `x` too."
+    assert with_lists(f"{first} {first}") == f"{lists}\n\n{lists}"
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "One is: fast; the other is (1; 2; 3).",
+        "For x, a wins; b loses; c (A/A: d) ties.",
+        "It failed (no cell. Give one; or two: three; or four) in a; b; c.",
+        "By Lerat et al. 2022, so be it. Nothing more.",
+        "Nothing at all",
+    ],
+)
+def test_what_announces_no_list_stays_as_it_is(prose: str) -> None:
+    assert with_lists(prose) == prose.removesuffix(".") + "."
 
 
 def test_a_share_ends_at_the_whole() -> None:

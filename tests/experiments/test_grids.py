@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -10,12 +12,13 @@ import pytest
 
 from lockstep.analysis.cells import CELL
 from lockstep.analysis.tables import TRACE_SECONDS
-from lockstep.engine.job import LEARNING, JobError
+from lockstep.engine.job import LEARNING, Job, JobError
 from lockstep.experiments.experiment import Parameters
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.registry import every, experiment
 from lockstep.measure.comparisons import pairs_of
-from lockstep.measure.grid import chosen_cells, comparisons_of
+from lockstep.measure.parts import chosen_cells, comparisons_of
+from lockstep.measure.planning import Compare, Comparison
 from lockstep.records import read_records, read_traced_table
 from lockstep.records.places import repository_root
 
@@ -70,23 +73,63 @@ def test_the_traced_cells_are_those_whose_samples_are_stored(name: str) -> None:
     assert set(map(tuple, stored[TRACED_CELL].drop_duplicates().to_numpy())) <= expected
 
 
+def compare_of(name: str) -> Compare:
+    """As a run asks for it."""
+    found = experiment(name)
+    return partial(found.planned, parameters_of_reference(name)) if found.planned else found.comparisons or pairs_of
+
+
 @pytest.mark.parametrize("name", MEASURED)
 def test_every_part_of_a_grid_can_be_measured_by_itself(name: str) -> None:
     """Seen: half an hour for one missing row of 03, since its minutes went to other cells first."""
-    found = experiment(name)
-    assert found.grid is not None
-    jobs = found.grid(parameters_of_reference(name))
+    jobs, compare = cells_of_reference(name), compare_of(name)
+    whole = list(compare(jobs))
+    assert comparisons_of(jobs, [], compare) == whole and chosen_cells(jobs, []) == jobs
     for part in {getattr(job, kind) for job in jobs for kind in ("experiment", "use_case", "strategy")} - {""}:
         own = chosen_cells(jobs, [part])
         assert own and all(part in (job.experiment, job.use_case, job.strategy) for job in own)
-        compared = comparisons_of(jobs, [part], found.comparisons or pairs_of)
-        assert {place for each in compared for place in each.cells} == {*range(len(own))}
-    with pytest.raises(JobError, match="the grid has no cell of 'unknown'; there are: "):
-        chosen_cells(jobs, ["unknown"])
+        told, asked = named(comparisons_of(jobs, [part], compare), own), named(whole, jobs)
+        assert {job for cells, *_ in told for job in cells} == {*own}
+        assert [each for each in asked if {*each[0]} <= {*own}] == [each for each in told if each in asked]
 
 
-def test_names_of_different_kinds_are_all_asked_for() -> None:
-    jobs = experiment("03").grid(parameters_of_reference("03_pipelined_model_parallelism"))  # type: ignore[misc]
+def named(comparisons: list[Comparison], jobs: list[Job]) -> list[tuple[tuple[Job, ...], bool, int]]:
+    return [(tuple(jobs[at] for at in each.cells), each.headline, each.rounds) for each in comparisons]
+
+
+def cells_of_reference(name: str) -> list[Job]:
+    grid = experiment(name).grid
+    assert grid is not None
+    return grid(parameters_of_reference(name))
+
+
+def test_a_part_of_13_keeps_its_cells_in_one_round() -> None:
+    """13 calibrates and checks in the same round; its cells stand in no pairs."""
+    name = "13_advisor"
+    jobs, only = cells_of_reference(name), ["SmallResNet"]
+    (together,) = [each for each in comparisons_of(jobs, only, compare_of(name)) if each.once]
+    own = chosen_cells(jobs, only)
+    assert {own[at].experiment for at in together.cells} >= {"calibration", "held_out"}
+
+
+def test_names_of_different_kinds_must_all_fit() -> None:
+    jobs = cells_of_reference("03_pipelined_model_parallelism")
     own = chosen_cells(jobs, ["speedup", "ComplexSmall", "gpipe", "sequential"])
     assert {job.strategy for job in own} == {"gpipe", "sequential"}
     assert {(job.experiment, job.use_case) for job in own} == {("speedup", "ComplexSmall")}
+
+
+def test_a_name_of_an_experiment_and_of_a_strategy_is_the_experiments() -> None:
+    own = chosen_cells(cells_of_reference("03_pipelined_model_parallelism"), ["speedup", "decode"])
+    assert {job.experiment for job in own} == {"speedup", "decode"} and len({job.strategy for job in own}) > 3
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [(["exchange", "unknown"], "no cell of 'unknown'; there are experiment: "),
+     (["exchange", "ComplexSmall"], "no cell of 'ComplexSmall' with 'exchange'; there are "),
+     ([{}], "no cell of '{}'; there are ")],
+)  # fmt: skip
+def test_a_part_that_is_not_there_is_refused(only: list[Any], said: str) -> None:
+    with pytest.raises(JobError, match=re.escape(said)):
+        chosen_cells(cells_of_reference("02_threads_vs_processes"), only)

@@ -17,6 +17,7 @@ from lockstep.experiments.refusals import cells_of, unlike
 from lockstep.experiments.registry import every
 from lockstep.measure import grid
 from lockstep.measure.comparisons import pairs_of
+from lockstep.measure.parts import chosen_cells
 from lockstep.measure.probes import PROBES
 
 MEASURING = [found for found in every() if found.grid is not None]
@@ -50,7 +51,7 @@ def prepared(found: Experiment, chosen: dict[str, Any], defaults: dict[str, Any]
     for job in jobs:
         grid._check_choices(job)
     grid._check_simulated(jobs, {**PROBES, **found.probes()})
-    grid.chosen_cells(jobs, chosen.get("only", ()))
+    chosen_cells(jobs, chosen.get("only", ()))
     assert all(set(each.cells) <= set(range(len(jobs))) for each in (found.comparisons or pairs_of)(jobs))
     return jobs
 

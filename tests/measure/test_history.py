@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from lockstep.analysis.stored import read_stored
 from lockstep.engine.job import LEARNING, Job
 from lockstep.experiments.registry import every
 from lockstep.measure.durations import Durations
+from lockstep.measure.history import History
 from lockstep.measure.planning import TRACES, Comparison
 from lockstep.records import CONTENDED, MEASURED, TRACE, read_records
 from made_up_measuring import JOBS, SPEED, Recorder, run
@@ -60,6 +62,24 @@ def test_a_trace_without_samples_is_none(recorder: Recorder, photos: Path) -> No
     traces = frame[frame["source"] == TRACE]
     assert set(traces["status"]) == {"failed"} and traces["reason"].str.contains("no samples").all()
     assert traces.groupby("strategy").size().max() == 2, "and is given up after two attempts"
+
+
+# --- durations ---
+
+
+def test_two_cells_of_a_larger_round_were_visited_once_each(recorder: Recorder, photos: Path) -> None:
+    """Of a round of three cells that held two of those chosen by `only`, a visit was taken to last half as long."""
+    folder = run(photos, rounds=1)
+    opened: Any = SimpleNamespace(path=folder, rounds_done=1, comparable={0}, same_software={0})
+    chosen = [*JOBS[:2], Job.of("threads", workers=1, experiment="another")]
+    whole, part = (History(opened, found_jobs(folder, jobs)).durations for jobs in (JOBS, chosen))
+    assert [part.visit(place) for place in (0, 1)] == [whole.visit(place) for place in (0, 1)] != [math.nan] * 2
+
+
+def found_jobs(folder: Path, jobs: list[Job]) -> list[Job]:
+    """As a run has them: with the photos that there are."""
+    row = read_records(folder).iloc[0]
+    return [job.with_(images=int(row["images"]), data_source=row["data_source"]) for job in jobs]
 
 
 # --- seeds and rounds ---

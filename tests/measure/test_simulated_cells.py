@@ -101,5 +101,5 @@ def test_a_part_of_the_grid_is_measured_now_and_the_rest_later_into_the_same_fol
     found = read_records(tmp_path / "10")
     assert found["experiment"].tolist() == ["another", "toy", "toy", "another"]
     assert found["seed"].tolist() == [0, 0, 1, 1], "a seed that is stored is not simulated again"
-    with pytest.raises(JobError, match=r"only=\['real'\]: the grid has no cell of 'real'; there are: toy, another"):
+    with pytest.raises(JobError, match=r"the grid has no cell of 'real'; there are experiment: another, toy;"):
         grid.run_grid([JOB, other], rounds=1, only=["real"], **where)

@@ -14,7 +14,7 @@ from lockstep.experiments.registry import EXPERIMENTS, every
 
 MOST_LINES = 300
 MOST_ROOMS = 10
-MOST_LINES_OF_THE_LIBRARY = 38_736
+MOST_LINES_OF_THE_LIBRARY = 38_715
 """What it has now, rounded up: whoever adds here removes there. The aim is 29 000 without what came after the house was
 rebuilt: some 4 000 lines of intervals, planning, grades, bounds and models, and what later issues add to old files."""
 LATER = ("engine/delays", "engine/forecasts", "engine/policies", "simulate", "commands/simulate", "engine/option_text")
@@ -34,7 +34,7 @@ LATER += ("experiments/answering", "experiments/advice", "experiments/readme", "
 LATER += ("experiments/machines",)
 LATER += ("experiments/e02_threads_vs_processes/lock_drawings",)
 LATER += ("analysis/readable", "analysis/column_words", "analysis/one_session")
-LATER += ("analysis/figures/sheet", "analysis/figures/messages", "measure/progress")
+LATER += ("analysis/figures/sheet", "analysis/figures/messages", "measure/progress", "measure/parts")
 LATER += ("experiments/judged_before",)
 LATER += ("experiments/e01_single_node_baselines/findings", "experiments/e02_threads_vs_processes/findings")
 LATER += ("experiments/e03_pipelined_model_parallelism/findings", "experiments/e04_hybrid_parallelism/findings")

@@ -106,19 +106,28 @@ def briefly(text: str) -> str:
 
 
 def with_lists(text: str) -> str:
-    """A finding as Markdown: of three things or more that a sentence parts by semicolons, each has a line."""
-    return "\n\n".join(_by_lines(each) for each in re.split(r"(?<=\.) (?=[A-Z])", text))
+    """A finding as Markdown: where a sentence announces three things or more by a colon and parts them by semicolons,
+    each has a line; all other sentences stay as they are."""
+    told = ""
+    for each in _parts(text, ". "):
+        intro, *rest = _parts(_parts(each, "; ")[0], ": ")
+        items = [": ".join(rest), *_parts(each.removesuffix("."), "; ")[1:]]
+        if rest and len(items) > 2:
+            told += "\n\n" + "\n".join([f"{intro}:", "", *(f"- {item}" for item in items)]) + "\n\n"
+        else:
+            told += f"{each.removesuffix('.')}. "
+    return told.strip().replace(" \n", "\n").replace("\n\n\n\n", "\n\n")
 
 
-def _by_lines(text: str) -> str:
-    items = re.split(r"; (?![^(]*\))", text)  # not within parentheses
-    if len(items) < 3:
-        return text
-    items[-1] = items[-1].removesuffix(".")
-    intro, colon, first = items[0].partition(": ")
-    if not colon or intro.count("(") > intro.count(")"):
-        return "\n".join(f"- {item[:1].upper()}{item[1:]}" for item in items)
-    return "\n".join([f"{intro}:", "", *(f"- {item}" for item in (first, *items[1:]))])
+def _parts(text: str, mark: str) -> list[str]:
+    """A text that is cut at every `mark` outside parentheses, and at the end of sentences only before a beginning."""
+    found: list[str] = []
+    for part in text.split(mark):
+        if found and (found[-1].count("(") > found[-1].count(")") or (mark == ". " and part[:1].islower())):
+            found[-1] += mark + part
+        else:
+            found.append(part)
+    return found
 
 
 def interval_text(ratio: Estimate) -> str:
@@ -146,7 +155,7 @@ def faster(ratio: Estimate, noise: float, subject: str, rival: str, sessions: st
         if ratio.high > WIDE * ratio.low:
             ends = f"between {ratio.low:.3g} and {ratio.high:.3g} times as fast{ratio.differing}"
             ends = ends if ratio.interval.startswith("[") else times(ratio, "as fast")
-            return f"whether {subject} or {rival} are faster is open: {ends}{sessions}"
+            return f"whether {subject} or {rival} are faster is open, {ends}{sessions}"
         return f"{subject} and {rival} cannot be told apart ({times(ratio, 'as fast')}{sessions})"
     if not is_difference(ratio, noise):
         within = ", which is within the noise of two equal runs"

@@ -44,6 +44,7 @@ from lockstep.experiments.report import (
     targets_table,
     unjudged_table,
 )
+from lockstep.measure.parts import chosen_cells
 from lockstep.records.places import FROM_NOTEBOOKS, REFERENCE, RUN_MARK, repository_root
 
 WHERE = ("measure", "results", "data_dir", "minutes", "rounds", "only")
@@ -87,7 +88,6 @@ class Run:
 
         A grid that has new cells by what was found is measured on, in the minutes that are left.
         """
-        from lockstep.measure.grid import chosen_cells  # torch: only those who measure wait for it
         ends = time.monotonic() + 60 * self.parameters.minutes
         jobs, only = self.grid, vars(self.parameters).get("only", ())
         self._measure(jobs, self.parameters.minutes, only)
@@ -110,7 +110,7 @@ class Run:
         draw_all(own.figures, self.stored.shown, self.folder / "figures", own.findings)
 
     def _measure(self, jobs: list[Job], minutes: float, only: Collection[str]) -> None:
-        from lockstep.measure.grid import run_grid  # torch, as above
+        from lockstep.measure.grid import run_grid  # torch: only those who measure wait for it
 
         chosen = vars(self.parameters)
         deciding = {name: value for name, value in chosen.items() if name not in self._apart}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from lockstep.measure.comparisons import pairs_of, states_of
 from lockstep.measure.environment import capture
 from lockstep.measure.history import History
 from lockstep.measure.outlook import fewest_minutes, not_begun, outlook
+from lockstep.measure.parts import chosen_cells, comparisons_of
 from lockstep.measure.planning import Compare, Comparison, Progress, choose
 from lockstep.measure.probes import PROBES
 from lockstep.measure.probes.probe import Probes
@@ -83,7 +84,7 @@ def run_grid(
     now (`chosen_cells`), the rest at another time into the same folder: what is simulated needs no quiet machine.
 
     Raises RecordError, WriteError, DataError or JobError before anything is measured, also for a choice that a use case
-    does not offer, an experiment that the grid does not have, and for minutes that hold no round.
+    does not offer, a name in `only` that no cell has, and for minutes that hold no round.
     """
     budget = Budget(minutes, rounds)
     repository = repository_root()
@@ -249,27 +250,6 @@ def _with_images(jobs: Sequence[Job], data_dir: str, images: int, strict: bool) 
     for name, count in dict.fromkeys(held_out):  # DataError for a class that is too small for it
         use_case(name).open("train", sources[name].root, count, sources[name].skipped, part="held_out")
     return jobs, sources
-
-
-def chosen_cells(jobs: Sequence[Job], only: Collection[str]) -> list[Job]:
-    """The cells of these experiments, use cases and strategies: of the names of one kind any, of each kind one; all if
-    nothing is named. Raises JobError for a name that no cell has."""
-    there = {kind: {str(getattr(job, kind)) for job in jobs} for kind in ("experiment", "use_case", "strategy")}
-    names = "; ".join(", ".join(sorted(each)) for each in there.values())
-    wanted = {*map(str, only)}
-    for name in wanted.difference(*there.values()):
-        raise JobError(f"only={list(only)}: the grid has no cell of {name!r}; there are: {names}")
-    asked = [kind for kind, own in there.items() if own & wanted]
-    return [job for job in jobs if all(getattr(job, kind) in wanted for kind in asked)]
-
-
-def comparisons_of(jobs: Sequence[Job], only: Collection[str], compare: Compare) -> list[Comparison]:
-    """The grid's comparisons between chosen cells, by their places among these; alone a cell whose rival is not one."""
-    places = {job: place for place, job in enumerate(chosen_cells(jobs, only))}
-    found = [each for each in compare(jobs) if {jobs[place] for place in each.cells} <= places.keys()]
-    found = [replace(each, cells=tuple(places[jobs[place]] for place in each.cells)) for each in found]
-    paired = {place for each in found for place in each.cells}
-    return [*found, *(Comparison((place,)) for place in places.values() if only and place not in paired)]
 
 
 def _check_simulated(jobs: Sequence[Job], probes: Probes) -> None:

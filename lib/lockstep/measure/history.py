@@ -36,15 +36,16 @@ class History:
     def _learn(self) -> None:
         """Take seeds and durations from the stored rows."""
         known = self.rows[self.rows["cell"] >= 0]
+        sizes = self.rows[(self.rows["status"] == "ok") & (self.rows["source"] != TRACE)].groupby("round").size()
         for row in known[repeated_by_seed(known)].to_dict("records"):
             self._note_seed(row["cell"], row)
         timed = known[(known["status"] == "ok") & (known["source"] != TRACE)]
         here = timed["session"].isin(self.sessions)
         # What a cell took on another machine tells more than what others that are only like it took here.
         heeded = here | ~timed["cell"].isin(timed.loc[here, "cell"])
-        for _, rows in timed.assign(heeded=heeded).groupby("round"):
+        for number, rows in timed.assign(heeded=heeded).groupby("round"):
             # A pair was visited A B B A, and its rows hold both visits.
-            visits = 2 if len(rows) == 2 < len(self._jobs) else 1
+            visits = 2 if sizes[number] == 2 < len(self._jobs) else 1
             for row in rows[rows["heeded"] & (rows["measuring_seconds"] > 0)].to_dict("records"):
                 self.durations.note(row["cell"], row["measuring_seconds"] / visits)
 

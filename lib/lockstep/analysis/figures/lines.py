@@ -33,7 +33,7 @@ TRACES = {
     "io_wait_percent": ("I/O wait\n(%)", 1.0),
 }
 _HARDLY = 0.5
-"""Percent of a trace's time below which waiting for I/O is not drawn: a row that is empty but for a spike or two."""
+"""Percent of waiting for I/O, on average over a trace, below which it is not drawn: a row of a spike or two."""
 USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
 USE_CASE_MARKERS: dict[str, Any] = {"SimpleBig": "o", "ComplexSmall": "s"}
 
@@ -68,7 +68,7 @@ def resource_traces(resources: pd.DataFrame, title: str, experiment: str = "tabl
     waited = known.groupby([traced["strategy"], traced["use_case"]])["io_wait_percent"].mean().max()
     if "io_wait_percent" in shown and waited < _HARDLY:
         del shown["io_wait_percent"]
-        about.append(f"Not shown: I/O wait, {waited:.2g} % of the time at most")
+        about.append(f"Not shown: I/O wait, on average at most {waited:.2g} % of the time")
     with look():
         figure = new_figure(max(2.3 * len(strategies) + 1.0, 6.0), 1.3 + 1.45 * len(shown))
         axes = figure.subplots(len(shown), len(strategies), squeeze=False, sharey="row", sharex=True)

@@ -233,8 +233,8 @@ def operators(stored: Stored) -> str:
         rows = {kind: own[own["operators"] == kind] for kind in most}
         found = {kind: interval_of(stored.by_round(each, 100 * each["share"])) for kind, each in rows.items()}
         shares = [f"{kind} {_share(share)}" for kind, share in found.items()]
-        said.append(f"{listed(shares)} of a pass of {network_name(str(use_case))} (rung {strategy})")
-    return sentence(f"most time goes to {'; '.join(said)}".replace("channels_last", "channels last"))
+        said.append(f"of {network_name(str(use_case))} (rung {strategy}), {listed(shares)}")
+    return sentence(f"what takes most of a pass: {'; '.join(said)}".replace("channels_last", "channels last"))
 
 
 @finding

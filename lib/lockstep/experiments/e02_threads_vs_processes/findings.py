@@ -75,7 +75,7 @@ def speedup(stored: Stored) -> str:
     return " ".join(settle_each(partial(_speedup, stored.records), _use_cases(stored.records)))
 
 
-def _speedup(records: pd.DataFrame, use_case: str, whole: bool = True) -> str:
+def _speedup(records: pd.DataFrame, use_case: str, over_one_core_too: bool = True) -> str:
     network, inside, one_core = network_name(use_case), "threads inside operators", "one core's speed"
 
     def gain(strategy: str, of: str) -> str:
@@ -91,32 +91,34 @@ def _speedup(records: pd.DataFrame, use_case: str, whole: bool = True) -> str:
         return faster(_over(records, use_case, above, under), aa_noise(records), *names)
 
     asked = {
-        "processes beside threads": lambda: (
-            f"training {network}, {over('processes', 'threads', 'processes', 'replica threads')}"
-        ),
+        "processes beside threads": lambda: over("processes", "threads", "processes", "replica threads"),
         f"{inside} beside processes": lambda: over("intra_op", "processes", inside, "processes"),
         f"processes beside one core ({network})": processes,
     }
-    if whole:
+    if over_one_core_too:
         asked[inside] = lambda: f"one process with {inside} reaches {gain('intra_op', one_core)}"
-    return known_of(asked)
+    told = known_of(asked)
+    return f"Training {network}: {told[:1].lower()}{told[1:]}"
 
 
 @finding
 def answer(stored: Stored) -> str:
-    """The comparisons of `speedup`, what processes need in memory beside threads, and what they gain over DDP."""
+    """Most comparisons of `speedup`, and those of processes with threads in memory, and with DDP."""
     records, use_cases = stored.records, _use_cases(stored.records)
 
     def in_memory(use_case: str) -> str:
-        return f"in memory for {network_name(use_case)}, {_memory_compared(records, use_case)}"
+        return f"to train {network_name(use_case)}, {_memory_compared(records, use_case)}"
 
-    def over_ddp() -> str:
-        ratio = _over(records, use_cases[0], "processes", "ddp")
-        return faster(ratio, aa_noise(records), "processes that share memory", "those of PyTorch's DDP")
+    def over_ddp(use_case: str) -> str:
+        ratio = _over(records, use_case, "processes", "ddp")
+        compared = faster(ratio, aa_noise(records), "processes that share memory", "those of PyTorch's DDP")
+        return f"training {network_name(use_case)}, {compared}"
 
     asked = {f"memory for {network_name(use_case)}": partial(in_memory, use_case) for use_case in use_cases}
-    more = [known_of({**asked, "processes beside DDP": over_ddp})] if use_cases else []
-    return " ".join([*settle_each(partial(_speedup, records, whole=False), use_cases), *more])
+    with_ddp = select(records, {"experiment": "table1", "strategy": "ddp", "device": "cpu"})["use_case"].unique()
+    asked |= {f"DDP for {network_name(use_case)}": partial(over_ddp, use_case) for use_case in with_ddp}
+    told = settle_each(partial(_speedup, records, over_one_core_too=False), use_cases)
+    return " ".join([*told, *settle_each(lambda _: known_of(asked), ["Memory and DDP"])])
 
 
 @finding
@@ -172,15 +174,15 @@ def _memory(records: pd.DataFrame, use_case: str) -> str:
 
     asked = {f"{name} beside one core": partial(need, name) for name in ("processes", "threads")}
     told = briefly(known_of({**asked, "processes beside threads": partial(_memory_compared, records, use_case)}))
-    return f"To train {network}, {told[:1].lower()}{told[1:]}"
+    return f"To train {network}: {told[:1].lower()}{told[1:]}"
 
 
 def _memory_compared(records: pd.DataFrame, use_case: str) -> str:
     ratio, noise = _over(records, use_case, "processes", "threads", MEMORY), aa_noise(records, MEMORY)
     if is_difference(ratio, noise):
-        return f"processes need {'more' if ratio.value > 1 else 'less'} than threads ({times(ratio, 'as much')})"
+        return f"processes need {'more' if ratio.value > 1 else 'less'} memory than threads ({times(ratio, 'as much')})"
     within = not ratio.low <= 1 <= ratio.high and math.isfinite(noise)
-    told = f"processes and threads cannot be told apart ({times(ratio, 'as much')}"
+    told = f"the memory of processes and of threads cannot be told apart ({times(ratio, 'as much')}"
     return told + (f"; two equal runs differ by up to {math.expm1(noise):.1%})" if within else ")")
 
 

@@ -71,10 +71,10 @@ def prices(stored: Stored) -> str:
     """The step with an LSTM, dropout or weight decay over the plain CNN's, of each batch."""
     rows = _known(timed_prices(stored), "ratio", "the price of an LSTM, dropout or weight decay")
     parts = [
-        f"{_ratio(row, 'ratio', 'as long')} with {row['setting'] or 'an LSTM'} at batch {row['global_batch_size']}"
+        f"with {row['setting'] or 'an LSTM'} at batch {row['global_batch_size']}, {_ratio(row, 'ratio', 'as long')}"
         for row in rows.sort_values("global_batch_size", kind="stable").to_dict("records")
     ]
-    return sentence(f"compared with the plain CNN's, a step takes {'; '.join(parts)}")
+    return sentence(f"times of a step beside the plain CNN's: {'; '.join(parts)}")
 
 
 @finding

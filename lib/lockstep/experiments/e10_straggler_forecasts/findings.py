@@ -173,7 +173,7 @@ def traces(stored: Stored) -> str:
         except AnalysisError:
             continue
         best = min(SIMPLE, key=found.__getitem__)
-        parts.append(f"trace {name}, {LABELS[best]} {found[best]:.2f}, LSTM {found[LSTM]:.2f}")
+        parts.append(f"on trace {name}, {found[best]:.2f} ({LABELS[best]}) and {found[LSTM]:.2f} (LSTM)")
     if not parts:
         return "No recorded run was in the data folder."
     least = (
@@ -259,7 +259,7 @@ def input_parts(stored: Stored) -> str:
         parts.append(f"{row['use_case']} ({size}), {row['way']}, {measure_of(share, '%')}")
     if not parts:
         raise AnalysisError("the input was not timed")
-    return sentence(f"decoding's share of the input's time is: {'; '.join(parts)}")
+    return sentence(f"decoding takes these shares of the input's time: {'; '.join(parts)}")
 
 
 FINDINGS: Mapping[str, Finding] = {

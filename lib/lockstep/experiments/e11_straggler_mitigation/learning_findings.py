@@ -138,9 +138,9 @@ def rivals(stored: Stored) -> str:
     """By workers: the time of every contender beside asynchronous training, and whose mean is the lowest."""
     table = required(rivals_table(stored), "rivals").sort_values("workers", kind="stable")
     found = {workers: _beside(stored, own) for workers, own in table.groupby("workers")}
-    first = [f"with {workers} workers {lowest}" for workers, (lowest, _) in found.items() if lowest]
-    who = "with momentum and a slower server the quickest policy is"
-    said = [sentence(f"{who} {'; '.join(first)}")] if first else []
+    first = [f"with {workers} workers, {lowest}" for workers, (lowest, _) in found.items() if lowest]
+    who = "quickest with momentum and a slower server"
+    said = [sentence(f"{who}: {'; '.join(first)}")] if first else []
     text = "time over asynchronous training's, each at its best rate"
     parts = [f"with {workers} workers {told}" for workers, (_, told) in found.items()]
     return " ".join([*said, sentence(f"{text}: {'; '.join(parts)}")])
