@@ -78,7 +78,7 @@ def test_what_has_too_few_rounds_does_not_silence_the_rest(measured: Stored) -> 
     few = said(rare(measured, 3, experiment="kernels"), "interpreter")
     assert "16 images per step on two workers, processes are" in few and "yet for 256 images per step on two w" in few
     few = said(rare(measured, 2, experiment="table1", strategy="threads", use_case="SimpleBig"), "memory")
-    assert "To train AlexNet, processes need 1.5" in few and "too few rounds yet for threads beside one core" in few
+    assert "To train AlexNet: processes need 1.5" in few and "too few rounds yet for threads beside one core" in few
     few = said(rare(measured, 1, experiment="input", cores_per_worker=1), "input")
     assert "too few rounds yet for no core free for decoding" in few and "With a core free for decoding, " in few
     traces = measured.tables["resources"]
@@ -109,20 +109,26 @@ def test_one_process_trains_and_several_train(measured: Stored) -> None:
 
 def test_memory_that_is_less_is_said_to_be_less(measured: Stored) -> None:
     where = {"experiment": "table1", "strategy": "processes", "use_case": "SimpleBig", "precision": "float32"}
-    assert "processes need less than threads" in said(changed(measured, "peak_pss_bytes", 0.2, **where), "memory")
-    assert "processes need more than threads" in said(changed(measured, "peak_pss_bytes", 5.0, **where), "memory")
+    less, more = (said(changed(measured, "peak_pss_bytes", factor, **where), "memory") for factor in (0.2, 5.0))
+    assert "processes need less memory than threads" in less and "processes need more memory than threads" in more
 
 
 def test_the_answer_speaks_of_memory_and_of_ddp(measured: Stored) -> None:
     """The notebook's opening asks of memory and DDP, and its answer was silent on both."""
     told = LOCAL.answer(measured)
     assert told.startswith(said(measured, "speedup").split("; one process")[0]), "as the figure beside it"
-    assert "in memory for AlexNet, processes" in told.replace("In memory", "in memory")
-    assert "processes that share memory are 1." in told and "times as fast as those of PyTorch's DDP [" in told
+    assert re.search(r"o train AlexNet, (the memory of )?processes (need|and of threads)", told)
+    assert "training AlexNet, processes that share memory are 1." in told and "as those of PyTorch's DDP [" in told
     slow = changed(measured, "images_per_second", 0.25, strategy="processes", experiment="table1")
     assert "processes that share memory are slower than those of PyTorch's DDP" in LOCAL.answer(slow)
-    alone = Stored(measured.records[measured.records["strategy"] != "ddp"])
-    assert LOCAL.answer(alone).endswith("; too few rounds yet for processes beside DDP.")
+    assert "too few rounds yet for DDP for AlexNet" in LOCAL.answer(rare(measured, 2, strategy="ddp"))
+
+
+def test_what_nobody_measured_does_not_silence_the_answer(measured: Stored) -> None:
+    records = measured.records
+    assert "DDP" not in LOCAL.answer(Stored(records[records["strategy"] != "ddp"])), "this grid has none"
+    bare = LOCAL.answer(Stored(records[~records["strategy"].isin(["threads", "ddp"])]))
+    assert "two processes train AlexNet" in bare and "Memory and DDP: not known yet (" in bare
 
 
 def test_an_interpreter_that_costs_much_is_said_to_cost(measured: Stored) -> None:
