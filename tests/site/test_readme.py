@@ -174,7 +174,9 @@ def test_two_generated_tables_and_one_figure(readme: str) -> None:
     assert re.findall(r"<!-- (/?table[:\w]*) -->", readme) == [
         "table:findings", "/table", "table:advice", "/table"
     ]
-    assert len(re.findall(r"!\[[^]]+\]\(results/reference/\w+/figures/\w+\.png\)", readme)) == 1
+    images = re.findall(r"<img [^>]+>|!\[[^]]*\]\([^)]+\)", readme)
+    assert len(images) == 1, "and it is no taller than half a screen"
+    assert re.fullmatch(r'<img src="results/reference/\w+/figures/\w+\.png" height="400" alt="[^"]+">', images[0])
 
 
 def rooms(architecture: str) -> list[str]:
