@@ -198,7 +198,7 @@ def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) ->
     if known.empty:
         raise NotNow("", "no step was both measured and predicted")
     off = (known["ratio"] - 1).abs()
-    worst = known.loc[off.idxmax()].to_dict()
+    worst = known.loc[known["ratio"].map(math.log).abs().idxmax()].to_dict()  # half as long errs as much as twice
     wrong, lacking = known.loc[off > within, "ratio"], len(shown) - len(known)
     right = f"{len(known) - len(wrong)} of {len(known)} cells"
     short = int((wrong < 1).sum())

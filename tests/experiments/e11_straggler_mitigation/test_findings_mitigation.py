@@ -127,11 +127,11 @@ def test_too_few_seeds_do_not_tell_the_best_that_waits(reference: Stored) -> Non
 def test_rivals_turn_with_the_records() -> None:
     """It once compared ours with asynchronous training alone, where waiting for all was ahead of both."""
     behind, ahead = stored(only=["rivals"]), stored(rivals={OURS: 0.8}, only=["rivals"])
-    numbers = r"policy is with 8 workers {}; .*with 8 workers deadline {}\.\d+ \[.*\] and wait for all 1\.\d+ \["
+    numbers = r"slower server: with 8 workers, {}; .*with 8 workers deadline {}\.\d+ \[.*\] and wait for all 1\.\d+ \["
     assert re.search(numbers.format("asynchronous", 1), said("rivals", behind))
     assert re.search(numbers.format("deadline", 0), said("rivals", ahead))
     waiting = said("rivals", stored(rivals={WAIT: 0.5, OURS: 0.5}, only=["rivals"]))
-    assert re.search(r"8 workers \S.* or (deadline|wait for all)\. Time over asynchronous", waiting)
+    assert re.search(r"8 workers, \S.* or (deadline|wait for all)\. Time over asynchronous", waiting)
 
 
 def test_rivals_without_asynchronous_training_are_beside_waiting_for_all() -> None:

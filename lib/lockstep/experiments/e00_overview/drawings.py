@@ -59,7 +59,7 @@ def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
 
 def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
     """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for the largest
-    ratios: the published one a hollow diamond, ours before it, coloured by answer, filled only where measured."""
+    ratios: the published one a hollow diamond, ours before it, coloured by answer, filled if by measurement alone."""
     if numbers.empty:
         return empty(title, "no claim has both a published and a measured number yet")
     large = (numbers["unit"] == "times") & (numbers[["published", "measured"]].max(axis=1) > _LARGE)
@@ -72,7 +72,8 @@ def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure
         for axis, (unit, rows) in zip(axes[:, 0], groups, strict=True):
             _unit_panel(axis, rows, unit)
         words = [word for word in ANSWERS if word in set(numbers["answer"])]
-        marks = {"published": PUBLISHED, "measured": _mark("", MEASURED), "computed or emulated": _mark("", "")}
+        filled, hollow = "ours, judged by measurement alone", "ours, judged with a model, a bound, or an emulation"
+        marks = {"published": PUBLISHED, filled: _mark("", MEASURED), hollow: _mark("", "")}
         handles: list[Any] = [Line2D([], [], **{"linestyle": "none", **marks[text]}, label=text) for text in marks]
         handles += [Patch(facecolor=ANSWER_COLOURS[word], label=word) for word in words]
         figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)

@@ -29,7 +29,7 @@ def _found(stored: Stored) -> str:
     more, test = (estimate_in(row, name, f"{name}_low", f"{name}_high") for name in ("more", "test"))
     # Finalists are of the first settings of the pool, whose number is a parameter: the pool may have grown since.
     chosen = f"the network that held-out images chose among settings drawn at random {gained(more)} on test images"
-    tested = f"beside the plain CNN of the paper's Table 2, {chosen}"
+    tested = f"compared with the plain CNN of the paper's Table 2, {chosen}"
     tested += f"; the tuned one classifies {measure_of(test, '%')} correctly"
     return f"{sentence(tested)} {curves(stored)}"
 

@@ -52,7 +52,7 @@ def answer(stored: Stored) -> str:
     alone = f"on {far} alone{' (told the balance)' * (far in STATES)}"
     text = (
         f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM of the paper's "
-        f"description, trained online, {errs(last, 'repeating the last value')}, and "
+        f"description, trained online, from step 60 on {errs(last, 'repeating the last value')}, and "
         f"{errs(best, BEST_SO_FAR)}; {alone} {own.value:.3g} times that error, "
         f"over the {others} {rest.value:.3g} times {rest.interval}"
     )
@@ -70,7 +70,7 @@ def seen_coming(stored: Stored, name: str, who: str = "it") -> str:
     under = "periodic delays" if most == "periodic" else most
     return (
         f"{who} foresees most under {under}{told}: {share} of new stragglers a step before; "
-        f"fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
+        f"shown to be fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
     )
 
 
