@@ -326,13 +326,13 @@ def test_the_answer_counts_every_claim_once_and_the_finding_by_paper(seen: Overv
     assert said.startswith(f"> **{EXPERIMENT.question}**")
     decided = counts[ANSWERS[0]] + counts[ANSWERS[1]]
     told = f"{counts[ANSWERS[0]]} supported and {counts[ANSWERS[1]]} contradicted"
-    begins = f"Of {counts['claims']} claims {decided} are decided: {counts[ANSWERS[0]]} supported ("
-    assert begins in said and f"; {counts[UNDECIDED]} are undecided" in said
-    assert f"; {counts[NEEDS_HARDWARE]} need hardware that is missing here" in said and counts[NEEDS_HARDWARE] > 1
-    assert f"; {counts[NOT_YET]} are not measured yet. " in said and opened.finding("numbers").data in said
+    begins = f"Of {counts['claims']} claims {decided} are decided:\n>\n> - {counts[ANSWERS[0]]} supported ("
+    assert begins in said and f"\n> - {counts[UNDECIDED]} are undecided" in said
+    assert f"\n> - {counts[NEEDS_HARDWARE]} need hardware that is missing here" in said and counts[NEEDS_HARDWARE] > 1
+    assert f"\n> - {counts[NOT_YET]} are not measured yet\n>\n" in said and opened.finding("numbers").data in said
     most = opened.finding("verdicts").data
     first = f"{decided} of {counts['claims']} claims are decided, {told} ("
-    assert most.startswith(first) and re.search(r" \d\d \(\d+ of \d+\)\. By paper: ", most), most
+    assert most.startswith(first) and re.search(r" \d\d \(\d+ of \d+\)\.\n\nBy paper:\n\n- of ", most), most
     for paper, name in catalogue_module.PAPERS.items():
         assert f"of {(read_claims()['paper'] == paper).sum()} claims of *{name}*" in most
 

@@ -107,8 +107,8 @@ def test_stragglers_that_nobody_sees_coming_are_counted() -> None:
 def test_a_trace_is_told_by_its_least_errors() -> None:
     """Smoothing and following the best were once left out, and so was the LSTM's worst case, on whole steps."""
     text = said(fake_forecasts.stored(learned=0.5), "traces")
-    assert "the last value: on trace AR, 0.50 (autoregression) and 0.50 (LSTM); on trace SE, " in text
-    assert ": on trace AR, 0.70 (running median) and 1.20 (LSTM); " in said(fake_forecasts.stored(), "traces")
+    assert "of the LSTM: AR, 0.50 (autoregression) and 0.50 (LSTM); SE, " in text
+    assert ": AR, 0.70 (running median) and 1.20 (LSTM); " in said(fake_forecasts.stored(), "traces")
     assert "On whole steps the LSTM's is the highest on AR, 0.5 times the error of the last value [0.5, 0.5]." in text
 
 

@@ -51,8 +51,8 @@ def answer(stored: Stored) -> str:
     others = counted(len(KINDS) - 1, "other kind")
     alone = f"on {far} alone{' (told the balance)' * (far in STATES)}"
     text = (
-        f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM of the paper's "
-        f"description, trained online, from step 60 on {errs(last, 'repeating the last value')}, and "
+        f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM like the paper's, "
+        f"after 60 steps online, {errs(last, 'repeating the last value')}, and "
         f"{errs(best, BEST_SO_FAR)}; {alone} {own.value:.3g} times that error, "
         f"over the {others} {rest.value:.3g} times {rest.interval}"
     )
@@ -70,7 +70,7 @@ def seen_coming(stored: Stored, name: str, who: str = "it") -> str:
     under = "periodic delays" if most == "periodic" else most
     return (
         f"{who} foresees most under {under}{told}: {share} of new stragglers a step before; "
-        f"shown to be fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
+        f"fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
     )
 
 

@@ -173,12 +173,11 @@ def traces(stored: Stored) -> str:
         except AnalysisError:
             continue
         best = min(SIMPLE, key=found.__getitem__)
-        parts.append(f"on trace {name}, {found[best]:.2f} ({LABELS[best]}) and {found[LSTM]:.2f} (LSTM)")
+        parts.append(f"{name}, {found[best]:.2f} ({LABELS[best]}) and {found[LSTM]:.2f} (LSTM)")
     if not parts:
         return "No recorded run was in the data folder."
     least = (
-        "on micro-batches the simple forecaster that errs least and the LSTM have so many times the error of the "
-        "last value"
+        "on micro-batches of each trace, errors over the last value's, of the best simple forecaster and of the LSTM"
     )
     worst = max(steps, key=lambda name: steps[name].value)
     most = f"on whole steps the LSTM's is the highest on {worst}, {times(steps[worst], 'the error of the last value')}"
