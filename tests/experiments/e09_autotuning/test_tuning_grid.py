@@ -111,4 +111,6 @@ def test_the_pool_comes_first_and_goes_on_when_nobody_waits(growing: dict[str, S
     growing["now"] = fake_tuning.stored()
     late = planned(PARAMETERS, cells(PARAMETERS))
     assert not late[0].headline and late[0].rounds == grid.MOST_SETTINGS // grid.SETTINGS_PER_ROUND
-    assert [each.rounds for each in late[1:-1]] == [5] * 7, "seeds"
+    *others, chosen = late[1:-1]
+    assert [each.rounds for each in others] == [5] * 6, "seeds"
+    assert chosen.rounds == 15, "a published accuracy is held against it"

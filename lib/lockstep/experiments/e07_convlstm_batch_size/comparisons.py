@@ -68,23 +68,29 @@ def _over_cnn(above: Job, under: Job) -> bool:
 
 def _table2(job: Job) -> bool:
     """Trained by data parallelism with Table 2's batch, at equal epochs, and nothing added: not by a pipeline."""
+    return _at_table2(job) and job.model_parallel == "none" and job.network != "convlstm2d"
+
+
+def _at_table2(job: Job) -> bool:
     plain = (job.global_batch_size, job.updates, job.framework) == (PLAIN_BATCH, 0, "torch")
-    constant = job.learning_rate_rule == "constant" and job.model_parallel == "none"
-    return job.experiment == "learning" and plain and constant and job.network != "convlstm2d"
+    return job.experiment == "learning" and plain and job.learning_rate_rule == "constant"
 
 
 def seeds_of(job: Job) -> int:
     """With how many seeds a cell learns; 0 for one that does not.
 
-    SEEDS where a training takes seconds, and for the two whose difference is judged, within 2 points; fewer where one
-    takes half a minute, and fewest where it takes a minute or what is shown is large.
+    SEEDS where a training takes seconds, and for what claims are judged by within 2 points: the difference of the two
+    networks, and the ConvLSTM in every way that the paper may have trained in; fewer where one takes half a minute, and
+    fewest where it takes a minute or what is shown is large.
     """
     if job.experiment not in LEARNING:
         return 0
     shown = job.updates * job.global_batch_size or job.epochs * (job.images or 2000)
     if job.experiment == "heads" and job.head != "long":
         return SEEDS  # whether a larger head or the LSTM is what gains lies in a point or two
-    if shown <= _SECONDS_IMAGES or (_table2(job) and job.synchronous):
+    papers_own = _at_table2(job) and job.network == "convlstm"
+    if shown <= _SECONDS_IMAGES or papers_own or (_table2(job) and job.synchronous):
         return SEEDS
-    large = job.experiment != "learning" or job.global_batch_size > PLAIN_BATCH or not job.synchronous
-    return _FEW_SEEDS if large else _SOME_SEEDS
+    judged = job.experiment in ("selected", "paired")  # by a few points
+    large = job.experiment != "learning" or job.global_batch_size > PLAIN_BATCH
+    return _FEW_SEEDS if large and not judged else _SOME_SEEDS

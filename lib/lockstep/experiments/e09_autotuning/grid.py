@@ -29,7 +29,10 @@ SETTINGS_PER_ROUND = 4
 """Of the pool: what a killed run may lose."""
 MOST_SETTINGS = 120
 """Of a pool that nobody waits for any more."""
-ENGINE_ROUNDS = 6
+ENGINE_ROUNDS = 10
+CHOSEN_SEEDS = 15
+"""Of the tuned network, for published accuracies are held against it within 2 points; finalists and the steps of the
+ladder have `seeds`."""
 RUNGS: Mapping[str, Mapping[str, Any]] = {
     "plain CNN": {"network": "cnn"},
     "+ dropout": {"network": "cnn", "dropout": 0.2},
@@ -97,5 +100,6 @@ def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
         if job.experiment == POOL:
             found.append(Comparison((place,), headline=not named, rounds=-(-settings // SETTINGS_PER_ROUND)))
         elif place not in timed:
-            found.append(Comparison((place,), rounds=chosen.seeds))
+            seeds = max(CHOSEN_SEEDS, chosen.seeds) if job.experiment == CHOSEN else chosen.seeds
+            found.append(Comparison((place,), rounds=seeds))
     return [*found, Comparison(tuple(reversed(timed)), rounds=ENGINE_ROUNDS)] if timed else found
