@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from lockstep.analysis.confidence import Estimate
-from lockstep.analysis.rules import between, enough, undecided
+from lockstep.analysis.rules import between, decided, enough, undecided
 from lockstep.analysis.seeds import MARGIN
 from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED, Verdict
 
@@ -26,9 +26,9 @@ def gained(points: Estimate, measured: str) -> Verdict:
     of it, for then there is none that anybody would notice."""
     enough(points.rounds)
     if points.low > 0:
-        return Verdict(SUPPORTED, measured, "the interval is above 0", chance=points.chance(0.0))
+        return decided(SUPPORTED, measured, "the interval is above 0", points, [0.0])
     if points.high < 0:
-        return Verdict(CONTRADICTED, measured, "the interval is below 0", chance=points.chance(0.0))
+        return decided(CONTRADICTED, measured, "the interval is below 0", points, [0.0])
     alike = between(-MARGIN, MARGIN, points, measured, f"0 ± {MARGIN:g} points")
     if alike.answer == SUPPORTED:
         return replace(alike, answer=CONTRADICTED, reason=f"{alike.reason}: no gain")

@@ -61,9 +61,9 @@ def above(value: Estimate, high: float, low: float, text: str, limit: str) -> Ve
     """Supported if the interval lies above `high`, contradicted if it lies below `low`: the two sides of a limit."""
     measured = f"{value} {text}".strip()
     if value.low > high:
-        return _decided(SUPPORTED, measured, f"the interval is above {limit}", value, [high])
+        return decided(SUPPORTED, measured, f"the interval is above {limit}", value, [high])
     if value.high < low:
-        return _decided(CONTRADICTED, measured, f"the interval is below {limit}", value, [low])
+        return decided(CONTRADICTED, measured, f"the interval is below {limit}", value, [low])
     if low <= value.low and value.high <= high:  # a difference as small as noise: more rounds would not show it
         return undecided(measured, f"the interval lies within {limit}", math.inf)
     holds = "holds" if value.low <= low and high <= value.high else "reaches into"
@@ -99,10 +99,10 @@ def between(low: float, high: float, value: Estimate, measured: str, around: str
     """
     enough(value.rounds)
     if low <= value.low and value.high <= high:
-        return _decided(SUPPORTED, measured, f"the interval lies within {around}", value, [low, high])
+        return decided(SUPPORTED, measured, f"the interval lies within {around}", value, [low, high])
     if value.high < low or value.low > high:
         nearer = low if value.high < low else high
-        return _decided(CONTRADICTED, measured, f"the interval lies outside {around}", value, [nearer])
+        return decided(CONTRADICTED, measured, f"the interval lies outside {around}", value, [nearer])
     more = max(value.rounds_until(edge) for edge in (low, high)) if low < value.value < high else 0.0
     more = more or value.rounds_until(low if value.value <= low else high)
     return undecided(measured, f"the interval crosses an end of {around}", more - value.rounds)
@@ -113,8 +113,9 @@ def alike(ratio: Estimate, measured: str, tolerance: float = TOLERANCE) -> Verdi
     return replace(within(1.0, ratio, measured), numbers=())
 
 
-def _decided(answer: str, measured: str, reason: str, value: Estimate, limits: Sequence[float]) -> Verdict:
-    """With the chance that it is wrong, and the rounds that it would take to stand among many claims."""
+def decided(answer: str, measured: str, reason: str, value: Estimate, limits: Sequence[float]) -> Verdict:
+    """By an interval on one side of `limits`: with the chance that it is wrong, and the rounds that it would take to
+    stand among many claims."""
     more = max(1.0, max(value.rounds_until(limit) for limit in limits) - value.rounds)
     return Verdict(answer, measured, reason, chance=max(map(value.chance, limits)), rounds_more=more)
 
@@ -132,8 +133,10 @@ def graded(found: Verdict, grade: str, *more: str) -> Verdict:
 
 
 def with_seconds(found: Verdict, records: pd.DataFrame, sides: Iterable[Conditions]) -> Verdict:
-    """With what a round of the compared cells takes: the median over their rows, summed over the sides."""
-    medians = [median_or_nan(select(records, side)["measuring_seconds"]) for side in sides]
+    """With what a round of the compared cells takes: the median over their rows, summed over the sides. Of a training
+    that is older than the column it is the training alone."""
+    rows = [select(records, side) for side in sides]
+    medians = [median_or_nan(own["measuring_seconds"].fillna(own["training_seconds"])) for own in rows]
     return replace(found, round_seconds=float(sum(medians)))
 
 

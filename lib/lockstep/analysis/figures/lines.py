@@ -11,17 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from lockstep.analysis.figures.recipes import Recipe
-from lockstep.analysis.figures.style import (
-    GIB,
-    GREY,
-    StoredFigure,
-    colour,
-    data_label,
-    empty,
-    label,
-    look,
-    new_figure,
-)
+from lockstep.analysis.figures.style import GIB, GREY, StoredFigure, colour, data_label, empty, label, look, new_figure
 from lockstep.analysis.stored import Stored
 from lockstep.engine.job.strategies import RUNGS, STRATEGIES
 

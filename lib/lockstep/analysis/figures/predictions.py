@@ -12,16 +12,7 @@ from matplotlib.patches import Patch
 
 from lockstep.analysis.figures.bars import side_texts
 from lockstep.analysis.figures.messages import use_case_title
-from lockstep.analysis.figures.style import (
-    SIMULATED,
-    StoredFigure,
-    colour,
-    empty,
-    label,
-    look,
-    note,
-    panels,
-)
+from lockstep.analysis.figures.style import SIMULATED, StoredFigure, colour, empty, label, look, note, panels
 
 
 def prediction_bars(table: pd.DataFrame, title: str, names: list[str] | None = None) -> StoredFigure:

@@ -18,14 +18,7 @@ from lockstep.engine.options import JobError, Option
 from lockstep.engine.sync.base import StepCost, Sync
 from lockstep.engine.sync.batch_norm import SYNC_BATCH_NORM
 from lockstep.engine.sync.compression import COMPRESSION, DENSITY, check_compression, equality_of_sums
-from lockstep.engine.sync.emulation import (
-    NO_DELAYS,
-    REAL,
-    check_delays,
-    check_policy,
-    decides_on_work,
-    emulated_costs,
-)
+from lockstep.engine.sync.emulation import NO_DELAYS, REAL, check_delays, check_policy, decides_on_work, emulated_costs
 from lockstep.engine.sync.private import EXCHANGE_EVERY, equality_of_averages
 
 if TYPE_CHECKING:

@@ -12,12 +12,7 @@ from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.one_session import in_one_session
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e02_threads_vs_processes.drawings import (
-    exchange_bars,
-    input_bars,
-    memory_bars,
-    scaling_lines,
-)
+from lockstep.experiments.e02_threads_vs_processes.drawings import exchange_bars, input_bars, memory_bars, scaling_lines
 from lockstep.experiments.e02_threads_vs_processes.lock_drawings import LOCK, lock_points, too_few_counts
 from lockstep.experiments.e02_threads_vs_processes.tables import (
     exchange_table,

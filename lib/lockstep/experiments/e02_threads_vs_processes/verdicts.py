@@ -19,7 +19,17 @@ from lockstep.analysis.published_speedups import (
     same_on_any_cores,
     serial_loss,
 )
-from lockstep.analysis.rules import above_one, alike, compare, enough, graded, one_and_noise, undecided, with_seconds
+from lockstep.analysis.rules import (
+    above_one,
+    alike,
+    compare,
+    decided,
+    enough,
+    graded,
+    one_and_noise,
+    undecided,
+    with_seconds,
+)
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -202,7 +212,8 @@ def _depends(records: pd.DataFrame, strategy: str) -> Verdict:
     noise = NOISE_OF_A_QUOTIENT * aa_noise(records)
     if is_difference(ratio, noise):
         edge = math.exp(noise if ratio.value > 1 else -noise)
-        return Verdict(SUPPORTED, text, f"the interval excludes {one_and_noise(noise)}", chance=ratio.chance(edge))
+        found = decided(SUPPORTED, text, f"the interval excludes {one_and_noise(noise)}", ratio, [edge])
+        return with_seconds(found, records, sides)
     found = opposite(alike(ratio, text))
     if found.answer == CONTRADICTED:
         return found

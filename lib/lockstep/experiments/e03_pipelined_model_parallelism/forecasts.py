@@ -10,12 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
-from lockstep.analysis.statistics import (
-    Estimate,
-    interval_of,
-    median_or_nan,
-    ratio_or_reason,
-)
+from lockstep.analysis.statistics import Estimate, interval_of, median_or_nan, ratio_or_reason
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import ratio_columns
 from lockstep.engine.pipelines.order import Action, from_table

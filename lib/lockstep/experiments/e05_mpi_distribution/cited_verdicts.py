@@ -12,7 +12,7 @@ import pandas as pd
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.one_session import of_one_session
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.rules import enough, graded, not_below, undecided, with_seconds, within
+from lockstep.analysis.rules import decided, enough, graded, not_below, undecided, with_seconds, within
 from lockstep.analysis.seeds import MARGIN, PAIRED, paired_points
 from lockstep.analysis.statistics import interval_of, per_round, ratio_or_reason, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
@@ -208,8 +208,8 @@ def sparse_accuracy(claim: Claim, stored: Stored) -> Verdict:
     measured = f"{points} points of top-k of {density:g} against uncompressed gradients over {points.rounds} seeds"
     if points.high < published - MARGIN:
         why = f"it loses more than {-published:g} ± {MARGIN:g} points, at a weaker compression"
-        return with_seconds(Verdict(CONTRADICTED, measured, why, chance=points.chance(published - MARGIN)),
-                            stored.records, sides)  # fmt: skip
+        found = decided(CONTRADICTED, measured, why, points, [published - MARGIN])
+        return with_seconds(found, stored.records, sides)
     return undecided(measured, "the cited compression is stronger: it also skips exchanges", math.inf)
 
 
@@ -229,10 +229,10 @@ def fastest_costs_accuracy(claim: Claim, stored: Stored) -> Verdict:
     others = ", ".join(f"{points} by {name}" for _, name, points, _ in sorted(found, key=lambda each: each[0]))
     measured = f"points against uncompressed gradients, the fewest bytes first: {others}"
     if points.high < 0:
-        verdict = Verdict(SUPPORTED, measured, f"{name} sends least and loses accuracy", chance=points.chance(0.0))
+        verdict = decided(SUPPORTED, measured, f"{name} sends least and loses accuracy", points, [0.0])
     elif points.low > -MARGIN:
         why = f"{name} sends least and is within {MARGIN:g} points of uncompressed gradients"
-        verdict = Verdict(CONTRADICTED, measured, why, chance=points.chance(-MARGIN))
+        verdict = decided(CONTRADICTED, measured, why, points, [-MARGIN])
     else:
         nearer = 0.0 if points.value < -MARGIN / 2 else -MARGIN
         more = points.rounds_until(nearer) - points.rounds

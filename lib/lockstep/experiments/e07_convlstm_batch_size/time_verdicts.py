@@ -14,25 +14,10 @@ from lockstep.analysis.rules import above, above_one, between, enough, with_seco
 from lockstep.analysis.seeds import MARGIN, SPEED, same_but
 from lockstep.analysis.statistics import Estimate, ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import (
-    NOT_YET,
-    TOLERANCE,
-    UNDECIDED,
-    Claim,
-    NotNow,
-    Verdict,
-    Verdicts,
-    any_of,
-    opposite,
-)
+from lockstep.analysis.verdicts import NOT_YET, TOLERANCE, UNDECIDED, Claim, NotNow, Verdict, Verdicts, any_of, opposite
 from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import sequential_of
-from lockstep.experiments.e07_convlstm_batch_size.verdicts import (
-    BATCH,
-    PAPER_NETWORK,
-    Cell,
-    found_cells,
-)
+from lockstep.experiments.e07_convlstm_batch_size.verdicts import BATCH, PAPER_NETWORK, Cell, found_cells
 
 RULES = Verdicts()
 

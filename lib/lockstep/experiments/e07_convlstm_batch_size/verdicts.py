@@ -13,17 +13,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import highest
 from lockstep.analysis.learning_rules import BY_DESIGN, gained, within_points
 from lockstep.analysis.rules import above, enough, graded, with_seconds
-from lockstep.analysis.seeds import (
-    ABLATION,
-    LEARNING,
-    MARGIN,
-    PAIRED,
-    SELECTED,
-    diverged,
-    paired_points,
-    same_but,
-    way,
-)
+from lockstep.analysis.seeds import ABLATION, LEARNING, MARGIN, PAIRED, SELECTED, diverged, paired_points, same_but, way
 from lockstep.analysis.statistics import Estimate, mean_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (

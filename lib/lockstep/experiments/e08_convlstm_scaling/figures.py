@@ -8,11 +8,7 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.stored import Stored
-from lockstep.experiments.e08_convlstm_scaling.drawings import (
-    flops_points,
-    scaling_panels,
-    workers_accuracy,
-)
+from lockstep.experiments.e08_convlstm_scaling.drawings import flops_points, scaling_panels, workers_accuracy
 from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
 from lockstep.experiments.e08_convlstm_scaling.flops import beside_table2, counted_table, table4
 from lockstep.experiments.e08_convlstm_scaling.forecast_drawings import forecast_lines, model_parity, table3_lines

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.learning_rules import gained, within_points
-from lockstep.analysis.rules import above, enough
+from lockstep.analysis.rules import above, enough, with_seconds
 from lockstep.analysis.seeds import paired_points
 from lockstep.analysis.statistics import Estimate, interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, Claim, NotNow, Verdict, Verdicts
-from lockstep.experiments.e09_autotuning.grid import CHOSEN, RUNG
+from lockstep.experiments.e09_autotuning.grid import CHOSEN, ENGINES, RUNG
 from lockstep.experiments.e09_autotuning.tables import plain, speed_of_engines
 
 RULES = Verdicts()
@@ -36,7 +36,8 @@ def tuned_accuracy(claim: Claim, stored: Stored) -> Verdict:
     mean = mean_of(100 * rows.set_index("seed")["test_accuracy"])
     enough(mean.rounds)
     kind, epochs = rows["network"].iloc[0], rows["epochs"].iloc[0]
-    return within_points(float(claim["value"]), mean, f"{mean} % ({kind}, tuned, {epochs} epochs)")
+    found = within_points(float(claim["value"]), mean, f"{mean} % ({kind}, tuned, {epochs} epochs)")
+    return with_seconds(found, stored.records, [TUNED])
 
 
 @RULES.add
@@ -45,7 +46,8 @@ def tuning_gains(claim: Claim, stored: Stored) -> Verdict:
     del claim
     _chosen(stored)
     points = paired_points(stored.records, TUNED, plain(stored))
-    return gained(points, f"{points} points of test accuracy over the plain CNN")
+    found = gained(points, f"{points} points of test accuracy over the plain CNN")
+    return with_seconds(found, stored.records, [TUNED, plain(stored)])
 
 
 @RULES.add
@@ -55,7 +57,8 @@ def tuned_learns_faster(claim: Claim, stored: Stored) -> Verdict:
     _chosen(stored)
     ratio = epochs_saved(stored)
     enough(ratio.rounds)
-    return above(ratio, 1.0, 1.0, "times fewer epochs until the plain CNN's lowest held-out loss", "1")
+    found = above(ratio, 1.0, 1.0, "times fewer epochs until the plain CNN's lowest held-out loss", "1")
+    return with_seconds(found, stored.records, [TUNED, plain(stored)])
 
 
 @RULES.add
@@ -64,7 +67,9 @@ def engines_faster(claim: Claim, stored: Stored) -> Verdict:
     del claim
     ratio = speed_of_engines(stored)
     enough(ratio.rounds)
-    return above(ratio, 1.0, 1.0, "times as fast with several engines", "1")
+    found = above(ratio, 1.0, 1.0, "times as fast with several engines", "1")
+    counts = sorted(stored.of(ENGINES)["workers"].unique())
+    return with_seconds(found, stored.records, [{"experiment": ENGINES, "workers": count} for count in counts])
 
 
 def epochs_saved(stored: Stored) -> Estimate:

@@ -9,13 +9,7 @@ import pandas as pd
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.seeds import PROFILE, SPEED, mean_columns, same_but, way
-from lockstep.analysis.statistics import (
-    Conditions,
-    interval_of,
-    is_difference,
-    ratio_or_reason,
-    select,
-)
+from lockstep.analysis.statistics import Conditions, interval_of, is_difference, ratio_or_reason, select
 from lockstep.analysis.tables import PHASES, ratio_columns
 from lockstep.experiments.e07_convlstm_batch_size.grid import SAME
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import extras
