@@ -104,7 +104,7 @@ def test_two_processors_are_not_mixed() -> None:
     choices = len(picks(exact()))
     elsewhere = picks(checking.each_processor(both)["Intel Xeon"])
     hits = int((elsewhere["pick"] == elsewhere["best"]).sum())
-    assert picking.quickest_elsewhere(both) == f", on Intel Xeon in {hits} of {choices}"
+    assert picking.quickest_elsewhere(both) == f" on AMD EPYC (on Intel Xeon in {hits} of {choices})"
     assert picking.quickest_elsewhere(exact()) == ""
     assert "On Intel Xeon, " in covered(both) and "were held" not in covered(exact())
     one = both.records[(both.records["session"] == 0) | (both.records["use_case"] == "MLPMixer")]

@@ -38,15 +38,15 @@ def answer(stored: Stored) -> str:
     cores = cores_of_machine(records[records["status"] == "ok"])
     for use_case, own in known.groupby("use_case", sort=False):
         network = network_name(str(use_case))
-        told += _head(own, noise, network)
-        told += [*_replicas(own, noise, network, cores), *_one_process(own, network)]
+        told += [*(_head(own, noise, network) or _unsplit(own, network)), *_replicas(own, noise, network, cores)]
     if not told:
         raise NotNow("", f"no combination of both has {counted(MIN_ROUNDS, 'round')} beside one core")
     return " ".join([*told, *_expected(stored)])
 
 
 def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
-    """The model parallel head on the fewest ranks over one core, and over the best data parallel way on as many."""
+    """The model parallel head on the fewest ranks over one core, beside one process that uses as many cores, and over
+    the best data parallel way on as many ranks."""
     own = known[known["strategy"] == HEAD]
     if own.empty:
         return []
@@ -55,6 +55,9 @@ def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
     told = f"with the convolutions data parallel and the fully connected layers split over {ranks}, {network} "
     told += f"({int(row['global_batch_size'])} images per step) trains {times(gain, 'as fast as on one core')}"
     told += sessions_in(row, "speedup")
+    for one in known[known["strategy"] == ONE_PROCESS].to_dict("records"):
+        unsplit = estimate_in(one, "speedup")
+        told += f", and without any split, by {one['called']}, {unsplit.value:.3g} times {interval_text(unsplit)}"
     rivals = known[known["strategy"].isin(DATA) & (known["workers"] == row["workers"])]
     if rivals.empty:
         return [sentence(f"{told}; pure data parallelism has too few rounds beside it")]
@@ -93,7 +96,7 @@ def _replicas(known: pd.DataFrame, noise: float, network: str, cores: float) -> 
     return [sentence(f"{told}; {beside} {interval_text(over)}, so neither can be called faster")]
 
 
-def _one_process(known: pd.DataFrame, network: str) -> list[str]:
+def _unsplit(known: pd.DataFrame, network: str) -> list[str]:
     """What the cores of the fewest ranks give without any parallelism between workers, where that was measured."""
     own = known[known["strategy"] == ONE_PROCESS]
     if own.empty:

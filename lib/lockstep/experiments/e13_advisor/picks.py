@@ -51,12 +51,12 @@ def quickest_first(table: pd.DataFrame) -> str:
 
 
 def quickest_elsewhere(stored: Stored) -> str:
-    """The same count on each other processor, to stand behind it; "" where there is one alone."""
+    """On which processor that is, and the same count on each other one; "" where there is one alone."""
     told = []
     for name, own in other_processors(stored).items():
         table = picks(own)
         told += [f"on {name} in {int((table['pick'] == table['best']).sum())} of {len(table)}"] if len(table) else []
-    return f", {listed(told)}" if told else ""
+    return f" on {on_one_processor(stored)[1]} ({listed(told)})" if told else ""
 
 
 def called(way: str) -> str:
