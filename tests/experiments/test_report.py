@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.tables import summary_table
 from lockstep.analysis.verdicts import (
     ANSWERS,
+    BOUND,
     COMMON,
     MEASURED,
     NEEDS_HARDWARE,
@@ -33,6 +35,7 @@ from lockstep.analysis.verdicts import (
     VerdictFunction,
 )
 from lockstep.experiments import machines, report
+from lockstep.experiments.answering import DECIDED_ALONE
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.readme import fill_tables
 from lockstep.experiments.registry import every, experiment
@@ -48,6 +51,7 @@ from lockstep.experiments.report import (
     report_json,
     sources,
     tally,
+    time_to_decide,
 )
 from lockstep.records import COLUMNS, CONTENDED, SCHEMA_VERSION
 from lockstep.records.places import repository_root
@@ -186,6 +190,20 @@ def test_the_report_for_programs_has_the_same_claims(stored: Path) -> None:
     )
     assert "NaN" not in report_json(stored) and "Infinity" not in report_json(stored)
     assert all(row["minutes_more"] is None for row in rows if row["answer"] != UNDECIDED), "decided: no minutes"
+
+
+@pytest.mark.slow
+def test_claims_of_the_reference_that_rounds_would_decide_say_how_long_that_takes(root: Path) -> None:
+    """Seen: of long-range dependencies the rounds alone, and nothing of what is decided by itself in 05, 07 and 09."""
+    told, missing = 0, []
+    for part in read_all(root / "results/reference"):
+        for claim, found in part.judged:
+            alone = DECIDED_ALONE.match(found.reason) and found.grade != BOUND
+            if found.answer == UNDECIDED and (alone or math.isfinite(found.rounds_more)):
+                told += 1
+                says = re.search(r"would decide it: \S+ minutes?$|a day of measuring would not", time_to_decide(found))
+                missing += [] if says else [claim["id"]]
+    assert told and not missing
 
 
 def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
