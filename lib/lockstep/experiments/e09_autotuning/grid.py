@@ -30,9 +30,9 @@ SETTINGS_PER_ROUND = 4
 MOST_SETTINGS = 120
 """Of a pool that nobody waits for any more."""
 ENGINE_ROUNDS = 10
-CHOSEN_SEEDS = 15
-"""Of the tuned network, for published accuracies are held against it within 2 points; finalists and the steps of the
-ladder have `seeds`."""
+JUDGED_SEEDS = 15
+"""At least so many of the tuned network and of the plain CNN, which claims are judged by, within 2 points; finalists
+and the other steps of the ladder have `seeds`."""
 RUNGS: Mapping[str, Mapping[str, Any]] = {
     "plain CNN": {"network": "cnn"},
     "+ dropout": {"network": "cnn", "dropout": 0.2},
@@ -100,6 +100,6 @@ def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
         if job.experiment == POOL:
             found.append(Comparison((place,), headline=not named, rounds=-(-settings // SETTINGS_PER_ROUND)))
         elif place not in timed:
-            seeds = max(CHOSEN_SEEDS, chosen.seeds) if job.experiment == CHOSEN else chosen.seeds
-            found.append(Comparison((place,), rounds=seeds))
+            judged = job.experiment == CHOSEN or (job.experiment == RUNG and job == _ladder_cells(chosen)[0])
+            found.append(Comparison((place,), rounds=max(JUDGED_SEEDS * judged, chosen.seeds)))
     return [*found, Comparison(tuple(reversed(timed)), rounds=ENGINE_ROUNDS)] if timed else found
