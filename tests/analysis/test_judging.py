@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from lockstep.analysis.anytime import AMONG_MANY
 from lockstep.analysis.confidence import MISS, Estimate, estimate
 from lockstep.analysis.judging import corrected, judge
 from lockstep.analysis.published import read_claims
-from lockstep.analysis.rules import above_one
+from lockstep.analysis.rules import above_one, with_seconds
 from lockstep.analysis.statistics import mean_of, per_round
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
@@ -118,6 +119,19 @@ def test_a_quotient_without_an_interval_is_not_said_to_hold_one() -> None:
     with pytest.raises(NotNow) as caught:
         above_one(quotient, 0.0, "")
     assert caught.value.verdict.reason == "too few rounds for an interval"
+
+
+def test_a_round_takes_what_was_measured_and_of_older_rows_their_training() -> None:
+    """Seen: rows without the column gave no minutes; beside those that have it they gave too few."""
+    times = {"measuring_seconds": [math.nan, 80.0, 90.0, math.nan], "training_seconds": [30.0, 70.0, 75.0, 40.0]}
+    rows = pd.DataFrame(times | {"strategy": ["old and new"] * 3 + ["old"], "status": "ok"})
+    found = [
+        with_seconds(Verdict(UNDECIDED), rows, [{"strategy": name} for name in names]).round_seconds
+        for names in (["old and new"], ["old"], ["old", "old and new"])
+    ]
+    assert found == [85.0, 40.0, 125.0]
+    unknown = rows.assign(measuring_seconds=math.nan, training_seconds=math.nan)
+    assert math.isnan(with_seconds(Verdict(UNDECIDED), unknown, [{"strategy": "old"}]).round_seconds)
 
 
 def test_rounds_that_are_enough_for_one_part_promise_nothing_for_all() -> None:

@@ -131,7 +131,7 @@ def test_the_deadline_is_told_where_waiting_is_faster(root: Path) -> None:
     text = beside("workers that fall behind", records)
     for workers in sorted(set(rivals_table(records)["workers"])):
         ratio = rival_ratio(records, workers, WAIT, OURS)
-        assert (f"{ratio} with {workers} workers" in text) == (ratio.high < 1)
+        assert (f"{ratio} times as long ({workers} workers)" in text) == (ratio.high < 1)
         told_apart = not re.search(rf"no difference shown with [^)]*\b{workers}\b", text)
         assert told_apart == (ratio.high < 1 or ratio.low > 1)
     assert "with momentum" in text

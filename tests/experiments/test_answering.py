@@ -24,7 +24,7 @@ def test_an_answer_is_no_flatter_than_the_claim_it_rests_on(root: Path) -> None:
     """Bug: "SparkNet is slower than one core for AlexNet", while Holm's correction leaves that claim undecided."""
     some = answered(root, not_enough(Verdict("supported", reason="it is"), 90))
     open_claim = "; whether SparkNet is slower than one core for AlexNet would be decided if it were the only claim, "
-    open_claim += "but is not yet among all that are judged together"
+    open_claim += "but is not when all claims are judged together"
     title = _headline(some)
     assert f"{open_claim}. " in answer_text(some) and title.endswith(open_claim)
     assert title.startswith("With eight images per worker, SparkNet ") and "; Spark barrier" in title

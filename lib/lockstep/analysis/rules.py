@@ -114,8 +114,8 @@ def alike(ratio: Estimate, measured: str, tolerance: float = TOLERANCE) -> Verdi
 
 
 def decided(answer: str, measured: str, reason: str, value: Estimate, limits: Sequence[float]) -> Verdict:
-    """By an interval on one side of `limits`: with the chance that it is wrong, and the rounds that it would take to
-    stand among many claims."""
+    """The verdict of an interval that holds none of `limits`: with the chance that it is wrong, and how many more
+    rounds it would take to stand among many claims."""
     more = max(1.0, max(value.rounds_until(limit) for limit in limits) - value.rounds)
     return Verdict(answer, measured, reason, chance=max(map(value.chance, limits)), rounds_more=more)
 
@@ -133,10 +133,11 @@ def graded(found: Verdict, grade: str, *more: str) -> Verdict:
 
 
 def with_seconds(found: Verdict, records: pd.DataFrame, sides: Iterable[Conditions]) -> Verdict:
-    """With what a round of the compared cells takes: the median over their rows, summed over the sides. Of a training
-    that is older than the column it is the training alone."""
-    rows = [select(records, side) for side in sides]
-    medians = [median_or_nan(own["measuring_seconds"].fillna(own["training_seconds"])) for own in rows]
+    """With what a round of the compared cells takes: the median over their rows, summed over the sides; of a cell whose
+    rows are all older than that column, its training alone."""
+    names = ["measuring_seconds", "training_seconds"]
+    known = [select(records, side)[names].dropna(how="all", axis=1) for side in sides]
+    medians = [median_or_nan(own.iloc[:, 0]) if own.size else math.nan for own in known]
     return replace(found, round_seconds=float(sum(medians)))
 
 

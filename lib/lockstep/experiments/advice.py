@@ -68,14 +68,13 @@ def _waiting_with_momentum(stored: Stored) -> str:
         except AnalysisError:
             continue
         if found.high < 1:
-            faster.append(f"{found} with {workers} workers")
+            faster.append(f"{found} times as long ({workers} workers)")
         elif found.low <= 1:
             alike.append(str(workers))
     if not faster:
         return ""
     untold = f" (no difference shown with {listed(alike)})" if alike else ""
-    waiting = f"waiting for all takes {listed(faster)} times as long as the deadline{untold}"
-    return f"with momentum and a slower server it does not pay: {waiting}"
+    return f"with momentum and a slower server, waiting for all takes {listed(faster)} as the deadline{untold}"
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def left_open(answered: Answered) -> str:
     open_now = (found for claim, found in answered.judged if claim["id"] == about and found.answer == UNDECIDED)
     if not any(DECIDED_ALONE.match(found.reason) for found in open_now):
         return ""
-    return f"; {what} would be decided if it were the only claim, but is not yet among all that are judged together"
+    return f"; {what} would be decided if it were the only claim, but is not when all claims are judged together"
 
 
 def _claims(answered: Answered) -> list[str]:

@@ -15,6 +15,7 @@ from lockstep.experiments.e09_autotuning import EXPERIMENT, comparing, verdicts
 from lockstep.experiments.e09_autotuning.chosen_setting import SETTING, write_chosen
 from lockstep.experiments.e09_autotuning.drawings import engine_points
 from lockstep.experiments.e09_autotuning.findings import FINDINGS, saves
+from lockstep.experiments.e09_autotuning.grid import CHOSEN
 from lockstep.experiments.e09_autotuning.stored_pool import pool_in
 from lockstep.experiments.e09_autotuning.tables import TABLES, ladder
 from lockstep.records import RunFolder, read_tables
@@ -45,6 +46,27 @@ def test_the_ladder_says_what_each_step_gains() -> None:
     assert "additions, 3 are shown" in alike and "the tuned network cannot be told apart from it (" in alike
     few = FINDINGS["ladder"](fake_tuning.stored(seeds=2))
     assert "with too few seeds for an interval" in few and "gains" not in few and "none is shown to gain" in few
+
+
+def test_steps_of_other_seeds_are_compared_over_those_that_both_have() -> None:
+    """Seen: a tuned network of 13 seeds beside a plain CNN of five, whose five pairs counted as 13."""
+    many, few = fake_tuning.stored(seeds=9), fake_tuning.stored(seeds=3)
+    both = "differences are over the seeds that both have"
+    assert both not in FINDINGS["ladder"](many)
+    rows = many.records
+    for kept in (rows["experiment"] == CHOSEN, rows["strategy"].notna() & (rows["experiment"] != CHOSEN)):
+        cut = Stored(rows[kept | (rows["seed"] < 3)], many.tables)
+        said = FINDINGS["ladder"](cut)
+        assert "the tuned network is " in said and "with too few seeds for an interval" in said and both in said
+        assert "with too few seeds" in FINDINGS["ladder"](few) and "too few seeds" in EXPERIMENT.answer(cut)
+
+
+@pytest.mark.parametrize("rule", ["tuned_accuracy", "tuning_gains", "tuned_learns_faster", "engines_faster"])
+def test_verdicts_say_what_a_round_takes(rule: str) -> None:
+    whole = fake_tuning.stored()
+    timed = Stored(whole.records.assign(measuring_seconds=60.0), whole.tables)
+    sides = 2 if rule != "tuned_accuracy" else 1
+    assert verdicts.RULES[rule](CLAIM, timed).round_seconds == 60.0 * sides
 
 
 def test_the_ladder_is_paired_by_seed() -> None:

@@ -58,6 +58,7 @@ def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
     for one in known[known["strategy"] == ONE_PROCESS].to_dict("records"):
         unsplit = estimate_in(one, "speedup")
         told += f", and without any split, by {one['called']}, {unsplit.value:.3g} times {interval_text(unsplit)}"
+        told += sessions_in(one, "speedup")
     rivals = known[known["strategy"].isin(DATA) & (known["workers"] == row["workers"])]
     if rivals.empty:
         return [sentence(f"{told}; pure data parallelism has too few rounds beside it")]
@@ -66,7 +67,7 @@ def _head(known: pd.DataFrame, noise: float, network: str) -> list[str]:
     alone = f"pure data parallelism gives {best.value:.3g} times {interval_text(best)}"
     over = gain.over(best)
     if not is_difference(over, noise * NOISE_OF_A_QUOTIENT):
-        return [sentence(f"{told}; {alone}, too close to tell which is faster")]
+        return [sentence(f"{told}; {alone}, too close to the split's to tell which is faster")]
     word = "pays" if over.value > 1 else "does not pay"
     return [sentence(f"{told}; {alone}, so the split {word}: it is {times(over, 'as fast')}")]
 

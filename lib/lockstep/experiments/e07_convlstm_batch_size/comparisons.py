@@ -80,8 +80,8 @@ def seeds_of(job: Job) -> int:
     """With how many seeds a cell learns; 0 for one that does not.
 
     SEEDS where a training takes seconds, and for what claims are judged by within 2 points: the difference of the two
-    networks, and the ConvLSTM in every way that the paper may have trained in; fewer where one takes half a minute, and
-    fewest where it takes a minute or what is shown is large.
+    networks, and the ConvLSTM in every way that the paper may have trained in; fewer where one takes half a minute or
+    other claims are judged by it, and fewest where it takes a minute or what is shown is large.
     """
     if job.experiment not in LEARNING:
         return 0
@@ -91,6 +91,6 @@ def seeds_of(job: Job) -> int:
     papers_own = _at_table2(job) and job.network == "convlstm"
     if shown <= _SECONDS_IMAGES or papers_own or (_table2(job) and job.synchronous):
         return SEEDS
-    judged = job.experiment in ("selected", "paired")  # by a few points
+    judged = job.experiment in ("selected", "paired")
     large = job.experiment != "learning" or job.global_batch_size > PLAIN_BATCH
     return _FEW_SEEDS if large and not judged else _SOME_SEEDS

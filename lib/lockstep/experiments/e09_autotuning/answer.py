@@ -25,7 +25,7 @@ def _found(stored: Stored) -> str:
         unknown = "not known yet is whether tuning pays on test images"
         return f"{sentence(f'{unknown}: no network that held-out images chose was scored on them')} {curves(stored)}"
     row = own[0]
-    row["rounds"] = row["seeds"]
+    row["rounds"] = min(table["seeds"].iloc[0], row["seeds"])
     more, test = (estimate_in(row, name, f"{name}_low", f"{name}_high") for name in ("more", "test"))
     # Finalists are of the first settings of the pool, whose number is a parameter: the pool may have grown since.
     chosen = f"the network that held-out images chose among settings drawn at random {gained(more)} on test images"

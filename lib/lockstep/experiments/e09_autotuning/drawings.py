@@ -165,7 +165,7 @@ def ladder_points(table: pd.DataFrame, title: str) -> StoredFigure:
             spread = np.abs(table[[f"{column}_low", f"{column}_high"]].to_numpy().T - table[column].to_numpy())
             places = np.arange(len(table)) + shift
             axis.errorbar(table[column], places, xerr=spread, marker=mark, linestyle="none", label=text, color=hue)
-        steps = [f"{row.step}, {row.epochs} epochs, {row.seeds} seeds" for row in table.itertuples()]
+        steps = [f"{row.step}, {row.epochs} epochs, seeds: {row.seeds}" for row in table.itertuples()]
         axis.set_yticks(range(len(table)), steps)
         axis.invert_yaxis()
         axis.set_title(title)

@@ -154,11 +154,13 @@ def steps(stored: Stored) -> str:
     known = [row for row in table.to_dict("records")[1:] if not pd.isna(row["more"])]
     if not known:
         raise NotNow("", "no step was trained from the seeds of the plain CNN")
-    told = [estimate_in(row | {"rounds": row["seeds"]}, "more", "more_low", "more_high") for row in known]
+    many = int(table["seeds"].iloc[0])
+    told = [estimate_in(row | {"rounds": min(many, row["seeds"])}, "more", "more_low", "more_high") for row in known]
     sure = sum(more.low > 0 for more in told)
     of = f"of {counted(len(told), 'network')} with additions, {sure or 'none'} {'is' if sure < 2 else 'are'}"
     verdict = f"{of} shown to gain on the plain CNN's {table['test'].iloc[0]:.1f} % of test images"
     parts = [f"{_step(row['step'])} {gained(more)}" for row, more in zip(known, told, strict=True)]
+    parts += ["differences are over the seeds that both have"] if table["seeds"].nunique() > 1 else []
     return f"{sentence(verdict)} {sentence('; '.join(parts))}"
 
 

@@ -39,8 +39,8 @@ def best_settings(stored: Stored) -> pd.DataFrame:
 @once
 def ladder(stored: Stored) -> pd.DataFrame:
     """A row per step of the ladder, and one for the tuned network: step, epochs, test, validation (accuracies in per
-    cent, means over seeds), more (points of test accuracy over the plain CNN, paired by seed), each with its interval,
-    and seeds."""
+    cent, means over all seeds), more (points of test accuracy over the plain CNN, over the seeds that both have), each
+    with its interval, and seeds."""
     rows = []
     for name, conditions in steps_of_ladder(stored).items():
         own = scored(select(stored.records, conditions, status=None)).reset_index()
