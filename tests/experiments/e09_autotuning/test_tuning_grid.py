@@ -109,7 +109,7 @@ def test_the_pool_comes_first_and_goes_on_when_nobody_waits(growing: dict[str, S
     assert early[0].headline and early[0].rounds == 4, "four settings a round"
     assert early[-1].cells == (2, 1) and early[-1].visits == (2, 1, 1, 2), "two engines beside one"
     growing["now"] = fake_tuning.stored()
-    late = planned(PARAMETERS, cells(PARAMETERS))
+    late = planned(PARAMETERS, [job.with_(data_source="real", images=2000) for job in cells(PARAMETERS)])
     assert not late[0].headline and late[0].rounds == grid.MOST_SETTINGS // grid.SETTINGS_PER_ROUND
     *others, chosen = late[1:-1]
     assert [each.rounds for each in others] == [15, *[5] * 5], "seeds; the plain CNN is what tuning is compared with"

@@ -100,6 +100,7 @@ def planned(chosen: Parameters, jobs: Sequence[Job]) -> list[Comparison]:
         if job.experiment == POOL:
             found.append(Comparison((place,), headline=not named, rounds=-(-settings // SETTINGS_PER_ROUND)))
         elif place not in timed:
-            judged = job.experiment == CHOSEN or (job.experiment == RUNG and job == _ladder_cells(chosen)[0])
+            plain = job.network == "cnn" and not (job.dropout or job.weight_decay)
+            judged = job.experiment == CHOSEN or (job.experiment == RUNG and plain)
             found.append(Comparison((place,), rounds=max(JUDGED_SEEDS * judged, chosen.seeds)))
     return [*found, Comparison(tuple(reversed(timed)), rounds=ENGINE_ROUNDS)] if timed else found
