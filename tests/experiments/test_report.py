@@ -198,8 +198,7 @@ def test_claims_of_the_reference_that_rounds_would_decide_say_how_long_that_take
     told, missing = 0, []
     for part in read_all(root / "results/reference"):
         for claim, found in part.judged:
-            # Of several parts it is not known how many rounds all of them together take.
-            alone = DECIDED_ALONE.match(found.reason) and found.grade != BOUND and ": " not in found.measured
+            alone = DECIDED_ALONE.match(found.reason) and found.grade != BOUND
             if found.answer == UNDECIDED and (alone or math.isfinite(found.rounds_more)):
                 told += 1
                 says = re.search(r"would decide it: \S+ minutes?$|a day of measuring would not", time_to_decide(found))
