@@ -20,6 +20,10 @@ Read = TypeVar("Read", "Stored", pd.DataFrame)
 How = ParamSpec("How")
 
 
+WITH_GPU = "-gpu"
+"""What the name of a folder ends in that a machine with a GPU wrote: `results/reference-gpu`."""
+
+
 def _no_rows() -> pd.DataFrame:
     return pd.DataFrame(columns=list(COLUMNS))
 
@@ -35,6 +39,9 @@ class Stored:
     units: Mapping[int, str] = field(default_factory=dict)  # for bfloat16, of each session: amx, avx512_bf16, none
     machines: Mapping[int, str] = field(default_factory=dict)  # CPU and day of each session
     processors: Mapping[int, str] = field(default_factory=dict)  # of each session, as the system names them
+    gpus: str = ""  # of the machine, with its cores; "" where it has none
+    beside: Stored | None = None
+    """What a machine with a GPU stored of the same notebook, in `<results>-gpu/<notebook>`."""
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -80,6 +87,12 @@ class Stored:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""
         return self.tables.get(name, pd.DataFrame())
 
+    @property
+    def on_gpus(self) -> Stored:
+        """Where a claim about GPUs is looked up: this folder, or the one beside it if here no GPU measured anything."""
+        ran = (self.records["device"] == "cuda") & (self.records["status"] == "ok")
+        return self if ran.any() or self.beside is None else self.beside.quiet
+
     def of(self, experiment: str) -> pd.DataFrame:
         """The records whose column `experiment` holds this name."""
         return self.records[self.records["experiment"] == experiment]
@@ -124,7 +137,11 @@ def read_stored(folder: Path) -> Stored:
     traced = rows["source"] == TRACE
     # A copy has its columns of one type side by side in memory, which makes choosing rows several times as fast.
     sessions = read_run(folder)["sessions"] if (folder / "run.json").is_file() else []
-    units = {number: str(each.get("machine", {}).get("bfloat16", "")) for number, each in enumerate(sessions)}
-    cpus = {number: str(each.get("machine", {}).get("cpu", "")) for number, each in enumerate(sessions)}
+    hosts = [each.get("machine", {}) for each in sessions]
+    units, cpus = ({at: str(host.get(name, "")) for at, host in enumerate(hosts)} for name in ("bfloat16", "cpu"))
     machines = {number: f"{cpus[number]} ({units[number]}), {each.get('day')}" for number, each in enumerate(sessions)}
-    return Stored(rows[~traced].copy(), read_tables(folder), {}, units, machines, cpus, rows[traced].copy())
+    gpus = {f"{' and '.join(host['gpu'])} beside {host['cores']} cores" for host in hosts if host.get("gpu")}
+    with_gpu = folder.parent.with_name(f"{folder.parent.name}{WITH_GPU}") / folder.name
+    beside = read_stored(with_gpu) if (with_gpu / "records.csv").is_file() else None
+    measured, traces = rows[~traced].copy(), rows[traced].copy()
+    return Stored(measured, read_tables(folder), {}, units, machines, cpus, "; ".join(sorted(gpus)), beside, traces)

@@ -93,7 +93,7 @@ TRACE_SECONDS = 60.0
 def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
     """Per experiment, use case, strategy and trace (`round`: the first, second ... of the cell): mean CPU (%), mean and
     peak PSS (bytes), mean and peak threads, means of those that train and of the framework's, mean I/O wait (%), and
-    `roughness` of PSS and of threads (dimensionless). A trace is one value, however many samples it has. What was
+    `roughness` of PSS, threads and CPU use (dimensionless). A trace is one value, however many samples it has. What was
     sampled while the cell loaded is left out."""
     training = resources[resources["phase"] == "train"] if len(resources) else resources
     if training.empty:
@@ -107,7 +107,8 @@ def trace_table(resources: pd.DataFrame) -> pd.DataFrame:
             row = {**dict(zip(keys, key, strict=True)), "round": number}
             row |= {f"{name}_mean": float(value) for name, value in means.mean().items()}
             row |= {"pss_bytes_peak": float(means["pss_bytes"].max()), "threads_peak": float(means["threads"].max())}
-            row |= {"pss_roughness": roughness(trace, "pss_bytes"), "threads_roughness": roughness(trace, "threads")}
+            roughest = {"pss": "pss_bytes", "threads": "threads", "cpu": "cpu_percent"}
+            row |= {f"{name}_roughness": roughness(trace, column) for name, column in roughest.items()}
             table.append(row)
     return pd.DataFrame(table)
 

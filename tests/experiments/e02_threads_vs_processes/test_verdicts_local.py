@@ -100,7 +100,7 @@ def test_more_cores_than_the_speedup_are_asked_directly() -> None:
 
 
 def test_gpu_rows_take_the_skipped_rows_reason() -> None:
-    found = judge(claim("needs_gpu"), records())
+    found = judge(claim("gpu_threads"), records())
     assert found.answer == NEEDS_HARDWARE and found.reason.startswith("no CUDA device")
 
 

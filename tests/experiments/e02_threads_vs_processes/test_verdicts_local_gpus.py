@@ -29,7 +29,7 @@ def judged(verdict: str, frame: pd.DataFrame, **changes: Any) -> Verdict:
 
 
 def test_figure_3_needs_a_gpu_and_says_which() -> None:
-    found = judged("needs_gpu", records())
+    found = judged("gpu_threads", records())
     assert found.answer == NEEDS_HARDWARE and "no CUDA device" in found.reason and "one CUDA GPU" in found.reason
 
 

@@ -35,7 +35,7 @@ def gpu_beats_cpu(claim: Claim, stored: Stored) -> Verdict:
 
     def one(use_case: str) -> Verdict:
         modelled = partial(_modelled, stored.records, use_case)
-        return measured_or(partial(_measured, stored.records, use_case), modelled, ONE_GPU)
+        return measured_or(partial(_measured, stored.on_gpus, use_case), modelled, ONE_GPU)
 
     return each(claim, one)
 
@@ -49,7 +49,8 @@ def _on_cpu(records: pd.DataFrame, use_case: str) -> list[dict[str, Any]]:
     return found
 
 
-def _measured(records: pd.DataFrame, use_case: str) -> Verdict:
+def _measured(stored: Stored, use_case: str) -> Verdict:
+    records = stored.records
     settings = _on_cpu(records, use_case)
     on_gpu = {"experiment": EXPERIMENT, "use_case": use_case, "variant": "a", "device": "cuda"}
     rows = select(records, on_gpu, status=None)
@@ -58,7 +59,8 @@ def _measured(records: pd.DataFrame, use_case: str) -> Verdict:
     if not (rows["status"] == "ok").any():
         raise NotNow(NEEDS_HARDWARE, "; ".join(dict.fromkeys(rows["reason"].astype(str))))
     ratio = lowest([_over(records, on_gpu, setting) for setting in settings])
-    found = above_one(ratio, aa_noise(records), "times the best CPU setting in images/s")
+    text = f"times the best CPU setting in images/s, {stored.gpus}".rstrip(", ")
+    found = above_one(ratio, aa_noise(records), text)
     return with_seconds(found, records, [on_gpu, *settings])
 
 

@@ -6,12 +6,19 @@ GPUs of its years speak, each with its grade (`lockstep.predict.gpu_answers`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from lockstep.analysis.rules import above_one
-from lockstep.analysis.statistics import BASELINE, ratio_with_interval, select
+import pandas as pd
+
+from lockstep.analysis.gpu_traces import Choose, mean_cpu_use, mean_threads
+from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.rules import above, above_one, enough, graded, with_seconds
+from lockstep.analysis.statistics import BASELINE, mean_of, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
+    MEASURED,
     NOT_YET,
     Claim,
     NotNow,
@@ -23,6 +30,7 @@ from lockstep.analysis.verdicts import (
     table1,
     use_cases,
 )
+from lockstep.experiments.e02_threads_vs_processes.trace_verdicts import MEMORY, traces_of
 from lockstep.experiments.e02_threads_vs_processes.verdicts import published_speedup
 from lockstep.predict.gpu_answers import (
     ONE_GPU,
@@ -38,6 +46,7 @@ from lockstep.predict.gpu_answers import (
 
 RULES = Verdicts()
 
+A_TRACE = f"{ONE_GPU} and a minute's trace of its host"
 _GPUS, _ON_CPU = "GPU single-process", ("CPU single-process", "CPU multi-process")
 
 
@@ -45,20 +54,66 @@ _GPUS, _ON_CPU = "GPU single-process", ("CPU single-process", "CPU multi-process
 def gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
     """Table 1, GPU single-process: one replica per GPU; else what two GPUs could give, by the model."""
     return measured_or(
-        partial(published_speedup, claim, stored.records, None, "cuda"), partial(data_parallel_speedup, claim), TWO_GPUS
+        partial(published_speedup, claim, stored.on_gpus.records, None, "cuda"), partial(data_parallel_speedup, claim), TWO_GPUS
     )
 
 
+# What Figure 3 shows of a GPU's host
+
+
+def _on_one_gpu(records: pd.DataFrame, use_case: str) -> dict[str, Any]:
+    return dict(table1(records, use_case=use_case, device="cuda", **BASELINE))
+
+
+def _traced(claim: Claim, stored: Stored, rule: Callable[[Claim, Stored, Choose], Verdict]) -> Verdict:
+    """What a rule says of the host's traces while one GPU trains, and on which GPU."""
+    host = stored.on_gpus
+    found = only_measured(partial(rule, claim, host, _on_one_gpu), A_TRACE)
+    return graded(found, found.grade, host.gpus) if found.grade == MEASURED else found
+
+
 @RULES.add
-def needs_gpu(claim: Claim, stored: Stored) -> Verdict:
-    """What Figure 3 shows of a GPU's host: traces on a GPU machine alone can tell."""
+def gpu_threads(claim: Claim, stored: Stored) -> Verdict:
+    return _traced(claim, stored, mean_threads)
 
-    def traced() -> Verdict:
-        for use_case in use_cases(claim):
-            table1(stored.records, use_case=use_case, device="cuda")  # raises with the skipped rows' own reason
-        return Verdict(NOT_YET, "", "there are GPU records, but no traces of GPU training to judge this by")
 
-    return only_measured(traced, f"{ONE_GPU} and a minute's trace of its host")
+@RULES.add
+def gpu_cpu_use(claim: Claim, stored: Stored) -> Verdict:
+    return _traced(claim, stored, mean_cpu_use)
+
+
+@RULES.add
+def gpu_less_ram(claim: Claim, stored: Stored) -> Verdict:
+    """Peak PSS of the CPU's cases, SimpleBig's processes excepted, above that of training on the GPU beside them."""
+    records, noise = stored.on_gpus.records, partial(aa_noise, measure=MEMORY)
+
+    def one(use_case: str) -> Verdict:
+        on_gpu, parts = _on_one_gpu(records, use_case), []
+        for strategy in ("threads",) if use_case == "SimpleBig" else ("threads", "processes"):
+            on_cpu = table1(records, use_case=use_case, device="cpu", strategy=strategy)
+            ratio = ratio_with_interval(records, on_cpu, on_gpu, MEMORY)
+            found = above_one(ratio, noise(records), f"times the GPU's peak PSS, {stored.on_gpus.gpus}")
+            parts.append((strategy, with_seconds(found, records, (on_cpu, on_gpu))))
+        return join(parts)
+
+    return only_measured(partial(each, claim, one), ONE_GPU)
+
+
+@RULES.add
+def gpu_steadier(claim: Claim, stored: Stored) -> Verdict:
+    """Roughness of the CPU use in the traces, with threads and with processes minus while the GPU trains."""
+
+    def one(use_case: str) -> Verdict:
+        text = "(relative change of CPU use between samples, {} minus the GPU's)"
+        parts = []
+        for strategy in ("threads", "processes"):
+            table = traces_of(stored.on_gpus, use_case, (strategy, "sequential"), "cpu_roughness")
+            enough(len(table))
+            more = mean_of(table[strategy] - table["sequential"])
+            parts.append((strategy, above(more, 0.0, 0.0, text.format(strategy), "0")))
+        return join(parts)
+
+    return only_measured(partial(each, claim, one), A_TRACE)
 
 
 @RULES.add
@@ -86,16 +141,16 @@ def gpu_worst_simple_big(claim: Claim, stored: Stored) -> Verdict:
     """On GPUs SimpleBig gains least: by Table 1, and by the model, which knows nothing of the amount of data."""
 
     def measured() -> Verdict:
-        parts = []
+        parts, records = [], stored.on_gpus.records
         for name in ("SimpleBig", "ComplexSmall"):
             wanted = {"use_case": name, "device": "cuda"}
-            ours, base = table1(stored.records, **wanted), table1(stored.records, **wanted, **BASELINE)
-            rows = select(stored.records, ours)
+            ours, base = table1(records, **wanted), table1(records, **wanted, **BASELINE)
+            rows = select(records, ours)
             others = sorted(set(rows["strategy"]) - {"sequential"})
             if not others:
                 raise NotNow(NOT_YET, "there are GPU records, but none of several GPUs")
             above, under = {**ours, "strategy": others}, {**base, "workers": 1}
-            parts.append(ratio_with_interval(stored.records, above, under, "images_per_second"))
+            parts.append(ratio_with_interval(records, above, under, "images_per_second"))
         text = "(SimpleBig's speedup over ComplexSmall's, on GPUs)"
         return opposite(above_one(parts[0].over(parts[1]), 0.0, text))
 
@@ -111,7 +166,7 @@ def _nothing_measured(claim: Claim, stored: Stored) -> Verdict:
     """For what no cell of this notebook compares, GPUs or not."""
 
     def one(use_case: str) -> Verdict:
-        table1(stored.records, use_case=use_case, device="cuda")
+        table1(stored.on_gpus.records, use_case=use_case, device="cuda")
         raise NotNow(NOT_YET, "there are GPU records, but none that answer this")
 
     return each(claim, one)

@@ -67,11 +67,11 @@ def _images_per_worker(rows: pd.DataFrame) -> float:
 _all_traces = once(lambda stored: trace_table(stored.table("resources")))
 
 
-def _traces(stored: Stored, use_case: str, strategies: tuple[str, ...], column: str) -> pd.DataFrame:
+def traces_of(stored: Stored, use_case: str, strategies: tuple[str, ...], column: str) -> pd.DataFrame:
     """A column of `trace_table` as traces x strategies. Raises NotNow where a strategy has no trace."""
     if stored.table("resources").empty:
         raise NotNow(NOT_YET, "no resource traces were stored")
-    table = _all_traces(stored)
+    table = _alltraces_of(stored)
     if table.empty:
         raise NotNow(NOT_YET, "no resource trace holds a sample of training")
     traced = table[(table["use_case"] == use_case) & table["strategy"].isin(strategies)]
@@ -88,7 +88,7 @@ def _more_of(claim: Claim, stored: Stored, column: str, text: str, still: str) -
     `still` is the reason where it is 0 in both."""
 
     def one(use_case: str) -> Verdict:
-        table = _traces(stored, use_case, ("threads", "processes"), column)
+        table = traces_of(stored, use_case, ("threads", "processes"), column)
         enough(len(table))
         more = mean_of(table["threads"] - table["processes"])
         measured = f"{more} {text}"
@@ -132,11 +132,11 @@ def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
 
     def one(use_case: str) -> Verdict:
         sides = ("threads", "processes")
-        table = _traces(stored, use_case, sides, "threads_mean")
+        table = traces_of(stored, use_case, sides, "threads_mean")
         enough(len(table))
         means = [interval_of(table[name]) for name in sides]
         measured = f"{means[0]} threads in one process, {means[1]} in several"
-        own = _traces(stored, use_case, sides, "framework_threads_mean")
+        own = traces_of(stored, use_case, sides, "framework_threads_mean")
         if len(own):
             several = [interval_of(own[name]) for name in sides]
             measured = f"{measured}; of these PyTorch's and Python's own {several[0]} and {several[1]}"
@@ -157,7 +157,7 @@ def thread_per_image(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         ours = table1(stored.records, use_case=use_case, device="cpu", strategy="threads")
         images = int(select(stored.records, ours)["global_batch_size"].iloc[0])
-        peaks = _traces(stored, use_case, ("threads",), "threads_peak")["threads"]
+        peaks = traces_of(stored, use_case, ("threads",), "threads_peak")["threads"]
         enough(len(peaks))
         measured = f"at most {peaks.max():g} threads at {images} images per step"
         if peaks.max() < images:
@@ -188,7 +188,7 @@ def _full(stored: Stored, use_case: str, strategy: str) -> Verdict:
     ours = table1(stored.records, use_case=use_case, device="cpu", strategy=strategy)
     rows = select(stored.records, ours)
     cores = cores_given(rows)
-    use = interval_of(_traces(stored, use_case, (strategy,), "cpu_percent_mean")[strategy] / cores)
+    use = interval_of(traces_of(stored, use_case, (strategy,), "cpu_percent_mean")[strategy] / cores)
     waiting = float((rows["wait_seconds"] / rows["step_seconds"]).median())
     of = f"of {cores} cores, waiting included ({100 * waiting:.2g} % of a step)"
     whole = not_below(use, FULL_CPU_PERCENT, "%", of)

@@ -72,6 +72,8 @@ def published_speedup(claim: Claim, records: pd.DataFrame, strategy: str | None,
     ours = table1(records, **wanted, **({"strategy": strategy} if strategy else {}))
     if strategy is None:
         ours = {**ours, "strategy": sorted(set(select(records, ours)["strategy"]) - {"sequential"})}
+        if not ours["strategy"]:
+            raise NotNow(NOT_YET, "there are GPU records, but none of several GPUs")
     base = {**table1(records, **wanted, **BASELINE), "workers": 1}
     ratio = ratio_with_interval(records, ours, base, SPEED)
     rows = select(records, ours)
