@@ -71,7 +71,7 @@ def traces_of(stored: Stored, use_case: str, strategies: tuple[str, ...], column
     """A column of `trace_table` as traces x strategies. Raises NotNow where a strategy has no trace."""
     if stored.table("resources").empty:
         raise NotNow(NOT_YET, "no resource traces were stored")
-    table = _alltraces_of(stored)
+    table = _all_traces(stored)
     if table.empty:
         raise NotNow(NOT_YET, "no resource trace holds a sample of training")
     traced = table[(table["use_case"] == use_case) & table["strategy"].isin(strategies)]

@@ -29,7 +29,7 @@ SETTINGS_PER_ROUND = 4
 """Of the pool: what a killed run may lose."""
 MOST_SETTINGS = 120
 """Of a pool that nobody waits for any more."""
-ENGINE_ROUNDS = 10
+ENGINE_ROUNDS = 14
 JUDGED_SEEDS = 15
 """At least so many of the tuned network and of the plain CNN, which claims are judged by, within 2 points; finalists
 and the other steps of the ladder have `seeds`."""
