@@ -17,15 +17,16 @@ _SAME_WHERE = ("workers", "link_bits_per_second", "global_batch_size", "images")
 
 
 def back_to_back(
-    jobs: Sequence[Job], pairs: Iterable[Pair], growing: Mapping[str, str], is_headline: Callable[[Job], bool]
-) -> list[Comparison]:
+    jobs: Sequence[Job], pairs: Iterable[Pair], growing: Mapping[str, str], is_headline: Callable[[Job], bool],
+    seeds: int = SEEDS,
+) -> list[Comparison]:  # fmt: skip
     """The cells of `pairs` beside each other, on equal workers and batches unless the other one is sequential; those
     of experiments in `growing` (experiment -> what grows) beside the least of their strategy; both halves of each A/A
-    pair; and what is left alone, cells that learn or are simulated seed after seed."""
+    pair; and what is left alone, cells that learn or are simulated with so many seeds."""
     found = dict.fromkeys([*_named(jobs, pairs), *_growing(jobs, growing), *_again(jobs)])
     paired = {place for pair in found for place in pair}
     alone = [
-        Comparison((place,), rounds=SEEDS if job.repeated_by_seed else 0)
+        Comparison((place,), rounds=seeds if job.repeated_by_seed else 0)
         for place, job in enumerate(jobs)
         if place not in paired
     ]

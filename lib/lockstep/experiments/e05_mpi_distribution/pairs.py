@@ -28,9 +28,11 @@ PAIRS: tuple[Pair, ...] = (
 )
 """On equal workers and batches, unless the second one is one core."""
 GROWING = {"batches": "global_batch_size", "traffic": "hosts"}
+PAIRED_SEEDS = 32
+"""What compression costs in accuracy differs much from seed to seed, and each takes seconds."""
 HEADLINES = (("bars", "mpi_shared_memory"), ("batches", "sequential"), ("headline", "host_threads"))
 
 
 def comparisons(jobs: Sequence[Job]) -> list[Comparison]:
     """Every pair of PAIRS and GROWING, each A/A pair, and alone what is left: cells that learn, seed after seed."""
-    return back_to_back(jobs, PAIRS, GROWING, lambda job: (job.experiment, job.strategy) in HEADLINES)
+    return back_to_back(jobs, PAIRS, GROWING, lambda job: (job.experiment, job.strategy) in HEADLINES, PAIRED_SEEDS)
