@@ -11,15 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.anytime import (
-    AMONG_MANY,
-    MIN_ROUNDS,
-    MISS,
-    fewest_more,
-    half_width,
-    least_chance,
-    rounds_needed,
-)
+from lockstep.analysis.anytime import AMONG_MANY, MIN_ROUNDS, MISS, fewest_more, half_width, least_chance, rounds_needed
 from lockstep.engine.units import digits
 
 __all__ = ["MIN_ROUNDS", "MISS"]

@@ -1,4 +1,4 @@
-"""What the traces of a host say about training on its GPUs: shared by the notebooks on pipelines and hybrids."""
+"""What the traces of a host say about training on its GPUs: this one, or the one whose records stand beside."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def mean_threads(claim: Claim, stored: Stored, choose: Choose) -> Verdict:
     """The claim's number of threads against the mean over the trace of the cell that `choose` names."""
 
     def one(use_case: str) -> Verdict:
-        cell = choose(stored.records, use_case)
-        means = interval_of(column_of_trace(stored, use_case, cell, "threads_mean"))
-        return within(float(claim["value"]), means, f"{means} threads, all ranks together")
+        host = stored.on_gpus
+        means = interval_of(column_of_trace(host, use_case, choose(host.records, use_case), "threads_mean"))
+        return within(float(claim["value"]), means, f"{means} threads, all ranks together, {host.gpus}".rstrip(", "))
 
     return each(claim, one)
 
@@ -52,9 +52,10 @@ def mean_cpu_use(claim: Claim, stored: Stored, choose: Choose) -> Verdict:
     """The claim's percentage against the mean CPU use, of the cores that the ranks of that cell were given."""
 
     def one(use_case: str) -> Verdict:
-        cell = choose(stored.records, use_case)
-        cores = cores_given(select(stored.records, cell))
-        use = interval_of(column_of_trace(stored, use_case, cell, "cpu_percent_mean") / cores)
-        return within(float(claim["value"]), use, f"{use} % of {cores} cores")
+        host = stored.on_gpus
+        cell = choose(host.records, use_case)
+        cores = cores_given(select(host.records, cell))
+        use = interval_of(column_of_trace(host, use_case, cell, "cpu_percent_mean") / cores)
+        return within(float(claim["value"]), use, f"{use} % of {cores} cores, {host.gpus}".rstrip(", "))
 
     return each(claim, one)

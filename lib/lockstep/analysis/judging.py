@@ -9,17 +9,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import MISS
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import (
-    BOUND,
-    COMMON,
-    DECIDED,
-    PAPER,
-    UNDECIDED,
-    Claim,
-    Verdict,
-    VerdictFunction,
-    settle,
-)
+from lockstep.analysis.verdicts import BOUND, COMMON, DECIDED, PAPER, UNDECIDED, Claim, Verdict, VerdictFunction, settle
 from lockstep.records.reading import contended
 
 

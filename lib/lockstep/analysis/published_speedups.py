@@ -101,11 +101,7 @@ def serial_loss(above: float, ours: Estimate, cores: int) -> Expectation:
 
 
 def core_free_ratio(
-    above: float,
-    under: float,
-    ratio: Estimate,
-    text: str,
-    readings: Mapping[str, Expectation] | None = None,
+    above: float, under: float, ratio: Estimate, text: str, readings: Mapping[str, Expectation] | None = None
 ) -> Verdict:
     """Whether two published speedups over the same base, `above` and `under`, stand to each other as ours do.
 

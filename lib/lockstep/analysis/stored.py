@@ -20,10 +20,6 @@ Read = TypeVar("Read", "Stored", pd.DataFrame)
 How = ParamSpec("How")
 
 
-WITH_GPU = "-gpu"
-"""What the name of a folder ends in that a machine with a GPU wrote: `results/reference-gpu`."""
-
-
 def _no_rows() -> pd.DataFrame:
     return pd.DataFrame(columns=list(COLUMNS))
 
@@ -40,8 +36,7 @@ class Stored:
     machines: Mapping[int, str] = field(default_factory=dict)  # CPU and day of each session
     processors: Mapping[int, str] = field(default_factory=dict)  # of each session, as the system names them
     gpus: str = ""  # of the machine, with its cores; "" where it has none
-    beside: Stored | None = None
-    """What a machine with a GPU stored of the same notebook, in `<results>-gpu/<notebook>`."""
+    beside: Stored | None = None  # what a machine with a GPU stored of this notebook
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -131,6 +126,11 @@ def no_records() -> Stored:
     return Stored(_no_rows())
 
 
+def with_gpu(folder: Path) -> Path:
+    """Where a machine with a GPU stored the same notebook: `results/reference-gpu/<notebook>`."""
+    return folder.parent.with_name(f"{folder.parent.name}-gpu") / folder.name
+
+
 def read_stored(folder: Path) -> Stored:
     """Everything in a results folder. Raises RecordError for files that can't be read, also if there are none."""
     rows = read_records(folder)
@@ -141,7 +141,6 @@ def read_stored(folder: Path) -> Stored:
     units, cpus = ({at: str(host.get(name, "")) for at, host in enumerate(hosts)} for name in ("bfloat16", "cpu"))
     machines = {number: f"{cpus[number]} ({units[number]}), {each.get('day')}" for number, each in enumerate(sessions)}
     gpus = {f"{' and '.join(host['gpu'])} beside {host['cores']} cores" for host in hosts if host.get("gpu")}
-    with_gpu = folder.parent.with_name(f"{folder.parent.name}{WITH_GPU}") / folder.name
-    beside = read_stored(with_gpu) if (with_gpu / "records.csv").is_file() else None
+    beside = read_stored(with_gpu(folder)) if (with_gpu(folder) / "records.csv").is_file() else None
     measured, traces = rows[~traced].copy(), rows[traced].copy()
     return Stored(measured, read_tables(folder), {}, units, machines, cpus, "; ".join(sorted(gpus)), beside, traces)

@@ -25,10 +25,7 @@ SYNCS = {
     "parameter_server": "lockstep.engine.sync.parameter_server:ParameterServerSync",
     "gossip": "lockstep.engine.sync.gossip:GossipSync",
 }
-PEERS = {
-    "ddp": "lockstep.engine.peers.ddp:DDP",
-    "sparknet": "lockstep.engine.peers.sparknet:SparkNet",
-}
+PEERS = {"ddp": "lockstep.engine.peers.ddp:DDP", "sparknet": "lockstep.engine.peers.sparknet:SparkNet"}
 POLICIES = {
     "wait_for_all": "lockstep.engine.policies.wait_for_all:WaitForAll",
     "k_sync": "lockstep.engine.policies.k_sync:KSync",

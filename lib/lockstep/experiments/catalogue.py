@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from lockstep.analysis.published import read_ledger
 from lockstep.experiments.registry import every
 
-PAPERS = {
-    "single-to-multi": "Single-to-Multi",
-    "convlstm-d-accel": "ConvLSTM-D-Accel",
-    "dpro-sm": "DPro-SM",
-}
+PAPERS = {"single-to-multi": "Single-to-Multi", "convlstm-d-accel": "ConvLSTM-D-Accel", "dpro-sm": "DPro-SM"}
 """How the ledger writes a paper -> the name that texts use."""
 
 

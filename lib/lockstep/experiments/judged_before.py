@@ -22,7 +22,7 @@ import pandas
 
 import lockstep
 from lockstep.analysis.confidence import Estimate
-from lockstep.analysis.stored import WITH_GPU
+from lockstep.analysis.stored import with_gpu
 from lockstep.analysis.verdicts import Verdict, VerdictFunction
 from lockstep.engine.data.readable_cache import cache_folder
 from lockstep.engine.files import WriteError, write_atomically
@@ -64,8 +64,8 @@ Judge = Callable[[], list[Verdict]]
 def fingerprint(folder: Path, claims: Sequence[Mapping[str, Any]], rules: Mapping[str, VerdictFunction]) -> str:
     """32 hexadecimal digits of all that verdicts are made of."""
     found = hashlib.sha256(json.dumps([sys.version, numpy.__version__, pandas.__version__]).encode())
-    beside = folder.parent.with_name(f"{folder.parent.name}{WITH_GPU}") / folder.name
-    for path in (each for own in (folder, beside) for kind in ("*.csv", "run.json") for each in sorted(own.glob(kind))):
+    there = [*folder.iterdir(), *(with_gpu(folder).iterdir() if with_gpu(folder).is_dir() else [])]
+    for path in sorted(each for each in there if each.suffix == ".csv" or each.name == "run.json"):
         found.update(path.name.encode() + path.read_bytes())
     found.update(json.dumps([dict(claim) for claim in claims], sort_keys=True, default=str).encode())
     for name, function in sorted(rules.items()):

@@ -11,9 +11,8 @@ from lockstep.measure.planning import Compare, Comparison
 
 
 def chosen_cells(jobs: Sequence[Job], only: Collection[str]) -> list[Job]:
-    """The cells whose experiment, use case, strategy and device are among the names given of that kind; a kind of which
-    no name is given does not matter, and a name of two kinds is of the first that has it. Raises JobError for a name
-    that no cell has, and for names that no cell has together."""
+    """The cells whose experiment, use case, strategy and device are among the names given of that kind, the first that
+    has a name; a kind without one does not matter. Raises JobError for names that no cell has, or none together."""
     left, found, there = {*map(str, only)}, list(jobs), []
     for kind in ("experiment", "use_case", "strategy", "device"):
         names = {str(getattr(job, kind)) for job in jobs}

@@ -51,8 +51,11 @@ _AS_MUCH = 0.99
 def measured_or(measured: Callable[[], Verdict], otherwise: Callable[[], Verdict], hardware: str) -> Verdict:
     """What GPUs measured; where there are no such records, what can be said without, and what measuring would take."""
     found = settle(measured)
-    if found.answer not in (NEEDS_HARDWARE, NOT_YET):
-        return found
+    return found if found.answer not in (NEEDS_HARDWARE, NOT_YET) else without_gpus(otherwise, hardware)
+
+
+def without_gpus(otherwise: Callable[[], Verdict], hardware: str) -> Verdict:
+    """What can be said without, and what measuring would take: of what no record holds, GPUs or not."""
     instead = settle(otherwise)
     return replace(instead, reason="; ".join(part for part in (instead.reason, hardware) if part))
 

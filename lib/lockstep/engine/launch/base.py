@@ -33,11 +33,7 @@ class Launcher(DeclaredLauncher, ABC):
     """Whether its teams hold gigabytes while they idle, so that they end where memory gets scarce."""
 
     def __init__(
-        self,
-        workers: int,
-        threads_per_worker: int = 1,
-        cores_per_worker: int | None = None,
-        environment: str = "tuned",
+        self, workers: int, threads_per_worker: int = 1, cores_per_worker: int | None = None, environment: str = "tuned"
     ) -> None:
         check_counts(workers=workers, threads_per_worker=threads_per_worker)
         per_worker = cores_per_worker or threads_per_worker

@@ -67,12 +67,7 @@ class Overview:
                 continue
             asks = self.link(one, one.notebook.subject) if one.notebook.built else one.notebook.subject
             rows.append(
-                {
-                    "": one.notebook.number,
-                    "asks": asks,
-                    "claims": len(one.judged) or "",
-                    "records": self._state(one),
-                }
+                {"": one.notebook.number, "asks": asks, "claims": len(one.judged) or "", "records": self._state(one)}
             )
         counts = [sum(claim["paper"] == paper for s in self.answered for claim, _ in s.judged) for paper in PAPERS]
         held = [f"*{name}* {count or 'none yet'}" for name, count in zip(PAPERS.values(), counts, strict=True)]

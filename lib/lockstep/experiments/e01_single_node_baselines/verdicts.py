@@ -21,7 +21,17 @@ from lockstep.analysis.statistics import (
     select,
 )
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NEEDS_HARDWARE, NOT_YET, Claim, NotNow, Verdict, Verdicts, cores_given, each, join
+from lockstep.analysis.verdicts import (
+    NEEDS_HARDWARE,
+    NOT_YET,
+    Claim,
+    NotNow,
+    Verdict,
+    Verdicts,
+    cores_given,
+    each,
+    join,
+)
 from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT
 from lockstep.predict.gpu_answers import ONE_GPU, gpu_over_cpu, measured_or
 
@@ -31,8 +41,8 @@ _RATE = "images_per_second"
 
 @RULES.add
 def gpu_beats_cpu(claim: Claim, stored: Stored) -> Verdict:
-    """More images/s on a GPU than in each setting of the CPU: of the same machine, or else, by the model of a GPU of the
-    paper's years, than in this machine's best, whose choice the interval pays for."""
+    """More images/s on a GPU than in each setting of the CPU: of the same machine, or else, by the model of a GPU of
+    the paper's years, than in this machine's best, whose choice the interval pays for."""
 
     def one(use_case: str) -> Verdict:
         modelled = partial(_modelled, stored.records, use_case)
@@ -51,8 +61,7 @@ def _on_cpu(records: pd.DataFrame, use_case: str) -> list[dict[str, Any]]:
 
 
 def _measured(stored: Stored, use_case: str) -> Verdict:
-    records = stored.records
-    settings = _on_cpu(records, use_case)
+    records, settings = stored.records, _on_cpu(stored.records, use_case)
     on_gpu = {"experiment": EXPERIMENT, "use_case": use_case, "variant": "a", "device": "cuda"}
     rows = select(records, on_gpu, status=None)
     if rows.empty:
@@ -61,10 +70,9 @@ def _measured(stored: Stored, use_case: str) -> Verdict:
         raise NotNow(NEEDS_HARDWARE, "; ".join(dict.fromkeys(rows["reason"].astype(str))))
     over = {str(setting["strategy"]): _over(records, on_gpu, setting) for setting in settings}
     parts = [(name, above_one(ratio, aa_noise(records), "times its images/s")) for name, ratio in over.items()]
-    nearest = min(over, key=lambda name: over[name].value)
-    text = f"{over[nearest]} times the images/s of {nearest}, the nearest of {len(over)} CPU settings"
-    text = f"{text}, {stored.gpus}".rstrip(", ")
-    found = replace(join(parts), measured=text, numbers=((use_case, over[nearest]),))
+    nearest, ratio = min(over.items(), key=lambda pair: pair[1].value)
+    text = f"{ratio} times the images/s of `{nearest}`, the nearest of {len(over)} CPU settings"
+    found = replace(join(parts), measured=f"{text}, {stored.gpus}".rstrip(", "), numbers=((use_case, ratio),))
     return with_seconds(found, records, [on_gpu, *settings])
 
 

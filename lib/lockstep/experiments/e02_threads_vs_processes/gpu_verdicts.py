@@ -6,19 +6,17 @@ GPUs of its years speak, each with its grade (`lockstep.predict.gpu_answers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.gpu_traces import Choose, mean_cpu_use, mean_threads
+from lockstep.analysis.gpu_traces import mean_cpu_use, mean_threads
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.rules import above, above_one, enough, graded, with_seconds
-from lockstep.analysis.statistics import BASELINE, mean_of, ratio_with_interval, select
+from lockstep.analysis.rules import above_one, with_seconds
+from lockstep.analysis.statistics import BASELINE, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
-    MEASURED,
     NOT_YET,
     Claim,
     NotNow,
@@ -30,7 +28,7 @@ from lockstep.analysis.verdicts import (
     table1,
     use_cases,
 )
-from lockstep.experiments.e02_threads_vs_processes.trace_verdicts import MEMORY, traces_of
+from lockstep.experiments.e02_threads_vs_processes.trace_verdicts import MEMORY, more_of
 from lockstep.experiments.e02_threads_vs_processes.verdicts import published_speedup
 from lockstep.predict.gpu_answers import (
     ONE_GPU,
@@ -42,6 +40,7 @@ from lockstep.predict.gpu_answers import (
     only_measured,
     processes_overflow,
     simple_big_gains_least,
+    without_gpus,
 )
 
 RULES = Verdicts()
@@ -54,7 +53,9 @@ _GPUS, _ON_CPU = "GPU single-process", ("CPU single-process", "CPU multi-process
 def gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
     """Table 1, GPU single-process: one replica per GPU; else what two GPUs could give, by the model."""
     return measured_or(
-        partial(published_speedup, claim, stored.on_gpus.records, None, "cuda"), partial(data_parallel_speedup, claim), TWO_GPUS
+        partial(published_speedup, claim, stored.on_gpus.records, None, "cuda"),
+        partial(data_parallel_speedup, claim),
+        TWO_GPUS,
     )
 
 
@@ -65,34 +66,27 @@ def _on_one_gpu(records: pd.DataFrame, use_case: str) -> dict[str, Any]:
     return dict(table1(records, use_case=use_case, device="cuda", **BASELINE))
 
 
-def _traced(claim: Claim, stored: Stored, rule: Callable[[Claim, Stored, Choose], Verdict]) -> Verdict:
-    """What a rule says of the host's traces while one GPU trains, and on which GPU."""
-    host = stored.on_gpus
-    found = only_measured(partial(rule, claim, host, _on_one_gpu), A_TRACE)
-    return graded(found, found.grade, host.gpus) if found.grade == MEASURED else found
-
-
 @RULES.add
 def gpu_threads(claim: Claim, stored: Stored) -> Verdict:
-    return _traced(claim, stored, mean_threads)
+    return only_measured(partial(mean_threads, claim, stored, _on_one_gpu), A_TRACE)
 
 
 @RULES.add
 def gpu_cpu_use(claim: Claim, stored: Stored) -> Verdict:
-    return _traced(claim, stored, mean_cpu_use)
+    return only_measured(partial(mean_cpu_use, claim, stored, _on_one_gpu), A_TRACE)
 
 
 @RULES.add
 def gpu_less_ram(claim: Claim, stored: Stored) -> Verdict:
     """Peak PSS of the CPU's cases, SimpleBig's processes excepted, above that of training on the GPU beside them."""
-    records, noise = stored.on_gpus.records, partial(aa_noise, measure=MEMORY)
+    host, records = stored.on_gpus, stored.on_gpus.records
 
     def one(use_case: str) -> Verdict:
         on_gpu, parts = _on_one_gpu(records, use_case), []
         for strategy in ("threads",) if use_case == "SimpleBig" else ("threads", "processes"):
             on_cpu = table1(records, use_case=use_case, device="cpu", strategy=strategy)
             ratio = ratio_with_interval(records, on_cpu, on_gpu, MEMORY)
-            found = above_one(ratio, noise(records), f"times the GPU's peak PSS, {stored.on_gpus.gpus}")
+            found = above_one(ratio, aa_noise(records, MEMORY), f"times the GPU's peak PSS, {host.gpus}".rstrip(", "))
             parts.append((strategy, with_seconds(found, records, (on_cpu, on_gpu))))
         return join(parts)
 
@@ -102,24 +96,19 @@ def gpu_less_ram(claim: Claim, stored: Stored) -> Verdict:
 @RULES.add
 def gpu_steadier(claim: Claim, stored: Stored) -> Verdict:
     """Roughness of the CPU use in the traces, with threads and with processes minus while the GPU trains."""
+    text = "(relative change of CPU use between samples, {} minus the GPU's)"
 
-    def one(use_case: str) -> Verdict:
-        text = "(relative change of CPU use between samples, {} minus the GPU's)"
-        parts = []
-        for strategy in ("threads", "processes"):
-            table = traces_of(stored.on_gpus, use_case, (strategy, "sequential"), "cpu_roughness")
-            enough(len(table))
-            more = mean_of(table[strategy] - table["sequential"])
-            parts.append((strategy, above(more, 0.0, 0.0, text.format(strategy), "0")))
-        return join(parts)
+    def beside(name: str) -> Verdict:
+        sides = (name, "sequential")
+        return more_of(claim, stored.on_gpus, "cpu_roughness", text.format(name), "both are steady", sides)
 
-    return only_measured(partial(each, claim, one), A_TRACE)
+    return only_measured(lambda: join([(name, beside(name)) for name in ("threads", "processes")]), A_TRACE)
 
 
 @RULES.add
 def gpu_processes_overflow(claim: Claim, stored: Stored) -> Verdict:
     """How many processes a GPU's memory holds: counted, for GPUs of several sizes and batches."""
-    return measured_or(partial(_nothing_measured, claim, stored), partial(processes_overflow, claim), ONE_GPU)
+    return without_gpus(partial(processes_overflow, claim), ONE_GPU)
 
 
 @RULES.add
@@ -133,7 +122,7 @@ def gpu_gains_less(claim: Claim, stored: Stored) -> Verdict:
             for row in _ON_CPU
         )
 
-    return measured_or(partial(_nothing_measured, claim, stored), tables, TWO_GPUS)
+    return without_gpus(tables, TWO_GPUS)
 
 
 @RULES.add
@@ -160,13 +149,3 @@ def gpu_worst_simple_big(claim: Claim, stored: Stored) -> Verdict:
         return join([("Table 1", table), ("model", simple_big_gains_least())])
 
     return measured_or(measured, otherwise, TWO_GPUS)
-
-
-def _nothing_measured(claim: Claim, stored: Stored) -> Verdict:
-    """For what no cell of this notebook compares, GPUs or not."""
-
-    def one(use_case: str) -> Verdict:
-        table1(stored.on_gpus.records, use_case=use_case, device="cuda")
-        raise NotNow(NOT_YET, "there are GPU records, but none that answer this")
-
-    return each(claim, one)

@@ -133,8 +133,8 @@ def _pairs_of_table1(jobs: Sequence[Job]) -> Iterator[tuple[Job, Job, bool]]:
     """Of one use case."""
     on_cpu = {(job.strategy, job.precision): job for job in jobs if job.device == "cpu" and job.variant == "a"}
     on_gpu = {job.strategy: job for job in jobs if job.device == "cuda"}
-    for strategy in RIVALS:  # a GPU comes first, for it may be lent for minutes
-        yield from _with(on_gpu.get("sequential"), [on_cpu.get((strategy, "float32"))], headline=True)
+    # A GPU comes first, for it may be lent for minutes.
+    yield from _with(on_gpu.get("sequential"), [on_cpu.get((name, "float32")) for name in RIVALS], headline=True)
     ours, base = (on_cpu.get((name, "float32")) for name in ("processes", "sequential"))
     for rival in ("threads", "sequential"):
         yield from _with(ours, [on_cpu.get((rival, "float32"))], headline=True)

@@ -67,7 +67,7 @@ def _images_per_worker(rows: pd.DataFrame) -> float:
 _all_traces = once(lambda stored: trace_table(stored.table("resources")))
 
 
-def traces_of(stored: Stored, use_case: str, strategies: tuple[str, ...], column: str) -> pd.DataFrame:
+def _traces(stored: Stored, use_case: str, strategies: tuple[str, ...], column: str) -> pd.DataFrame:
     """A column of `trace_table` as traces x strategies. Raises NotNow where a strategy has no trace."""
     if stored.table("resources").empty:
         raise NotNow(NOT_YET, "no resource traces were stored")
@@ -83,14 +83,15 @@ def traces_of(stored: Stored, use_case: str, strategies: tuple[str, ...], column
     return traced.pivot_table(index="round", columns="strategy", values=column).dropna()
 
 
-def _more_of(claim: Claim, stored: Stored, column: str, text: str, still: str) -> Verdict:
-    """Whether a trace's property is larger with threads than with processes: by their difference, since it may be 0.
-    `still` is the reason where it is 0 in both."""
+def more_of(
+    claim: Claim, stored: Stored, column: str, text: str, still: str, sides: tuple[str, str] = ("threads", "processes")
+) -> Verdict:
+    """Whether a trace's property is larger on the first side: by the difference, for both may be 0, and `still` why."""
 
     def one(use_case: str) -> Verdict:
-        table = traces_of(stored, use_case, ("threads", "processes"), column)
+        table = _traces(stored, use_case, sides, column)
         enough(len(table))
-        more = mean_of(table["threads"] - table["processes"])
+        more = mean_of(table[sides[0]] - table[sides[1]])
         measured = f"{more} {text}"
         if not (table > 0).to_numpy().any():
             return undecided(measured, still, math.inf)
@@ -108,7 +109,7 @@ def _in_traces(found: Verdict) -> Verdict:
 def processes_smoother_memory(claim: Claim, stored: Stored) -> Verdict:
     """Roughness of the PSS trace, threads minus processes."""
     text = "(relative change of PSS between samples, threads minus processes)"
-    return _more_of(claim, stored, "pss_roughness", text, "the memory of neither changes while it trains")
+    return more_of(claim, stored, "pss_roughness", text, "the memory of neither changes while it trains")
 
 
 @RULES.add
@@ -119,7 +120,7 @@ def processes_smoother_threads(claim: Claim, stored: Stored) -> Verdict:
     """
     text = "(relative change of their number between samples, threads minus processes)"
     still = "no thread begins or ends while either trains: the threads that decode photos here are a pool of fixed size"
-    return _more_of(claim, stored, "threads_roughness", text, still)
+    return more_of(claim, stored, "threads_roughness", text, still)
 
 
 @RULES.add
@@ -132,11 +133,11 @@ def same_mean_threads(claim: Claim, stored: Stored) -> Verdict:
 
     def one(use_case: str) -> Verdict:
         sides = ("threads", "processes")
-        table = traces_of(stored, use_case, sides, "threads_mean")
+        table = _traces(stored, use_case, sides, "threads_mean")
         enough(len(table))
         means = [interval_of(table[name]) for name in sides]
         measured = f"{means[0]} threads in one process, {means[1]} in several"
-        own = traces_of(stored, use_case, sides, "framework_threads_mean")
+        own = _traces(stored, use_case, sides, "framework_threads_mean")
         if len(own):
             several = [interval_of(own[name]) for name in sides]
             measured = f"{measured}; of these PyTorch's and Python's own {several[0]} and {several[1]}"
@@ -157,7 +158,7 @@ def thread_per_image(claim: Claim, stored: Stored) -> Verdict:
     def one(use_case: str) -> Verdict:
         ours = table1(stored.records, use_case=use_case, device="cpu", strategy="threads")
         images = int(select(stored.records, ours)["global_batch_size"].iloc[0])
-        peaks = traces_of(stored, use_case, ("threads",), "threads_peak")["threads"]
+        peaks = _traces(stored, use_case, ("threads",), "threads_peak")["threads"]
         enough(len(peaks))
         measured = f"at most {peaks.max():g} threads at {images} images per step"
         if peaks.max() < images:
@@ -188,7 +189,7 @@ def _full(stored: Stored, use_case: str, strategy: str) -> Verdict:
     ours = table1(stored.records, use_case=use_case, device="cpu", strategy=strategy)
     rows = select(stored.records, ours)
     cores = cores_given(rows)
-    use = interval_of(traces_of(stored, use_case, (strategy,), "cpu_percent_mean")[strategy] / cores)
+    use = interval_of(_traces(stored, use_case, (strategy,), "cpu_percent_mean")[strategy] / cores)
     waiting = float((rows["wait_seconds"] / rows["step_seconds"]).median())
     of = f"of {cores} cores, waiting included ({100 * waiting:.2g} % of a step)"
     whole = not_below(use, FULL_CPU_PERCENT, "%", of)

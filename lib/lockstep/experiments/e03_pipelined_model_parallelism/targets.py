@@ -153,17 +153,9 @@ TARGETS: tuple[Target, ...] = (
     Target("pipelined over naive model parallelism, 2 stages on 2 cores", 1.50, _over_naive),
     Target("pipelined over the ideal for its bubble and its partition", 0.85, _of_ideal),
     Target(
-        "predicted over measured step time, every schedule and number of micro-batches",
-        0.10,
-        _worst_prediction,
-        WITHIN,
+        "predicted over measured step time, every schedule and number of micro-batches", 0.10, _worst_prediction, WITHIN
     ),
     Target("slowest stage of the balanced partition over the best split", 1.10, _worst_cut, AT_MOST),
     Target("the same over the better of the simple rules", 1.00, _over_simple, AT_MOST),
-    Target(
-        "peak memory of a stage over its parameters and activations in flight",
-        1.00,
-        _worst_memory,
-        AT_MOST,
-    ),
+    Target("peak memory of a stage over its parameters and activations in flight", 1.00, _worst_memory, AT_MOST),
 )

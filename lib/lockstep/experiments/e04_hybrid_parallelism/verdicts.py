@@ -16,7 +16,7 @@ from lockstep.analysis.published_speedups import beside
 from lockstep.analysis.rules import above, enough, has_more
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_YET, TOLERANCE, Claim, NotNow, Verdict, Verdicts, cell, each, join, opposite
+from lockstep.analysis.verdicts import TOLERANCE, Claim, Verdict, Verdicts, cell, each, join, opposite
 from lockstep.predict.gpu_answers import (
     FOUR_GPUS,
     TWO_GPUS,
@@ -25,6 +25,7 @@ from lockstep.predict.gpu_answers import (
     measured_or,
     only_measured,
     over_one_gpu,
+    without_gpus,
 )
 
 RULES = Verdicts()
@@ -103,10 +104,5 @@ def hybrid_ram(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def hybrid_gpu_memory(claim: Claim, stored: Stored) -> Verdict:
-    """Memory of each GPU: measured it would need records of it; counted, it is known for GPUs of several sizes."""
-
-    def one(use_case: str) -> Verdict:
-        hybrid_of(stored.records, use_case, "hybrid")  # raises with the reason of skipped rows
-        raise NotNow(NOT_YET, "there are GPU records, but no row holds the memory of a GPU")
-
-    return measured_or(partial(each, claim, one), partial(hybrid_memory, claim), TWO_GPUS)
+    """Memory of each GPU: counted, for GPUs of several sizes, for no row holds it."""
+    return without_gpus(partial(hybrid_memory, claim), TWO_GPUS)

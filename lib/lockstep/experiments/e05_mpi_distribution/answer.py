@@ -5,14 +5,7 @@ from __future__ import annotations
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.sentences import (
-    counted,
-    faster,
-    finding,
-    measure_of,
-    network_name,
-    sentence,
-)
+from lockstep.analysis.sentences import counted, faster, finding, measure_of, network_name, sentence
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow, cell

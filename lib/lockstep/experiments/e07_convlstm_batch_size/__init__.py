@@ -23,8 +23,5 @@ EXPERIMENT = Experiment(
     findings=FINDINGS,
     verdicts={**time_verdicts.RULES, **verdicts.RULES},
     targets=TARGETS,
-    headlines=(
-        "cla-data-accuracy",
-        "cla-nearly-double",
-    ),
+    headlines=("cla-data-accuracy", "cla-nearly-double"),
 )

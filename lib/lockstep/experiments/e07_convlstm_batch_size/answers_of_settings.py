@@ -9,13 +9,7 @@ from lockstep.analysis.seeds import ABLATION, MARGIN, SELECTED
 from lockstep.analysis.sentences import counted, finding, listed, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e07_convlstm_batch_size.answer import (
-    CALLED,
-    by_sign,
-    largest_batch,
-    points_of,
-    points_text,
-)
+from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, by_sign, largest_batch, points_of, points_text
 from lockstep.experiments.e07_convlstm_batch_size.tables import (
     candidate_accuracy,
     choices,

@@ -21,12 +21,7 @@ from lockstep.analysis.figures.style import (
 )
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import NETWORKS, NOTHING, published_accuracies
-from lockstep.experiments.e07_convlstm_batch_size.tables.scores import (
-    AS_TRAINED,
-    CORRECTED,
-    OF_VALIDATION,
-    score_table,
-)
+from lockstep.experiments.e07_convlstm_batch_size.tables.scores import AS_TRAINED, CORRECTED, OF_VALIDATION, score_table
 
 _MARKS: Mapping[str, tuple[Any, str, float]] = {
     AS_TRAINED: (PALETTE[0], "o", -0.2),
@@ -34,11 +29,7 @@ _MARKS: Mapping[str, tuple[Any, str, float]] = {
     CORRECTED: (PALETTE[2], "^", 0.2),
 }
 """Rule: colour, marker, and how far from the middle of its row."""
-_PANELS = {
-    "auc": "area under the curve",
-    "balanced": "balanced accuracy (%)",
-    "accuracy": "accuracy (%)",
-}
+_PANELS = {"auc": "area under the curve", "balanced": "balanced accuracy (%)", "accuracy": "accuracy (%)"}
 
 
 def score_figure(stored: Stored) -> StoredFigure:

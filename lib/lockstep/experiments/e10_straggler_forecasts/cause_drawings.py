@@ -12,15 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from lockstep.analysis.figures.bars import ERROR, side_texts
-from lockstep.analysis.figures.style import (
-    PALETTE,
-    ROW_INCHES,
-    StoredFigure,
-    empty,
-    interval_points,
-    look,
-    new_figure,
-)
+from lockstep.analysis.figures.style import PALETTE, ROW_INCHES, StoredFigure, empty, interval_points, look, new_figure
 from lockstep.engine.forecasts.scores import FACTOR
 from lockstep.experiments.e10_straggler_forecasts.drawings import MARKS
 from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, CAUSAL, LABELS

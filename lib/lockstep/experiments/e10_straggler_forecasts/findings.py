@@ -8,16 +8,7 @@ from functools import partial
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
-from lockstep.analysis.sentences import (
-    Finding,
-    counted,
-    finding,
-    listed,
-    measure_of,
-    require_rounds,
-    sentence,
-    times,
-)
+from lockstep.analysis.sentences import Finding, counted, finding, listed, measure_of, require_rounds, sentence, times
 from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.engine.forecasts.scores import FACTOR

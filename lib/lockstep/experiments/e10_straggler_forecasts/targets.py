@@ -24,15 +24,7 @@ from lockstep.experiments.e10_straggler_forecasts.forecasters import (
     SIMULATED,
     TRIVIAL,
 )
-from lockstep.experiments.e10_straggler_forecasts.grid import (
-    COSTS,
-    FORECASTS,
-    KINDS,
-    PAUSES,
-    SUDDEN,
-    TRACE_OF,
-    TRACED,
-)
+from lockstep.experiments.e10_straggler_forecasts.grid import COSTS, FORECASTS, KINDS, PAUSES, SUDDEN, TRACE_OF, TRACED
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
     EARLY,
     LATER,

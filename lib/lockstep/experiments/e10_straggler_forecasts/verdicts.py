@@ -40,13 +40,7 @@ from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     waiting,
 )
 from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, FEW_ROUNDS, LSTM, READINGS
-from lockstep.experiments.e10_straggler_forecasts.grid import (
-    FORECASTS,
-    INPUT_PARTS,
-    KINDS,
-    SLOW_LOADING,
-    VANISHING,
-)
+from lockstep.experiments.e10_straggler_forecasts.grid import FORECASTS, INPUT_PARTS, KINDS, SLOW_LOADING, VANISHING
 from lockstep.experiments.e10_straggler_forecasts.ratios import (
     ERROR,
     error_ratio,

@@ -22,12 +22,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     STAY,
     WAIT,
 )
-from lockstep.experiments.e11_straggler_mitigation.learning import (
-    mix,
-    over_the_best,
-    synchronous,
-    time_table,
-)
+from lockstep.experiments.e11_straggler_mitigation.learning import mix, over_the_best, synchronous, time_table
 from lockstep.experiments.e11_straggler_mitigation.made_up import OWN, partition_table, stand_in_table
 from lockstep.experiments.e11_straggler_mitigation.rows import NO_DELAYS, estimate_in, kind_name, required
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import (

@@ -13,12 +13,7 @@ from lockstep.analysis.seeds import mean_columns
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e11_straggler_mitigation.contenders import NEVER_WAIT, OF_FIGURE_4, WAIT
-from lockstep.experiments.e11_straggler_mitigation.learning import (
-    at_best,
-    best_beside_waiting,
-    paired,
-    runs_of,
-)
+from lockstep.experiments.e11_straggler_mitigation.learning import at_best, best_beside_waiting, paired, runs_of
 from lockstep.experiments.e11_straggler_mitigation.rows import (
     NO_DELAYS,
     PAPER_NETWORK,

@@ -11,13 +11,7 @@ from lockstep.analysis.targets import AT_MOST, MISSING, Read, Reading, Target
 from lockstep.analysis.verdicts import NOT_YET, UNDECIDED
 from lockstep.experiments.e11_straggler_mitigation.contenders import LEARNERS, NEVER_WAIT, OURS
 from lockstep.experiments.e11_straggler_mitigation.learning import Missed, over_the_best, ratios, synchronous, undelayed
-from lockstep.experiments.e11_straggler_mitigation.rows import (
-    RIVALRY,
-    TIME_TO_LOSS,
-    kind_name,
-    kinds_of,
-    rows_of,
-)
+from lockstep.experiments.e11_straggler_mitigation.rows import RIVALRY, TIME_TO_LOSS, kind_name, kinds_of, rows_of
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio
 from lockstep.experiments.e11_straggler_mitigation.twins_drawings import TWIN_TARGETS
 from lockstep.experiments.simulated_targets import seconds_of_a_round, with_time_to_decide

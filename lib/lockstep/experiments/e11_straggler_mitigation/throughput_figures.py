@@ -26,12 +26,7 @@ from lockstep.experiments.e11_straggler_mitigation.drawings import (
     rows_figure,
     way_legend,
 )
-from lockstep.experiments.e11_straggler_mitigation.mitigation import (
-    BOUND,
-    mitigation_table,
-    scale_table,
-    stage_table,
-)
+from lockstep.experiments.e11_straggler_mitigation.mitigation import BOUND, mitigation_table, scale_table, stage_table
 from lockstep.experiments.e11_straggler_mitigation.prices import node_price, redundancy_table, table2
 
 _TIMES = ("times_undelayed", "times_undelayed_low", "times_undelayed_high")

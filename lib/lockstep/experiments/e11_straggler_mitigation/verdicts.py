@@ -55,13 +55,7 @@ from lockstep.experiments.e11_straggler_mitigation.mitigation import (
     mix_ratio,
     throughput,
 )
-from lockstep.experiments.e11_straggler_mitigation.rows import (
-    SCALE,
-    THROUGHPUT,
-    kind_name,
-    kinds_of,
-    rows_of,
-)
+from lockstep.experiments.e11_straggler_mitigation.rows import SCALE, THROUGHPUT, kind_name, kinds_of, rows_of
 from lockstep.experiments.simulated_targets import seconds_of_a_round
 
 RULES = Verdicts()

@@ -10,17 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from lockstep.advisor.errors import ANOTHER_BATCH, AS_CALIBRATED
-from lockstep.analysis.figures.style import (
-    GREY,
-    MARKERS,
-    PALETTE,
-    StoredFigure,
-    empty,
-    label,
-    look,
-    new_figure,
-    panels,
-)
+from lockstep.analysis.figures.style import GREY, MARKERS, PALETTE, StoredFigure, empty, label, look, new_figure, panels
 from lockstep.experiments.e13_advisor.tables import NOISE, model_name
 
 NOTHING_TO_DRAW = "no cell was both measured and predicted"
