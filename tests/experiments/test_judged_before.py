@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lockstep.analysis.confidence import Estimate, highest
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, with_gpu
 from lockstep.analysis.verdicts import Claim, Verdict
 from lockstep.experiments import judged_before as module
 from lockstep.experiments.judged_before import judged_before
@@ -81,10 +81,17 @@ def another_session(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def a_gpu_elsewhere(folder: Path) -> dict[str, Any]:
+    beside = with_gpu(folder)
+    beside.mkdir(parents=True)
+    (beside / "records.csv").write_text("round\n0\n")
+    return {}
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        another_record, another_table, another_session,
+        another_record, another_table, another_session, a_gpu_elsewhere,
         lambda folder: {"claims": [{"id": "one", "value": 3.0}]},
         lambda folder: {"rules": {"rule": lambda claim, stored: Verdict("contradicted")}},
         lambda folder: {"rules": {"renamed": rule}},

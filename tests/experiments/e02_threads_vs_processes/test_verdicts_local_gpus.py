@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from fake_records import records
+from fake_records import records, resources
 from lockstep.analysis.judging import judge
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import (
@@ -70,3 +71,56 @@ def test_measured_gpus_stand_above_table_and_model(simple_big: float, word: str)
     assert (found.answer, found.grade) == (word, MEASURED)
     number = judged("gpu_speedup", on_gpus(simple_big, 1.5), use_case="ComplexSmall", value=1.5)
     assert (number.answer, number.grade) == (SUPPORTED, MEASURED)
+
+
+def on_one_gpu(pss: float) -> pd.DataFrame:
+    """One GPU ran; its process held so many times the memory of the smallest case on the CPU."""
+    frame = on_gpus(1.0, 1.0)
+    on_cpu = frame[(frame["device"] == "cpu") & frame["strategy"].isin(["threads", "processes"])]
+    frame = frame[(frame["device"] == "cpu") | (frame["strategy"] == "sequential")].copy()
+    frame.loc[frame["device"] == "cuda", "peak_pss_bytes"] = pss * on_cpu["peak_pss_bytes"].min()
+    return frame
+
+
+def traced(threads: int, cores_busy: float, jitter: float, traces: int = 5) -> pd.DataFrame:
+    """Traces of the CPU's cases, whose CPU use jumps by a tenth, and of one GPU's host."""
+    beside = resources(traces)
+    beside["cpu_percent"] *= 1 + 0.1 * (np.arange(len(beside)) % 2)
+    gpu = beside[beside["strategy"] == "threads"].copy()
+    wave = 1 + jitter * (np.arange(len(gpu)) % 2)
+    gpu = gpu.assign(strategy="sequential", device="cuda", threads=threads, cpu_percent=100 * cores_busy * wave)
+    return pd.concat([beside, gpu.assign(round=gpu["round"] + 5000)], ignore_index=True)
+
+
+def seen(verdict: str, traces: pd.DataFrame, **changes: Any) -> Verdict:
+    row = {"id": "x", "use_case": "both", "value": float("nan"), "unit": "", "note": "", "verdict": verdict}
+    elsewhere = Stored(on_one_gpu(0.5), {"resources": traces}, gpus="An accelerator beside 16 cores")
+    return judge(row | changes, Stored(records(), beside=elsewhere), EXPERIMENT.verdicts)
+
+
+@pytest.mark.parametrize(("threads", "word"), [(13, SUPPORTED), (6, CONTRADICTED)])
+def test_threads_beside_one_gpu_are_those_of_its_trace(threads: int, word: str) -> None:
+    found = seen("gpu_threads", traced(threads, 1.0, 0.0), value=13.0)
+    assert (found.answer, found.grade) == (word, MEASURED) and "An accelerator beside 16 cores" in found.measured
+
+
+def test_four_traces_of_a_gpu_are_too_few_and_are_counted() -> None:
+    found = seen("gpu_threads", traced(6, 1.0, 0.0, traces=4), value=13.0)
+    assert found.answer == UNDECIDED and "only 4 rounds; an interval needs 5" in found.reason
+
+
+@pytest.mark.parametrize(("busy", "word"), [(0.97, SUPPORTED), (0.4, CONTRADICTED)])
+def test_cpu_use_beside_one_gpu_is_of_the_cores_it_was_given(busy: float, word: str) -> None:
+    found = seen("gpu_cpu_use", traced(6, busy, 0.0), value=100.0)
+    assert found.answer == word and "% of 1 core, An accelerator" in found.measured
+
+
+@pytest.mark.parametrize(("jitter", "word"), [(0.01, SUPPORTED), (0.4, CONTRADICTED)])
+def test_a_gpus_host_is_steadier_if_its_cpu_use_jumps_less(jitter: float, word: str) -> None:
+    assert seen("gpu_steadier", traced(6, 0.9, jitter)).answer == word
+
+
+@pytest.mark.parametrize(("pss", "word"), [(0.5, SUPPORTED), (2.0, CONTRADICTED)])
+def test_ram_beside_a_gpu_is_compared_with_the_cases_of_its_own_host(pss: float, word: str) -> None:
+    assert judged("gpu_less_ram", on_one_gpu(pss)).answer == word
+    assert judged("gpu_less_ram", records()).answer == NEEDS_HARDWARE

@@ -59,10 +59,8 @@ def gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
     )
 
 
-# What Figure 3 shows of a GPU's host
-
-
 def _on_one_gpu(records: pd.DataFrame, use_case: str) -> dict[str, Any]:
+    """Figure 3 is of a host while its GPU trains."""
     return dict(table1(records, use_case=use_case, device="cuda", **BASELINE))
 
 
