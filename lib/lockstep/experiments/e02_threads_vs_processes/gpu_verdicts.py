@@ -52,11 +52,8 @@ _GPUS, _ON_CPU = "GPU single-process", ("CPU single-process", "CPU multi-process
 @RULES.add
 def gpu_speedup(claim: Claim, stored: Stored) -> Verdict:
     """Table 1, GPU single-process: one replica per GPU; else what two GPUs could give, by the model."""
-    return measured_or(
-        partial(published_speedup, claim, stored.on_gpus.records, None, "cuda"),
-        partial(data_parallel_speedup, claim),
-        TWO_GPUS,
-    )
+    measured = partial(published_speedup, claim, stored.on_gpus.records, None, "cuda")
+    return measured_or(measured, partial(data_parallel_speedup, claim), TWO_GPUS)
 
 
 def _on_one_gpu(records: pd.DataFrame, use_case: str) -> dict[str, Any]:
