@@ -28,8 +28,7 @@ PAIRS: tuple[Pair, ...] = (
 )
 """On equal workers and batches, unless the second one is one core."""
 GROWING = {"batches": "global_batch_size", "traffic": "hosts"}
-PAIRED_SEEDS = 32
-"""What compression costs in accuracy differs much from seed to seed, and each takes seconds."""
+PAIRED_SEEDS = 32  # what compression costs in accuracy differs much from seed to seed, and each takes seconds
 HEADLINES = (("bars", "mpi_shared_memory"), ("batches", "sequential"), ("headline", "host_threads"))
 
 
