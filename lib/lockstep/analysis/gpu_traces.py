@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.rules import enough, within
-from lockstep.analysis.sentences import counted
 from lockstep.analysis.statistics import interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
@@ -57,6 +56,7 @@ def mean_cpu_use(claim: Claim, stored: Stored, choose: Choose) -> Verdict:
         cell = choose(host.records, use_case)
         cores = cores_given(select(host.records, cell))
         use = interval_of(column_of_trace(host, use_case, cell, "cpu_percent_mean") / cores)
-        return within(float(claim["value"]), use, f"{use} % of {counted(cores, 'core')}, {host.gpus}".rstrip(", "))
+        text = f"{use} % of {cores} core{'s' * (cores > 1)}, {host.gpus}"
+        return within(float(claim["value"]), use, text.rstrip(", "))
 
     return each(claim, one)

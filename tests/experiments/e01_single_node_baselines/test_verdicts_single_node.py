@@ -50,7 +50,7 @@ def test_a_gpu_must_beat_each_setting_of_the_cpu_and_one_that_beats_it_pays_for_
     Five rounds of a ratio of 20 on an H100 had an interval without ends, since its two settings shared 5 %."""
     frame = with_gpu(0.5)
     frame.loc[frame["device"] == "cuda", "images_per_second"] *= 1 + 0.06 * (frame["round"] % 2)
-    several, alone = judge(frame), judge(frame[frame["strategy"].isin(["sequential", "channels_last", "bfloat16"])])
+    several, alone = judge(frame), judge(frame[frame["strategy"].isin(["intra_op", "channels_last", "cuda"])])
     assert several.answer == alone.answer == CONTRADICTED and several.chance > alone.chance
     few = judge(with_gpu(20.0, rounds=5))
     assert (few.answer, few.grade) == (SUPPORTED, MEASURED)
