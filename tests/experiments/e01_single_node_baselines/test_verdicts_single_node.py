@@ -45,18 +45,17 @@ def test_a_gpu_is_compared_with_the_best_setting_of_the_cpu() -> None:
     assert judge(with_gpu(1.0)).answer == UNDECIDED
 
 
-def test_a_gpu_must_beat_each_setting_of_the_cpu_and_one_that_beats_it_pays_for_their_number() -> None:
-    """All settings together hold with the largest chance of theirs; that one of several contradicts has more chances.
-    Five rounds of a ratio of 20 on an H100 had an interval without ends, since its two settings shared 5 %."""
-    frame = with_gpu(0.5)
-    frame.loc[frame["device"] == "cuda", "images_per_second"] *= 1 + 0.06 * (frame["round"] % 2)
-    several, alone = judge(frame), judge(frame[frame["strategy"].isin(["intra_op", "channels_last", "cuda"])])
-    assert several.answer == alone.answer == CONTRADICTED and several.chance > alone.chance
+def test_a_gpu_must_beat_each_setting_of_the_cpu_and_pays_for_none_that_it_beats() -> None:
+    """All settings hold together with the largest chance of theirs. Seen: five rounds of a ratio of 20 on an H100 had an
+    interval without ends, since its two settings shared 5 %."""
     few = judge(with_gpu(20.0, rounds=5))
     assert (few.answer, few.grade) == (SUPPORTED, MEASURED)
     slower = with_gpu(2.0)
-    slower.loc[(slower["strategy"] == "fused") & (slower["use_case"] == "SimpleBig"), "images_per_second"] *= 100
+    ahead = (slower["strategy"] == "fused") & (slower["use_case"] == "SimpleBig")
+    slower.loc[ahead, "images_per_second"] *= 100
     assert judge(slower).answer == CONTRADICTED, "one setting of one use case is ahead of it"
+    slower.loc[ahead, "images_per_second"] *= 0.02 * (1 + 0.3 * (slower["round"] % 3))
+    assert judge(slower).answer == UNDECIDED, "one may be as fast"
 
 
 def test_a_gpu_elsewhere_answers_where_here_is_none_and_is_named() -> None:

@@ -74,12 +74,14 @@ def test_measured_gpus_stand_above_table_and_model(simple_big: float, word: str)
 
 
 def on_one_gpu(pss: float) -> pd.DataFrame:
-    """One GPU ran; its process held so many times the memory of the smallest case on the CPU."""
-    frame = on_gpus(1.0, 1.0)
-    on_cpu = frame[(frame["device"] == "cpu") & frame["strategy"].isin(["threads", "processes"])]
-    frame = frame[(frame["device"] == "cpu") | (frame["strategy"] == "sequential")].copy()
-    frame.loc[frame["device"] == "cuda", "peak_pss_bytes"] = pss * on_cpu["peak_pss_bytes"].min()
-    return frame
+    """One GPU stood beside each case of the CPU; its process held so many times the memory of the smallest of them."""
+    frame = records()
+    frame = frame[frame["device"] == "cpu"]
+    cases = frame[frame["strategy"].isin(["threads", "processes"]) & (frame["experiment"] == "table1")]
+    cases = cases[(cases["variant"] == "a") & (cases["precision"] == "float32")]
+    gpu = cases.assign(strategy="sequential", sync="local", device="cuda", workers=1, cores_per_worker=1)
+    gpu["peak_pss_bytes"] = pss * cases["peak_pss_bytes"].min()
+    return pd.concat([frame, gpu.drop_duplicates(["use_case", "round"])], ignore_index=True)
 
 
 def traced(threads: int, cores_busy: float, jitter: float, traces: int = 5) -> pd.DataFrame:
