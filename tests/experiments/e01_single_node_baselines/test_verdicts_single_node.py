@@ -46,7 +46,7 @@ def test_a_gpu_is_compared_with_the_best_setting_of_the_cpu() -> None:
 
 
 def test_a_gpu_must_beat_each_setting_of_the_cpu_and_pays_for_none_that_it_beats() -> None:
-    """All settings hold together with the largest chance of theirs. Seen: five rounds of a ratio of 20 on an H100 had an
+    """All hold together with the largest chance of theirs. Seen: five rounds of a ratio of 20 on an H100 had an
     interval without ends, since its two settings shared 5 %."""
     few = judge(with_gpu(20.0, rounds=5))
     assert (few.answer, few.grade) == (SUPPORTED, MEASURED)
