@@ -236,12 +236,11 @@ def _use_case_ratio(records: pd.DataFrame, strategy: str) -> tuple[Estimate, Ite
 @RULES.add
 def larger_gain_simple_big(claim: Claim, stored: Stored) -> Verdict:
     """The speedup of each CPU mode is larger for SimpleBig than for ComplexSmall."""
-    parts = []
-    for strategy in MODES:
+
+    def of(strategy: str) -> Verdict:
         ratio, sides = _use_case_ratio(stored.records, strategy)
-        found = above_one(
-            ratio, NOISE_OF_A_QUOTIENT * aa_noise(stored.records), "(SimpleBig's speedup over ComplexSmall's)"
-        )
-        parts.append((strategy, with_seconds(found, stored.records, sides)))
-    found = join(parts)
+        noise, text = NOISE_OF_A_QUOTIENT * aa_noise(stored.records), "(SimpleBig's speedup over ComplexSmall's)"
+        return with_seconds(above_one(ratio, noise, text), stored.records, sides)
+
+    found = join([(strategy, settle(partial(of, strategy))) for strategy in MODES])
     return graded(found, found.grade, str(claim["note"]))
