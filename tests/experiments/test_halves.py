@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def half(stored: Stored, second: bool) -> Stored:
     traces = stored.traces[stored.traces["round"].isin(traced)]
     known = {*kept["round"], *traced}
     tables = {name: frame[frame["round"].isin(known)] for name, frame in stored.tables.items() if "round" in frame}
-    return Stored(kept, tables, stored.assumptions, traces)
+    return replace(stored, records=kept, tables=tables, traces=traces)
 
 
 @pytest.mark.parametrize("own", MEASURING, ids=lambda own: own.name)

@@ -12,6 +12,7 @@ from lockstep.analysis.statistics import interval_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, cores_given, each
+from lockstep.engine.units import digits
 
 Choose = Callable[[pd.DataFrame, str], dict[str, Any]]
 """Records and a use case -> the conditions of the cell whose trace is meant."""
@@ -33,7 +34,7 @@ def rows_of_trace(stored: Stored, use_case: str, cell: dict[str, Any]) -> pd.Dat
 def column_of_trace(stored: Stored, use_case: str, cell: dict[str, Any], column: str) -> pd.Series:
     """A column of `trace_table`, one value per round, of a cell on GPUs. Raises NotNow for too few rounds."""
     found = trace_table(rows_of_trace(stored, use_case, cell)).set_index("round")[column].dropna()
-    enough(len(found))
+    enough(len(found), seen=f" of mean {digits(found.mean())}, {stored.gpus}".rstrip(", ") if len(found) else "")
     return found
 
 

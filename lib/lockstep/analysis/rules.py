@@ -35,11 +35,11 @@ from lockstep.analysis.verdicts import (
 UNKNOWN_NOISE = f"the noise of two runs of the same cell is not known: no A/A pair has {MIN_ROUNDS} rounds"
 
 
-def enough(rounds: int, grade: str = MEASURED) -> None:
-    """Raises NotNow where there are fewer rounds than an interval needs; `grade`: of what they would decide."""
+def enough(rounds: int, grade: str = MEASURED, seen: str = "") -> None:
+    """Raises NotNow for fewer rounds than an interval needs; `grade`: of what they decide, `seen` in them."""
     if rounds < MIN_ROUNDS:
         many = "1 round" if rounds == 1 else f"{rounds} rounds"
-        raise NotNow(UNDECIDED, f"only {many}; an interval needs {MIN_ROUNDS}", grade)
+        raise NotNow(UNDECIDED, f"only {many}{seen}; an interval needs {MIN_ROUNDS}", grade)
 
 
 def above_one(ratio: Estimate, noise: float, text: str) -> Verdict:

@@ -36,7 +36,7 @@ class Stored:
     machines: Mapping[int, str] = field(default_factory=dict)  # CPU and day of each session
     processors: Mapping[int, str] = field(default_factory=dict)  # of each session, as the system names them
     gpus: str = ""  # of the machine, with its cores; "" where it has none
-    beside: Stored | None = None  # what a machine with a GPU stored of this notebook
+    beside: Stored | Path | None = None  # what a machine with a GPU stored of this notebook, or where
     traces: pd.DataFrame = field(default_factory=_no_rows)
     """The rows of cells that trained for a minute while they were sampled. They are no repetitions: no time, median or
     ratio is of them, and their samples stand in the table `resources`."""
@@ -82,11 +82,13 @@ class Stored:
         """A traced table such as `resources`; without rows and columns where nothing of the kind was traced."""
         return self.tables.get(name, pd.DataFrame())
 
-    @property
+    @cached_property
     def on_gpus(self) -> Stored:
         """Where a claim about GPUs is looked up: this folder, or the one beside it if here no GPU measured anything."""
         ran = (self.records["device"] == "cuda") & (self.records["status"] == "ok")
-        return self if ran.any() or self.beside is None else self.beside.quiet
+        if ran.any() or self.beside is None:
+            return self
+        return (read_stored(self.beside) if isinstance(self.beside, Path) else self.beside).quiet
 
     def of(self, experiment: str) -> pd.DataFrame:
         """The records whose column `experiment` holds this name."""
@@ -128,7 +130,8 @@ def no_records() -> Stored:
 
 def with_gpu(folder: Path) -> Path:
     """Where a machine with a GPU stored the same notebook: `results/reference-gpu/<notebook>`."""
-    return folder.parent.with_name(f"{folder.parent.name}-gpu") / folder.name
+    run = folder.resolve().parent
+    return run.with_name(f"{run.name}-gpu") / folder.resolve().name
 
 
 def read_stored(folder: Path) -> Stored:
@@ -141,6 +144,6 @@ def read_stored(folder: Path) -> Stored:
     units, cpus = ({at: str(host.get(name, "")) for at, host in enumerate(hosts)} for name in ("bfloat16", "cpu"))
     machines = {number: f"{cpus[number]} ({units[number]}), {each.get('day')}" for number, each in enumerate(sessions)}
     gpus = {f"{' and '.join(host['gpu'])} beside {host['cores']} cores" for host in hosts if host.get("gpu")}
-    beside = read_stored(with_gpu(folder)) if (with_gpu(folder) / "records.csv").is_file() else None
+    beside = with_gpu(folder) if (with_gpu(folder) / "records.csv").is_file() else None
     measured, traces = rows[~traced].copy(), rows[traced].copy()
     return Stored(measured, read_tables(folder), {}, units, machines, cpus, "; ".join(sorted(gpus)), beside, traces)

@@ -65,7 +65,7 @@ def only_measured(measured: Callable[[], Verdict], hardware: str) -> Verdict:
     found = settle(measured)
     if found.answer not in (NEEDS_HARDWARE, NOT_YET):
         return found
-    return Verdict(NEEDS_HARDWARE, "", f"{found.reason}; {hardware}")
+    return replace(found, answer=NEEDS_HARDWARE, reason=f"{found.reason}; {hardware}")
 
 
 # The paper against itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,9 +12,10 @@ import pytest
 from fake_single_node import records
 from lockstep.analysis.judging import judge as judge_claim
 from lockstep.analysis.rules import enough
-from lockstep.analysis.stored import Stored
+from lockstep.analysis.stored import Stored, read_stored
 from lockstep.analysis.verdicts import CONTRADICTED, MEASURED, MODEL, NOT_YET, SUPPORTED, UNDECIDED, NotNow, Verdict
 from lockstep.experiments.e01_single_node_baselines.verdicts import RULES
+from lockstep.records.places import repository_root
 
 CLAIM: dict[str, Any] = {"id": "x", "use_case": "both", "verdict": "gpu_beats_cpu"}
 
@@ -23,15 +25,17 @@ def judge(frame: pd.DataFrame) -> Verdict:
 
 
 def with_gpu(times_best: float, rounds: int = 8) -> pd.DataFrame:
-    """Records in which a GPU stood beside the fastest rung, and was so many times as fast."""
+    """Records in which a GPU stood beside every rung, and was so many times as fast as the fastest in float32."""
     frame = records(rounds)
-    best = frame[frame["strategy"] == "channels_last"].drop_duplicates(["round", "use_case"])
-    best = best[best["experiment"] == "ladder"]
-    gpu = frame[(frame["device"] == "cuda") & (frame["experiment"] == "ladder")].drop_duplicates("use_case")
-    on_gpu = gpu.drop(columns=["round", "images_per_second", "measuring_seconds", "status", "reason"]).merge(
-        best[["use_case", "round", "images_per_second", "measuring_seconds", "status", "reason"]], on="use_case"
-    )
-    on_gpu["images_per_second"] *= times_best
+    ladder = frame[frame["experiment"] == "ladder"]
+    gpu = ladder[ladder["device"] == "cuda"].drop_duplicates("use_case")
+    best = ladder[(ladder["strategy"] == "channels_last") & (ladder["variant"] == "a")]
+    usual, own = (best.groupby(by)["images_per_second"].median() for by in ("use_case", ["use_case", "round"]))
+    ran = ladder[ladder["device"] == "cpu"].drop_duplicates(["use_case", "round"])
+    names = ["use_case", "round", "measuring_seconds", "status", "reason"]
+    on_gpu = gpu.drop(columns=names[1:]).merge(ran[names], on="use_case")
+    places = zip(on_gpu["use_case"], on_gpu["round"], strict=True)
+    on_gpu["images_per_second"] = [times_best * own.get((name, at), usual[name]) for name, at in places]
     rest = frame[(frame["device"] != "cuda") | (frame["experiment"] != "ladder")]
     return pd.concat([rest, on_gpu[frame.columns]], ignore_index=True)
 
@@ -65,6 +69,7 @@ def test_a_gpu_elsewhere_answers_where_here_is_none_and_is_named() -> None:
     found = judge_claim(CLAIM, here, RULES)
     assert (found.answer, found.grade) == (SUPPORTED, MEASURED)
     assert found.measured.count("An accelerator beside 16 cores") == 2
+    assert [name for name, _ in found.numbers] == ["ComplexSmall", "SimpleBig"]
     own = Stored(with_gpu(0.5), beside=elsewhere)
     assert judge_claim(CLAIM, own, RULES).answer == CONTRADICTED, "what this machine's GPU measured comes first"
 
@@ -87,3 +92,18 @@ def test_too_few_rounds_are_counted(rounds: int, few: str) -> None:
         enough(rounds)
     assert stopped.value.verdict.grade == MEASURED
     enough(5)
+
+
+def test_a_setting_with_few_rounds_does_not_silence_another_that_contradicts() -> None:
+    frame = with_gpu(0.5)
+    few = frame[(frame["strategy"] != "fused") | (frame["round"] % 8 < 1)]
+    assert judge(few).answer == CONTRADICTED
+
+
+def test_the_folder_of_a_gpu_stands_beside_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a relative path; and it is read by nobody who asks nothing of GPUs."""
+    monkeypatch.chdir(repository_root() / "results" / "reference")
+    here = read_stored(Path("01_single_node_baselines"))
+    assert isinstance(here.beside, Path) and not here.gpus
+    assert here.on_gpus.gpus.endswith("beside 16 cores") and "cuda" in set(here.on_gpus.of("ladder")["device"])
+    assert read_stored(Path("03_pipelined_model_parallelism")).beside is None

@@ -194,6 +194,14 @@ def test_a_larger_gain_with_simple_big() -> None:
     assert judge(claim("larger_gain_simple_big"), in_simple_big(0.92, "threads", "processes")).answer == UNDECIDED
 
 
+def test_one_mode_without_an_interval_does_not_silence_the_other() -> None:
+    """Seen: threads had too few rounds, and the verdict showed no number, though processes had theirs."""
+    frame = in_simple_big(0.8, "threads", "processes")
+    few = frame[(frame["strategy"] != "threads") | (frame["round"] % 8 < 2)]
+    found = judge(claim("larger_gain_simple_big"), few)
+    assert found.answer == CONTRADICTED and "processes: 0.8" in found.measured
+
+
 @pytest.mark.parametrize(
     ("factor", "strategies", "word"),
     [

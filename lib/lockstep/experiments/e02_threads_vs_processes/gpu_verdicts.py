@@ -25,6 +25,7 @@ from lockstep.analysis.verdicts import (
     each,
     join,
     opposite,
+    settle,
     table1,
     use_cases,
 )
@@ -76,14 +77,16 @@ def gpu_less_ram(claim: Claim, stored: Stored) -> Verdict:
     """Peak PSS of the CPU's cases, SimpleBig's processes excepted, above that of training on the GPU beside them."""
     host, records = stored.on_gpus, stored.on_gpus.records
 
+    def less(use_case: str, strategy: str) -> Verdict:
+        on_gpu = _on_one_gpu(records, use_case)
+        on_cpu = table1(records, use_case=use_case, device="cpu", strategy=strategy)
+        ratio = ratio_with_interval(records, on_cpu, on_gpu, MEMORY)
+        found = above_one(ratio, aa_noise(records, MEMORY), f"times the GPU's peak PSS, {host.gpus}".rstrip(", "))
+        return with_seconds(found, records, (on_cpu, on_gpu))
+
     def one(use_case: str) -> Verdict:
-        on_gpu, parts = _on_one_gpu(records, use_case), []
-        for strategy in ("threads",) if use_case == "SimpleBig" else ("threads", "processes"):
-            on_cpu = table1(records, use_case=use_case, device="cpu", strategy=strategy)
-            ratio = ratio_with_interval(records, on_cpu, on_gpu, MEMORY)
-            found = above_one(ratio, aa_noise(records, MEMORY), f"times the GPU's peak PSS, {host.gpus}".rstrip(", "))
-            parts.append((strategy, with_seconds(found, records, (on_cpu, on_gpu))))
-        return join(parts)
+        cases = ("threads",) if use_case == "SimpleBig" else ("threads", "processes")
+        return join([(strategy, settle(partial(less, use_case, strategy))) for strategy in cases])
 
     return only_measured(partial(each, claim, one), ONE_GPU)
 
@@ -93,11 +96,16 @@ def gpu_steadier(claim: Claim, stored: Stored) -> Verdict:
     """Roughness of the CPU use in the traces, with threads and with processes minus while the GPU trains."""
     text = "(relative change of CPU use between samples, {} minus the GPU's)"
 
-    def beside(name: str) -> Verdict:
-        sides = (name, "sequential")
-        return more_of(claim, stored.on_gpus, "cpu_roughness", text.format(name), "both are steady", sides)
+    def one(use_case: str) -> Verdict:
+        _on_one_gpu(stored.on_gpus.records, use_case)  # raises with the reason of skipped rows
+        own, still = {**claim, "use_case": use_case}, "both are steady"
+        return join([
+            # On the CPU a sequential cell is not traced.
+            (name, more_of(own, stored.on_gpus, "cpu_roughness", text.format(name), still, (name, "sequential")))
+            for name in ("threads", "processes")
+        ])  # fmt: skip
 
-    return only_measured(lambda: join([(name, beside(name)) for name in ("threads", "processes")]), A_TRACE)
+    return only_measured(partial(each, claim, one), A_TRACE)
 
 
 @RULES.add
