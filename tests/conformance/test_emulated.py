@@ -80,12 +80,19 @@ def test_a_message_between_hosts_takes_the_links_time(cluster: Team) -> None:
 
 
 def test_the_link_that_is_measured_is_the_emulated_one(cluster: Team) -> None:
-    """As `lockstep advise --hosts a,b` measures it, from rank 0 to each other one."""
-    same, *others = cluster.call(links_of_first, 3.0)[0]
-    for ping_pong in others:
-        link = parse_link(fitted_link(ping_pong))
-        assert 0.8 < 8 * link.bytes_per_second / BITS_PER_SECOND < 1.1
-        assert link.alpha_seconds < 5e-3, "of a short message, which waits for no byte"
+    """As `lockstep advise --hosts a,b` measures it, from rank 0 to each other one. Other programs only slow a link, so
+    that the fastest of up to three measurements counts. Seen: 0.76 of the rate, beside a second suite."""
+    fastest = 0.0
+    for _ in range(3):
+        same, *others = cluster.call(links_of_first, 3.0)[0]
+        links = [parse_link(fitted_link(ping_pong)) for ping_pong in others]
+        shares = [8 * link.bytes_per_second / BITS_PER_SECOND for link in links]
+        assert max(shares) < 1.1
+        fastest = max(fastest, min(shares))
+        if fastest > 0.8 and all(link.alpha_seconds < 5e-3 for link in links):
+            break
+    assert fastest > 0.8
+    assert all(link.alpha_seconds < 5e-3 for link in links), "of a short message, which waits for no byte"
     assert parse_link(fitted_link(same)).bytes_per_second > 2 * BITS_PER_SECOND / 8, "through memory"
 
 

@@ -22,7 +22,7 @@ from lockstep.measure.planning import Comparison
 FORECASTS, TRACED, SLOW_LOADING = "forecasts", "traces", "slow_loading"
 COSTS, VANISHING, INPUT_PARTS = "forecast_costs", "vanishing", "input_parts"
 USE_CASE = "Pneumonia"
-SEEDS = 30
+SEEDS = 20
 FEWER_SEEDS = 5
 """Of traces, where only the LSTM differs from seed to seed, and of what is varied."""
 ROUNDS = 10
