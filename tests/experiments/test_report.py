@@ -221,6 +221,21 @@ def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -
     assert machines.machines_in_short(Path()) == "A (none), 2 cores, 24 GiB (2026-11-22)"
 
 
+def test_a_gpu_beside_is_named_where_its_claims_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the number of an H100 was said to be of the notebook's own machine, which has none."""
+    gpu = {"cpu": "B", "cores": 16, "memory_bytes": 24 << 30, "bfloat16": "none", "gpu": ["A GPU"]}
+    own, beside = tmp_path / "reference" / NOTEBOOK, tmp_path / "reference-gpu" / NOTEBOOK
+    of_folder = {own: gpu | {"cpu": "A", "cores": 2, "gpu": []}, beside: gpu}
+    days = {folder: {"sessions": [{"machine": machine, "day": "2026-11-22"}]} for folder, machine in of_folder.items()}
+    monkeypatch.setattr(machines, "read_run", days.__getitem__)
+    alone = "A, 2 cores, 24 GiB, bfloat16 units: none (2026-11-22)"
+    assert machines.machines_of_claims(own) == alone
+    beside.mkdir(parents=True)
+    (beside / "records.csv").touch()
+    told = "claims about GPUs: A GPU beside B, 16 cores, 24 GiB, bfloat16 units: none (2026-11-22)"
+    assert machines.machines_of_claims(own) == f"{alone}; {told}"
+
+
 @pytest.mark.slow
 def test_two_machines_that_disagree_are_told_one_by_one(tmp_path: Path) -> None:
     """On the other machine processes are 30 % slower: a line for each session, and the names of the machines."""

@@ -138,7 +138,7 @@ def _chosen(known: _Cells, about: str) -> _Chosen:
 
 
 def _note(stored: Stored, chosen: dict[str, _Chosen]) -> str:
-    """Which session, by its machine and day, of each use case where they differ."""
+    """Which session, by its machine and day, of each use case where they differ; the figure's sentence is of all."""
     measured = {name: each for name, each in chosen.items() if each.rounds}
     sessions = {each.session for each in measured.values()}
     places = {number: stored.machines.get(number, f"session {number}") for number in sessions}
@@ -152,4 +152,4 @@ def _note(stored: Stored, chosen: dict[str, _Chosen]) -> str:
     many = f"{' to '.join(map(str, ends))} round{'' if max(rounds) == 1 else 's'} a row"
     missing = sum(each.elsewhere for each in measured.values())
     lacking = f"; {counted(missing, 'row')} measured in other sessions only: not shown" if missing else ""
-    return "\n".join(textwrap.wrap(f"{text} ({many}{lacking})", _LETTERS))
+    return "\n".join(textwrap.wrap(f"{text} ({many}{lacking}). The sentence above is about all sessions", _LETTERS))

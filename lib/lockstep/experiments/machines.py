@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lockstep.analysis.sentences import listed, numbered
+from lockstep.analysis.stored import with_gpu
 from lockstep.records import read_run
 
 
@@ -23,6 +24,16 @@ def machines(folder: Path) -> str:
         for name, each in days.items()
     }
     return "; ".join(f"{name} ({on})" for name, on in told.items())
+
+
+def machines_of_claims(folder: Path) -> str:
+    """`machines`, and on what the records are from that claims about GPUs are looked up in where `folder` has none of a
+    GPU (`Stored.on_gpus`)."""
+    beside = with_gpu(folder)
+    if not (beside / "records.csv").is_file():
+        return machines(folder)
+    gpus = dict.fromkeys(gpu for session in read_run(beside)["sessions"] for gpu in session["machine"]["gpu"])
+    return f"{machines(folder)}; claims about GPUs: {listed(gpus)} beside {machines(beside)}"
 
 
 def machines_in_short(folder: Path) -> str:

@@ -24,7 +24,7 @@ from lockstep.engine.units import digits
 from lockstep.experiments.catalogue import PAPERS, Notebook, catalogue
 from lockstep.experiments.experiment import Experiment
 from lockstep.experiments.judged_before import judged_before
-from lockstep.experiments.machines import machines, machines_in_short
+from lockstep.experiments.machines import machines_in_short, machines_of_claims
 from lockstep.experiments.registry import checked_claims, experiment
 from lockstep.records import CONTENDED
 
@@ -200,7 +200,7 @@ def read_all(results_root: str | Path) -> list[Answered]:
         known = _judged(folder if there else None, rows, own, read)
         judged = list(zip(rows, known, strict=True))
         beside = others[others["notebook"] == notebook.name].to_dict("records")
-        machine = (machines(folder), machines_in_short(folder)) if there else ()
+        machine = (machines_of_claims(folder), machines_in_short(folder)) if there else ()
         found.append(Answered(notebook, read, judged, own.targets, own.headlines, beside, *machine))
     return _corrected(found)
 
