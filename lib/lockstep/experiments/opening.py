@@ -32,13 +32,13 @@ from lockstep.engine.job import Job
 from lockstep.engine.options import TooShort
 from lockstep.experiments.answering import answer_box
 from lockstep.experiments.experiment import Experiment, Parameters
+from lockstep.experiments.machines import machines
 from lockstep.experiments.parameters import read_parameters
 from lockstep.experiments.refusals import cells_of
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import (
     Answered,
     claims_table,
-    machines,
     read_all,
     sources,
     targets_table,
