@@ -54,7 +54,7 @@ def test_bars_of_two_machines_do_not_stand_beside_each_other() -> None:
     assert ratio(pooled) == pytest.approx(4.0) and ratio(shown) == pytest.approx(2.0)
     assert set(shown.records["session"]) == {1}, "where most rows stand, not most rounds"
     assert "a new CPU, 2026-11-25" in note and "1 to 3 rounds" in note and "not shown" not in note
-    assert "sentence above is about all sessions" in " ".join(note.split())
+    assert "row). The figure's sentence is about all sessions." in " ".join(note.split())
 
 
 def test_of_equals_the_session_with_more_rounds_is_drawn_and_rows_of_others_are_counted() -> None:

@@ -221,7 +221,9 @@ def test_days_of_a_machine_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -
     assert machines.machines_in_short(Path()) == "A (none), 2 cores, 24 GiB (2026-11-22)"
 
 
-def test_a_gpu_beside_is_named_where_its_claims_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_beside_is_named_where_its_claims_are_told(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bug: the number of an H100 was said to be of the notebook's own machine, which has none."""
     gpu = {"cpu": "B", "cores": 16, "memory_bytes": 24 << 30, "bfloat16": "none", "gpu": ["A GPU"]}
     own, beside = tmp_path / "reference" / NOTEBOOK, tmp_path / "reference-gpu" / NOTEBOOK
@@ -234,6 +236,11 @@ def test_a_gpu_beside_is_named_where_its_claims_are_told(tmp_path: Path, monkeyp
     (beside / "records.csv").touch()
     told = "claims about GPUs: A GPU beside B, 16 cores, 24 GiB, bfloat16 units: none (2026-11-22)"
     assert machines.machines_of_claims(own) == f"{alone}; {told}"
+    of_folder[own]["gpu"] = ["Another GPU"]
+    assert machines.machines_of_claims(own) == alone, "claims are looked up in the folder that has a GPU itself"
+    monkeypatch.undo()
+    monkeypatch.setattr(report, "machines_of_claims", lambda folder: f"machine of {folder.name}")
+    assert f"machine of {NOTEBOOK}" in {part.machine for part in read_all(stored)}
 
 
 @pytest.mark.slow

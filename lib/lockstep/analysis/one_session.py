@@ -152,5 +152,5 @@ def _note(stored: Stored, chosen: dict[str, _Chosen]) -> str:
     many = f"{' to '.join(map(str, ends))} round{'' if max(rounds) == 1 else 's'} a row"
     missing = sum(each.elsewhere for each in measured.values())
     lacking = f"; {counted(missing, 'row')} measured in other sessions only: not shown" if missing else ""
-    lines = textwrap.wrap(f"{text} ({many}{lacking})", _LETTERS)
-    return "\n".join([*lines, "The sentence above is about all sessions"])
+    lines = textwrap.wrap(f"{text} ({many}{lacking}).", _LETTERS)
+    return "\n".join([*lines, "The figure's sentence is about all sessions."])

@@ -27,13 +27,16 @@ def machines(folder: Path) -> str:
 
 
 def machines_of_claims(folder: Path) -> str:
-    """`machines`, and on what the records are from that claims about GPUs are looked up in where `folder` has none of a
-    GPU (`Stored.on_gpus`)."""
+    """`machines`; and where no machine of `folder` has a GPU and one stored the same notebook beside it, that one, for
+    claims about GPUs are looked up there (`Stored.on_gpus`)."""
     beside = with_gpu(folder)
-    if not (beside / "records.csv").is_file():
+    if _gpus(folder) or not (beside / "records.csv").is_file() or not (gpus := _gpus(beside)):
         return machines(folder)
-    gpus = dict.fromkeys(gpu for session in read_run(beside)["sessions"] for gpu in session["machine"]["gpu"])
     return f"{machines(folder)}; claims about GPUs: {listed(gpus)} beside {machines(beside)}"
+
+
+def _gpus(folder: Path) -> list[str]:
+    return list(dict.fromkeys(gpu for each in read_run(folder)["sessions"] for gpu in each["machine"].get("gpu", [])))
 
 
 def machines_in_short(folder: Path) -> str:

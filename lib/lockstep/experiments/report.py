@@ -271,15 +271,14 @@ def targets_table(targets: Iterable[Target], stored: Stored) -> pd.DataFrame:
     rows = []
     for row in target_table(targets, stored).to_dict("records"):
         measured = "" if pd.isna(row["ratio"]) else f"{digits(row['ratio'])} {row['interval']}".rstrip()
-        reached = f"{row['reached']}: {row['reason']}" if row["reason"] else row["reached"]
-        if stored.records.empty:
-            reached = NOT_YET
+        joint = " " if row["reason"].startswith("(") else ": "  # sessions that differ stand in parentheses
+        reached = f"{row['reached']}{joint}{row['reason']}" if row["reason"] else row["reached"]
         rows.append(
             {
                 "what": row["target"],
                 "aim": f"{row['aim']} {row['threshold']:g}",
                 "measured": measured,
-                "reached": reached,
+                "reached": NOT_YET if stored.records.empty else reached,
             }
         )
     return pd.DataFrame(rows, columns=["what", "aim", "measured", "reached"])

@@ -45,7 +45,8 @@ def gap(stored: Stored) -> str:
         most, found = largest_batch(stored, "gap")
         named = ((CALLED[cell["network"]], points) for cell, points in found if cell["use_case"] == case)
         change = by_sign(named, "grows for", "shrinks for", "shows no difference for")
-        said.append(f"with batch {most} instead of {PLAIN_BATCH}, at as many epochs, the gap on {case} {change}")
+        alike = "at as many epochs and with the same seeds"
+        said.append(f"with batch {most} instead of {PLAIN_BATCH}, {alike}, the gap on {case} {change}")
     except NotNow:
         pass  # the gaps stand all the same
     for network, own in table.groupby("network", sort=False):
@@ -56,7 +57,8 @@ def gap(stored: Stored) -> str:
             for row in ends.to_dict("records")
         ]
         parts.append(f"{CALLED[str(network)]}'s gap is {listed(texts)}")
-    return " ".join(sentence(text) for text in [*said, "; ".join(parts)])
+    each = f"Over all seeds, {'; '.join(parts)}"
+    return " ".join(sentence(text) for text in [*said, each])
 
 
 @finding

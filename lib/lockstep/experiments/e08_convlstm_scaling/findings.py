@@ -18,6 +18,7 @@ from lockstep.analysis.sentences import (
     counted,
     estimate_in,
     finding,
+    in_words,
     interval_text,
     listed,
     measure_of,
@@ -101,7 +102,8 @@ def _more_than_cores(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _shown(tables: Iterable[pd.DataFrame], noise: float, what: str) -> list[str]:
     """In how many cells a gain is shown, if there are any: all ten cells that split the data."""
     gains = [pays(estimate_in(row, "speedup"), noise) > 0 for own in tables for row in own.to_dict("records")]
-    many = f"{'all' if all(gains) else f'{sum(gains)} of' if any(gains) else 'none of'} {counted(len(gains), 'cell')}"
+    part = "all" if all(gains) else f"{in_words(sum(gains))} of the" if any(gains) else "none of the"
+    many = f"{part} {counted(len(gains), 'cell')}"
     return [f"{many} that split the {what}"] if gains else []
 
 
