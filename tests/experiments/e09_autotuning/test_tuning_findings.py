@@ -12,6 +12,7 @@ import fake_tuning
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.analysis.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from lockstep.experiments.e09_autotuning import EXPERIMENT, comparing, verdicts
+from lockstep.experiments.e09_autotuning.choice import shown_studies
 from lockstep.experiments.e09_autotuning.chosen_setting import SETTING, write_chosen
 from lockstep.experiments.e09_autotuning.drawings import engine_points
 from lockstep.experiments.e09_autotuning.findings import FINDINGS, saves
@@ -242,6 +243,18 @@ def test_a_pool_of_few_studies_tells_nothing_of_pruners() -> None:
     assert "amount to 1.7 independent studies, and an interval needs 5" in FINDINGS["pruners"](
         Stored(whole.records, {**whole.tables, "replays": replays(1.7)})
     )
+
+
+def test_longer_studies_of_which_there_are_too_few_do_not_hide_shorter_ones() -> None:
+    """Bug: a pool of 124 settings, enough for an interval of studies of twelve trials, was said to tell nothing of
+    pruners, for the two studies of 30 trials that it amounts to."""
+    whole = fake_tuning.stored()
+    longer = replays(2.1).assign(trials=30, share_of_epochs=0.5)
+    for effective, trials in ((5.1, 12), (4.9, 30)):
+        both = pd.concat([replays(effective), longer], ignore_index=True)
+        told = Stored(whole.records, {**whole.tables, "replays": both})
+        assert set(shown_studies(both)["trials"]) == {trials}
+        assert ("80 % [70, 90] of the epochs" in FINDINGS["pruners"](told)) == (trials == 12)
 
 
 def test_a_forecast_is_told_beside_a_rule_that_costs_nothing_and_where_it_is_worst() -> None:

@@ -1,4 +1,5 @@
-"""Which settings of the pool are trained again, and which of these is chosen: by held-out images alone."""
+"""Which settings of the pool are trained again, which of these is chosen, by held-out images alone, and which replayed
+studies are shown."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.seeds import diverged
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool
@@ -47,3 +49,11 @@ def best_of_finalists(records: pd.DataFrame, finalists: Sequence[Setting], seeds
             return None
         means.append(float(score(rows["validation_loss"]).mean()) if not diverged(rows) else -np.inf)
     return finalists[int(np.argmax(means))] if means and np.isfinite(max(means)) else None
+
+
+def shown_studies(replays: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the longest studies among those of which the orders amount to enough independent ones for an interval;
+    of the longest of all where none do."""
+    enough = replays[replays["effective"] >= MIN_ROUNDS]
+    longest = (replays if enough.empty else enough)["trials"].max()
+    return replays[replays["trials"] == longest]

@@ -24,6 +24,7 @@ from scipy.special import stdtrit
 import lockstep
 from lockstep.analysis.seeds import wilson
 from lockstep.analysis.stored import Stored
+from lockstep.experiments.e09_autotuning.choice import shown_studies
 from lockstep.experiments.e09_autotuning.importance import importances
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_in
 from lockstep.measure.progress import say
@@ -68,7 +69,7 @@ def compare(stored: Stored, folder: Path) -> None:
     pool = CurvePool(own.values(), own.epoch_seconds, own.held_out)
     tables: dict[str, Callable[[], Iterable[Row]]] = {
         REPLAYS: lambda: replay_rows(pool),
-        BEST_SO_FAR: lambda: best_so_far_rows(pool, stored_texts(folder)),
+        BEST_SO_FAR: lambda: best_so_far_rows(pool, *stored_texts(folder)),
         IMPORTANCES: lambda: importances(own),
         CURVE_FORECASTS: lambda: forecast_rows(pool.values),
     }
@@ -139,11 +140,10 @@ def of_independent(values: pd.Series, studies: float, names: tuple[str, str], le
     return dict(zip(names, (max(least, mean - half), min(1.0, mean + half)), strict=True))
 
 
-def best_so_far_rows(pool: CurvePool, texts: dict[str, str]) -> Iterator[Row]:
+def best_so_far_rows(pool: CurvePool, trials: int, texts: dict[str, str]) -> Iterator[Row]:
     """compared, spent (epochs over those of the whole study), regret (of the best finished setting until then, mean
-    over orders): one worker, on the half of the pool that reports."""
-    half = halves(pool, 0)[1]
-    grid, trials = np.linspace(0, 1, 41)[1:], studies(len(pool))[-1]
+    over orders): studies of so many trials by one worker, on the half of the pool that reports."""
+    half, grid = halves(pool, 0)[1], np.linspace(0, 1, 41)[1:]
     for name, text in texts.items():
         asked = forecasts_for(text, None, half)
         lost = [
@@ -206,11 +206,12 @@ def ratio_of_means(ours: Array, base: Array) -> tuple[float, float, float]:
     return float(ours.mean() / base.mean()), float(low), float(high)
 
 
-def stored_texts(folder: Path) -> dict[str, str]:
-    """The pruners' texts that were chosen for the longest studies of one worker, of those in DRAWN."""
+def stored_texts(folder: Path) -> tuple[int, dict[str, str]]:
+    """The trials of the studies that are shown, and the pruners' texts that were chosen for them by one worker, of those
+    in DRAWN."""
     table = read_traced_table(folder, REPLAYS)
     if table is None or table.empty:
-        return {}
-    own = table[(table["workers"] == 1) & (table["trials"] == table["trials"].max())]
+        return 0, {}
+    own = shown_studies(table[(table["workers"] == 1) & table["share_low"].notna()])
     known = dict(zip(own["compared"], own["text"], strict=True))
-    return {name: known[name] for name in DRAWN if name in known}
+    return int(own["trials"].iloc[0]), {name: known[name] for name in DRAWN if name in known}

@@ -12,7 +12,7 @@ from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.seeds import diverged, mean_columns, mean_or_none, paired_points, percent_columns, scored
 from lockstep.analysis.statistics import Conditions, ratio_with_interval, select
 from lockstep.analysis.stored import Stored, once
-from lockstep.experiments.e09_autotuning.choice import score
+from lockstep.experiments.e09_autotuning.choice import score, shown_studies
 from lockstep.experiments.e09_autotuning.grid import CHOSEN, ENGINES, FINALISTS, RUNG, RUNGS
 from lockstep.experiments.e09_autotuning.stored_pool import NAMES, pool_in
 
@@ -103,13 +103,13 @@ def speed_of_engines(stored: Stored) -> Estimate:
 
 
 def compared(stored: Stored, workers: int = 1) -> pd.DataFrame:
-    """The rows of `replays` for the longest studies, of so many workers; without those that train a network in every
-    study, of which there are too few orders to stand beside the others."""
+    """The rows of `replays` for the studies that are shown (`choice.shown_studies`), of so many workers; without those
+    that train a network in every study, of which there are too few orders to stand beside the others."""
     table = stored.table("replays")
     if table.empty:
         return table
-    table = table[table["share_low"].notna()]
-    return table[(table["workers"] == workers) & (table["trials"] == table["trials"].max())].reset_index(drop=True)
+    table = shown_studies(table[table["share_low"].notna()])
+    return table[table["workers"] == workers].reset_index(drop=True)
 
 
 def _shown_replays(stored: Stored) -> pd.DataFrame:
