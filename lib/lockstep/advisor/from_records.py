@@ -27,10 +27,11 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.statistics import AnalysisError, median_or_nan
 from lockstep.analysis.tables import cores_of_machine
 from lockstep.predict.cost_model import gradient_bytes, share
+from lockstep.records import MEMORY
 
-CROWDED, MEMORY = "crowded", "memory"
-"""Experiments whose workers trained side by side and exchanged nothing; whose processes were new, so that they held
-only what they needed."""
+CROWDED = "crowded"
+"""The experiment whose workers trained side by side and exchanged nothing. Processes of MEMORY are new, so that they
+hold only what they need."""
 DESCRIBED: Mapping[str, Any] = {
     "variant": "a", "exchange_every": 1, "device": "cpu", "model_parallel": "none", "opt_weight": "none",
     "compression": "none", "framework": "torch", "precision": "float32", "servers": 0, "policy": "none",

@@ -10,7 +10,7 @@ import pandas as pd
 
 from lockstep.analysis.statistics import median_or_nan
 from lockstep.engine.job import IDENTITY
-from lockstep.records.reading import contended, repeated_by_seed
+from lockstep.records.reading import contended
 
 NOT_A_CELL = ("round", "seed", "selected", "steps", "warmup_steps")
 CELL = [name for name in IDENTITY if name not in NOT_A_CELL]
@@ -29,7 +29,7 @@ def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[di
     # Most columns hold one value throughout, and grouping by each of them takes its time.
     varying = [name for name, values in columns.items() if (values != values[0]).any()] or CELL[:1]
     numbers = rows.groupby(varying, sort=False, dropna=False).ngroup().to_numpy()
-    disturbed = contended(rows["reason"]) if "reason" in rows else np.zeros(len(rows), dtype=bool)
+    disturbed = contended(rows)
     found = []
     for number in range(numbers.max() + 1):
         positions = np.flatnonzero(numbers == number)
@@ -39,14 +39,13 @@ def cells(records: pd.DataFrame, experiment: str | None = None) -> list[tuple[di
 
 
 def _calm_rows(rows: pd.DataFrame, disturbed: np.ndarray) -> pd.DataFrame:
-    if not disturbed.any() or repeated_by_seed(rows).all() or not (rows.loc[~disturbed, "status"] == "ok").any():
+    if not disturbed.any() or not (rows.loc[~disturbed, "status"] == "ok").any():
         return rows
     return rows[~disturbed]
 
 
 def outcome(rows: pd.DataFrame) -> tuple[str, str]:
-    """Status and reason of a cell, each part of it once: `ok` as soon as one round is, and then how many rounds are not
-    and why."""
+    """Status and reason of a cell, each part once: `ok` as soon as one round is; then how many are not, and why."""
     bad = rows[rows["status"] != "ok"]
     told = re.sub(r"\b(1 (?:worker|server|core))s\b", r"\1", "; ".join(rows["reason"].fillna("").astype(str)))
     reasons = "; ".join(dict.fromkeys(part for part in told.split("; ") if part))  # older rows say "1 servers"

@@ -37,7 +37,7 @@ def _as_if_quiet(stored: Stored) -> Stored:
     """The same rows as if nobody had disturbed them, for whatever looks at a row's reason would leave them out."""
 
     def unmarked(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.assign(reason=rows["reason"].mask(contended(rows["reason"]), "")) if len(rows) else rows
+        return rows.assign(reason=rows["reason"].mask(contended(rows), "")) if len(rows) else rows
 
     return replace(stored, records=unmarked(stored.records), traces=unmarked(stored.traces))
 

@@ -150,12 +150,9 @@ def per_round(records: pd.DataFrame, conditions: Conditions, measure: str) -> pd
 
 def _calm(values: pd.Series, records: pd.DataFrame) -> pd.Series:
     """Without the rounds that others disturbed, as long as others are left. Nobody changes what a seed gives."""
-    if values.name == "seed" or "reason" not in records:
+    if values.name == "seed" or not (marked := contended(records)).any():
         return values
-    marked = contended(records["reason"])
-    if not marked.any():
-        return values
-    disturbed = records["round"].to_numpy()[marked & ~repeated_by_seed(records).to_numpy()]
+    disturbed = records["round"].to_numpy()[marked]
     calm = values[~values.index.get_level_values("round").isin(disturbed)]
     return calm if len(calm) else values
 

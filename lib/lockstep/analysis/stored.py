@@ -12,8 +12,8 @@ from weakref import finalize
 import pandas as pd
 
 from lockstep.analysis.cells import CELL
-from lockstep.records import COLUMNS, TRACE, read_records, read_run, read_tables, repeated_by_seed
-from lockstep.records.reading import contended
+from lockstep.records import COLUMNS, TRACE, read_records, read_run, read_tables
+from lockstep.records.reading import contended, undisturbed
 
 Value = TypeVar("Value")
 Read = TypeVar("Read", "Stored", pd.DataFrame)
@@ -44,18 +44,16 @@ class Stored:
     @cached_property
     def quiet(self) -> Stored:
         """The same without the rounds in which other programs used the machine: verdicts rest on these alone."""
-        learnt = repeated_by_seed(self.records)  # nobody else's work changes what is learnt or simulated
-        rounds = _disturbed(self.records[~learnt]) | _disturbed(self.traces)
+        rounds = _disturbed(self.records) | _disturbed(self.traces)
         return self._without(rounds) if rounds else self
 
     def _without(self, rounds: set[int]) -> Stored:
         """The same without these rounds, but for what others can't change."""
-        learnt = repeated_by_seed(self.records)
         tables = {
             name: table[~table["round"].isin(rounds)] if "round" in table else table
             for name, table in self.tables.items()
         }
-        kept = self.records[learnt | ~self.records["round"].isin(rounds)]
+        kept = self.records[undisturbed(self.records) | ~self.records["round"].isin(rounds)]
         return replace(self, records=kept, tables=tables, traces=self.traces[~self.traces["round"].isin(rounds)])
 
     @cached_property
@@ -101,7 +99,7 @@ def _cell_of(row: pd.Series) -> tuple[object, ...]:
 
 
 def _disturbed(rows: pd.DataFrame) -> set[int]:
-    return set(rows["round"][contended(rows["reason"])])
+    return set(rows["round"][contended(rows)])
 
 
 def once(compute: Callable[Concatenate[Read, How], Value]) -> Callable[Concatenate[Read, How], Value]:

@@ -31,7 +31,7 @@ def minutes_until_known(records: pd.DataFrame, traces: pd.DataFrame | None = Non
     for number, cell in zip(good["round"], good[CELL].itertuples(index=False, name=None), strict=True):
         held.setdefault(number, set()).add(cell)
     pairs = {tuple(sorted(cells, key=repr)) for cells in held.values() if len(cells) == 2}
-    disturbed = set(timed["round"][contended(timed["reason"])])
+    disturbed = set(timed["round"][contended(timed)])
     rounds: Counter[Pair] = Counter()
     found: dict[Pair, float] = dict.fromkeys(sorted(pairs, key=repr), float("inf"))
     spent = 0.0

@@ -186,8 +186,7 @@ class RunFolder:
 
 
 def _circumstances(session: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """These entries of a session, memory rounded: what the system keeps of it for itself differs by some KiB from start
-    to start."""
+    """These entries of a session, memory rounded: what the system keeps for itself differs by some KiB."""
     found = {name: session.get(name) for name in names}
     if isinstance(machine := found.get("machine"), dict) and isinstance(memory := machine.get("memory_bytes"), int):
         found["machine"] = machine | {"memory_bytes": round(memory / _MEMORY_BYTES)}

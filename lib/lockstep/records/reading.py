@@ -17,6 +17,7 @@ from lockstep.records.schema import (
     COMPUTED,
     CONTENDED,
     MEASUREMENTS,
+    MEMORY,
     SCHEMA_VERSION,
     SIMULATED,
     TABLES,
@@ -74,10 +75,18 @@ def _with_added(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{name: Job.options()[name].default for name in ADDED if name not in frame})
 
 
-def contended(reasons: pd.Series) -> np.ndarray:
-    """Which of these reasons say that others used the machine: few texts, each of many rows."""
-    codes, texts = pd.factorize(reasons)
-    return np.array([*(CONTENDED in str(text) for text in texts), False])[codes]
+def contended(rows: pd.DataFrame) -> np.ndarray:
+    """Which of these rows say that others used the machine, and can have been changed by it."""
+    if "reason" not in rows:
+        return np.zeros(len(rows), dtype=bool)
+    codes, texts = pd.factorize(rows["reason"])  # few texts, each of many rows
+    marked = np.array([*(CONTENDED in str(text) for text in texts), False])[codes]
+    return marked & ~undisturbed(rows).to_numpy() if marked.any() else marked
+
+
+def undisturbed(rows: pd.DataFrame | Mapping[str, pd.Series]) -> pd.Series:
+    """Which rows no other program changes: what is learnt or simulated, and what processes hold at their peak."""
+    return repeated_by_seed(rows) | (rows["experiment"] == MEMORY)
 
 
 def repeated_by_seed(rows: pd.DataFrame | Mapping[str, pd.Series]) -> pd.Series:

@@ -16,6 +16,7 @@ SCHEMA_VERSION = 2
 CONTENDED = "contended"
 """In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round."""
 MEASURED, TRACE, SIMULATED = "measured", "trace", "simulated"
+MEMORY = "memory"  # the experiment whose cells say what processes hold at their peak
 """Sources of a row. What is simulated is repeated by seed, and no machine or day changes it. A trace trained for a
 minute in one go while its resources were sampled: it is no repetition of its cell, and no median, ratio or interval
 holds it."""

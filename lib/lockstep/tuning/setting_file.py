@@ -22,8 +22,7 @@ def write_setting(path: Path, setting: Mapping[str, Any], told: str) -> None:
 
 
 def read_setting(path: Path) -> dict[str, Any]:
-    """The options of a job that `write_setting`, or a reader, wrote. Raises SpaceError, which names the file, the entry
-    and the fix."""
+    """The options of a job that `write_setting`, or a reader, wrote. Raises SpaceError: with file, entry, and fix."""
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -25,9 +25,10 @@ from lockstep.experiments.e13_advisor.errors_file import (
     write_errors,
 )
 from lockstep.experiments.e13_advisor.findings import covered, errors, held
-from lockstep.experiments.e13_advisor.grid import HELD_OUT, MEMORY
+from lockstep.experiments.e13_advisor.grid import HELD_OUT
 from lockstep.experiments.e13_advisor.picks import picks
 from lockstep.experiments.e13_advisor.tables import coverage, farthest, kinds, noise_floor, quantile_of, share_of
+from lockstep.records import CONTENDED, MEMORY
 from stored_reference import stored_reference
 
 
@@ -132,6 +133,18 @@ def test_the_memory_of_every_processor_is_judged() -> None:
     assert ", on Intel Xeon." in held(both) and "processor" not in held(exact())
     figure = memory_points(table, "title")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["AMD EPYC", "Intel Xeon"]
+
+
+def test_what_processes_hold_counts_whatever_others_did_meanwhile() -> None:
+    """Bug: the larger of two peaks was left out, for others were at work, and a worker's memory was predicted a sixth
+    too low by the smaller one. Other programs take time and no memory of ours."""
+    whole = exact().records
+    peaks = (whole["experiment"] == MEMORY) & (whole["workers"] == 1)
+    again = whole[peaks].assign(round=lambda rows: rows["round"] + 1 + whole["round"].max(), reason=CONTENDED)
+    again["peak_pss_bytes"] = 1.5 * again["peak_pss_bytes"].astype(float)
+    both = Stored(pd.concat([whole, again], ignore_index=True), exact().tables)
+    for stored in (both, both.quiet):
+        assert (checking.memories(stored)["ratio"] > 1.2).all()
 
 
 def test_ranges_hold_about_as_many_as_they_should() -> None:

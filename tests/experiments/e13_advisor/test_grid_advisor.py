@@ -15,7 +15,6 @@ from lockstep.experiments.e13_advisor.grid import (
     CROWDED,
     HELD_OUT,
     HOSTS,
-    MEMORY,
     MEMORY_ROUNDS,
     MOST_ROUNDS,
     WIRE,
@@ -25,6 +24,7 @@ from lockstep.experiments.e13_advisor.grid import (
 from lockstep.experiments.e13_advisor.measuring import run_crowded, sizes_of
 from lockstep.experiments.experiment import Parameters
 from lockstep.measure import cell
+from lockstep.records import MEMORY
 
 
 @pytest.fixture(scope="module")

@@ -71,8 +71,7 @@ class Loader:
         return self._decoder.seconds
 
     def prefetch(self, epoch: int, ids: ArrayLike) -> None:
-        """Starts to decode a batch. If two are being decoded already, the older one is dropped; `take` decodes it
-        anew."""
+        """Starts to decode a batch. If two are being decoded, the older one is dropped; `take` decodes it anew."""
         self._check_open()
         ids = np.asarray(ids, dtype=np.int64)
         if _key(epoch, ids) in self._kept or self._find(epoch, ids) is not None:

@@ -89,8 +89,7 @@ class Sync(DeclaredSync, ABC):
         return self.plan.shares(step, self.group.rank, self.group.size)
 
     def observe(self, loss: float, weight: float) -> None:
-        """Called with each micro-batch's loss (the sum over its samples of weight x loss) and the sum of its
-        weights."""
+        """Called with each micro-batch's loss (over its samples the sum of weight x loss) and sum of weights."""
 
     def contributes(self, share: Share) -> bool:
         """Called after each micro-batch: is `step` to be called now?"""
@@ -116,8 +115,7 @@ class Sync(DeclaredSync, ABC):
         raise group_error(f"{type(self).__name__} has no servers; give servers=0 or sync='parameter_server'")
 
     def serve(self) -> tuple[int, StepCost] | None:
-        """On a rank without a replica: serve one update. Returns its step and its cost; None when training has
-        ended."""
+        """On a rank without a replica: serve one update. Returns its step and cost; None at the end of training."""
         raise group_error(f"{type(self).__name__} has no servers; give servers=0 or sync='parameter_server'")
 
     @abstractmethod

@@ -1,5 +1,4 @@
-"""Which settings of the pool are trained again, which of these is chosen, by held-out images alone, and which replayed
-studies are shown."""
+"""Which settings of the pool are trained again, which is chosen (by held-out images alone), which studies are shown."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def best_of_finalists(records: pd.DataFrame, finalists: Sequence[Setting], seeds
 
 
 def shown_studies(replays: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the longest studies among those of which the orders amount to enough independent ones for an interval;
-    of the longest of all where none do."""
+    """The rows of the longest studies that an interval can be given of; of the longest of all where none can."""
     enough = replays[replays["effective"] >= MIN_ROUNDS]
     longest = (replays if enough.empty else enough)["trials"].max()
     return replays[replays["trials"] == longest]

@@ -16,8 +16,7 @@ SIZES = ("lstm_units", "dense_units", "convolutions")
 
 
 def write_chosen(stored: Stored, folder: Path) -> None:
-    """Writes `<folder>/setting.yaml` from the last cell of the chosen network; nothing without one. Raises
-    WriteError."""
+    """Writes `<folder>/setting.yaml` from the chosen network's last cell; nothing without one. Raises WriteError."""
     rows = stored.of(CHOSEN)
     if rows.empty:
         return

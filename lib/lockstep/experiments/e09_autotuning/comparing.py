@@ -209,8 +209,7 @@ def ratio_of_means(ours: Array, base: Array) -> tuple[float, float, float]:
 
 
 def stored_texts(folder: Path) -> tuple[int, dict[str, str]]:
-    """The trials of the studies that are shown, and the pruners' texts that were chosen for them by one worker, of those
-    in DRAWN."""
+    """The trials of the studies that are shown, and the text chosen for each of DRAWN, with one worker."""
     table = read_traced_table(folder, REPLAYS)
     if table is None or table.empty:
         return 0, {}

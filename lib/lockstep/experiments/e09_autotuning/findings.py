@@ -45,7 +45,7 @@ def curves(stored: Stored) -> str:
 
 
 def replayed(stored: Stored) -> pd.DataFrame:
-    """The replays of the studies that are shown, by one worker, indexed by what is compared. Raises NotNow without any."""
+    """Replays of the studies that are shown, by one worker, indexed by what is compared. Raises NotNow without any."""
     table = compared(stored)
     if table.empty:
         raise NotNow("", "the pool is too small to replay studies on each half of it")

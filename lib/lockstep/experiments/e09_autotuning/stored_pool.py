@@ -56,8 +56,7 @@ class StoredPool:
 
     @property
     def epoch_seconds(self) -> NDArray[np.float64]:
-        """[settings]: the mean seconds of a core for an epoch, by the processor's time, which other programs do not
-        stretch."""
+        """[settings]: the mean seconds of a core for an epoch: of CPU time, which others do not stretch."""
         return (self.whole["cpu_seconds"] / self.epochs).to_numpy(float)
 
     def setting(self, number: int) -> dict[str, Any]:

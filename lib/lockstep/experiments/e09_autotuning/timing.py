@@ -33,8 +33,7 @@ ALIKE: dict[str, Any] = {
 
 
 def run_engine_counts(job: Job, group: Group, site: Site | None = None) -> Trace:
-    """`job.steps` trials by `job.workers` engines, on rank 0: seconds for each as `step_seconds`, and the table
-    `studies`."""
+    """`job.steps` trials by `job.workers` engines, on rank 0: seconds of each (`step_seconds`), and table `studies`."""
     group.enter("compute")
     own = [timed_study(job, site or Site())] if group.rank == 0 else []
     (row,) = allgather_object(group, own)[0]

@@ -35,9 +35,10 @@ from lockstep.analysis.one_session import by_processor, on_one_processor, short_
 from lockstep.analysis.statistics import interval_of, per_round
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e13_advisor.errors_file import FEWEST_ROUNDS, LEVEL, known_errors
-from lockstep.experiments.e13_advisor.grid import CALIBRATION, CROWDED, HELD_OUT, HOSTS, MEMORY
+from lockstep.experiments.e13_advisor.grid import CALIBRATION, CROWDED, HELD_OUT, HOSTS
 from lockstep.predict.cost_model import share
 from lockstep.predict.link_model import AlphaBeta, link_or_none
+from lockstep.records import MEMORY
 
 MODELS = "models"
 PARTS: Mapping[str, tuple[str, ...]] = {

@@ -19,9 +19,9 @@ from typing import Any
 from lockstep.engine.job import NO_USE_CASE, Job, JobError
 from lockstep.experiments.experiment import Parameters
 from lockstep.measure.planning import Comparison
+from lockstep.records import MEMORY
 
 CALIBRATION, CROWDED, HELD_OUT, HOSTS, WIRE = "calibration", "crowded", "held_out", "held_out_hosts", "wire"
-MEMORY = "memory"
 WAYS = ("processes", "processes_allreduce", "ddp")
 """Ways to exchange that the advisor calibrates."""
 SHARED, SUMMED, DDP = WAYS

@@ -16,8 +16,9 @@ from lockstep.engine.replica import Replica
 from lockstep.engine.training.loop import Site, Trace, run_job
 from lockstep.engine.training.replicas import replica_for
 from lockstep.engine.usecases import UseCase, use_case
-from lockstep.experiments.e13_advisor.grid import CROWDED, MEMORY
+from lockstep.experiments.e13_advisor.grid import CROWDED
 from lockstep.measure.probes.probe import Probe, Probes
+from lockstep.records import MEMORY
 
 MODELS = "models"
 _FLOAT_BYTES = 4

@@ -11,8 +11,7 @@ from lockstep.engine.groups import Group
 
 
 class Transport(ABC):
-    """Sums tensors over the ranks of a group. Only one thread at a time may use it, and all ranks make the same
-    calls."""
+    """Sums tensors over the ranks of a group. One thread at a time may use it, and all ranks make the same calls."""
 
     def buffer(self, like: Tensor) -> Tensor:
         """Zeroed memory, shaped like `like`, whose pieces `allreduce` may be given. Collective; called once."""

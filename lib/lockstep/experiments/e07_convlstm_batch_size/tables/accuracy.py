@@ -116,8 +116,7 @@ def rule(cell: Mapping[str, Any]) -> str:
 
 
 def equal_updates(table: pd.DataFrame, updates: int) -> pd.DataFrame:
-    """The rows of `seed_accuracy_table` with so many updates at a constant rate: updates or epochs may have been asked
-    for."""
+    """The rows of `seed_accuracy_table` with so many updates at a constant rate, which updates or epochs gave."""
     return table[(table["updates_done"] == updates) & (table["rule"] == "constant")]
 
 
