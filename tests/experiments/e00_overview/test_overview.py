@@ -326,7 +326,8 @@ def test_the_answer_counts_every_claim_once_and_the_finding_by_paper(seen: Overv
     assert said.startswith(f"> **{EXPERIMENT.question}**")
     decided = counts[ANSWERS[0]] + counts[ANSWERS[1]]
     told = f"{counts[ANSWERS[0]]} supported and {counts[ANSWERS[1]]} contradicted"
-    begins = f"Of {counts['claims']} claims {decided} are decided:\n>\n> - {counts[ANSWERS[0]]} supported ("
+    whole = f"{counts['claims']} claims {decided} are decided and {counts['claims'] - decided} open"
+    begins = f"Of {whole}:\n>\n> - {counts[ANSWERS[0]]} supported ("
     assert begins in said and f"\n> - {counts[UNDECIDED]} are undecided" in said
     assert f"\n> - {counts[NEEDS_HARDWARE]} need hardware that is missing here" in said and counts[NEEDS_HARDWARE] > 1
     assert f"\n> - {counts[NOT_YET]} are not measured yet\n>\n" in said and opened.finding("numbers").data in said

@@ -66,6 +66,20 @@ def test_a_single_round_beside_one_core_does_not_replace_many_beside_mpi(frame: 
     assert found["rounds"] >= MIN_ROUNDS and found["reason"] == ""
 
 
+def test_a_single_round_beside_one_core_does_not_replace_few_beside_mpi() -> None:
+    """Bug: the first screen gave barrier mode 0.881 times one core's speed by one disturbed round, since its five rounds
+    beside MPI, which said 1.18, left no interval."""
+    frame = records(rounds=4)
+    own = frame[(frame["experiment"] == "speedup") & (frame["use_case"] == "SimpleBig") & (frame["variant"] == "a")]
+    barrier, alone = (own[own["strategy"] == name].iloc[0] for name in ("spark_allreduce", "sequential"))
+    disturbed = alone.to_dict() | {"round": barrier["round"], "images_per_second": 2 * alone["images_per_second"]}
+    table = spark_tables.variant_table(pd.concat([frame, pd.DataFrame([disturbed])], ignore_index=True))
+    found = table[(table["use_case"] == "SimpleBig") & (table["variant"] == "a")].set_index("strategy")
+    row = found.loc["spark_allreduce"]
+    assert row["speedup"] == pytest.approx(GAINS["SimpleBig"]["spark_allreduce", 2], rel=0.2)
+    assert row[["low", "high"]].isna().all() and row["rounds"] == 4 and row["reason"] == ""
+
+
 def test_what_stood_beside_nothing_has_no_speedup(frame: pd.DataFrame) -> None:
     alone = without(frame, experiment="speedup", strategy="mpi_allreduce")
     table = spark_tables.variant_table(alone)

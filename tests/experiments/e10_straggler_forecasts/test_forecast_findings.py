@@ -90,17 +90,19 @@ def test_the_answer_of_the_reference_is_that_of_the_records(root: Path) -> None:
 def test_the_highest_share_of_stragglers_is_that_of_the_figure(measured: Stored) -> None:
     """Whoever is told the balance names more: the figure showed so, and the sentence another kind."""
     for text in (answer(measured), said(measured, "onsets")):
-        assert re.search(r"foresees most under burst credits, told the balance: 9[45]\S* % .* of new stragglers", text)
+        assert re.search(r"foresees most under burst credits, told the balance: 9[45]\S* % \[", text)
 
 
 @pytest.mark.slow
-def test_stragglers_that_nobody_sees_coming_are_counted() -> None:
-    """On Markov states and on drift nobody is made to see any coming."""
-    counts = [
-        re.findall(r"fewer than 5 % on (\w+) of (\w+) kinds", answer(fake_forecasts.stored(recall=recall)))
-        for recall in (0.0, 0.9)
-    ]
-    assert counts == [[("8", "nine")], [("2", "nine")]], "told the balance they name those that run out"
+def test_the_answer_begins_with_the_share_of_stragglers_that_is_foreseen() -> None:
+    """Bug: "Can stragglers be forecast?" was answered by errors, and by the kind of delays with the highest share."""
+    begins = r"In simulation, .* foresees (\S+) % \[.*\] of new stragglers a step before, mean over nine kinds; it "
+    shares = []
+    for recall in (0.0, 0.9):
+        found = re.match(begins, answer(fake_forecasts.stored(recall=recall)))
+        assert found
+        shares.append(float(found.group(1)))
+    assert 5 < shares[0] < 15 and shares[1] > 60, "told the balance, some are foreseen; on two kinds, none ever is"
 
 
 @pytest.mark.slow
@@ -125,7 +127,7 @@ def test_a_mean_that_one_kind_decides_is_told_without_it() -> None:
     )
     assert re.search(alone, answer(told)), answer(told)
     assert re.search(r"over the nine kinds other than burst credits 0\.83\d* times \[0\.8", said(told, "errors"))
-    assert answer(told).startswith("In simulation, over ten kinds of delays, ")
+    assert answer(told).startswith("In simulation, ") and ". Over ten kinds of delays it " in answer(told)
 
 
 def test_gradients_slow_a_network_down_from_where_its_own_time_shows_it(measured: Stored) -> None:

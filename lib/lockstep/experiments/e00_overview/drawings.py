@@ -24,8 +24,8 @@ ANSWER_COLOURS: dict[str, Any] = {
 }
 UNITS = {"times": "times (log scale)", "percent": "%"}
 _LABEL_LETTERS = 62
-_LARGE = 100.0
-"""From which ratio on a claim stands in a panel of its own: it would squeeze the others together."""
+_LARGE = 150.0
+"""From which ratio or percentage on a claim stands in a panel of its own: it would squeeze the others together."""
 
 
 def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
@@ -58,11 +58,12 @@ def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
-    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for the largest
-    ratios: the published one a hollow diamond, ours before it, coloured by answer, filled if by measurement alone."""
+    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for what is far beyond
+    the others: the published one a hollow diamond, ours before it, coloured by answer, filled if by measurement alone."""
     if numbers.empty:
         return empty(title, "no claim has both a published and a measured number yet")
-    large = (numbers["unit"] == "times") & (numbers[["published", "measured"]].max(axis=1) > _LARGE)
+    ends = numbers[["published", "measured", "high"]].where(numbers["unit"] != "times", numbers[["published", "measured"]])
+    large = (ends.max(axis=1) > _LARGE).groupby(numbers["claim"]).transform("any")
     groups = [(str(unit), rows) for (unit, _), rows in numbers.groupby([numbers["unit"], large], sort=False)]
     with look():
         heights = [0.6 * rows["claim"].nunique() + 0.45 for _, rows in groups]

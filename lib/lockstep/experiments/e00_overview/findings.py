@@ -48,7 +48,8 @@ def answer(stored: Stored) -> str:
     }
     rest = "".join(f"; {text}" for word, text in parts.items() if counts[word])
     split = " and ".join(f"{counts[word]} {word}{_on_what(stored, word)}" for word in (SUPPORTED, CONTRADICTED))
-    return f"Of {counts['claims']} claims {_are(decided, 'decided')}: {split}{rest}. {numbers(stored)}"
+    whole = f"{counts['claims']} claims {_are(decided, 'decided')} and {counts['claims'] - decided} open"
+    return f"Of {whole}: {split}{rest}. {numbers(stored)}"
 
 
 def _are(count: int, what: str) -> str:

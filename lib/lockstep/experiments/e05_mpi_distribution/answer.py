@@ -3,15 +3,29 @@ bottleneck."""
 
 from __future__ import annotations
 
-from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError
+import pandas as pd
+
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.sentences import counted, faster, finding, measure_of, network_name, sentence
-from lockstep.analysis.statistics import ratio_with_interval
+from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.sentences import (
+    counted,
+    estimate_in,
+    faster,
+    finding,
+    listed,
+    measure_of,
+    network_name,
+    sentence,
+)
+from lockstep.analysis.statistics import ratio_with_interval, select
 from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import sessions_in
 from lockstep.analysis.verdicts import NotNow, cell
 from lockstep.engine.units import bits_text
 from lockstep.experiments.e05_mpi_distribution import regimes
-from lockstep.experiments.e05_mpi_distribution.findings import at_rate, pays_from
+from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
+from lockstep.experiments.e05_mpi_distribution.findings import pays_from, sent
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.e05_mpi_distribution.verdicts import OVER_MPI, WITHOUT_MPI
 
@@ -34,20 +48,55 @@ def answer(stored: Stored) -> str:
 
 
 def _hosts_gain(stored: Stored) -> str:
-    """At every rate the ways with an interval, and how many ways have none yet."""
-    table = link_table(stored.records)
-    if table.empty or table["speedup"].isna().all():
+    """Every way of exchanging at every rate, all on one processor, so that the rates can be compared; and what
+    accuracy a way loses."""
+    tables = {name: _known(own) for name, own in by_processor(stored, stored.of("links")).items()}
+    if not any(map(len, tables.values())):
         raise NotNow("", "no training over emulated links was measured")
-    hosts, known = counted(int(table["hosts"].min()), "emulated host"), table[table["low"].notna()]
-    told = [at_rate(rate, rows) for rate, rows in known.groupby("link_bits_per_second")]
-    if not told:
+    processor = max(tables, key=lambda name: _fullness(tables[name]))
+    table = tables[processor]
+    if table["low"].isna().all():
         raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
-    rest = int((table["speedup"].notna() & table["low"].isna()).sum())
-    open_yet = f"; too few rounds for {counted(rest, 'more comparison')}" if rest else ""
-    use_case = str(table["use_case"].iloc[0])
-    what = " (a small CNN)" if use_case == _SMALL else ""
-    first = f"{hosts} train {network_name(use_case)}{what} at these multiples of one core's speed: {told[-1]}{open_yet}"
-    return " ".join(map(sentence, (first, *told[-2::-1])))
+    use_case, rates = str(table["use_case"].iloc[0]), sorted(set(table["link_bits_per_second"]), reverse=True)
+    told = "; ".join(
+        _of_way(rows, rates) + _lost(stored.records, name) for name, rows in table.groupby("strategy", sort=False)
+    )
+    where = f"on {processor}, " if len(tables) > 1 else ""
+    hosts, over = counted(int(table["hosts"].min()), "emulated host"), listed(map(bits_text, rates))
+    network = f"{network_name(use_case)}{' (a small CNN)' if use_case == _SMALL else ''}"
+    return sentence(f"{where}{hosts} train {network} at these multiples of one core's speed over {over}: {told}")
+
+
+def _known(records: pd.DataFrame) -> pd.DataFrame:
+    """The measured speedups of a `link_table`, the highest rate first; a way is placed by its first rows."""
+    table = link_table(records)
+    table = table[table["speedup"].notna()] if len(table) else table
+    order = ["link_bits_per_second", "sync", "strategy"]
+    return table.sort_values(order, ascending=[False, True, True], kind="stable") if len(table) else table
+
+
+def _fullness(table: pd.DataFrame) -> tuple[int, int, int]:
+    """How much a processor knows: ways and rates, intervals, rounds."""
+    return (len(table), int(table["low"].notna().sum()), int(table["rounds"].sum())) if len(table) else (0, 0, 0)
+
+
+def _of_way(rows: pd.DataFrame, rates: list[float]) -> str:
+    """The speedups of one way in the order of the rates: 1.77 [1.7, 1.85] and 1.53 [1.5, 1.56] with TernGrad."""
+    gains = listed(f"{estimate_in(row, 'speedup')}{sessions_in(row, 'speedup')}" for row in rows.to_dict("records"))
+    own = rows["link_bits_per_second"].tolist()
+    alone = "" if own == rates else f" (over {listed(map(bits_text, own))} alone)"
+    return f"{gains} with {sent(str(rows['strategy'].iloc[0]))}{alone}"
+
+
+def _lost(records: pd.DataFrame, strategy: str) -> str:
+    """The test accuracy that a way costs where the records show a loss, as a clause; "" where they show none."""
+    share = select(records, {"experiment": "links", "strategy": strategy})["density"].iloc[0]
+    table = accuracy_table(records)
+    own = table[(table["strategy"] == strategy) & (table["density"] == share)] if len(table) else table
+    for row in own[own["points_high"] < 0].to_dict("records") if len(own) else ():
+        lost = Estimate(-row["points"], -row["points_high"], -row["points_low"], int(row["seeds"]), logarithmic=False)
+        return f", which costs {measure_of(lost, 'points of test accuracy')} over {counted(lost.rounds, 'seed')}"
+    return ""
 
 
 def _mpi_costs(stored: Stored) -> str:

@@ -203,16 +203,6 @@ def alexnet_over_links(stored: Stored) -> str:
     return f"AlexNet with {counted(batch, 'image')} per worker: {ratio} times"
 
 
-def at_rate(rate: float, rows: pd.DataFrame) -> str:
-    """The speedups of a `link_table` at one rate: over 1 Gbit/s, 1.54 with whole gradients [1.5, 1.57]."""
-    gains = [
-        f"{gain.value:.3g} with {sent(row['strategy'])} {interval_text(gain)}{sessions_in(row, 'speedup')}"
-        for row in rows.to_dict("records")
-        for gain in (estimate_in(row, "speedup"),)
-    ]
-    return f"over {bits_text(rate)}, {listed(gains)}"
-
-
 def pays_from(stored: Stored, compressed: bool = False) -> str:
     """From which rate on the hosts of a `link_table` are faster than one core with uncompressed gradients, by
     processor, as a clause; `compressed`: with the others. "" where none is known."""

@@ -136,10 +136,10 @@ def data(stored: Stored) -> str:
         if ratio.open:
             thin.append(f"{name} ({ratio.value:.3g} times as fast in {counted(ratio.rounds, 'round')})")
             continue
-        judged = "cannot be told to be faster or slower"
-        if is_difference(ratio):
-            judged = "is faster" if ratio.value > 1 else "is slower"
-        told.setdefault(sizes, []).append(f"{name} {judged}, {times(ratio, 'as fast')}")
+        judged = "is faster" if ratio.value > 1 else "is slower"
+        judged = judged if is_difference(ratio) else "cannot be told to be faster or slower"
+        gain = f"{times(ratio, 'as fast')}{sessions_in(row, 'times_smallest')}"
+        told.setdefault(sizes, []).append(f"{name} {judged}, {gain}")
     texts = [f"{sizes}, {'; '.join(own)}" for sizes, own in told.items()]
     if thin:
         texts.append(f"whether more data make training slower is not known yet for {listed(thin)}")

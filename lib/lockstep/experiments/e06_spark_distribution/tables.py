@@ -17,8 +17,8 @@ from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import (
     BASELINE,
     MIN_ROUNDS,
+    Conditions,
     Estimate,
-    interval_of,
     is_difference,
     median_or_nan,
     ratio_or_reason,
@@ -47,6 +47,8 @@ AGREEING = PARTS[4:]
 _OF_SPARK: tuple[str, ...] = ("experiment", "use_case", "strategy", "workers", "device", "variant")
 _OF_SPARK += ("images", "global_batch_size", "exchange_every", "executor_data")
 _VARIANT = ("exchange_every", "executor_data")
+_STRATEGY = ("experiment", "use_case", "strategy")
+_RATE = "images_per_second"
 _PART_OF_COLUMN = {
     "read_seconds": "read_seconds",
     "broadcast_seconds": "broadcast_seconds",
@@ -82,15 +84,15 @@ def variant_table(records: pd.DataFrame) -> pd.DataFrame:
 
 def speedup_of(records: pd.DataFrame, cell: Mapping[str, Any]) -> Estimate | None:
     """Images/s over sequential training: of rounds that hold both; where these are too few for an interval, of those in
-    which either stood beside BESIDE. None where neither was measured."""
+    which either stood beside BESIDE, of barrier mode always. None where neither was measured."""
     same = {name: cell[name] for name in ("experiment", "use_case", "device")}
     base, link = {**same, **BASELINE}, {**same, "strategy": BESIDE, "variant": "a", "workers": cell["workers"]}
     pairs = ((cell, base), (cell, link), (base, link))
-    direct, above, below = (ratio_or_reason(records, *pair, "images_per_second")[0] for pair in pairs)
+    direct, above, below = (ratio_or_reason(records, *pair, _RATE)[0] for pair in pairs)
     if above is None or below is None or (direct is not None and direct.rounds >= MIN_ROUNDS):
         return direct
     detour = above.over(below)
-    return direct if direct is not None and detour.open else detour
+    return direct if direct is not None and detour.open and not cell["strategy"].startswith("spark_") else detour
 
 
 def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:
@@ -173,34 +175,31 @@ UNEVEN = "not compared: fewer images than its steps take, so the last batch is s
 def data_table(records: pd.DataFrame) -> pd.DataFrame:
     """Images/s against the number of images that are trained on (experiment DATA), mean and 95 % interval.
 
-    `times_smallest`: over the same strategy's with the fewest images, paired per round, with times_smallest_low and
+    `times_smallest`: over the same strategy's with the fewest images (`times_fewest`), with times_smallest_low and
     times_smallest_high; `difference`: may that be called one. A row per strategy and number of images: sizes that the
     data set did not have became its own size, and are one row.
     """
     table = []
-    own = records[records["experiment"] == DATA]
-    for (use_case, strategy), rows in own.groupby(["use_case", "strategy"], sort=False):
-        rates = size_rates(rows)
-        for images, cell in rows.groupby("images"):
-            status, reason = outcome(cell)
-            first = cell.iloc[0]
-            if status == "ok" and uneven(cell).all():
+    for _, own in records[records["experiment"] == DATA].groupby(["use_case", "strategy"], sort=False):
+        for cell, rows in sorted(cells(own), key=lambda each: each[0]["images"]):
+            status, reason = outcome(rows)
+            if status == "ok" and uneven(rows).all():
                 reason = UNEVEN
-            row: dict[str, Any] = {"use_case": use_case, "strategy": strategy, "images": int(images)}
-            row |= {name: first[name] for name in ("workers", "global_batch_size", "data_source")}
-            row |= ratio_columns(interval_over_rounds(cell, "images_per_second"), "images_per_second")
-            times = times_smallest(rates, int(images))
+            row: dict[str, Any] = {name: cell[name] for name in ("use_case", "strategy", "workers")}
+            row |= {"images": int(cell["images"])} | {name: cell[name] for name in ("global_batch_size", "data_source")}
+            row |= ratio_columns(interval_over_rounds(rows, _RATE), _RATE)
+            times = times_fewest(records, {name: cell[name] for name in _STRATEGY}, row["images"])
             row |= named(times, "times_smallest") | {"difference": times is not None and is_difference(times)}
-            row |= {name: median_of(cell, name) for name in ("step_seconds", "input_seconds", "epoch_seconds")}
+            row |= {name: median_of(rows, name) for name in ("step_seconds", "input_seconds", "epoch_seconds")}
             table.append(row | {"rounds": times.rounds if times else 0, "status": status, "reason": reason})
     return pd.DataFrame(table)
 
 
-def size_rates(rows: pd.DataFrame) -> pd.DataFrame:
-    """Images/s by round (rows) and number of images (columns) of one strategy's ok rows that trained on whole batches:
-    a set smaller than them ends with a smaller batch, which is slower whatever the size of the set."""
-    ok = rows[(rows["status"] == "ok") & rows["images_per_second"].notna() & ~uneven(rows)]
-    return ok.pivot_table(index="round", columns="images", values="images_per_second", aggfunc="median").astype(float)
+def whole_batches(records: pd.DataFrame) -> pd.DataFrame:
+    """Without DATA's rows of sets smaller than their steps, which end with a smaller batch, and that is slower whatever
+    the size of the set; of a size that stood twice in a round the first."""
+    twice = records.duplicated([*_STRATEGY, "images", "round", "status"])
+    return records[(records["experiment"] != DATA) | ~(uneven(records) | twice)]
 
 
 def uneven(rows: pd.DataFrame) -> pd.Series:
@@ -208,12 +207,12 @@ def uneven(rows: pd.DataFrame) -> pd.Series:
     return rows["images"] < rows["global_batch_size"] * (rows["warmup_steps"] + rows["steps"])
 
 
-def times_smallest(rates: pd.DataFrame, images: int) -> Estimate | None:
-    """Images/s with so many images over those with the fewest, paired per round (`size_rates`); None without both."""
-    if images not in rates:
-        return None
-    ratios = (rates[images] / rates[rates.columns.min()]).dropna()
-    return interval_of(ratios) if len(ratios) else None
+def times_fewest(records: pd.DataFrame, ours: Conditions, images: int) -> Estimate | None:
+    """Images/s of a strategy of DATA with so many images over those with the fewest, paired per round
+    (`whole_batches`); None where no round holds both."""
+    kept = whole_batches(records)
+    fewest = select(kept, ours)["images"].min()
+    return ratio_or_reason(kept, {**ours, "images": images}, {**ours, "images": fewest}, _RATE)[0]
 
 
 def shown_traces(resources: pd.DataFrame | None) -> pd.DataFrame:

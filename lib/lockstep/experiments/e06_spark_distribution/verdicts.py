@@ -12,10 +12,10 @@ import pandas as pd
 from lockstep.analysis.noise import NOISE_OF_A_QUOTIENT, aa_noise
 from lockstep.analysis.published_speedups import core_free_ratio, printed, same_on_any_cores, serial_loss
 from lockstep.analysis.rules import above_one, enough, graded, has_more, with_seconds
-from lockstep.analysis.statistics import BASELINE, Conditions, Estimate, interval_of, ratio_with_interval, select
+from lockstep.analysis.statistics import BASELINE, Conditions, Estimate, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
-from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, Verdicts, cell, each, join, settle
-from lockstep.experiments.e06_spark_distribution.tables import size_rates
+from lockstep.analysis.verdicts import NOT_YET, Claim, NotNow, Verdict, Verdicts, cell, each, join, opposite, settle
+from lockstep.experiments.e06_spark_distribution.tables import times_fewest, whole_batches
 from lockstep.experiments.e06_spark_distribution.without_training import DATA, FEW, PAPER_STYLE, SPEEDUP
 
 RULES = Verdicts()
@@ -144,7 +144,7 @@ def spark_slower_than_node(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def spark_more_data_worse(claim: Claim, stored: Stored) -> Verdict:
-    """Images/s with the fewest images over those with the most. Images in an RDD decide; what executors read as files,
+    """Images/s with the most images over those with the fewest. Images in an RDD decide; what executors read as files,
     and training without Spark, are measured beside them and named."""
     parts = [(text, settle(partial(_more_data, stored.records, name))) for name, text in HELD.items()]
     (_, decides), *others = parts
@@ -157,17 +157,17 @@ def spark_more_data_worse(claim: Claim, stored: Stored) -> Verdict:
 
 def _more_data(records: pd.DataFrame, strategy: str) -> Verdict:
     ours = cell(records, experiment=DATA, strategy=strategy)
-    rates = size_rates(select(records, ours))
-    if rates.empty:
+    sizes = select(whole_batches(records), ours)["images"]
+    if sizes.empty:
         raise NotNow(NOT_YET, "fewer images than its steps take")
-    few, most = int(rates.columns.min()), int(rates.columns.max())
+    few, most = int(sizes.min()), int(sizes.max())
     if few == most:
         raise NotNow(NOT_YET, f"measured with {few} images only")
-    ratios = (rates[few] / rates[most]).dropna()
-    if ratios.empty:
+    ratio = times_fewest(records, ours, most)
+    if ratio is None:
         raise NotNow(NOT_YET, f"no round holds both {few} and {most} images")
-    found = above_one(interval_of(ratios), aa_noise(records), f"times the images/s with {few} images as with {most}")
-    return with_seconds(found, records, [ours | {"images": count} for count in (few, most)])
+    found = above_one(ratio, aa_noise(records), f"times the images/s with {most} images as with {few}")
+    return with_seconds(opposite(found), records, [ours | {"images": count} for count in (few, most)])
 
 
 @RULES.add

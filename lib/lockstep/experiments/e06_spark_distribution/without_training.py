@@ -60,6 +60,5 @@ def interval_over_rounds(rows: pd.DataFrame, measure: str) -> Estimate | None:
 
 def named(ratio: Estimate | None, name: str) -> dict[str, float]:
     """A ratio as columns, where a row has low and high of something else already."""
-    return {
-        column if column == name else f"{name}_{column}": value for column, value in ratio_columns(ratio, name).items()
-    }
+    columns = ratio_columns(ratio, name).items()
+    return {column if column.startswith(name) else f"{name}_{column}": value for column, value in columns}

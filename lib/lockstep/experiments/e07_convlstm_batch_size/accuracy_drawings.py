@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.figures.style import (
     GREY,
     PALETTE,
@@ -186,7 +187,7 @@ def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
             _time_panel(axis, rows, handles)
             axis.set_title(_panel_title(network, case, rows), loc="left")
         for line in axes[:, 0]:
-            line.set_ylabel("seconds of 10 epochs\n(log scale; median, 95 % interval)")
+            line.set_ylabel(f"seconds of 10 epochs, geometric mean\n(log scale; 95 % interval from {MIN_ROUNDS} rounds on)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)
     return figure
 

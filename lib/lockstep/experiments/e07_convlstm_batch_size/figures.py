@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 
 from lockstep.analysis.figures.recipes import Recipe
-from lockstep.analysis.seeds import ABLATION, LEARNING, SELECTED
+from lockstep.analysis.one_session import of_one_session
+from lockstep.analysis.seeds import ABLATION, LEARNING, SELECTED, SPEED
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     accuracy_lines,
@@ -36,7 +37,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import (
     timed_prices,
     timed_ways,
 )
-from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import seed_accuracy_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import extras, seed_accuracy_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import matrix_table, one_class_note
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
 
@@ -52,7 +53,11 @@ def generalisation_gap(stored: Stored) -> Figure:
 
 
 def training_time(stored: Stored) -> Figure:
-    return time_lines(timed_ways(stored), "Training time against batch size")
+    """Of one session: a median of several machines beside another one's contradicts speedups, which are paired."""
+    shown, note = of_one_session(
+        stored, SPEED, lambda found: [own for own in found if own[0]["variant"] == "a" and not extras(own[0])]
+    )
+    return time_lines(timed_ways(shown), f"Training time against batch size\n{note}".strip())
 
 
 def candidates(stored: Stored) -> Figure:

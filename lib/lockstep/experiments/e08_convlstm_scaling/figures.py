@@ -40,10 +40,6 @@ def cluster(stored: Stored) -> Figure:
     )
 
 
-def model(stored: Stored) -> Figure:
-    return model_parity(checked_model(stored), "The cost model beside measured steps")
-
-
 def times_of_table3(stored: Stored) -> Figure:
     published = published_times(table3())
     nodes = published["nodes"].tolist()
@@ -55,15 +51,11 @@ def accuracy_against_workers(stored: Stored) -> Figure:
     return workers_accuracy(accuracy_by_workers(stored), "Does scaling change accuracy? (Figure 8)")
 
 
-def flops_of_layers(stored: Stored) -> Figure:
-    return flops_points(counted_table(stored.table(FLOPS)), beside_table2(table4()), "FLOP of each layer")
-
-
 FIGURES: Mapping[str, Recipe] = {
     "scaling": speedup_against_workers,
     "cluster": cluster,
-    "model": model,
+    "model": lambda stored: model_parity(checked_model(stored), "The cost model beside measured steps"),
     "table3": times_of_table3,
     "accuracy": accuracy_against_workers,
-    "flops": flops_of_layers,
+    "flops": lambda stored: flops_points(counted_table(stored.table(FLOPS)), beside_table2(table4()), "FLOP of each layer"),
 }

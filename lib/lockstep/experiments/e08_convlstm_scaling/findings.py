@@ -21,7 +21,6 @@ from lockstep.analysis.sentences import (
     in_words,
     interval_text,
     listed,
-    measure_of,
     noise_unknown,
     pays,
     sentence,
@@ -30,9 +29,16 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import sessions_in
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e08_convlstm_scaling.drawings import network_title
+from lockstep.experiments.e08_convlstm_scaling.findings_of_clusters import (
+    cluster,
+    link_error,
+    model,
+    more_nodes,
+    the_network,
+)
 from lockstep.experiments.e08_convlstm_scaling.flops import EXPERIMENT as FLOPS
 from lockstep.experiments.e08_convlstm_scaling.flops import beside_table2, counted_table, table4
-from lockstep.experiments.e08_convlstm_scaling.forecasts import Cluster, cluster_forecast, cluster_of
+from lockstep.experiments.e08_convlstm_scaling.forecasts import cluster_forecast
 from lockstep.experiments.e08_convlstm_scaling.table3 import (
     FIVE_NODES,
     modelled_times,
@@ -42,12 +48,10 @@ from lockstep.experiments.e08_convlstm_scaling.table3 import (
 )
 from lockstep.experiments.e08_convlstm_scaling.tables import (
     accuracy_by_workers,
-    checked_model,
     exascale_table,
     strong_scaling,
     weak_scaling,
 )
-from lockstep.predict.cost_check import held_out_error
 
 ENGINES, SERVER = "engines_shared_memory", "parameter_server"
 """What keeps the gradients of one machine's workers in common memory, and the paper's way."""
@@ -71,10 +75,6 @@ def scaling(stored: Stored) -> str:
         told += [*noise_unknown(noise), f"the slowest and the fastest, in multiples of one's speed: {'; '.join(ends)}"]
     told += [f"{how}, no speedup has an interval yet" for how, rows in known.items() if rows.empty]
     return " ".join(sentence(text) for text in told)
-
-
-def _network(name: object) -> str:
-    return f"the {network_title(str(name))}"
 
 
 def _several(table: pd.DataFrame, staged: bool = False) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def _slowest_and_fastest(rows: pd.DataFrame, how: str) -> str:
 
 def _trained(rows: pd.DataFrame) -> str:
     """Two workers train the CNN 1.92 [1.87, 1.97] (all-reduce) times as fast as one; the ConvLSTM ..."""
-    gains = [f"{_network(name)} {listed(_gains(own))} times" for name, own in rows.groupby("network", sort=False)]
+    gains = [f"{the_network(name)} {listed(_gains(own))} times" for name, own in rows.groupby("network", sort=False)]
     gains[0] += " as fast as one"
     return f"{counted(int(rows['workers'].iloc[0]), 'worker')} train {'; '.join(gains)}"
 
@@ -137,70 +137,6 @@ def _gains(rows: pd.DataFrame, named: bool = False) -> list[str]:
 
 
 @finding
-def cluster(stored: Stored) -> str:
-    """What the cost model expects at most of nodes that share one batch and of nodes with a batch each, by the way of
-    exchanging."""
-    table, cluster = cluster_forecast(stored), cluster_of(stored)
-    if table.empty:
-        raise NotNow("", "the cost model was not calibrated: too few cells")
-    (shared, each), *others = (
-        [_peak(own[own["scaling"] == scaling]) for scaling in ("strong", "weak")]
-        for _, own in table.groupby("way", sort=False)
-    )
-    beyond = _beyond(table[table["scaling"] == "weak"], cluster)
-    best = {str(own.loc[own["modelled_speedup"].idxmax(), "network"]) for _, own in table.groupby(["way", "scaling"])}
-    whose = f" of {_network(best.pop())}" if len(best) == 1 else ""
-    told = [
-        f"over the assumed link the cost model expects{whose} at most {shared} with one batch of {cluster.batch} "
-        f"images that all nodes share; {each} with {cluster.per_worker} for each worker{beyond}",
-        *(f"it expects at most {shared} (one batch) and {each} (a batch each)" for shared, each in others),
-    ]
-    return " ".join(sentence(text) for text in told)
-
-
-def _peak(rows: pd.DataFrame) -> str:
-    best = rows.loc[rows["modelled_speedup"].idxmax()]
-    return f"{float(f'{best.modelled_speedup:.2g}'):g} times on {best['nodes']} nodes by {best['way']}"
-
-
-def _beyond(rows: pd.DataFrame, cluster: Cluster) -> str:
-    """That a batch for each worker makes more than an epoch, where the peak of these rows has one."""
-    whole = int(rows.loc[rows["modelled_speedup"].idxmax(), "global_batch_size"])
-    more = whole > cluster.epoch_images
-    return f" (a batch of {whole:,} where an epoch has {cluster.epoch_images:,})" if more else ""
-
-
-def _more_nodes(stored: Stored) -> str:
-    """The largest speedup of each network that the cost model expects of any number of nodes, for the first screen."""
-    table = cluster_forecast(stored)
-    if table.empty:
-        return "What more nodes would gain is not known yet: the cost model was not calibrated, for too few cells."
-    strong, cluster = table[table["scaling"] == "strong"], cluster_of(stored)
-    most = listed(f"{_peak(own)} for {_network(network)}" for network, own in strong.groupby("network", sort=False))
-    asked = f"over an assumed link ({cluster.link}) and with one batch of {cluster.batch} shared by all nodes"
-    return f"For more nodes there is a cost model, not a measurement: {asked}, it expects at most {most}."
-
-
-@finding
-def model(stored: Stored) -> str:
-    """The model's mean error on cells that it never saw, and to which side it errs."""
-    records, processor = on_one_processor(stored)
-    found, cells, _ = held_out_error(records)
-    told = f"fitted and checked on {processor}, the cost model errs" if processor else "the cost model errs"
-    table = checked_model(stored)
-    if table.empty:
-        raise NotNow("", "the cost model was not calibrated: too few cells")
-    held = table[(table["part"] == "held out") & table["low"].notna()]
-    fast, slow = int((held["high"] < 1).sum()), int((held["low"] > 1).sum())
-    short, long = (counted(number, "cell") if number else "none" for number in (fast, slow))
-    return sentence(
-        f"{told} by {measure_of(found.times(100), '%')} on average on {cells} cells that "
-        f"it was not fitted to; of the {len(held)} with an interval, it promises too short a step in {short} and too "
-        f"long a step in {long}"
-    )
-
-
-@finding
 def times_of_table3(stored: Stored) -> str:
     """What Table 3 gains from its fewest to its most nodes, against its workers and the cost model."""
     table = published_times(table3())
@@ -215,9 +151,9 @@ def times_of_table3(stored: Stored) -> str:
     own = modelled[modelled["nodes"] == last["nodes"]] if len(modelled) else modelled
     if own.empty:
         return f"{told} The cost model was not calibrated for it: too few cells."
-    expected = listed(f"{row.modelled_times:.2g} times ({_network(row.network)})" for row in own.itertuples())
-    how = "over the assumed link and by parameter server"
-    return f"{told} {sentence(f'{how} the cost model expects {expected}')}"
+    expected = listed(f"{row.modelled_times:.2g} times ({the_network(row.network)})" for row in own.itertuples())
+    how = f"over the assumed link and by parameter server the cost model expects {expected}"
+    return f"{told} {sentence('; '.join(filter(None, (how, link_error(stored, SERVER)))))}"
 
 
 @finding
@@ -275,14 +211,14 @@ def answer(stored: Stored) -> str:
     if known.empty:
         raise NotNow("", f"no speedup with a core for each worker has {counted(MIN_ROUNDS, 'round')} yet")
     batch = int(known["global_batch_size"].max())
-    told = [sentence(f"with a batch of {batch} split between them, {_trained(known)}"), _more_nodes(stored)]
+    told = [sentence(f"with a batch of {batch} split between them, {_trained(known)}"), more_nodes(stored)]
     published = speedup_on_five_nodes()
     if published > FIVE_NODES:
         beyond = f"more than the ideal {FIVE_NODES}, so no link explains it"
         told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
     exa = exascale_table(on_one_processor(stored)[0])
     if len(exa):
-        cores = [f"{row.cores_needed / 1e6:.2g} million cores for {_network(row.network)}" for row in exa.itertuples()]
+        cores = [f"{row.cores_needed / 1e6:.2g} million cores for {the_network(row.network)}" for row in exa.itertuples()]
         rate = "At the rate of a core here, exascale (1e18 FLOP per second)"
         told.append(f"{rate} would take {listed(cores)}, even if they never communicated.")
     return " ".join(told)

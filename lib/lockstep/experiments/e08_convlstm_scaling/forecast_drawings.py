@@ -1,6 +1,6 @@
 """Figures of notebook 08 in which the cost model speaks of numbers of nodes that nobody measured.
 
-Measured: filled marks. Modelled: dotted lines without marks. Published: hollow grey diamonds.
+Measured: filled marks, on one machine. Modelled: dotted lines without marks. Published: hollow grey diamonds.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from lockstep.analysis.figures.style import (
 )
 from lockstep.experiments.e08_convlstm_scaling.drawings import IDEAL, WAYS, network_title, workers_axis
 
+ONE_MACHINE = "measured on one machine, no link"
+
 
 def forecast_lines(
     forecast: pd.DataFrame, measured: pd.DataFrame, title: str, published: tuple[int, float] | None = None
 ) -> StoredFigure:
-    """Modelled speedup against nodes (`forecast_table`), a panel per kind of scaling and network;
-    measured cells of strong scaling with a core for every worker, and a published (nodes, speedup), apart from it."""
+    """Modelled speedup against nodes (`forecast_table`), a panel per kind of scaling and network; apart from it
+    measured strong scaling with a core for every worker, on one machine, and a published (nodes, speedup)."""
     if forecast.empty:
         return empty(title, "the cost model was not calibrated: too few cells")
     groups = list(forecast.groupby(["scaling", "network"], sort=False))
@@ -98,8 +100,8 @@ def _forecast_handles(measured: Sequence[str], published: tuple[int, float] | No
         for way, strategy in WAYS.items()
     ]
     found += [
-        Line2D([], [], color=colour(strategy), linestyle="none", marker=marker(strategy), label=f"{way} (measured)")
-        for way, strategy in WAYS.items()
+        Line2D([], [], color=colour(name), linestyle="none", marker=marker(name), label=f"{way} ({ONE_MACHINE})")
+        for way, name in WAYS.items()
         if way in measured
     ]
     found.append(Line2D([], [], **IDEAL, label="ideal: a worker on every node"))

@@ -16,8 +16,6 @@ from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
 from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, known_onsets, over_kinds
 
 BEST_SO_FAR = f"whichever of {counted(len(MEMBERS), 'simple forecaster')} erred least lately"
-HARDLY = 0.05
-"""Whoever names a smaller share of the workers that become stragglers sees hardly any coming."""
 
 
 def error_over_kinds(stored: Stored, name: str, rival: str) -> Estimate:
@@ -50,27 +48,27 @@ def answer(stored: Stored) -> str:
     far, own, rest = but_for_one(stored, LSTM, BEST)
     others = counted(len(KINDS) - 1, "other kind")
     alone = f"on {far} alone{' (told the balance)' * (far in STATES)}"
+    who = "in simulation, after 60 steps online, an LSTM like the paper's"
     text = (
-        f"in simulation, over {counted(len(KINDS), 'kind')} of delays, an LSTM like the paper's, "
-        f"after 60 steps online, {errs(last, 'repeating the last value')}, and "
+        f"over {counted(len(KINDS), 'kind')} of delays it {errs(last, 'the last value')}, and "
         f"{errs(best, BEST_SO_FAR)}; {alone} {own.value:.3g} times that error, "
         f"over the {others} {rest.value:.3g} times {rest.interval}"
     )
-    return f"{sentence(text)} {sentence(seen_coming(stored, LSTM))}"
+    return f"{sentence(seen_coming(stored, LSTM, who))} {sentence(text)}"
 
 
-def seen_coming(stored: Stored, name: str, who: str = "it") -> str:
-    """The kind on which most new stragglers are named beforehand, and on how many kinds hardly any are; told the state
-    of the system, as hollow marks of the figure are."""
+def seen_coming(stored: Stored, name: str, who: str) -> str:
+    """Which share of new stragglers is named beforehand, over all kinds and on the kind with the highest; told the
+    state of the system, as hollow marks of the figure are."""
     known = _known_by_kind(stored, name)
     most = max(known, key=lambda kind: known[kind].value)
-    few = sum(recall.high < HARDLY for recall in known.values())
-    share = measure_of(known[most].times(100), "%")
+    mean = mean_of(over_kinds(stored, partial(known_onsets, stored, name=name, told=True), logarithmic=False))
+    share, highest = (measure_of(each.times(100), "%") for each in (mean, known[most]))
     told = ", told the balance" if most in STATES else ""
     under = "periodic delays" if most == "periodic" else most
     return (
-        f"{who} foresees most under {under}{told}: {share} of new stragglers a step before; "
-        f"fewer than {100 * HARDLY:g} % on {few or 'none'} of {counted(len(known), 'kind')}"
+        f"{who} foresees {share} of new stragglers a step before, mean over {counted(len(known), 'kind')}; "
+        f"it foresees most under {under}{told}: {highest}"
     )
 
 

@@ -89,7 +89,7 @@ def onsets(stored: Stored) -> str:
         f"on Markov states the last value has an F1 of {mean_of(f1)} and names {100 * blind.value:.2g} % of them "
         "beforehand: F1 counts those that are slow already"
     )
-    before = seen_coming(stored, TRAINED, "the same LSTM, also trained beforehand,")
+    before = seen_coming(stored, TRAINED, "also trained beforehand, the LSTM")
     return " ".join([sentence(before), _with_the_state(stored), sentence(also)])
 
 
