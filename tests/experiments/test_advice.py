@@ -27,7 +27,8 @@ from lockstep.experiments import advice
 from lockstep.experiments.advice import ADVICE, Advice, advice_table
 from lockstep.experiments.catalogue import Notebook
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
-from lockstep.experiments.e11_straggler_mitigation.contenders import OURS, WAIT
+from lockstep.experiments.e11_straggler_mitigation.contenders import NEVER_WAIT, OURS, WAIT
+from lockstep.experiments.e11_straggler_mitigation.learning import over
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio, rivals_table
 from lockstep.experiments.registry import experiment
 from lockstep.experiments.report import Answered
@@ -135,6 +136,8 @@ def test_the_deadline_is_told_where_waiting_is_faster(root: Path) -> None:
         told_apart = not re.search(rf"no difference shown with [^)]*\b{workers}\b", text)
         assert told_apart == (ratio.high < 1 or ratio.low > 1)
     assert "with momentum" in text
+    never = over(records.shown, NEVER_WAIT, OURS)  # seen: the README did not say that another one is faster still
+    assert (f"asynchronous training takes {never} times the deadline's time" in text) == (never.high < 1)
 
 
 def test_what_is_beside_a_number_stands_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:

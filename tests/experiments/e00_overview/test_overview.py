@@ -266,6 +266,15 @@ def test_a_very_large_ratio_has_a_panel_of_its_own(seen: Overview) -> None:
     assert sum(axis.get_xlim()[1] > 10_000 for axis in axes) == 1
 
 
+def test_a_very_wide_interval_does_not_squeeze_percentages(seen: Overview) -> None:
+    """Seen: a whisker up to 300 % squeezed all accuracies into one fourth of their axis."""
+    row = dict.fromkeys(NUMBERS, "") | {"unit": "percent", "answer": ANSWERS[2], "evidence": MEASURED, "statement": "s"}
+    narrow = row | {"claim": "x", "published": 93.0, "measured": 83.0, "low": 82.0, "high": 84.0}
+    wide = row | {"claim": "y", "published": 2.2, "measured": 56.0, "low": 10.0, "high": 300.0}
+    first, second = published_beside_measured(pd.DataFrame([narrow, wide]), "title").axes
+    assert first.get_xlim()[1] < 110 and second.get_xlim()[1] > 300
+
+
 def test_the_ticks_of_a_logarithm_do_not_overlap(seen: Overview) -> None:
     """Seen: 65536 ran into 1.04858e+06."""
     row = dict.fromkeys(NUMBERS, "") | {"claim": "x", "unit": "KiB", "published": 35.0, "measured": 524_503.0}

@@ -58,11 +58,11 @@ def answer_bars(counts: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def published_beside_measured(numbers: pd.DataFrame, title: str) -> StoredFigure:
-    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for what is far beyond
-    the others: the published one a hollow diamond, ours before it, coloured by answer, filled if by measurement alone."""
+    """A row per claim that has both numbers, a panel per unit (`Overview.numbers`), and one more for the largest:
+    the published one a hollow diamond, ours before it, coloured by answer, filled if by measurement alone."""
     if numbers.empty:
         return empty(title, "no claim has both a published and a measured number yet")
-    ends = numbers[["published", "measured", "high"]].where(numbers["unit"] != "times", numbers[["published", "measured"]])
+    ends = numbers[["published", "measured"]].assign(high=numbers["high"].where(numbers["unit"] != "times"))
     large = (ends.max(axis=1) > _LARGE).groupby(numbers["claim"]).transform("any")
     groups = [(str(unit), rows) for (unit, _), rows in numbers.groupby([numbers["unit"], large], sort=False)]
     with look():

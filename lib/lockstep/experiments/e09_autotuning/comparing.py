@@ -44,7 +44,7 @@ ORDERS, CHOOSING_ORDERS = 500, 60
 FEW_ORDERS = 10
 """Of studies in each of which a network is trained."""
 WORKERS = (1, 2, 8)
-STUDIES = (12, 30, 60)
+STUDIES = (10, 30, 60)
 """Trials of a study; those are compared that a half of the pool holds, of longer ones with a fifth of it to spare:
 orders of 60 settings out of 61 hardly differ."""
 BASE = "Median"

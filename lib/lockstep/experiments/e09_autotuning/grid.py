@@ -27,8 +27,8 @@ NAME = "09_autotuning"
 POOL, ENGINES, RUNG, FINALISTS, CHOSEN = "pool", "engine_counts", "rungs", "finalists", "chosen"
 SETTINGS_PER_ROUND = 4
 """Of the pool: what a killed run may lose."""
-MOST_SETTINGS = 132
-"""Of a pool that nobody waits for any more: half of 122 amounts to five studies of twelve trials, which an interval of
+MOST_SETTINGS = 120
+"""Of a pool that nobody waits for any more: half of 102 amounts to five studies of ten trials, which an interval of
 what pruners save takes; a few may diverge."""
 ENGINE_ROUNDS = 14
 JUDGED_SEEDS = 15

@@ -12,7 +12,12 @@ from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e11_straggler_mitigation.bounds import PUBLISHED
 from lockstep.experiments.e11_straggler_mitigation.contenders import DPRO_READINGS, NEVER_WAIT, OURS, WAIT
 from lockstep.experiments.e11_straggler_mitigation.learning import over
-from lockstep.experiments.e11_straggler_mitigation.mitigation import mean_mitigation, mitigation_table, throughput
+from lockstep.experiments.e11_straggler_mitigation.mitigation import (
+    cost_without_delays,
+    mean_mitigation,
+    mitigation_table,
+    throughput,
+)
 from lockstep.experiments.e11_straggler_mitigation.prices import computed_of
 from lockstep.experiments.e11_straggler_mitigation.rows import RIVALRY, required, rows_of
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio, without_asynchronous
@@ -25,7 +30,7 @@ def plainly(text: str) -> str:
 
 
 CALLED: Mapping[str, str] = {
-    OURS: "our own policy, which updates at a deadline with the work done so far,",
+    OURS: "our own policy, updating at a deadline,",
     NEVER_WAIT: "asynchronous training",
 }
 """What a first screen calls these policies."""
@@ -85,8 +90,10 @@ def _price(stored: Stored) -> str:
     if (ours := computed_of(stored, OURS)) is None:
         raise NotNow("", "our own policy's work was not counted")
     workers = counted(int(rows["workers"].iloc[0]), "worker")
-    node = f"the paper's standby node is one more beside {workers}"
-    return sentence(f"the price: our policy computes {ours} images per image used, and {node}")
+    node = f"the paper's standby node is one per {workers}"
+    slower = cost_without_delays(stored, OURS)
+    undelayed = f", takes {slower} times as long undelayed" if slower else ""
+    return sentence(f"the price: our policy computes {ours} images per image used{undelayed}, and {node}")
 
 
 def _buys(stored: Stored) -> str:
@@ -99,25 +106,35 @@ def _buys(stored: Stored) -> str:
         parts.append(f"{called} takes {found}{' (no difference shown)' if found.low <= 1 <= found.high else ''}")
     if not parts:
         raise NotNow("", "no policy has reached the loss under every kind of delays with even and odd seeds")
-    beside = f"{listed(parts)} times the time of waiting for all"
+    beside = f"{listed(parts)} times the time of waiting"
     return sentence(f"to the same loss without momentum, {beside}{_with_momentum(stored)}")
 
 
 def _with_momentum(stored: Stored) -> str:
     """With how many workers waiting for all is certainly ahead of asynchronous training where all have momentum, and
-    with how many asynchronous training does not always get there."""
-    parts = []
-    for workers in sorted({int(count) for count in rows_of(stored, RIVALRY)["workers"]}):
-        try:
-            found = rival_ratio(stored, workers, WAIT, NEVER_WAIT)
-        except AnalysisError:
-            continue
-        parts += [f"{found} ({workers} workers)"] if found.high < 1 else []
-    ahead = f"waiting for all takes {listed(parts)} times the time of asynchronous training"
+    with how many asynchronous training does not always get there; and how far ahead of our policy it is."""
+    parts = behind_waiting(stored, NEVER_WAIT)
+    ahead = f"waiting takes {listed(parts)} times as long as asynchronous training"
     missed = listed(map(str, without_asynchronous(stored)))
     may = f"may miss the loss with {missed} workers" if missed else ""
     told = ", which ".join(filter(None, [ahead, may])) if parts else may and f"asynchronous training {may}"
-    return f"; with momentum and a slower server, {told}" if told else ""
+    ours = behind_waiting(stored, OURS)
+    own = f"{'' if parts else 'waiting takes '}{listed(ours)} times our policy's time" if ours else ""
+    both = ", and ".join(filter(None, [told, own]))
+    return f"; with momentum and a slower server, {both}" if both else ""
+
+
+def behind_waiting(stored: Stored, name: str) -> list[str]:
+    """The time of waiting for all over that of a policy, where all have momentum, for each number of workers with which
+    it is certainly less."""
+    parts = []
+    for workers in sorted({int(count) for count in rows_of(stored, RIVALRY)["workers"]}):
+        try:
+            found = rival_ratio(stored, workers, WAIT, name)
+        except AnalysisError:
+            continue
+        parts += [f"{found} ({workers} workers)"] if found.high < 1 else []
+    return parts
 
 
 _PARTS: tuple[Callable[[Stored], str], ...] = (_saved, _price, _buys)
