@@ -57,7 +57,8 @@ def tuned_learns_faster(claim: Claim, stored: Stored) -> Verdict:
     _chosen(stored)
     ratio = epochs_saved(stored)
     enough(ratio.rounds)
-    found = above(ratio, 1.0, 1.0, "times as many epochs without tuning as with it, until the plain CNN's lowest held-out loss", "1")
+    unit = "times as many epochs without tuning as with it, until the plain CNN's lowest held-out loss"
+    found = above(ratio, 1.0, 1.0, unit, "1")
     return with_seconds(found, stored.records, [TUNED, plain(stored)])
 
 

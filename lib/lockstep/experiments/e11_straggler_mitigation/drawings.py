@@ -95,7 +95,7 @@ def name_rows(axis: Axes, names: Sequence[str], bold: Sequence[str] = ()) -> Non
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.grid(False, axis="y")
     for label in axis.get_yticklabels():
-        label.set_color(policy_colour(label.get_text()))
+        label.set_color(way_colour(label.get_text()))
         if label.get_text() in bold:
             label.set_fontweight("bold")
 
