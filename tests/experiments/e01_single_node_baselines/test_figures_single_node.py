@@ -16,6 +16,9 @@ from lockstep.analysis.stored import Stored, no_records, read_stored
 from lockstep.experiments.e01_single_node_baselines import drawings
 from lockstep.experiments.e01_single_node_baselines import tables as baselines
 from lockstep.experiments.e01_single_node_baselines.figures import FIGURES
+from lockstep.experiments.e01_single_node_baselines.findings import FINDINGS
+from lockstep.experiments.e01_single_node_baselines.findings_roofs import operators_against_roofs
+from lockstep.experiments.e01_single_node_baselines.targets import TARGETS
 from lockstep.records import RunFolder
 from sessions import SESSION
 
@@ -60,6 +63,30 @@ def test_a_ladder_without_intervals_shows_its_bars_to_their_end_and_no_empty_bra
     assert not [text for text in texts(figure) if "nan" in text]
 
 
+def test_a_rung_that_is_the_base_of_a_gain_is_drawn_without_a_bar() -> None:
+    """Bug: VGG16's bfloat16 was measured on an AMD EPYC beside the rungs around it and not beside the baseline. It was
+    not drawn, though the gain that stood on the next row was over it."""
+    first = records()
+    first = first[first["experiment"] == "ladder"]
+    names = {"fused": "bfloat16", "channels_last": "copies"}
+    renamed = first[first["strategy"].isin(("sequential", "intra_op", *names))]
+    own = renamed["strategy"].map(names)
+    renamed = renamed.assign(strategy=own.fillna(renamed["strategy"]))
+    renamed["precision"] = renamed["precision"].mask(own.notna(), "bfloat16")
+    rungs = renamed.groupby("round")["strategy"].transform(lambda found: " ".join(sorted(found)))
+    lost = renamed[rungs != "bfloat16 sequential"].assign(session=1, round=renamed["round"] + first["round"].max() + 1)
+    both = Stored(pd.concat([renamed, lost], ignore_index=True), units={0: "amx", 1: "avx512_bf16"})
+    figure = FIGURES["ladder"](both)
+    axis = figure.axes[1]
+    assert axis.get_title(loc="left").startswith("AlexNet")
+    labels = [tick.get_text() for tick in axis.get_yticklabels()]
+    y = labels.index("+ bfloat16, CPUs with AVX-512 BF16")
+    assert labels[y + 1] == "+ casts avoided, CPUs with AVX-512 BF16"
+    at = {text.get_position()[1]: text.get_text() for text in axis.texts if text.get_position()[0] > 1}
+    assert "(gain 1.05 [" in at[y + 1] and not at.get(y, "").startswith("nan")
+    assert (0.01, y, "not measured beside the baseline") in [(*t.get_position(), t.get_text()) for t in axis.texts]
+
+
 def test_parts_of_a_step_add_up_to_its_mark() -> None:
     table = baselines.ladder_table(records())
     figure = drawings.step_stack(table, "title")
@@ -74,7 +101,7 @@ def test_parts_of_a_step_add_up_to_its_mark() -> None:
 
 
 def test_the_roofline_holds_the_roofs_and_what_computes() -> None:
-    roofs, kinds = baselines.roof_table(records()), baselines.operators_against_roofs(records(), operators())
+    roofs, kinds = baselines.roof_table(records()), operators_against_roofs(records(), operators())
     figure = drawings.roofline(roofs, kinds, "title")
     (axis,) = figure.axes
     assert axis.get_title(loc="left") == "float32, 2 cores", "no panel for what was skipped or not profiled"
@@ -86,7 +113,7 @@ def test_the_roofline_holds_the_roofs_and_what_computes() -> None:
 
 def test_operators_are_one_bar_a_rung_and_say_how_near_their_roof_they_are() -> None:
     """Seen: 18 bars, one below the other, of what adds up to a pass."""
-    kinds = baselines.operators_against_roofs(records(), operators())
+    kinds = operators_against_roofs(records(), operators())
     figure = drawings.operator_bars(kinds, "title")
     (axis,) = figure.axes
     rungs = kinds.groupby(["use_case", "strategy"])["share"].sum()
@@ -101,7 +128,7 @@ def test_operators_are_one_bar_a_rung_and_say_how_near_their_roof_they_are() -> 
 
 def test_the_roofline_says_how_near_an_operator_is_to_its_own_roof() -> None:
     """Seen: 12 % of the peak was 36 % of what the bandwidth allows."""
-    roofs, kinds = baselines.roof_table(records()), baselines.operators_against_roofs(records(), operators())
+    roofs, kinds = baselines.roof_table(records()), operators_against_roofs(records(), operators())
     figure = drawings.roofline(roofs, kinds, "title")
     roof = roofs[(roofs["status"] == "ok") & (roofs["cores"] == 2)].iloc[-1]
     for row in kinds[kinds["flops_per_second"] > 0].to_dict("records"):
@@ -110,9 +137,28 @@ def test_the_roofline_says_how_near_an_operator_is_to_its_own_roof() -> None:
         assert any(text in each for each in texts(figure))
 
 
+def test_the_roofline_names_its_session_and_says_what_its_finding_does() -> None:
+    """Bug: the figure said 54 % of a roof that was the mean of several processors', its notebook's target 92 %."""
+    first = records()
+    other = first[(first["status"] == "ok") & (first["experiment"] == "machine")]
+    other = other.assign(session=1, round=other["round"] + first["round"].max(), flops_per_second=1e15)
+    both = Stored(pd.concat([first, other], ignore_index=True), {"operators": operators()}, units={0: "amx"})
+    for name in ("roofline", "operators"):
+        figure = FIGURES[name](both)
+        assert "Profiles and roofs of one session: CPUs with AMX (session 0)" in figure.get_suptitle()
+        assert any("70% of " in text for text in texts(figure)), "the profile's 0.7 of the peak beside it"
+    roofs = [line.get_ydata() for line in FIGURES["roofline"](both).axes[0].lines if len(line.get_ydata()) == 3]
+    assert [max(roof) for roof in roofs] == [pytest.approx(240 * MEAN_PACE)]
+    told = FINDINGS["roofline"](both)
+    assert told.startswith("On CPUs with AMX (session 0) of our matrix-product peak the convolution reaches")
+    assert "convolutions 70 % [70, 70]" in told
+    (target,) = [each for each in TARGETS if "float32 matrix peak" in each.name]
+    assert str(target.read(both).ratio) == "0.7 [0.7, 0.7]"
+
+
 def test_marks_that_lie_on_each_other_have_one_text_or_two_apart() -> None:
     """Seen: "151% of its rooff", two texts on one place."""
-    roofs, kinds = baselines.roof_table(records()), baselines.operators_against_roofs(records(), operators())
+    roofs, kinds = baselines.roof_table(records()), operators_against_roofs(records(), operators())
     one = kinds[kinds["operators"] == "convolution"].iloc[[0]].assign(use_case="A")
     for factor, many in ((1.0, 1), (1.05, 2)):
         other = one.assign(use_case="B", flops_per_second=one["flops_per_second"] * factor)
@@ -149,6 +195,6 @@ def test_what_was_stored_is_drawn(tmp_path: Path) -> None:
         run.write_round(rows, {"operators": kinds, "resources": resources()})
     stored = read_stored(folder)
     assert list(stored.tables) == ["resources", "operators"]
-    drawn = baselines.operators_against_roofs(stored.records, stored.table("operators"))
+    drawn = operators_against_roofs(stored.records, stored.table("operators"))
     assert drawn[drawn["operators"] == "other"]["bytes_per_second"].isna().all()
     assert len(draw_all(FIGURES, stored, tmp_path / "figures")) == 2 * len(FIGURES)

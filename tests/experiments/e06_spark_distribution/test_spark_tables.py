@@ -67,7 +67,7 @@ def test_a_single_round_beside_one_core_does_not_replace_many_beside_mpi(frame: 
 
 
 def test_a_single_round_beside_one_core_does_not_replace_few_beside_mpi() -> None:
-    """Bug: the first screen gave barrier mode 0.881 times one core's speed by one disturbed round, since its five rounds
+    """Bug: the first screen gave barrier mode 0.881 times one core's speed by one disturbed round, for its five rounds
     beside MPI, which said 1.18, left no interval."""
     frame = records(rounds=4)
     own = frame[(frame["experiment"] == "speedup") & (frame["use_case"] == "SimpleBig") & (frame["variant"] == "a")]

@@ -12,13 +12,17 @@ import pytest
 from matplotlib import pyplot
 
 import fake_advisor
+import fake_spark
+from lockstep.analysis.cells import cells
 from lockstep.analysis.stored import Stored, no_records
+from lockstep.experiments.e06_spark_distribution.tables import variant_table
 from lockstep.experiments.e13_advisor import EXPERIMENT, earlier, findings
 from lockstep.experiments.e13_advisor.checking import memories
 from lockstep.experiments.e13_advisor.picks import picks, quickest_first
 from lockstep.experiments.e13_advisor.tables import NOISE, noise_floor, strips
 from lockstep.experiments.e13_advisor.targets import TARGETS
 from lockstep.experiments.report import targets_table
+from lockstep.records import CONTENDED
 
 
 @functools.cache
@@ -165,12 +169,39 @@ def test_targets_are_read_of_the_records() -> None:
 def test_earlier_notebooks_are_predicted_without_their_own_teams(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first notebook's two workers are twice as fast as one; the second one's claim to be five times as fast."""
     first, second = rows_of("02_threads_vs_processes", 1.8), rows_of("05_mpi_distribution", 5.0)
-    monkeypatch.setattr(earlier, "earlier_records", lambda: pd.concat([first, second], ignore_index=True))
+    both = pd.concat([first, second], ignore_index=True)
+    for name in ("all_records", "earlier_records"):
+        monkeypatch.setattr(earlier, name, lambda: both)
     earlier._predictor.cache_clear()
     table = earlier.earlier_speedups.__wrapped__()
     earlier._predictor.cache_clear()
     assert table["speedup"].round(3).tolist() == [1.8, 5.0]
     assert table["predicted_speedup"].round(2).tolist() == [5.0, 1.8]
+
+
+def test_a_stored_speedup_is_of_the_rounds_that_its_own_notebook_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: of notebook 03 it told 1.521 [1.075, 2.152], for it counted a round in which others had disturbed the row of
+    another experiment, and notebook 03 told 1.433 [1.282, 1.601] without that round."""
+    own = rows_of("03_pipelined_model_parallelism", 1.8)
+    disturbed = own["round"] == own["round"].max()
+    own.loc[disturbed & (own["workers"] > 1), "images_per_second"] *= 3
+    mark = own[disturbed].iloc[:1].assign(experiment="another", strategy="intra_op", reason=CONTENDED)
+    monkeypatch.setattr(earlier, "earlier_records", lambda: own)
+    monkeypatch.setattr(earlier, "all_records", lambda: pd.concat([own, mark], ignore_index=True))
+    row = earlier._measured("03_pipelined_model_parallelism", cells(own[own["workers"] > 1])[0][0])
+    assert row is not None and row["speedup"] == pytest.approx(1.8) and row["rounds"] == own["round"].nunique() - 1
+
+
+def test_the_speedups_of_barrier_mode_are_those_of_notebook_06(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: one disturbed round beside one core said 1.315, and notebook 06, from two ratios, 1.676 [1.509, 1.861]."""
+    own = fake_spark.records().assign(notebook="06_spark_distribution")
+    monkeypatch.setattr(earlier, "all_records", lambda: own)
+    table = variant_table(own)
+    table = table[(table["use_case"] == "SimpleBig") & (table["variant"] == "a")].set_index("strategy")
+    barrier = own[(own["strategy"] == "spark_shared_memory") & (own["experiment"] == "speedup")]
+    row = earlier._measured("06_spark_distribution", cells(barrier)[0][0])
+    assert row is not None and row["speedup"] == table.loc["spark_shared_memory", "speedup"] > 1.7
+    assert (row["low"], row["high"]) == tuple(table.loc["spark_shared_memory", ["low", "high"]])
 
 
 def rows_of(notebook: str, gain: float) -> pd.DataFrame:

@@ -66,7 +66,9 @@ def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             for y, (speedup, ceiling) in enumerate(zip(rows["speedup"], rows["ceiling"], strict=True)):
                 if np.isfinite(speedup) and np.isfinite(ceiling):
                     axis.vlines(ceiling, y - 0.4, y + 0.4, color="0.1", linestyle="--", linewidth=1.6)
-            side_texts(axis, rows["speedup"], [_gain_text(row) for row in rows.to_dict("records")])
+                elif np.isnan(speedup) and rows["status"][y] == "ok":
+                    note(axis, y, "not measured beside the baseline")
+            side_texts(axis, rows["speedup"].fillna(rows["gain"]), [_gain_text(row) for row in rows.to_dict("records")])
             axis.axvline(1, color="0.2", linewidth=1, zorder=3)
             drawn = rows[["speedup", "low", "high", "ceiling"]].to_numpy(dtype=float)
             log_speedups(axis, float(np.nanmin([1.0, *drawn.flat])), float(np.nanmax([1.0, *drawn.flat])) / 1.4)
@@ -80,11 +82,11 @@ def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
 
 
 def _gain_text(row: dict[Any, Any]) -> str:
-    text = f"{row['speedup']:.2f}"
+    text = f"{row['speedup']:.2f}" if np.isfinite(row["speedup"]) else ""
     if np.isfinite(row["gain"]):
         known = f" [{row['gain_low']:.2f}, {row['gain_high']:.2f}]" if np.isfinite(row["gain_low"]) else ""
         text += f"  (gain {row['gain']:.2f}{known})"
-    return text
+    return text.strip()
 
 
 def step_stack(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -133,26 +135,27 @@ def _roof_panel(axis: Axes, roof: dict[Any, Any], operators: pd.DataFrame) -> No
     last = max(float(shown["intensity"].max()) if len(shown) else 0.0, 10 * roof["ridge"]) * 3
     x = np.array([roof["ridge"] / 30, roof["ridge"], last])
     axis.plot(x, np.minimum(peak, x * bandwidth) / 1e9, color="0.1", zorder=2)
-    axis.annotate(f"{peak / 1e9:.0f} GFLOP/s", (roof["ridge"], peak / 1e9), xytext=(0, 4), textcoords="offset points",
-                  ha="left", fontsize=8)  # fmt: skip
+    axis.annotate(f"{peak / 1e9:.0f} GFLOP/s", (roof["ridge"], peak / 1e9), xytext=(-6, 4), textcoords="offset points",
+                  ha="right", fontsize=8)  # fmt: skip
     middle = roof["ridge"] / 5  # above the line, where no operator can stand
     axis.annotate(f"{bandwidth / 1e9:.1f} GB/s", (middle, middle * bandwidth / 1e9), xytext=(-6, 6), ha="right",
                   textcoords="offset points", fontsize=8)  # fmt: skip
-    axis.margins(y=0.25)
-    told: list[tuple[float, float, str]] = []
+    axis.margins(y=0.36)
+    told: list[tuple[float, float, bool, str]] = []
     for row in shown.to_dict("records"):
         rate = row["flops_per_second"] / 1e9
         axis.plot(row["intensity"], rate, marker=MARKS.get(row["use_case"], "^"), markersize=8, linestyle="none",
                   color=KIND_COLOURS[row["operators"]], markeredgecolor="white", zorder=4)  # fmt: skip
-        roof_there = min(peak, row["intensity"] * bandwidth) / 1e9
-        text = f"{rate / roof_there:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
-        left, above = row["intensity"] > roof["ridge"], rate > 0.9 * roof_there  # no text crosses a roof
-        near = [said for x, y, said in told if 1 / 3 < x / row["intensity"] < 3 and 0.5 < y / rate < 2]
-        told.append((row["intensity"], rate, text))
-        if text in near:  # marks that lie on each other say the same once
+        of_roof = max(row["of_peak"], row["of_bandwidth"])  # paired by round, as targets and the finding have it
+        text = f"{of_roof:.0%} of its roof\n({row['of_peak']:.0%} of the peak)"
+        left, above = row["intensity"] > 4 * roof["ridge"], of_roof > 0.9  # no text crosses a roof
+        near = [each for each in told if 1 / 3 < each[0] / row["intensity"] < 3 and 0.5 < each[1] / rate < 2]
+        told.append((row["intensity"], rate, above, text))
+        if any(text == said for *_, said in near):  # marks that lie on each other say the same once
             continue
         text = f"{row['use_case']}: {text}" if near else text
-        aside = (12 + 28 * len(near)) if above else -(7 + 28 * len(near))  # nor another text
+        beyond = 28 * sum(side == above for *_, side, _ in near)  # nor another text
+        aside = 12 + beyond if above else -(7 + beyond)
         axis.annotate(text, (row["intensity"], rate), xytext=(7, aside), textcoords="offset points",
                       va="bottom" if above else "top", ha="right" if left else "left", fontsize=8, zorder=3,
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})  # fmt: skip

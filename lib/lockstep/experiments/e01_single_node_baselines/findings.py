@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-import pandas as pd
-
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.one_session import by_processor
@@ -34,11 +32,12 @@ from lockstep.analysis.statistics import (
     ratio_with_interval,
     select,
 )
-from lockstep.analysis.stored import Stored, once
+from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import trace_table
 from lockstep.analysis.verdicts import NotNow, cores_given
-from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF, ROOF_1_CORE
-from lockstep.experiments.e01_single_node_baselines.tables import PARTS, ladder_table
+from lockstep.experiments.e01_single_node_baselines.findings_roofs import profiled, roofline
+from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT
+from lockstep.experiments.e01_single_node_baselines.tables import PARTS, drawn_ladder, ladder_table
 
 SPEED = "images_per_second"
 _PARTS = dict(zip(PARTS, ("the input", "the forward pass", "the backward pass", "the optimizer's update"), strict=True))
@@ -74,17 +73,17 @@ def _speedups(stored: Stored, use_case: str, short: bool = False) -> tuple[str, 
         ratio = ratio_with_interval(stored.records, top, base, SPEED)
         own = _by_machine(stored, top, base) if ratio.apart or precision == "bfloat16" else {}
         known = {machine: each for machine, each in own.items() if each is not None and not each.open}
-        if own and precision == "bfloat16":  # gains differ by processor, whether or not so few rounds show it
-            apart = True
-            if not known:
-                parts.append("an unknown number of times in bfloat16 (too few rounds)")
-                continue
-        elif len(known) < len(own):
+        few = precision == "bfloat16" and bool(own) and not known
+        if few:  # gains differ by processor, whether or not so few rounds show it
+            known = {machine: each for machine, each in own.items() if each is not None}
+        elif precision != "bfloat16" and len(known) < len(own):
             known = {}
         apart |= bool(known)
         if short and len(known) > 1:
             values = sorted(each.value for each in known.values())
-            parts.append(f"{values[0]:.3g} to {values[-1]:.3g} times in {precision}, by processor")
+            ends = " to ".join(dict.fromkeys(f"{value:.3g}" for value in (values[0], values[-1])))
+            why = " (too few rounds for an interval on any of them)" if few else ""
+            parts.append(f"{ends} times in {precision}, by processor{why}")
             continue
         for machine, each in known.items() if known else [("", ratio)]:
             of = f"in {precision}" if parts else f"as fast as one thread on one core in {precision}"
@@ -100,21 +99,6 @@ def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[st
     for name, own in kinds.items() if len(kinds) > 1 else ():
         found[f" on {name}"], _ = ratio_or_reason(own, above, below, SPEED)
     return found
-
-
-@once
-def drawn_ladder(stored: Stored) -> pd.DataFrame:
-    """The ladder as it is drawn: where several kinds of processors multiplied bfloat16, a row for each of them."""
-    table, rungs = ladder_table(stored.records), stored.of(EXPERIMENT)
-    own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
-    if len(kinds := by_processor(stored, own, units=True)) < 2:
-        return table
-    parts = [table[(table["precision"] != "bfloat16") | (table["status"] != "ok")]]
-    for name, records in kinds.items():
-        each = ladder_table(records, aa_noise(stored.records))
-        each = each[(each["precision"] == "bfloat16") & each["speedup"].notna()]
-        parts.append(each.assign(label=each["label"] + f", {name}"))
-    return pd.concat(parts, ignore_index=True)
 
 
 @finding
@@ -179,62 +163,21 @@ def _share(found: Estimate) -> str:
     return briefly(measure_of(at_most_whole(found), "%"))
 
 
-def _profiles(stored: Stored) -> pd.DataFrame:
-    operators = stored.table("operators")
-    if operators.empty:
-        raise NotNow("", "no operators were profiled in these records")
-    return operators
-
-
-def _of_roofs(stored: Stored) -> list[tuple[str, str, Estimate]]:
-    """Of each profile: where, the kind of operators, and its rate over the measured matrix peak, whatever it is."""
-    found = []
-    for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
-        rows = select(stored.records, {"experiment": "profile", "use_case": use_case, "strategy": strategy})
-        if rows.empty:
-            raise NotNow("", f"no profile of {use_case} was stored")
-        cell = rows.iloc[0]
-        name = ROOF_1_CORE if cell["threads_per_worker"] == 1 else ROOF
-        roof = {"experiment": "machine", "strategy": name, "precision": cell["precision"], "device": "cpu"}
-        peak = interval_of(per_round(stored.records, roof, "flops_per_second"))
-        cores = counted(int(cell["threads_per_worker"]), "core")
-        where = f"{network_name(str(use_case))} in {cell['precision']} on {cores}"
-        for kind, each in own[own["flops"] > 0].groupby("operators", sort=False):
-            rate = interval_of(stored.by_round(each, each["flops"] / each["seconds"]))
-            found.append((where, str(kind), rate.over(peak)))
-    return found
-
-
-@finding
-def roofline(stored: Stored) -> str:
-    """How near the matrix peak the fastest operators come, or by how much they exceed what was measured as one; then
-    all."""
-    found = _of_roofs(stored)
-    where, kind, most = max(found, key=lambda each: each[2].value)
-    if most.value > 1:
-        low = "is" if most.low > 1 else "may be"
-        first = f"the {kind} reaches {most.value:.2g} times our matrix-product peak, so that peak {low} too low"
-        first += f" ({where})"
-    else:
-        first = f"of our matrix-product peak the {kind} reaches the most, {100 * most.value:.3g} % ({where})"
-    said = []
-    for each in dict.fromkeys(where for where, _, _ in found):
-        own = [f"{kind}s {briefly(measure_of(share.times(100), '%'))}" for where, kind, share in found if where == each]
-        said.append(f"{each}, {listed(own)}")
-    return " ".join(sentence(text) for text in (first, f"of that peak reach: {'; '.join(said)}"))
-
-
 @finding
 def operators(stored: Stored) -> str:
-    """The two kinds of operators that take most of each profiled pass."""
+    """The two kinds of operators that take most of each profiled pass, in the session that figure and table show."""
+    one, session = profiled(stored)
+    if (profiles := one.table("operators")).empty:
+        raise NotNow("", "no operators were profiled in these records")
     said = []
-    for (use_case, strategy), own in _profiles(stored).groupby(["use_case", "strategy"], sort=False):
+    for (use_case, strategy), own in profiles.groupby(["use_case", "strategy"], sort=False):
         most = own.groupby("operators")["share"].median().sort_values(ascending=False).index[:2]
         rows = {kind: own[own["operators"] == kind] for kind in most}
-        found = {kind: interval_of(stored.by_round(each, 100 * each["share"])) for kind, each in rows.items()}
+        found = {kind: interval_of(one.by_round(each, 100 * each["share"])) for kind, each in rows.items()}
         shares = [f"{kind} {_share(share)}" for kind, share in found.items()]
-        said.append(f"of {network_name(str(use_case))} (rung {strategy}), {listed(shares)}")
-    return sentence(f"what takes most of a pass: {'; '.join(said)}".replace("channels_last", "channels last"))
+        rung = str(strategy).replace("_", " ")
+        said.append(f"of {network_name(str(use_case))} (rung {rung}), {listed(shares)}")
+    return sentence(f"what takes most of a pass{f' on {session}' if session else ''}: {'; '.join(said)}")
 
 
 @finding

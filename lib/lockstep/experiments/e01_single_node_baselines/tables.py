@@ -15,13 +15,13 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import (
     BASELINE,
     Estimate,
     interval_of,
     is_difference,
-    median_or_nan,
     per_round,
     ratio_or_reason,
     select,
@@ -29,7 +29,8 @@ from lockstep.analysis.statistics import (
 )
 from lockstep.analysis.stored import Stored, once
 from lockstep.engine.job.strategies import RUNGS
-from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT, ROOF, ROOF_1_CORE
+from lockstep.experiments.e01_single_node_baselines.findings_roofs import operators_of, profiled, roof_of
+from lockstep.experiments.e01_single_node_baselines.grid import EXPERIMENT
 
 PARTS = ("input_seconds", "forward_seconds", "backward_seconds", "update_seconds")
 """What a step of one worker is made of."""
@@ -110,7 +111,7 @@ def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, A
     """Share of the matrix peak of the cell's own cores and precision, and the ceiling that this peak sets: of the means
     over each one's own rounds."""
     flops = flops_of_use_case(records, cell["use_case"])
-    peak = _mean(records, _roof(cell), "flops_per_second")
+    peak = _mean(records, roof_of(cell), "flops_per_second")
     ours, theirs = (_mean(records, side, "images_per_second") for side in (cell, base))
     if flops is None:
         return {"of_peak": np.nan, "ceiling": np.nan}
@@ -121,11 +122,6 @@ def _mean(records: pd.DataFrame, conditions: dict[str, Any], measure: str) -> fl
     """The geometric mean over rounds; NaN where there are none."""
     found = per_round(records, conditions, measure)
     return interval_of(found).value if len(found) else np.nan
-
-
-def _roof(cell: dict[str, Any]) -> dict[str, Any]:
-    name = ROOF_1_CORE if cell["threads_per_worker"] == 1 and cell["device"] == "cpu" else ROOF
-    return {"experiment": "machine", "strategy": name, "precision": cell["precision"], "device": cell["device"]}
 
 
 def flops_of_use_case(records: pd.DataFrame, use_case: str) -> float | None:
@@ -154,32 +150,6 @@ def roof_table(records: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def operators_against_roofs(records: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
-    """Where a forward and backward pass goes, per profiled cell and kind of operator, medians over rounds.
-
-    Columns: use_case, strategy, precision, cores, operators, seconds, share (of the pass), flops_per_second (1/s),
-    of_peak (of the measured matrix peak), bytes_per_second (B/s), of_bandwidth (of the measured copy bandwidth),
-    intensity (FLOP per byte). Bytes are counted as if no operator found anything in the cache.
-    """
-    table = []
-    for cell, _ in cells(records, "profile") if len(operators) else ():
-        same = (operators["use_case"] == cell["use_case"]) & (operators["strategy"] == cell["strategy"])
-        peak, bandwidth = (_mean(records, _roof(cell), name) for name in _ROOFS)
-        for kind, rows in operators[same].groupby("operators", sort=False):
-            seconds, flops, moved = (median_or_nan(rows[name]) for name in ("seconds", "flops", "bytes"))
-            row = {name: cell[name] for name in ("use_case", "strategy", "precision", "data_source")}
-            row |= {"global_batch_size": cell["global_batch_size"], "cores": cell["threads_per_worker"]}
-            row |= {"operators": kind, "seconds": seconds, "share": median_or_nan(rows["share"])}
-            rate, speed = (flops / seconds, moved / seconds) if seconds else (np.nan, np.nan)
-            row |= {"flops_per_second": rate, "of_peak": rate / peak, "bytes_per_second": speed}
-            row |= {"of_bandwidth": speed / bandwidth, "intensity": flops / moved if moved else np.nan}
-            table.append(row)
-    return pd.DataFrame(table)
-
-
-_ROOFS = ("flops_per_second", "bandwidth_bytes_per_second")
-
-
 def decode_table(records: pd.DataFrame) -> pd.DataFrame:
     """Photos that one core decodes per second, with its interval, and how many cores' training that feeds."""
     table = []
@@ -198,10 +168,26 @@ def decode_table(records: pd.DataFrame) -> pd.DataFrame:
 # What the notebook shows of them
 
 
+def roofs_of(stored: Stored) -> pd.DataFrame:
+    """`roof_table` of the session whose profiles are shown, which the column `processor` names."""
+    one, where = profiled(stored)
+    return roof_table(one.records).assign(processor=where)
+
+
 @once
-def operators_of(stored: Stored) -> pd.DataFrame:
-    """`operators_against_roofs` of all that is stored."""
-    return operators_against_roofs(stored.records, stored.table("operators"))
+def drawn_ladder(stored: Stored) -> pd.DataFrame:
+    """The ladder as it is shown: where several kinds of processors multiplied bfloat16, a row for each of them, also of
+    a rung that stood beside the next one alone, whose gain is over it."""
+    table, rungs = ladder_table(stored.records), stored.of(EXPERIMENT)
+    own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
+    if len(kinds := by_processor(stored, own, units=True)) < 2:
+        return table
+    parts = [table[(table["precision"] != "bfloat16") | (table["status"] != "ok")].assign(processor="all")]
+    for name, records in kinds.items():
+        each = ladder_table(records, aa_noise(stored.records))
+        each = each[(each["precision"] == "bfloat16") & (each["status"] == "ok")]
+        parts.append(each.assign(label=each["label"] + f", {name}", processor=name))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _claims(stored: Stored) -> pd.DataFrame:
@@ -211,30 +197,30 @@ def _claims(stored: Stored) -> pd.DataFrame:
 
 
 def _ladder(stored: Stored) -> pd.DataFrame:
-    cell = ["use_case", "strategy", "variant", "global_batch_size"]
+    cell = ["use_case", "strategy", "processor", "variant", "global_batch_size"]
     ratios = ["speedup", "low", "high", "ceiling", "gain", "gain_low", "gain_high", "difference"]
     columns = [*cell, *ratios, "images_per_second", "status", "reason"]
-    return ladder_table(stored.records).reindex(columns=columns).round(3)
+    return drawn_ladder(stored).reindex(columns=columns).round(3)
 
 
 def _steps(stored: Stored) -> pd.DataFrame:
-    table = ladder_table(stored.records)
+    table = drawn_ladder(stored)
     ok = table[table["status"] == "ok"] if len(table) else table
-    columns = ["use_case", "strategy", "variant", "step_seconds", *PARTS, "epoch_seconds", "of_peak"]
+    columns = ["use_case", "strategy", "processor", "variant", "step_seconds", *PARTS, "epoch_seconds", "of_peak"]
     return ok.reindex(columns=columns).round(3)
 
 
 def _roofs(stored: Stored) -> pd.DataFrame:
-    table = roof_table(stored.records)
+    table = roofs_of(stored)
     if len(table):
         table["GFLOP_per_s"] = table["flops_per_second"] / 1e9
         table["GB_per_s"] = table["bandwidth_bytes_per_second"] / 1e9
-    columns = ["precision", "cores", "GFLOP_per_s", "GB_per_s", "ridge", "status", "reason"]
+    columns = ["processor", "precision", "cores", "GFLOP_per_s", "GB_per_s", "ridge", "status", "reason"]
     return table.reindex(columns=columns).round(1)
 
 
 def _operators(stored: Stored) -> pd.DataFrame:
-    cell = ["use_case", "strategy", "precision", "operators"]
+    cell = ["processor", "use_case", "strategy", "precision", "operators"]
     columns = [*cell, "seconds", "share", "of_peak", "of_bandwidth", "intensity"]
     return operators_of(stored).reindex(columns=columns).round(3)
 

@@ -18,6 +18,7 @@ from lockstep.advisor.from_records import calibration_of, predictable_rows
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import CELL, SAME_RUN, cells
 from lockstep.analysis.statistics import BASELINE, AnalysisError, ratio_with_interval, select
+from lockstep.experiments.e06_spark_distribution.tables import speedup_of
 from lockstep.predict.cost_model import share
 from lockstep.predict.link_model import AlphaBeta, link_or_none
 from lockstep.records import RecordError, read_records
@@ -29,6 +30,8 @@ EARLIER = (
 )  # fmt: skip
 CHOSEN_WITH = EARLIER[3]
 """Its cells of several hosts are left out: `lockstep.advisor.steps.SENDERS_AWAY` was chosen so that they come out."""
+DERIVED = EARLIER[4]
+"""Its speedups of Spark's barrier mode follow from the ratios to training under MPI and of that to one core."""
 WAYS = ("shared_memory", "allreduce", "ddp")
 PLAINEST = "processes"
 """The launcher that the advisor calibrates with."""
@@ -36,8 +39,8 @@ _SECONDS = ("step_seconds", "input_seconds", "compute_seconds", "exchange_second
 
 
 @cache
-def earlier_records() -> pd.DataFrame:
-    """What these notebooks stored that the advisor speaks of, with a column `notebook`; empty where nothing is."""
+def all_records() -> pd.DataFrame:
+    """All that these notebooks stored, with a column `notebook`; empty where nothing is."""
     found = []
     for name in EARLIER:
         try:
@@ -45,9 +48,15 @@ def earlier_records() -> pd.DataFrame:
         except RecordError:
             continue
         found.append(rows.assign(notebook=name))
-    if not found:
-        return pd.DataFrame(columns=["notebook"])
-    everything = pd.concat(found, ignore_index=True)
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["notebook"])
+
+
+@cache
+def earlier_records() -> pd.DataFrame:
+    """Of `all_records` what the advisor speaks of."""
+    everything = all_records()
+    if everything.empty:
+        return everything
     known = predictable_rows(everything[everything["bucket"] == "whole"])
     wire = everything[(everything["experiment"] == "wire") & (everything["notebook"] == EARLIER[3])]
     return pd.concat([known[known["sync"].isin(("local", *WAYS))], wire[wire["sync"] == "ping_pong"]])
@@ -62,7 +71,7 @@ def earlier_speedups() -> pd.DataFrame:
         for cell, _ in cells(own[own["workers"] > 1]):
             if notebook == CHOSEN_WITH and cell["hosts"] > 1:
                 continue
-            row = _measured(own, cell)
+            row = _measured(str(notebook), cell)
             if row is not None and cell["input"] != "none":
                 table.append({"notebook": notebook, "experiment": experiment} | row | _predicted(str(notebook), cell))
     frame = pd.DataFrame(table)
@@ -71,10 +80,14 @@ def earlier_speedups() -> pd.DataFrame:
     return frame
 
 
-def _measured(own: pd.DataFrame, cell: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None for a cell that never stood beside one core."""
+def _measured(notebook: str, cell: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The speedup as its own notebook tells it: of all rows, for any of a round says that others disturbed it. None for
+    a cell that never stood beside one core."""
+    records = all_records()
+    own = records[records["notebook"] == notebook]
+    found = speedup_of(own, cell) if notebook == DERIVED else None
     try:
-        speedup = ratio_with_interval(own, cell, _base(cell), "images_per_second")
+        speedup = found or ratio_with_interval(own, cell, _base(cell), "images_per_second")
     except AnalysisError:
         return None
     names = ("use_case", "strategy", "sync", "launcher", "hosts", "workers")
@@ -163,9 +176,9 @@ def same_cells() -> pd.DataFrame:
     error, by how much the second is off as a prediction of the first."""
     kept = [name for name in CELL if name not in ("experiment", "images", "data_source", "variant")]
     found: dict[tuple[Any, ...], list[float]] = {}
-    for _, own in earlier_records().groupby(["notebook", "experiment"], sort=False):
+    for (notebook, _), own in earlier_records().groupby(["notebook", "experiment"], sort=False):
         for cell, _ in cells(own[own["workers"] > 1]):
-            row = _measured(own, cell)
+            row = _measured(str(notebook), cell)
             if row is not None:
                 base = select(own, _base(cell))["global_batch_size"].iloc[0]
                 found.setdefault((base, *(cell[name] for name in kept)), []).append(row["speedup"])
