@@ -72,17 +72,19 @@ def test_what_is_modelled_is_dotted_and_without_marks(frame: pd.DataFrame) -> No
         assert pytest.approx(rows["modelled_speedup"].tolist()) in drawn
     shown = texts(figure)
     assert "published: 6.59 on 5 nodes" in shown
-    assert "all-reduce (modelled)" in shown and "all-reduce (measured)" in shown
+    assert "all-reduce (modelled)" in shown and "all-reduce (measured on one machine, no link)" in shown
 
 
 def test_only_cells_with_a_core_each_stand_beside_the_model(frame: pd.DataFrame) -> None:
+    """Bug: below a title that names a link, "measured" were two workers of one machine, which no link joins."""
     forecast = forecast_table(frame, (2, 5), LINK, 128, 64)
-    figure = forecast_lines(forecast, worker_scaling_table(frame, "strong"), "title")
+    figure = forecast_lines(forecast, worker_scaling_table(frame, "strong"), "50 µs per message, 1 Gbit/s")
     marks = {marker(name) for name in ("allreduce", "parameter_server")}
     points = {float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() in marks}
     assert points == {2.0}  # a server would have made it 3 ranks
     shown = texts(figure)
-    assert "all-reduce (measured)" in shown and "parameter server (measured)" not in shown, "a legend of what is drawn"
+    assert "all-reduce (measured on one machine, no link)" in shown
+    assert "parameter server (measured" not in shown, "a legend of what is drawn"
 
 
 def test_scaling_shows_who_takes_turns(frame: pd.DataFrame) -> None:
@@ -173,7 +175,7 @@ def test_measured_servers_are_nodes_of_a_forecast(frame: pd.DataFrame) -> None:
     marks = {marker(name) for name in ("allreduce", "parameter_server")}
     points = sorted(float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() in marks)
     assert points == [2.0, 3.0, 4.0, 5.0]  # all-reduce on 2 and 4; 2 and 4 workers with a server
-    assert "parameter server (measured)" in texts(figure)
+    assert "parameter server (measured on one machine, no link)" in texts(figure)
 
 
 def test_flops_are_drawn_counted_by_equation_and_as_printed() -> None:

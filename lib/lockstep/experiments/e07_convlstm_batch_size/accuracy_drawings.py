@@ -187,7 +187,8 @@ def time_lines(table: pd.DataFrame, title: str) -> StoredFigure:
             _time_panel(axis, rows, handles)
             axis.set_title(_panel_title(network, case, rows), loc="left")
         for line in axes[:, 0]:
-            line.set_ylabel(f"seconds of 10 epochs, geometric mean\n(log scale; 95 % interval from {MIN_ROUNDS} rounds on)")
+            of = f"95 % interval of {MIN_ROUNDS} rounds or more"
+            line.set_ylabel(f"seconds of 10 epochs, geometric mean\n(log scale; {of})")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=3, frameon=False)
     return figure
 

@@ -71,14 +71,6 @@ def pooling_and_dropout(stored: Stored) -> Figure:
     return setting_points(seed_accuracy_table(stored.records, ABLATION), "Pooling and dropout")
 
 
-def heads(stored: Stored) -> Figure:
-    return head_points(lstm_and_heads(stored), "What the LSTM gives over other heads")
-
-
-def paired_differences(stored: Stored) -> Figure:
-    return paired_difference_points(paired_accuracy(stored), "Does distributing cost accuracy?")
-
-
 def confusion_matrices(stored: Stored) -> Figure:
     matrix = matrix_table(quoted_confusion(stored), SELECTED)
     return confusion_maps(matrix, "Confusion matrices of the test split (the chosen settings, mean over seeds)")
@@ -106,9 +98,9 @@ FIGURES: Mapping[str, Recipe] = {
     "candidates": candidates,
     "confusion": confusion_matrices,
     "ablation": pooling_and_dropout,
-    "heads": heads,
+    "heads": lambda stored: head_points(lstm_and_heads(stored), "What the LSTM gives over other heads"),
     "scores": score_figure,
-    "paired": paired_differences,
+    "paired": lambda stored: paired_difference_points(paired_accuracy(stored), "Does distributing cost accuracy?"),
     "frameworks": frameworks,
     "operators": framework_operators,
     "prices": prices,

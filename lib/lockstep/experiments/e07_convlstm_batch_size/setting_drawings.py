@@ -154,7 +154,7 @@ def ratio_points(table: pd.DataFrame, title: str, unit: str, sides: tuple[str, s
         drawn = known[["ratio", "low", "high"]].to_numpy(dtype=float)
         most = max(0.1, float(np.nanmax(np.abs(drawn - 1), initial=0.0)))
         axis.set_xlim(1 - 1.15 * most, 1 + 1.15 * most)  # as far to either side: no side is the usual one
-        axis.set_xlabel(f"← {sides[0]}        {sides[1]} →\n{unit} (paired per round, geometric mean, 95 % interval)")
+        axis.set_xlabel(f"← {sides[0]}        {sides[1]} →\n{unit} (paired per round, mean, 95 % interval)")
         axis.set_title(f"{title}\n({_origin(table)})", loc="left")
     return figure
 

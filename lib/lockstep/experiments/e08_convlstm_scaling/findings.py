@@ -218,7 +218,8 @@ def answer(stored: Stored) -> str:
         told.append(f"The published {published:g} on {FIVE_NODES} nodes is {beyond}.")
     exa = exascale_table(on_one_processor(stored)[0])
     if len(exa):
-        cores = [f"{row.cores_needed / 1e6:.2g} million cores for {the_network(row.network)}" for row in exa.itertuples()]
+        found = exa.itertuples()
+        cores = [f"{row.cores_needed / 1e6:.2g} million cores for {the_network(row.network)}" for row in found]
         rate = "At the rate of a core here, exascale (1e18 FLOP per second)"
         told.append(f"{rate} would take {listed(cores)}, even if they never communicated.")
     return " ".join(told)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from lockstep.analysis.figures.style import label
 from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import counted, finding, in_words, listed, measure_of, sentence
 from lockstep.analysis.stored import Stored
@@ -31,11 +30,11 @@ def link_error(stored: Stored, strategy: str = "") -> str:
     if own.empty:
         return ""
     off = dict.fromkeys(f"{100 * share:.0f}" for share in (own["error"].min(), own["error"].max()))
-    where = f"on emulated hosts{f' by {label(strategy)}' * bool(strategy)}"
+    such, by = "such " if strategy else "", f"by {' to '.join(off)} %"
     for side, shown in (("short", own["high"] < 1), ("long", own["low"] > 1)):
         if shown.all():
-            return f"{where} it predicted every step too {side}, by {' to '.join(off)} %"
-    return f"{where} its predictions of a step are off by {' to '.join(off)} %"
+            return f"on emulated hosts it predicted every {such}step too {side}, {by}"
+    return f"on emulated hosts its predictions of a {such}step are off {by}"
 
 
 def _over_link(checked: pd.DataFrame) -> pd.DataFrame:
@@ -103,7 +102,7 @@ def model(stored: Stored) -> str:
         raise NotNow("", "the cost model was not calibrated: too few cells")
     held = table[(table["part"] == "held out") & table["low"].notna()]
     fast, slow = int((held["high"] < 1).sum()), int((held["low"] > 1).sum())
-    short, long = (counted(number, "cell") if number else "none" for number in (fast, slow))
+    short, long = (in_words(number) if number else "none" for number in (fast, slow))
     whole = sentence(
         f"{told} by {measure_of(found.times(100), '%')} on average on {cells} cells that "
         f"it was not fitted to; of the {len(held)} with an interval, it promises too short a step in {short} and too "
@@ -111,7 +110,7 @@ def model(stored: Stored) -> str:
     )
     linked = _over_link(table)
     if linked.empty:
-        return f"{whole} None of these cells has a link, as a cluster does."
-    many = f"{in_words(len(linked))} of these cells {'has' if len(linked) == 1 else 'have'} a link, as a cluster does"
+        return f"{whole} None of these cells has a link."
+    many = f"only {counted(len(linked), 'cell')} {'has' if len(linked) == 1 else 'have'} a link"
     middle = f"median error {100 * linked['error'].median():.3g} %"
     return f"{whole} {sentence(f'{many} ({middle}): {link_error(stored)}')}"

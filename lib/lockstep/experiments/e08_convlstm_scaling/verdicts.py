@@ -177,8 +177,9 @@ def _measured_speedup(stored: Stored, claim: Claim, rows: pd.DataFrame, batch: i
     if ratio.rounds < MIN_ROUNDS and workers >= FIVE_NODES - 1:
         enough(ratio.rounds)
     whose = f"the fastest of {len(found)}, whose choice the interval pays for" if len(found) > 1 else "the only way"
-    measured = f"{ratio} times one worker, {the_network(PAPER_NETWORK)}, {workers} workers with a core each, batch "
-    measured += f"{batch} ({STRATEGIES[best].label}, {whose}; undisturbed rounds alone, so it may differ from the answer)"
+    called = the_network(PAPER_NETWORK)
+    measured = f"{ratio} times one worker, {called}, {workers} workers with a core each, batch {batch}"
+    measured += f" ({STRATEGIES[best].label}, {whose}; undisturbed rounds alone, so it may differ from the answer)"
     if ratio.rounds < MIN_ROUNDS:
         return Verdict(UNDECIDED, measured, numbers=(("", ratio),))
     return with_seconds(within(float(claim["value"]), ratio, measured), stored.records, [*sides, base])
