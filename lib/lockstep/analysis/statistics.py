@@ -222,6 +222,19 @@ def ratio_or_reason(
         return None, str(error)
 
 
+def ratio_by_way_of(
+    records: pd.DataFrame, sides: tuple[Conditions, Conditions], third: Conditions, measure: str, always: bool
+) -> Estimate | None:
+    """The ratio of two cells in rounds that hold both; where these are too few for an interval (or `always`), the
+    quotient of their ratios to a third cell. None where neither was measured."""
+    pairs = (sides, (sides[0], third), (sides[1], third))
+    direct, above, below = (ratio_or_reason(records, *pair, measure)[0] for pair in pairs)
+    if above is None or below is None or (direct is not None and direct.rounds >= MIN_ROUNDS):
+        return direct
+    detour = above.over(below)
+    return direct if direct is not None and detour.open and not always else detour
+
+
 def highest_ratio(
     records: pd.DataFrame, numerators: Sequence[Conditions], denominator: Conditions, measure: str
 ) -> tuple[Estimate, int]:

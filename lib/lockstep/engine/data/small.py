@@ -176,8 +176,7 @@ def _recalled(data: SmallImages, path: Path | None, dates: bytes) -> tuple[Pixel
 
 
 def _dates(data: SmallImages) -> bytes:
-    """A digest that changes with any file and with the decoder; empty if a file can't be read, as decoding will
-    report."""
+    """A digest that changes with any file and with the decoder; empty if a file can't be read: decoding reports it."""
     digest = blake2b(f"small images, version 1, Pillow {PIL.__version__}".encode(), digest_size=_DIGEST)
     try:
         for place in range(len(data.photos)):

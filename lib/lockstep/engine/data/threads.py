@@ -1,5 +1,4 @@
-"""Work on many files in threads, which Pillow's decoding and the system's reading allow without the interpreter
-lock."""
+"""Work on many files in threads, which Pillow's decoding and the system's reading allow without the GIL."""
 
 from __future__ import annotations
 

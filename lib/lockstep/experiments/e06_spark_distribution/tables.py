@@ -16,11 +16,11 @@ import pandas as pd
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.statistics import (
     BASELINE,
-    MIN_ROUNDS,
     Conditions,
     Estimate,
     is_difference,
     median_or_nan,
+    ratio_by_way_of,
     ratio_or_reason,
     select,
 )
@@ -86,13 +86,9 @@ def speedup_of(records: pd.DataFrame, cell: Mapping[str, Any]) -> Estimate | Non
     """Images/s over sequential training: of rounds that hold both; where these are too few for an interval, of those in
     which either stood beside BESIDE, of barrier mode always. None where neither was measured."""
     same = {name: cell[name] for name in ("experiment", "use_case", "device")}
-    base, link = {**same, **BASELINE}, {**same, "strategy": BESIDE, "variant": "a", "workers": cell["workers"]}
-    pairs = ((cell, base), (cell, link), (base, link))
-    direct, above, below = (ratio_or_reason(records, *pair, _RATE)[0] for pair in pairs)
-    if above is None or below is None or (direct is not None and direct.rounds >= MIN_ROUNDS):
-        return direct
-    detour = above.over(below)
-    return direct if direct is not None and detour.open and not cell["strategy"].startswith("spark_") else detour
+    link = {**same, "strategy": BESIDE, "variant": "a", "workers": cell["workers"]}
+    by_link = cell["strategy"].startswith("spark_")
+    return ratio_by_way_of(records, (cell, {**same, **BASELINE}), link, _RATE, by_link)
 
 
 def _over_fewest(records: pd.DataFrame, cell: dict[str, Any]) -> Estimate | None:

@@ -17,8 +17,7 @@ from lockstep.advisor.calibration import CalibrationError
 from lockstep.advisor.from_records import calibration_of, predictable_rows
 from lockstep.advisor.steps import Predictor
 from lockstep.analysis.cells import CELL, SAME_RUN, cells
-from lockstep.analysis.statistics import BASELINE, AnalysisError, ratio_with_interval, select
-from lockstep.experiments.e06_spark_distribution.tables import speedup_of
+from lockstep.analysis.statistics import BASELINE, ratio_by_way_of, ratio_or_reason, select
 from lockstep.predict.cost_model import share
 from lockstep.predict.link_model import AlphaBeta, link_or_none
 from lockstep.records import RecordError, read_records
@@ -35,6 +34,7 @@ DERIVED = EARLIER[4]
 WAYS = ("shared_memory", "allreduce", "ddp")
 PLAINEST = "processes"
 """The launcher that the advisor calibrates with."""
+_RATE = "images_per_second"
 _SECONDS = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
 
 
@@ -85,10 +85,11 @@ def _measured(notebook: str, cell: Mapping[str, Any]) -> dict[str, Any] | None:
     a cell that never stood beside one core."""
     records = all_records()
     own = records[records["notebook"] == notebook]
-    found = speedup_of(own, cell) if notebook == DERIVED else None
-    try:
-        speedup = found or ratio_with_interval(own, cell, _base(cell), "images_per_second")
-    except AnalysisError:
+    link = _base(cell) | {"strategy": "mpi_allreduce", "workers": cell["workers"], "variant": "a"}
+    sides, derived = (cell, _base(cell)), notebook == DERIVED and cell["strategy"].startswith("spark_")
+    direct = None if derived else ratio_or_reason(own, *sides, _RATE)[0]
+    speedup = ratio_by_way_of(own, sides, link, _RATE, always=True) if derived else direct
+    if speedup is None:
         return None
     names = ("use_case", "strategy", "sync", "launcher", "hosts", "workers")
     value, low, high = speedup.columns

@@ -174,8 +174,7 @@ class IsolatedStage:
         return now
 
     def mean_seconds(self, action: str, firsts: int, others: int) -> float:
-        """The mean over a step's micro-batches: `firsts` without earlier gradients, `others` with. NaN if it was not
-        run."""
+        """The mean over a step's micro-batches: `firsts` without earlier gradients, `others` with; NaN if not run."""
         if (action, True) not in self.seconds:
             return math.nan
         first = statistics.median(self.seconds[action, True])

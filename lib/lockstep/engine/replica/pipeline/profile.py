@@ -26,8 +26,7 @@ from lockstep.engine.replica.pipeline.cut import uncuttable
 
 
 def static_costs(layers: Sequence[nn.Module]) -> list[LayerCost]:
-    """What is known about each layer without running it: name, trainable parameters, whether a stage may end with
-    it."""
+    """What is known about each layer without running it: name, trainable parameters, whether a stage may end there."""
     joined = uncuttable(layers)
     return [
         LayerCost(

@@ -31,8 +31,7 @@ from lockstep.engine.replica.torch import MEMORY_FORMATS, TorchReplica
 from lockstep.engine.resident_memory import reset_peak_rss
 
 MEMORY_EXPERIMENT = "stage_memory"
-"""The experiment whose steps run under torch's profiler: it counts bytes, and is so slow that its times mean
-nothing."""
+"""The experiment whose steps run under torch's profiler: it counts bytes, too slowly for times to mean anything."""
 
 
 class PipelineReplica(TorchReplica):

@@ -139,8 +139,7 @@ class _Gets:
         self._under_way: deque[_Get] = deque()
 
     def Test(self) -> bool:
-        """Like `Test` of an MPI request: whether everything is complete. Polls several times and starts further
-        gets."""
+        """Like `Test` of an MPI request: whether everything is complete. Polls several times and starts more gets."""
         return any(self._look() for _ in range(_LOOKS))
 
     def _look(self) -> bool:
