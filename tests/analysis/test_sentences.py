@@ -132,7 +132,7 @@ def test_what_announces_no_list_stays_as_it_is(prose: str) -> None:
 def test_a_share_ends_at_the_whole() -> None:
     session = Estimate(99.0, 90.0, 109.0, 5)
     found = at_most_whole(Estimate(90.6, 70.6, 116.0, 6, apart=((3, session),)))
-    assert str(found) == "90.6 [70.6, 100] (sessions differ: session 3: 99 [90, 100])"
+    assert str(found) == "90.6 [70.6, 100] (sessions differ: session 3: 99 [90, 100]; others: 1 round, too few in each)"
     assert at_most_whole(Estimate(90.6, 0.0, math.inf, 1)).open
 
 

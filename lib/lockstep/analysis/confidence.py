@@ -66,9 +66,13 @@ class Estimate:
 
     @property
     def differing(self) -> str:
-        """The sessions' own intervals as text where they differ, else ""."""
-        own = "; ".join(f"session {name}: {digits(one.value)} {one._ends}" for name, one in self.apart)
-        return f" ({_DIFFERING}{own})" if own else ""
+        """The sessions' own intervals as text where they differ, and how many rounds are of sessions with too few for
+        one, which the number counts all the same; else ""."""
+        own = [f"session {name}: {digits(one.value)} {one._ends}" for name, one in self.apart]
+        others = self.rounds - sum(one.rounds for _, one in self.apart)
+        if own and others > 0:
+            own.append(f"others: {others} {'round' if others == 1 else 'rounds'}, too few in each")
+        return f" ({_DIFFERING}{'; '.join(own)})" if own else ""
 
     @property
     def columns(self) -> tuple[float, float, float]:
