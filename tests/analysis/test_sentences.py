@@ -205,9 +205,21 @@ def test_predictions_are_counted_by_the_side_to_which_they_err() -> None:
     rows = [{"ratio": ratio, "variant": "a"} | shared for ratio in (1.05, 0.5, 1.2, float("nan"))]
     table = pd.DataFrame([*rows, rows[1] | {"variant": "b"}, rows[0]])
     text = predicted_steps(table, ["one", "two", "three", "four", "two again", "one"], 0.10)
-    assert text.startswith("Predictions lie within 10 % of the measured step in 1 of 3 cells; of the others 1 are too ")
-    assert "too short and 1 too long; one more cell could not be predicted." in text
+    assert text.startswith("By their mean, predictions lie within 10 % of the measured step in 1 of 3 cells; of the o")
+    assert "of the others, two are open by their intervals; one more cell could not be predicted." in text
     assert text.endswith("The worst is 0.5 times the measured step (no interval yet): two.")
     with pytest.raises(NotNow, match="no step was both"):
         predicted_steps(table[table["ratio"].isna()], ["four"], 0.10)
     assert "in 1 of 1 cells. The worst" in predicted_steps(table[:1], ["one"], 0.10), "no others, so nothing of them"
+
+
+def test_a_prediction_errs_only_where_its_whole_interval_does() -> None:
+    """Bug: "of the others 1 are too short and 8 too long", though most of these intervals reached into 10 %."""
+    shared = {"use_case": "x", "variant": "a", "step_seconds": 1.0, "rounds": 6}
+    ends = {"long": (1.33, 1.25, 1.41), "touching": (1.16, 1.09, 1.23), "short": (0.73, 0.69, 0.77)}
+    table = pd.DataFrame([shared | dict(zip(("ratio", "low", "high"), each, strict=True)) for each in ends.values()])
+    text = predicted_steps(table, list(ends), 0.10)
+    assert "in 0 of 3 cells; of the others, one is shown to be too long, one is shown to be too short, and" in text
+    assert "and one is open by its interval. The worst" in text
+    twice = predicted_steps(pd.concat([table[:1]] * 2, ignore_index=True), ["one", "another"], 0.10)
+    assert "of the others, two are shown to be too long. The worst" in twice

@@ -184,8 +184,8 @@ def noise_unknown(noise: float) -> list[str]:
 
 
 def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) -> str:
-    """How many steps were predicted within a tolerance, how many of the others are too short and too long, and the
-    worst prediction.
+    """How many steps were predicted within a tolerance by their mean, of how many others the whole interval shows that
+    they are too long or too short, and the worst prediction.
 
     `table`: a row per cell with use_case, variant, step_seconds (measured), ratio (predicted over measured) with low
     and high, rounds. `names`: of its rows; what a figure draws once, counts once. Raises NotNow for no prediction.
@@ -197,17 +197,23 @@ def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) ->
     known = shown[shown["ratio"].notna()] if len(shown) else shown
     if known.empty:
         raise NotNow("", "no step was both measured and predicted")
-    off = (known["ratio"] - 1).abs()
     worst = known.loc[known["ratio"].map(math.log).abs().idxmax()].to_dict()  # half as long errs as much as twice
-    wrong, lacking = known.loc[off > within, "ratio"], len(shown) - len(known)
-    right = f"{len(known) - len(wrong)} of {len(known)} cells"
-    short = int((wrong < 1).sum())
-    others = f"; of the others {short} are too short and {len(wrong) - short} too long" if len(wrong) else ""
+    off, lacking = known[(known["ratio"] - 1).abs() > within], len(shown) - len(known)
+    sides = {"long": int((off["low"] > 1 + within).sum()), "short": int((off["high"] < 1 - within).sum())}
+    told = [f"{_so_many_are(count)} shown to be too {side}" for side, count in sides.items() if count]
+    left = len(off) - sum(sides.values())
+    told += [f"{_so_many_are(left)} open by {'its interval' if left == 1 else 'their intervals'}"] if left else []
+    right = f"{100 * within:g} % of the measured step in {len(known) - len(off)} of {len(known)} cells"
+    others = f"; of the others, {listed(told)}" if told else ""
     more = f"; {counted(lacking, 'more cell')} could not be predicted" if lacking else ""
     return " ".join([
-        sentence(f"predictions lie within {100 * within:g} % of the measured step in {right}{others}{more}"),
+        sentence(f"by their mean, predictions lie within {right}{others}{more}"),
         sentence(f"the worst is {times(estimate_in(worst, 'ratio'), 'the measured step')}: {worst['called']}"),
     ])  # fmt: skip
+
+
+def _so_many_are(count: int) -> str:
+    return f"{in_words(count)} {'is' if count == 1 else 'are'}"
 
 
 def resources_used(traces: pd.DataFrame) -> str:

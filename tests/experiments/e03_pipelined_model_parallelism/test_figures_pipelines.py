@@ -23,6 +23,8 @@ from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism import drawings, forecasts, stage_drawings, stage_tables
 from lockstep.experiments.e03_pipelined_model_parallelism.drawings import ACTION_COLOURS
 from lockstep.experiments.e03_pipelined_model_parallelism.figures import FIGURES
+from lockstep.experiments.e03_pipelined_model_parallelism.grid import TWO_CORES
+from lockstep.experiments.e03_pipelined_model_parallelism.verdicts import over_rival
 from lockstep.predict.pipeline_speedups import NAIVE, pipeline_speedup_table
 
 # A notebook that warns is not committed.
@@ -68,6 +70,17 @@ def test_table_2_stands_on_the_rows_of_the_gpu(frame: pd.DataFrame) -> None:
     figure = speedup_bars(pipeline_speedup_table(frame, "speedup"), published, "title")
     shown = set(texts(figure))
     assert {"6.74", "8.01"} <= shown and not {"2.84", "3.85"} & shown, "those are of the hybrid"
+
+
+def test_the_ratios_of_the_answer_are_drawn(frame: pd.DataFrame) -> None:
+    """Bug: bars over one core suggested 0.69 and 0.82, where the answer's paired ratios are 0.55 and 0.688."""
+    figure = FIGURES["speedup"](Stored(frame))
+    shown = {axis.get_title(loc="left"): axis for axis in figure.axes}
+    (panel,) = [axis for name, axis in shown.items() if name.startswith("SimpleBig: AlexNet pipelined, over the same")]
+    expected = sorted(over_rival(frame, "SimpleBig", name).ratio.value for name in TWO_CORES)
+    ends = [bar.get_x() + bar.get_width() for bar in panel.patches]
+    assert len(ends) == len(TWO_CORES) and sorted(ends) == pytest.approx(expected)
+    assert "where a panel says so, over the row's way" in figure.axes[-1].get_xlabel()
 
 
 def test_schedules_have_different_colours_and_none_is_grey() -> None:

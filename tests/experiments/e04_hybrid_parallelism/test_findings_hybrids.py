@@ -14,6 +14,7 @@ from fake_distribution import scaled, without
 from fake_pipelines import BOTH, HYBRID, SHARED, hybrid_records, layers, noisy, resources
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e04_hybrid_parallelism.findings import _lead, is_hybrid, leads, ways
+from lockstep.experiments.e04_hybrid_parallelism.tables import layer_times, map_of
 from lockstep.experiments.registry import experiment
 from stored_reference import stored_reference
 
@@ -164,6 +165,18 @@ def test_the_map_says_where_the_hybrid_leads(frame: pd.DataFrame) -> None:
     assert text.count("Gbit/s with") == int(table["hybrid_from"].notna().sum())
     assert "off on measured steps" in text
     assert text.count(" times at the most, at ") == int((table["gain"] > 1).sum())
+
+
+def test_a_panel_without_a_line_of_model_parallelism_says_why(reference: Stored) -> None:
+    """Bug: the panel of AlexNet on 16 ranks had no such line, without a word why."""
+    table = map_of(reference.shown)
+    kinds = table[table["use_case"] == "SimpleBig"].groupby("ranks")["kind"].unique()
+    assert "model" not in kinds[16] and "model" in kinds[8]
+    layers = len(layer_times(reference.shown.table("layers"), "SimpleBig"))
+    assert layers == 8
+    why = "AlexNet's eight layers with parameters cannot be cut into 16 stages: model parallelism has no line there."
+    text = SAYS["map"](reference)  # type: ignore[misc]
+    assert why in text and "VGG16's" not in text
 
 
 def test_both_ends_of_where_the_hybrid_leads_have_their_unit() -> None:

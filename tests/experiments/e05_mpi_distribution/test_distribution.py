@@ -139,6 +139,16 @@ def test_a_shortened_gradient_stands_with_what_it_costs(frame: pd.DataFrame) -> 
     assert alone["points"].isna().all() and alone["reason"].str.contains("no seed has").all()
 
 
+def test_a_line_through_two_sizes_has_no_error(frame: pd.DataFrame) -> None:
+    """Bug: the largest relative error of a line through two points was printed as 2.22e-16."""
+    found = distribution.TABLES["fitted_on_one_host"](Stored(frame))
+    assert len(found) and "worst_relative_error" not in found and found["seconds_at_0_bytes"].notna().all()
+    own = frame[frame["experiment"] == "collective"]
+    middle = own[own["message_bytes"] == own["message_bytes"].min()].assign(message_bytes=65536)
+    more = distribution.TABLES["fitted_on_one_host"](Stored(pd.concat([frame, middle], ignore_index=True)))
+    assert (more["worst_relative_error"] > 0).all()
+
+
 def test_a_teams_start_is_counted_once_per_start(frame: pd.DataFrame) -> None:
     table = start_table(frame).set_index(["launcher", "ranks"])
     starts = frame.loc[(frame["launcher"] == "engines") & (frame["workers"] + frame["servers"] == 2), "launch_seconds"]

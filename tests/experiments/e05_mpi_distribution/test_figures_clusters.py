@@ -56,10 +56,21 @@ def test_what_is_predicted_is_dotted_and_said_to_be() -> None:
     assert any(text.startswith("all-reduce as predicted from ping-pong") for text in texts(figure))
 
 
+def test_each_processor_has_its_own_panel_of_links() -> None:
+    """Bug: a point of both processors stood beside a point of one, as if the link had made the difference."""
+    table = distribution.link_table(records())
+    twice = table.assign(**{name: 2 * table[name] for name in ("speedup", "low", "high")})
+    figure = drawings.link_lines({"A": table, "B": twice}, "title")
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["A", "B"]
+    drawn = [sorted(float(y) for box in axis.containers for y in box.lines[0].get_ydata()) for axis in figure.axes]
+    expected = sorted(table["speedup"].dropna())
+    assert drawn[0] == pytest.approx(expected) and drawn[1] == pytest.approx([2 * each for each in expected])
+
+
 def test_without_an_emulated_cluster_figures_say_so() -> None:
     frame = not_run(records(), "skipped", "no root", experiment="wire")
     assert len(drawings.message_lines({"wire": message_table(frame, "wire")}, "title").axes) == 1
-    assert "no records" in " ".join(texts(drawings.link_lines(pd.DataFrame(), pd.DataFrame(), "title")))
+    assert "no records" in " ".join(texts(drawings.link_lines({"A": pd.DataFrame()}, "title")))
     assert "no records" in " ".join(texts(drawings.network_bars(pd.DataFrame(), "title")))
 
 

@@ -10,8 +10,11 @@ import pytest
 
 from fake_distribution import HEADLINE, records, resources, scaled, without
 from lockstep.analysis.figures.messages import headline
+from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.sentences import estimate_in
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e05_mpi_distribution import regimes
+from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.registry import experiment
 from stored_reference import stored_reference
@@ -38,15 +41,52 @@ def said(frame: pd.DataFrame, name: str, traced: pd.DataFrame | None = None) -> 
 
 def test_the_answer_holds_the_numbers_of_the_tables(reference: Stored) -> None:
     text = SAYS["answer"](reference)  # type: ignore[misc]
-    table = link_table(reference.records)
-    known = table[table["low"].notna()]
-    assert len(known) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in known.itertuples())
+    tables = {name: link_table(own) for name, own in by_processor(reference, reference.of("links")).items()}
+    (named,) = [name for name in tables if text.startswith(f"On {name}, two emulated hosts train ")]
+    known = tables[named][tables[named]["speedup"].notna()]
+    assert len(known) and all(f"{row.speedup:.3g} " in text for row in known.itertuples())
+    sure = known[known["low"].notna()]
+    assert len(sure) and all(f"[{row.low:.3g}, {row.high:.3g}]" in text for row in sure.itertuples())
     images = regimes.worker(reference.records, "SimpleBig").batch_of(0.10, 1e10)
     assert f"{images.value:.3g} images [{images.low:.3g}, {images.high:.3g}]" in text
     assert len(text.split()) <= 140
     assert text.count("(a small CNN)") == 1, "said once"
     assert text.count(" train the 50x50 network faster than one core ") == 1
     assert "with uncompressed gradients; at 10 Gbit/s, sending" in text
+
+
+def on_two_processors(frame: pd.DataFrame) -> Stored:
+    """The second one is slower over 1 Gbit/s, and has fewer rounds."""
+    few = scaled(frame[frame["round"] < frame["round"].max() / 2], "images_per_second", 0.5, link_bits_per_second=1e9)
+    few = few.assign(session=1, round=few["round"] + frame["round"].max() + 1)
+    return Stored(pd.concat([frame, few], ignore_index=True), processors={0: "A", 1: "B"})
+
+
+def test_link_rates_are_compared_on_one_processor(frame: pd.DataFrame) -> None:
+    """Bug: 1.84 over 10 Gbit/s was of two processors and 1.53 over 1 Gbit/s of one, so their drop was of no machine."""
+    table = link_table(frame).set_index(["strategy", "link_bits_per_second"])
+    fast, slow = (str(estimate_in(table.loc["allreduce", rate].to_dict(), "speedup")) for rate in (1e10, 1e9))
+    text = SAYS["answer"](on_two_processors(frame))  # type: ignore[misc]
+    assert text.startswith("On A, two emulated hosts train the 50x50 network (a small CNN) at these multiples")
+    assert f" of one core's speed over 10 and 1 Gbit/s: {fast} and {slow} uncompressed; " in text
+    alone = said(frame, "answer")
+    assert alone.startswith("Two emulated hosts train") and "on CPUs" not in alone.lower()
+
+
+def test_a_way_without_one_of_the_rates_says_so(frame: pd.DataFrame) -> None:
+    text = said(without(frame, experiment="links", strategy="topk", link_bits_per_second=1e9), "answer")
+    assert " with top-k (1 %) (over 10 Gbit/s alone)" in text and text.count(" alone)") == 1
+
+
+def test_what_compression_costs_stands_beside_its_gain(frame: pd.DataFrame) -> None:
+    """Bug: the answer praised top-k, and that it costs accuracy stood in the appendix alone."""
+    hit = (frame["experiment"] == "paired") & (frame["strategy"] != "allreduce")
+    better, worse = (frame.assign(test_accuracy=frame["test_accuracy"] + more * hit) for more in (0.1, -0.1))
+    assert "points of accuracy" not in said(better, "answer"), "no loss is shown"
+    row = accuracy_table(worse).set_index(["strategy", "density"]).loc[("topk", 0.01)]
+    lost = f"{-row['points']:.3g} points of accuracy [{-row['points_high']:.3g}, {-row['points_low']:.3g}]"
+    text = said(worse, "answer")
+    assert f" with top-k (1 %), costing {lost}; " in text and " uncompressed; " in text
 
 
 def test_the_answer_is_told_without_what_lacks(frame: pd.DataFrame) -> None:

@@ -20,6 +20,7 @@ EXPERIMENT = Experiment(
     tables=TABLES,
     figures=FIGURES,
     answer=answer,
+    answer_rests_on=("s2m-cpu-model-parallel-overhead", "whether cutting is overhead only"),
     findings=FINDINGS,
     verdicts={**verdicts.RULES, **gpu_verdicts.RULES},
     targets=TARGETS,

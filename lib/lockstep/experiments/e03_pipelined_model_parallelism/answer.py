@@ -12,6 +12,7 @@ from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     counted,
     finding,
+    in_words,
     listed,
     network_name,
     noise_unknown,
@@ -24,6 +25,7 @@ from lockstep.analysis.sentences import (
 )
 from lockstep.analysis.statistics import is_difference, ratio_with_interval, select
 from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import ratio_columns
 from lockstep.analysis.verdicts import NotNow, cores_given
 from lockstep.experiments.e03_pipelined_model_parallelism.grid import TWO_CORES
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
@@ -121,8 +123,8 @@ def _naive(records: pd.DataFrame, noise: float, use_case: str) -> str:
 def _speedup(records: pd.DataFrame, noise: float, use_case: str) -> list[str]:
     network = network_name(use_case)
     asked: dict[str, Callable[[pd.DataFrame, float, str], str]] = {
-        f"{network} pipelined beside one core": _over_one_core,
         f"{network} pipelined beside the same cores spent otherwise": _same_cores,
+        f"{network} pipelined beside one core": _over_one_core,
         f"{network} cut without micro-batches": _naive,
     }
     return settle_each(lambda name: sentence(asked[name](records, noise, use_case)), asked)
@@ -130,7 +132,8 @@ def _speedup(records: pd.DataFrame, noise: float, use_case: str) -> list[str]:
 
 @finding
 def speedup(stored: Stored) -> str:
-    """A pipeline over one core, over the same cores spent otherwise, and the cut alone, for each use case."""
+    """A pipeline over the same cores spent otherwise, as the answer has it, over one core, and the cut alone, for each
+    use case."""
     records, noise = stored.records, aa_noise(stored.records)
     ran, rest = _use_cases(records)
     if not ran:
@@ -147,24 +150,48 @@ def room(stored: Stored) -> list[str]:
     if table.empty:
         return []
     most = table.loc[table.groupby("pipeline_ranks")["times"].idxmax()]
-    fits = listed(
-        f"{_room_of(row)} ({counted(int(row['pipeline_ranks']), 'rank')}, {way_name(row['strategy'])})"
-        for row in most.to_dict("records")
+    first, *more = most.to_dict("records")
+    over = f"cut over {counted(int(first['pipeline_ranks']), 'rank')} ({way_name(first['strategy'])})"
+    told = f"{over}, a model can be {_room_of(first, named=True)} as large as one device holds"
+    told += "".join(
+        f", and over {in_words(int(row['pipeline_ranks']))} ({way_name(row['strategy'])}), {_room_of(row)}"
+        for row in more
     )
-    sources = "by measured peaks or counted bytes" if (most["at_least"] < most["times"]).any() else "by counted bytes"
-    told = f"{sources}, a cut model may be {fits} what one device holds"
     two = table[(table["pipeline_ranks"] == 2) & (table["activations"] == "kept")]
     usual = two[two["strategy"] == USUAL]
     if len(usual) and two["times"].max() > usual["times"].max():
-        told += f"; {way_name(USUAL)} on two ranks, {_room_of(usual.loc[usual['times'].idxmax()])}"
+        plain = usual.loc[usual["times"].idxmax()]
+        told += f"; with plain {way_name(USUAL)} on two ranks, {_room_of(plain)}"
+        told += ", so perhaps not larger at all" if plain["at_least"] < 1 < plain["times"] else ""
     return [sentence(told)]
 
 
-def _room_of(row: Mapping[Hashable, Any] | pd.Series) -> str:
-    """By the fullest rank's measured peak, where it held more than was counted, and by counted bytes: 1.14 or 1.48
-    times. What one device holds for a moment is counted in neither, so that more may fit."""
-    least = f"{row['at_least']:.3g} or " if row["at_least"] < row["times"] else ""
-    return f"{least}{row['times']:.3g} times"
+def _room_of(row: Mapping[Hashable, Any] | pd.Series, named: bool = False) -> str:
+    """By the fullest rank's measured peak, where it held more than was counted, and by counted bytes: 1.14 to 1.48
+    times; `named`: which is which. What one device holds for a moment is counted in neither, so that more may fit."""
+    by_bytes = f"{row['times']:.3g} times{' (counted bytes)' if named else ''}"
+    if row["at_least"] >= row["times"]:
+        return by_bytes
+    return f"{row['at_least']:.3g} {'times (measured peaks) ' if named else ''}to {by_bytes}"
+
+
+def with_rivals(records: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """A table of speedups over one core, and what the answer quotes as use cases of their own: the pipeline over each
+    other way to use as many cores, from rounds in which both stood back to back."""
+    own = table[table["strategy"].isin(TWO_CORES) & (table["device"] == "cpu")] if len(table) else table
+    rows = []
+    for row in own.to_dict("records"):
+        use_case = str(row["use_case"])
+        try:
+            ratio = over_rival(records, use_case, str(row["strategy"])).ratio
+        except (NotNow, AnalysisError):
+            continue
+        name = f"{use_case}: {network_name(use_case)} pipelined, over the same cores spent otherwise"
+        rows.append(row | {"use_case": name} | ratio_columns(ratio) | {"rounds": ratio.rounds})
+    if not rows:
+        return table
+    over = "one core; where a panel says so, over the row's way\n"
+    return pd.concat([table, pd.DataFrame(rows)], ignore_index=True).assign(base=over)
 
 
 @finding

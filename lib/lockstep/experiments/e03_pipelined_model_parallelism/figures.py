@@ -12,6 +12,7 @@ from lockstep.analysis.figures.predictions import prediction_bars
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
+from lockstep.experiments.e03_pipelined_model_parallelism.answer import with_rivals
 from lockstep.experiments.e03_pipelined_model_parallelism.drawings import pipeline_diagram, schedule_lines
 from lockstep.experiments.e03_pipelined_model_parallelism.forecasts import partitions_of, predictions_of
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_drawings import partition_bars, stage_memory_bars
@@ -21,13 +22,12 @@ from lockstep.predict.pipeline_speedups import NAIVE, pipeline_speedup_table
 
 def pipeline_speedup_figure(stored: Stored) -> Figure:
     published = read_table("single-to-multi", "table2")
-    table = pipeline_speedup_table(stored.records, "speedup")
+    table = with_rivals(stored.records, pipeline_speedup_table(stored.records, "speedup"))
     return speedup_bars(table, published, "Model parallelism on one machine, and published on GPUs", fitted=True)
 
 
 def schedule_figure(stored: Stored) -> Figure:
-    table = pipeline_speedup_table(stored.records, "schedules", NAIVE)
-    return schedule_lines(table, "Schedules and micro-batches")
+    return schedule_lines(pipeline_speedup_table(stored.records, "schedules", NAIVE), "Schedules and micro-batches")
 
 
 def diagram_figure(stored: Stored) -> Figure:
@@ -35,8 +35,7 @@ def diagram_figure(stored: Stored) -> Figure:
 
 
 def prediction_figure(stored: Stored) -> Figure:
-    table = predictions_of(stored)
-    return prediction_bars(table, "Predicted from stages that were timed alone")
+    return prediction_bars(predictions_of(stored), "Predicted from stages that were timed alone")
 
 
 def rank_memory_figure(stored: Stored) -> Figure:

@@ -19,8 +19,7 @@ from lockstep.predict.pipeline_speedups import pipeline_speedup_table
 
 
 def hybrid_speedup_figure(stored: Stored) -> Figure:
-    published = read_table("single-to-multi", "table2")
-    table = pipeline_speedup_table(stored.records, "hybrid")
+    table, published = pipeline_speedup_table(stored.records, "hybrid"), read_table("single-to-multi", "table2")
     return speedup_bars(table, published, "Data, model, or both here, and published on GPUs", fitted=True)
 
 

@@ -14,6 +14,7 @@ from lockstep.analysis.sentences import (
     counted,
     estimate_in,
     finding,
+    in_words,
     interval_text,
     listed,
     network_name,
@@ -29,7 +30,13 @@ from lockstep.analysis.tables import cores_of_machine, sessions_in, trace_table
 from lockstep.analysis.verdicts import NotNow
 from lockstep.engine.units import bits_text
 from lockstep.experiments.e04_hybrid_parallelism.grid import ONE_PROCESS
-from lockstep.experiments.e04_hybrid_parallelism.tables import costs_of, hybrid_wins_table, layout_names, map_of
+from lockstep.experiments.e04_hybrid_parallelism.tables import (
+    costs_of,
+    hybrid_wins_table,
+    layer_times,
+    layout_names,
+    map_of,
+)
 from lockstep.predict.layer_costs import WITHIN
 from lockstep.predict.pipeline_speedups import pipeline_speedup_table
 
@@ -103,20 +110,34 @@ def predicted(stored: Stored) -> str:
 def hybrid_map(stored: Stored) -> str:
     """At which link rates the hybrid is predicted to lead, and how far the model is off on measured steps."""
     table = leads(stored)
-    told = []
+    told: list[str] = []
     for use_case, rows in table.groupby("use_case", sort=False):
         found = listed(_lead(row, stored) for row in rows.to_dict("records"))
-        network = network_name(str(use_case))
-        told.append(sentence(f"by the cost model, the hybrid of {network} leads {found}"))
+        whose = f"{'that' if told else 'by the cost model, the hybrid'} of {network_name(str(use_case))}"
+        told.append(sentence(f"{whose} leads {found}"))
     worst = _worst(stored)
     if worst is not None:
         off = f"up to {farthest_off(stored):.0f} % off on measured steps ({times(worst, 'the measured step')})"
         if (both := ratio_off(stored)) is not None:
             off += f", and by measured steps of both ways, a hybrid's lead may be {both:.2f} times too large"
         told.append(f"The same model is {off}.")
+    told += _undivided(stored)
     rest = sorted(set(stored.table("layers")["use_case"]) - set(table["use_case"]))
     told += [sentence(f"too little of {listed(map(network_name, rest))} was measured to predict it")] if rest else []
     return " ".join(told)
+
+
+def _undivided(stored: Stored) -> list[str]:
+    """Which panels of the map have no line of model parallelism, and why: a stage is at least a layer."""
+    told, table = [], map_of(stored)
+    for use_case, own in table.groupby("use_case", sort=False):
+        lacking = sorted(set(own["ranks"]) - set(own.loc[own["kind"] == "model", "ranks"]))
+        if lacking:
+            layers = counted(len(layer_times(stored.table("layers"), str(use_case))), "layer")
+            stages = listed(in_words(int(ranks)) for ranks in lacking)
+            few = f"{network_name(str(use_case))}'s {layers} with parameters cannot be cut into {stages} stages"
+            told.append(sentence(f"{few}: model parallelism has no line there"))
+    return told
 
 
 def leads(stored: Stored) -> pd.DataFrame:
@@ -157,7 +178,7 @@ def _lead(row: Mapping[str, Any], stored: Stored) -> str:
     if pd.isna(row["hybrid_from"]):
         return f"nowhere with {ranks}"
     if off is not None and row["gain"] <= off:
-        return f"nowhere by more than its error with {ranks} (by {row['gain']:.2f} times at the most)"
+        return f"nowhere by more than its error with {ranks} (at most {row['gain']:.2f} times)"
     low, high = (bits_text(row[name]) for name in ("hybrid_from", "hybrid_to"))
     where = f"at {low}" if low == high else f"from {low} to {high}"
     return f"{where} with {ranks} (by {row['gain']:.3g} times at the most, at {bits_text(row['gain_at'])})"

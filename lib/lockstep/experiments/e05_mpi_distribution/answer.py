@@ -25,7 +25,7 @@ from lockstep.analysis.verdicts import NotNow, cell
 from lockstep.engine.units import bits_text
 from lockstep.experiments.e05_mpi_distribution import regimes
 from lockstep.experiments.e05_mpi_distribution.accuracy import accuracy_table
-from lockstep.experiments.e05_mpi_distribution.findings import pays_from, sent
+from lockstep.experiments.e05_mpi_distribution.findings import ALLREDUCE, pays_from, sent
 from lockstep.experiments.e05_mpi_distribution.tables import link_table
 from lockstep.experiments.e05_mpi_distribution.verdicts import OVER_MPI, WITHOUT_MPI
 
@@ -58,21 +58,19 @@ def _hosts_gain(stored: Stored) -> str:
     if table["low"].isna().all():
         raise NotNow("", f"no way of exchanging over the links has {MIN_ROUNDS} rounds yet")
     use_case, rates = str(table["use_case"].iloc[0]), sorted(set(table["link_bits_per_second"]), reverse=True)
-    told = "; ".join(
-        _of_way(rows, rates) + _lost(stored.records, name) for name, rows in table.groupby("strategy", sort=False)
-    )
+    ways = (table[table["strategy"] == name] for name in dict.fromkeys(stored.of("links")["strategy"]))
+    told = "; ".join(_of_way(rows, rates) + _lost(stored.records, rows) for rows in ways if len(rows))
     where = f"on {processor}, " if len(tables) > 1 else ""
-    hosts, over = counted(int(table["hosts"].min()), "emulated host"), listed(map(bits_text, rates))
-    network = f"{network_name(use_case)}{' (a small CNN)' if use_case == _SMALL else ''}"
-    return sentence(f"{where}{hosts} train {network} at these multiples of one core's speed over {over}: {told}")
+    hosts, what = counted(int(table["hosts"].min()), "emulated host"), " (a small CNN)" if use_case == _SMALL else ""
+    train = f"{hosts} train {network_name(use_case)}{what}"
+    return sentence(f"{where}{train} at these multiples of one core's speed over {_over(rates)}: {told}")
 
 
 def _known(records: pd.DataFrame) -> pd.DataFrame:
-    """The measured speedups of a `link_table`, the highest rate first; a way is placed by its first rows."""
+    """The measured speedups of a `link_table`, the highest rate first."""
     table = link_table(records)
-    table = table[table["speedup"].notna()] if len(table) else table
-    order = ["link_bits_per_second", "sync", "strategy"]
-    return table.sort_values(order, ascending=[False, True, True], kind="stable") if len(table) else table
+    known = table[table["speedup"].notna()] if len(table) else table
+    return known.sort_values("link_bits_per_second", ascending=False, kind="stable") if len(known) else known
 
 
 def _fullness(table: pd.DataFrame) -> tuple[int, int, int]:
@@ -83,19 +81,27 @@ def _fullness(table: pd.DataFrame) -> tuple[int, int, int]:
 def _of_way(rows: pd.DataFrame, rates: list[float]) -> str:
     """The speedups of one way in the order of the rates: 1.77 [1.7, 1.85] and 1.53 [1.5, 1.56] with TernGrad."""
     gains = listed(f"{estimate_in(row, 'speedup')}{sessions_in(row, 'speedup')}" for row in rows.to_dict("records"))
-    own = rows["link_bits_per_second"].tolist()
-    alone = "" if own == rates else f" (over {listed(map(bits_text, own))} alone)"
-    return f"{gains} with {sent(str(rows['strategy'].iloc[0]))}{alone}"
+    name, own = str(rows["strategy"].iloc[0]), rows["link_bits_per_second"].tolist()
+    alone = "" if own == rates else f" (over {_over(own)} alone)"
+    return f"{gains} {'uncompressed' if name == ALLREDUCE else f'with {sent(name)}'}{alone}"
 
 
-def _lost(records: pd.DataFrame, strategy: str) -> str:
-    """The test accuracy that a way costs where the records show a loss, as a clause; "" where they show none."""
-    share = select(records, {"experiment": "links", "strategy": strategy})["density"].iloc[0]
+def _over(rates: list[float]) -> str:
+    """Link rates, their unit once where they share it: 10 and 1 Gbit/s."""
+    texts = [bits_text(rate).rpartition(" ") for rate in rates]
+    shared = len({unit for _, _, unit in texts}) == 1
+    return f"{listed(number for number, _, _ in texts)} {texts[0][2]}" if shared else listed(map("".join, texts))
+
+
+def _lost(records: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """The accuracy that a way costs where the records show a loss, as a clause; "" where they show none."""
+    name = str(rows["strategy"].iloc[0])
+    share = select(records, {"experiment": "links", "strategy": name})["density"].iloc[0]
     table = accuracy_table(records)
-    own = table[(table["strategy"] == strategy) & (table["density"] == share)] if len(table) else table
+    own = table[(table["strategy"] == name) & (table["density"] == share)] if len(table) else table
     for row in own[own["points_high"] < 0].to_dict("records") if len(own) else ():
         lost = Estimate(-row["points"], -row["points_high"], -row["points_low"], int(row["seeds"]), logarithmic=False)
-        return f", which costs {measure_of(lost, 'points of test accuracy')} over {counted(lost.rounds, 'seed')}"
+        return f", costing {measure_of(lost, 'points of accuracy')}"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,7 @@ def _ranking_panel(axis: Axes, rows: pd.DataFrame, counts: list[int]) -> None:
         y = strategies.index(row.strategy) + 0.22 * (index - (len(counts) - 1) / 2)
         error = [[row.ratio - row.low], [row.high - row.ratio]]
         axis.errorbar(row.ratio, y, xerr=error, linestyle="none", zorder=4, **_hosts_style(index), **ERROR)
-        text = f"{row.ratio:.3f}"
-        axis.text(1.01, y, text, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+        axis.text(1.01, y, f"{row.ratio:.3f}", transform=axis.get_yaxis_transform(), va="center", fontsize=8)
     axis.axvline(1, color="0.2", linewidth=1)
     axis.set_yticks(range(len(strategies)), [label(name) for name in strategies])
     axis.set_ylim(len(strategies) - 0.5, -0.5)
@@ -113,8 +113,7 @@ def message_lines(tables: dict[str, pd.DataFrame], title: str, link: AlphaBeta |
             axis.set_yscale("log")
             sizes = sorted(int(size) for size in table["bytes"].unique())
             axis.set_xticks(sizes, [bytes_text(size) for size in sizes])
-            axis.set_xlim(sizes[0] / 4, sizes[-1] * 4)
-            axis.set_xlabel("message")
+            axis.set(xlim=(sizes[0] / 4, sizes[-1] * 4), xlabel="message")
         _predicted(axes[-1], list(drawn.values())[-1], link, handles)
         axes[0].set_ylabel("seconds of an exchange (95 % interval)")
         figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2, frameon=False)
@@ -131,38 +130,42 @@ def _predicted(axis: Axes, table: pd.DataFrame, link: AlphaBeta | None, handles:
     handles["predicted"] = Line2D([], [], color="0.1", linewidth=2, label=text, **SIMULATED)
 
 
-def link_lines(table: pd.DataFrame, model: pd.DataFrame, title: str) -> StoredFigure:
-    """Speedup over sequential training against the link's rate (`tables.link_table`): measured points, and the line
-    that counted bytes predict from the fastest link's point, which `model` holds of one machine."""
-    ok = table[table["speedup"].notna()] if len(table) else table
-    if ok.empty:
+def link_lines(tables: Mapping[str, pd.DataFrame], title: str) -> StoredFigure:
+    """Speedup over sequential training against the link's rate (`tables.link_table`), a panel per processor: measured
+    points, and the line that counted bytes predict from the fastest link's point."""
+    known = {name: table[table["speedup"].notna()] for name, table in tables.items() if len(table)}
+    if not any(map(len, known.values())):
         return empty(title, "no records of this experiment")
+    ok = pd.concat(known.values())
     with look():
-        figure = new_figure(8.0, 6.2)
-        axis = figure.subplots()
-        low, high = float(ok["link_bits_per_second"].min()), float(ok["link_bits_per_second"].max())
-        crossings = model["pays_from_bits_per_second"].replace([0, np.inf], np.nan)
-        rates = np.geomspace(np.nanmin([low / 10, crossings.min() / 2]), high * 3, 80)
+        figure = new_figure(4.0 + 3.5 * len(known), 6.2)
+        axes = figure.subplots(1, len(known), squeeze=False, sharey=True)[0]
+        figure.suptitle(f"{title}\n({data_label(ok)}, {int(ok['hosts'].min())} emulated hosts)")
+        rates, crossings = ok["link_bits_per_second"], ok["pays_from_bits_per_second"].replace([0, np.inf], np.nan)
+        rates = np.geomspace(np.nanmin([rates.min() / 10, crossings.min() / 2]), rates.max() * 3, 80)
         names = list(dict.fromkeys(ok["strategy"]))
-        for (_, name), values in predicted_speedups(model, rates).items():
-            axis.plot(rates, values, color=colour(str(name)), linewidth=1.3, **SIMULATED)
-        for name, own in ok.groupby("strategy", sort=False):
-            place = names.index(str(name))
-            aside = 1 + 0.05 * (place - (len(names) - 1) / 2)  # side by side, never on top of each other
-            rate = own["link_bits_per_second"] * aside
-            interval_points(axis, rate, own, SPEEDUP, linestyle="none", **_line_style(str(name)))
-        axis.axhline(1, color="0.2", linewidth=1)
-        axis.set_xscale("log")
-        axis.set_yscale("log", base=2)
-        axis.set_ylim(bottom=max(2**-5, float(ok["low"].min()) / 4))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set_xlabel("link rate (bit/s)")
-        axis.set_ylabel("speedup in images/s over sequential (95 % interval)")
-        axis.set_title(f"{title}\n({data_label(ok)}, {int(ok['hosts'].min())} emulated hosts)", loc="left")
+        for axis, (processor, own) in zip(axes, known.items(), strict=True):
+            _link_panel(axis, own, names, rates)
+            axis.set_title(processor, loc="left")
+        axes[0].set_yscale("log", base=2)
+        text = "speedup in images/s over sequential (95 % interval)"
+        axes[0].set(ylim=(max(2**-5, ok["low"].min() / 4), None), ylabel=text)
+        axes[0].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         handles = [Line2D([], [], linestyle="none", **_line_style(name), label=label(name)) for name in names]
         handles.append(Line2D([], [], color="0.3", label="predicted from the bytes counted", **SIMULATED))
         figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+def _link_panel(axis: Axes, own: pd.DataFrame, names: list[str], rates: np.ndarray) -> None:
+    for (_, name), values in predicted_speedups(own, rates).items():
+        axis.plot(rates, values, color=colour(str(name)), linewidth=1.3, **SIMULATED)
+    for name, rows in own.groupby("strategy", sort=False):
+        aside = 1 + 0.05 * (names.index(str(name)) - (len(names) - 1) / 2)  # never on top of each other
+        rate = rows["link_bits_per_second"] * aside
+        interval_points(axis, rate, rows, SPEEDUP, linestyle="none", **_line_style(str(name)))
+    axis.axhline(1, color="0.2", linewidth=1)
+    axis.set(xscale="log", xlabel="link rate (bit/s)")
 
 
 def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
@@ -189,8 +192,6 @@ def network_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_ylim(-1.0, len(table) - 0.5)
         axis.set_xlabel("bytes per step on the busiest link, counted by its interface (log scale)")
         axis.set_title(title, loc="left")
-        text = "published (§4.2): peak of 35 KiB, no time unit given"
-        figure.legend(
-            handles=[Line2D([], [], **PUBLISHED, label=text)], loc="outside lower center", frameon=False
-        )  # fmt: skip
+        handle = Line2D([], [], **PUBLISHED, label="published (§4.2): peak of 35 KiB, no time unit given")
+        figure.legend(handles=[handle], loc="outside lower center", frameon=False)
     return figure

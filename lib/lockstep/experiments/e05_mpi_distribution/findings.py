@@ -118,7 +118,7 @@ def _gains(stored: Stored, experiment: str, what: str) -> str:
     if known.empty:
         how = f"'{experiment}_syncs={{Pneumonia: [allreduce, parameter_server]}}'"
         return sentence(f"no cell of {what} was measured; `lockstep run 05 -p {how}` measures some")
-    parts, thin = [], 0
+    parts, thin, workers = [], 0, ""
     for use_case, rows in known.groupby("use_case", sort=False):
         most = rows[rows["workers"] == rows["workers"].max()]
         gains = [(row, estimate_in(row, "speedup")) for row in most.to_dict("records")]
@@ -128,9 +128,10 @@ def _gains(stored: Stored, experiment: str, what: str) -> str:
             + (" (may be no gain)" if not gain.open and gain.low <= 1 <= gain.high else "")
             for row, gain in gains
         )
+        network, before = network_name(str(use_case)), workers
         workers = counted(int(most["workers"].iloc[0]), "worker")
-        what = f"{workers} train {network_name(str(use_case))}"
-        parts.append(sentence(f"{what} at these multiples of one core's speed: {listed(told)}"))
+        begin = f"{workers} train {network} at these multiples of one core's speed:"
+        parts.append(sentence(f"{f'for {network} they are' if workers == before else begin} {listed(told)}"))
     if thin:
         parts.append("What has no interval yet, for want of rounds, cannot be ranked.")
     return " ".join(parts)
@@ -244,7 +245,7 @@ def network(stored: Stored) -> str:
     ]
     over = ends[0]["link_bytes_busiest"] / (_PAPER_KIB * 1024)
     return sentence(
-        f"a step puts from {' down to '.join(told)} on the busiest link, counted by its interface: up to {over:,.0f} "
+        f"a step puts from {' down to '.join(told)} on the busiest link: up to {over:,.0f} "
         f"times the paper's peak of {_PAPER_KIB} KiB, which names no unit of time"
     )
 
