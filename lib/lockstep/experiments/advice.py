@@ -31,7 +31,7 @@ def _room(stored: Stored) -> str:
     if two.empty:
         return ""
     counted, peaks = two.loc[two["times"].idxmax(), ["times", "at_least"]].astype(float)
-    return f"{peaks:.3g} or {counted:.3g}" if peaks < counted else f"{counted:.3g}"
+    return f"{peaks:.3g} to {counted:.3g}" if peaks < counted else f"{counted:.3g}"
 
 
 def _over(stored: Stored, shared: Conditions, ours: Conditions, base: Conditions = BASELINE) -> str:
@@ -117,7 +117,7 @@ ADVICE = (
     Advice(
         "a model too large for one worker",
         f"`model_parallel=\"pipeline\", schedule=\"{ROOMY}\", stages_per_rank=2`", "03",
-        _room, "times as large a model as the largest that fits one worker, by peaks or counted bytes",
+        _room, "times as large a model as the largest that fits one worker, by measured peaks and by counted bytes",
     ),
     Advice(
         "several machines", "`lockstep mpi --sync allreduce`, a large batch", "05",
