@@ -163,7 +163,7 @@ def test_room_is_that_of_two_ranks() -> None:
     stages = stored.table("stages")
     twice = stages.assign(peak_bytes=2 * stages["peak_bytes"])
     full = Stored(fake_pipelines.records(), fake_pipelines.tables() | {"stages": twice})
-    assert row.target(full) == f"{peaks / 2:.3g} or {counted:.3g}", "ranks held more than was counted"
+    assert row.target(full) == f"{peaks / 2:.3g} to {counted:.3g}", "ranks held more than was counted"
 
 
 def test_the_room_is_that_of_the_schedule_which_the_command_names() -> None:
