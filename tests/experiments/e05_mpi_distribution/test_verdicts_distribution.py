@@ -140,7 +140,8 @@ def test_the_headline_stays_undecided_with_its_reasons(frame: pd.DataFrame) -> N
         assert (found.answer, found.grade) == (UNDECIDED, PAPER) and math.isinf(found.rounds_more)
         assert "9.43" in found.reason and "share this machine's cores" in found.reason
     shown = judged(claim("local-decides"), frame).measured
-    assert "host_threads 0.94" in shown and "mpi_shared_memory 1.1" in shown and shown.count("on 2 hosts") == 2
+    assert "MPI (a process of threads per host) 0.94" in shown and "MPI (shared memory) 1.1" in shown
+    assert shown.count("on 2 hosts") == 2
 
 
 def test_orders_that_do_not_differ_are_called_no_difference(frame: pd.DataFrame) -> None:

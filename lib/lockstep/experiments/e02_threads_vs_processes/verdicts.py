@@ -192,10 +192,9 @@ def _bound(records: pd.DataFrame) -> str:
 @RULES.add
 def processes_best_local(claim: Claim, stored: Stored) -> Verdict:
     """Processes against every other way of using the same cores in Table 1: threads, and threads inside operators."""
-    text = "times {} in images/s"
-    others = ("threads", "intra_op")
-    parts = [(n, compare(claim, stored.records, "processes", n, SPEED, text.format(n))) for n in others]
-    return join(parts)
+    others = {"threads": "threads", "threads inside operators": "intra_op"}
+    compared = partial(compare, claim, stored.records, "processes")
+    return join([(told, compared(name, SPEED, f"times {told} in images/s")) for told, name in others.items()])
 
 
 @RULES.add

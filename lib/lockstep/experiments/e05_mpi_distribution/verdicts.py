@@ -11,6 +11,7 @@ import pandas as pd
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.published_speedups import Expectation, core_free_ratio, implied_cores, printed, same_on_any_cores
 from lockstep.analysis.rules import graded, has_more, with_seconds
+from lockstep.analysis.sentences import way_name
 from lockstep.analysis.statistics import AnalysisError, Estimate, is_difference, ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import PAPER, UNDECIDED, Claim, NotNow, Verdict, Verdicts, cell, each
@@ -115,5 +116,5 @@ def _orders(records: pd.DataFrame) -> str:
             except (AnalysisError, NotNow):
                 continue
             told = "" if is_difference(ratio, noise) else " (no difference)"
-            orders[hosts, name] = f"{name} {ratio}{told} on {hosts} host{'s' if hosts > 1 else ''}"
-    return f"times {RANKING_BASE}: {', '.join(orders.values())}" if orders else ""
+            orders[hosts, name] = f"{way_name(name)} {ratio}{told} on {hosts} host{'s' if hosts > 1 else ''}"
+    return f"times {way_name(RANKING_BASE)}: {', '.join(orders.values())}" if orders else ""
