@@ -82,7 +82,7 @@ def _speedups(stored: Stored, use_case: str, short: bool = False) -> tuple[str, 
         if short and len(known) > 1:
             values = sorted(each.value for each in known.values())
             ends = " to ".join(dict.fromkeys(f"{value:.3g}" for value in (values[0], values[-1])))
-            why = " (too few rounds for an interval on any of them)" if few else ""
+            why = " (no intervals yet)" if few else ""
             parts.append(f"{ends} times in {precision}, by processor{why}")
             continue
         for machine, each in known.items() if known else [("", ratio)]:
@@ -169,15 +169,18 @@ def operators(stored: Stored) -> str:
     one, session = profiled(stored)
     if (profiles := one.table("operators")).empty:
         raise NotNow("", "no operators were profiled in these records")
-    said = []
+    said, few = list[str](), list[str]()
     for (use_case, strategy), own in profiles.groupby(["use_case", "strategy"], sort=False):
         most = own.groupby("operators")["share"].median().sort_values(ascending=False).index[:2]
         rows = {kind: own[own["operators"] == kind] for kind in most}
         found = {kind: interval_of(one.by_round(each, 100 * each["share"])) for kind, each in rows.items()}
         shares = [f"{kind} {_share(share)}" for kind, share in found.items()]
         rung = str(strategy).replace("_", " ")
-        said.append(f"of {network_name(str(use_case))} (rung {rung}), {listed(shares)}")
-    return sentence(f"what takes most of a pass{f' on {session}' if session else ''}: {'; '.join(said)}")
+        told = few if all(share.open for share in found.values()) else said
+        told.append(f"of {network_name(str(use_case))} (rung {rung}), {listed(shares)}")
+    others = ["of the others there are too few rounds"] if said and few else []
+    on = f" on {session}" if session else ""
+    return sentence(f"what takes most of a pass{on}: {'; '.join((said or few) + others)}")
 
 
 @finding

@@ -135,7 +135,7 @@ def _of_peaks(stored: Stored) -> list[tuple[str, str, Estimate]]:
 @finding
 def roofline(stored: Stored) -> str:
     """How near the matrix peak of their session operators come, or by how much they exceed what was measured as one:
-    first the one of which the most is shown, then all."""
+    first the one of which the most is shown, then all that have an interval, if any has."""
     one, session = profiled(stored)
     found = _of_peaks(one)
     where, kind, most = max(found, key=lambda each: (each[2].low, each[2].value))
@@ -146,8 +146,9 @@ def roofline(stored: Stored) -> str:
     else:
         share = measure_of(most.times(100), "%")
         first = f"{on}of our matrix-product peak the {kind} reaches the most, {share} ({where})"
-    said = []
-    for each in dict.fromkeys(where for where, _, _ in found):
+    said, sure = [], [each for each in found if not each[2].open]
+    for each in dict.fromkeys(where for where, _, _ in sure or found):
         own = [f"{kind}s {briefly(measure_of(share.times(100), '%'))}" for where, kind, share in found if where == each]
         said.append(f"{each}, {listed(own)}")
-    return " ".join(sentence(text) for text in (first, f"of that peak reach: {'; '.join(said)}"))
+    others = "; of the others there are too few rounds" if len(said) < len({where for where, _, _ in found}) else ""
+    return " ".join(sentence(text) for text in (first, f"of that peak reach: {'; '.join(said)}{others}"))

@@ -20,6 +20,8 @@ OURS, ON_FORECASTS, MEDIAN, HALVING = "LSTM", "halving on LSTM forecasts", "Medi
 EARLY = 2
 """Epochs seen, where a forecast would save most."""
 SHOWN_IMPORTANCES = 3
+MANY = 4
+"""Pruners that no other dominates: more than so many are not told by name."""
 
 
 def whole_pool(stored: Stored) -> StoredPool:
@@ -65,8 +67,11 @@ def pruners(stored: Stored) -> str:
     told = [saves(table.loc[name], named(name)) for name in names]
     best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
     over = f"on the curves of this pool, in studies of {int(table['trials'].iloc[0])} trials, {'; '.join(told)}"
-    nothing = "by the means, none both trains fewer epochs and keeps the best setting more often than any one of these"
-    return f"{sentence(over)} {sentence(f'{nothing}: {listed(map(named, best))}')}"
+    both = "both trains fewer epochs and keeps the best setting more often"
+    nothing = f"by the means, none {both} than any one of these: {listed(map(named, best))}"
+    if len(best) > MANY:
+        nothing = f"by the means, none {both} than any one of the {counted(len(best), 'filled mark')}"
+    return f"{sentence(over)} {sentence(nothing)}"
 
 
 def saved_beside(stored: Stored) -> str:
