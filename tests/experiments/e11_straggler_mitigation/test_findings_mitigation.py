@@ -74,7 +74,7 @@ def test_the_answer_of_the_reference_is_that_of_the_tables(reference: Stored) ->
         assert (ahead.high < 1) == (f"{ahead} ({workers} workers)" in text)
     assert ("may miss the loss with" in text) == bool(missed)
     assert len(text.split()) <= MOST_WORDS["answer"]
-    assert f"takes {cost_without_delays(reference, OURS)} times as long undelayed" in text
+    assert plainly(f"takes {cost_without_delays(reference, OURS)} times as long undelayed") in text
     assert ("times our policy's time" in text) == bool(behind_waiting(reference, OURS))
     waiting = mix(reference, WAIT)
     assert waiting is not None and f"wait for all {waiting.value:.3g} [" in said("time_to_loss", reference)
