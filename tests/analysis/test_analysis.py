@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fake_records import records, resources
 from lockstep.analysis.cells import CELL, cells, outcome
-from lockstep.analysis.confidence import estimate
+from lockstep.analysis.confidence import estimate, told_apart
 from lockstep.analysis.noise import aa_noise, aa_pairs, pooled_noise
 from lockstep.analysis.rules import above_one
 from lockstep.analysis.sentences import measure_of, times
@@ -29,6 +29,7 @@ from lockstep.analysis.statistics import (
     over_sessions,
     paired_ratios,
     per_round,
+    ratio_by_way_of,
     ratio_with_interval,
     roughness,
 )
@@ -148,6 +149,28 @@ def test_sessions_that_differ_are_spanned_and_told_one_by_one() -> None:
     assert times(apart, "as fast").endswith(told) and measure_of(apart, "s").endswith(told)
     assert ratio_columns(apart)["speedup_sessions"] == told
     assert set(ratio_columns(alone[0])) == {"speedup", "low", "high"}
+
+
+def test_sessions_with_too_few_rounds_for_an_interval_are_told_as_others() -> None:
+    """Bug: a mean lay below both sessions that were told, for a third one counted, too, and stood nowhere. A quotient's
+    rounds are those of one side alone, so nothing can be counted there."""
+    apart = interval_of(of_sessions(FIRST, [1.5 * value for value in FIRST], [1.0, 1.1]))
+    assert str(apart).endswith("]; others: 2 rounds, too few in each)")
+    assert [text.partition(":")[0] for text in told_apart(str(apart))] == ["session 0", "session 1"]
+    assert "others" not in str(apart.over(interval_of(pd.Series(np.ones(9)))))
+
+
+def test_a_ratio_by_way_of_a_third_cell_takes_it_always_where_it_must() -> None:
+    """Bug: with five rounds of both cells it was their own ratio, where the text says that it follows from two."""
+    rates = {("sequential", 0): 1.0, ("a", 0): 2.0, ("a", 1): 3.0, ("b", 1): 2.0, ("sequential", 2): 1.0, ("b", 2): 2.0}
+    rows = [
+        {"strategy": name, "round": 10 * kind + at, "rate": rate * (1 + 0.01 * at), "status": "ok", "session": 0,
+         "reason": "", "experiment": "x", "source": "measured"}
+        for (name, kind), rate in rates.items() for at in range(5)
+    ]  # fmt: skip
+    sides, third = ({"strategy": "a"}, {"strategy": "sequential"}), {"strategy": "b"}
+    found = [ratio_by_way_of(pd.DataFrame(rows), sides, third, "rate", always=always) for always in (False, True)]
+    assert [each.value for each in found if each] == pytest.approx([2.0, 3.0])
 
 
 def test_a_session_of_few_rounds_takes_little_from_a_long_one() -> None:

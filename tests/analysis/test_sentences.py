@@ -206,7 +206,7 @@ def test_predictions_are_counted_by_the_side_to_which_they_err() -> None:
     table = pd.DataFrame([*rows, rows[1] | {"variant": "b"}, rows[0]])
     text = predicted_steps(table, ["one", "two", "three", "four", "two again", "one"], 0.10)
     assert text.startswith("By their mean, predictions lie within 10 % of the measured step in 1 of 3 cells; of the o")
-    assert "of the others, two are open by their intervals; one more cell could not be predicted." in text
+    assert "of the others, two have no interval yet; one more cell could not be predicted." in text
     assert text.endswith("The worst is 0.5 times the measured step (no interval yet): two.")
     with pytest.raises(NotNow, match="no step was both"):
         predicted_steps(table[table["ratio"].isna()], ["four"], 0.10)
@@ -220,6 +220,6 @@ def test_a_prediction_errs_only_where_its_whole_interval_does() -> None:
     table = pd.DataFrame([shared | dict(zip(("ratio", "low", "high"), each, strict=True)) for each in ends.values()])
     text = predicted_steps(table, list(ends), 0.10)
     assert "in 0 of 3 cells; of the others, one is shown to be too long, one is shown to be too short, and" in text
-    assert "and one is open by its interval. The worst" in text
+    assert "and one is left open by its interval. The worst" in text
     twice = predicted_steps(pd.concat([table[:1]] * 2, ignore_index=True), ["one", "another"], 0.10)
     assert "of the others, two are shown to be too long. The worst" in twice

@@ -18,7 +18,7 @@ __all__ = ["MIN_ROUNDS", "MISS"]
 
 _LARGEST = 700.0  # the largest logarithm of a float
 _ROUNDING = 1e-12
-_DIFFERING = "sessions differ: "
+_DIFFERING, _OTHERS = "sessions differ: ", "others: "
 WIDEST = 100.0
 """A ratio whose interval ends more than so many times apart is not written with it."""
 
@@ -69,10 +69,13 @@ class Estimate:
         """The sessions' own intervals as text where they differ, and how many rounds are of sessions with too few for
         one, which the number counts all the same; else ""."""
         own = [f"session {name}: {digits(one.value)} {one._ends}" for name, one in self.apart]
-        others = self.rounds - sum(one.rounds for _, one in self.apart)
-        if own and others > 0:
-            own.append(f"others: {others} {'round' if others == 1 else 'rounds'}, too few in each")
+        if own and (others := self._rounds_of_others) > 0:
+            own.append(f"{_OTHERS}{others} {'round' if others == 1 else 'rounds'}, too few in each")
         return f" ({_DIFFERING}{'; '.join(own)})" if own else ""
+
+    @property
+    def _rounds_of_others(self) -> int:
+        return self.rounds - sum(one.rounds for _, one in self.apart)
 
     @property
     def columns(self) -> tuple[float, float, float]:
@@ -152,6 +155,7 @@ class _Combined(Estimate):
     """What several estimates leave possible together. Its chances are those of its own intervals at any level."""
 
     parts: tuple[Estimate, ...] = field(default=(), compare=False, repr=False)
+    _rounds_of_others: ClassVar[int] = 0  # its rounds are those of one part
 
     @classmethod
     def of(cls, parts: tuple[Estimate, ...], value: float, rounds: int, apart: Sessions) -> Estimate:
@@ -246,7 +250,8 @@ def estimated(mean: float, deviation: float, rounds: int, logarithmic: bool = Tr
 
 def told_apart(text: str) -> list[str]:
     """What each session gave, of all estimates in a text whose sessions differ (`Estimate.differing`), one by one."""
-    return [own for part in re.findall(rf"\({_DIFFERING}([^)]*)\)", text) for own in part.split("; ")]
+    parts = re.findall(rf"\({_DIFFERING}([^)]*)\)", text)
+    return [own for part in parts for own in part.split("; ") if not own.startswith(_OTHERS)]
 
 
 def highest(found: Sequence[Estimate]) -> Estimate:

@@ -89,6 +89,12 @@ def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
     return kinds[name], short_names(kinds)[name]
 
 
+def by_short_name(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """As `by_processor` with units, by names that tell the units only where they must."""
+    kinds = by_processor(stored, of, units=True)
+    return {short: kinds[name] for name, short in short_names(kinds).items()}
+
+
 def short_names(kinds: Iterable[str]) -> dict[str, str]:
     """Names of `by_processor` with units -> without them where no other processor has the same name."""
     plain = {name: re.split(" with| of other", name)[0] for name in kinds}

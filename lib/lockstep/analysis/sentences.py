@@ -201,8 +201,10 @@ def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) ->
     off, lacking = known[(known["ratio"] - 1).abs() > within], len(shown) - len(known)
     sides = {"long": int((off["low"] > 1 + within).sum()), "short": int((off["high"] < 1 - within).sum())}
     told = [f"{_so_many_are(count)} shown to be too {side}" for side, count in sides.items() if count]
-    left = len(off) - sum(sides.values())
-    told += [f"{_so_many_are(left)} open by {'its interval' if left == 1 else 'their intervals'}"] if left else []
+    lost = int(off["low"].isna().sum())
+    left = len(off) - lost - sum(sides.values())
+    told += [f"{_so_many_are(left)} left open by {'its interval' if left == 1 else 'their intervals'}"] if left else []
+    told += [f"{in_words(lost)} {'has' if lost == 1 else 'have'} no interval yet"] if lost else []
     right = f"{100 * within:g} % of the measured step in {len(known) - len(off)} of {len(known)} cells"
     others = f"; of the others, {listed(told)}" if told else ""
     more = f"; {counted(lacking, 'more cell')} could not be predicted" if lacking else ""

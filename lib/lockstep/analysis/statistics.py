@@ -229,7 +229,7 @@ def ratio_by_way_of(
     quotient of their ratios to a third cell. None where neither was measured."""
     pairs = (sides, (sides[0], third), (sides[1], third))
     direct, above, below = (ratio_or_reason(records, *pair, measure)[0] for pair in pairs)
-    if above is None or below is None or (direct is not None and direct.rounds >= MIN_ROUNDS):
+    if above is None or below is None or (not always and direct is not None and direct.rounds >= MIN_ROUNDS):
         return direct
     detour = above.over(below)
     return direct if direct is not None and detour.open and not always else detour

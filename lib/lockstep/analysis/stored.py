@@ -13,7 +13,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import CELL
 from lockstep.records import COLUMNS, TRACE, read_records, read_run, read_tables
-from lockstep.records.reading import contended, undisturbed
+from lockstep.records.reading import beyond_others, contended
 
 Value = TypeVar("Value")
 Read = TypeVar("Read", "Stored", pd.DataFrame)
@@ -53,7 +53,7 @@ class Stored:
             name: table[~table["round"].isin(rounds)] if "round" in table else table
             for name, table in self.tables.items()
         }
-        kept = self.records[undisturbed(self.records) | ~self.records["round"].isin(rounds)]
+        kept = self.records[beyond_others(self.records) | ~self.records["round"].isin(rounds)]
         return replace(self, records=kept, tables=tables, traces=self.traces[~self.traces["round"].isin(rounds)])
 
     @cached_property

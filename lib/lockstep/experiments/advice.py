@@ -121,7 +121,7 @@ ADVICE = (
     ),
     Advice(
         "several machines", "`lockstep mpi --sync allreduce`, a large batch", "05",
-        _over_links, "times one tuned core's speed, two emulated hosts with a core each at 10 Gbit/s, a small CNN",
+        _over_links, "times one tuned core's speed, two emulated hosts at 10 Gbit/s, a small CNN, mean over processors",
         alexnet_over_links,
     ),
     Advice(

@@ -13,7 +13,8 @@ from lockstep.engine.job import Job
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.measure.history import History
 from lockstep.measure.planning import Comparison, Progress, log_ratio
-from lockstep.records import CONTENDED, TRACE, repeated_by_seed
+from lockstep.records import TRACE, repeated_by_seed
+from lockstep.records.reading import contended
 
 SEEDS = 20
 """With how many seeds a cell is trained that learns, where seconds are enough for one."""
@@ -102,7 +103,6 @@ def _count(state: Progress, own: pd.DataFrame, whole: pd.DataFrame) -> None:
     # In a round of the whole grid each cell was visited once.
     visits = 1.0 if len(own) == len(whole) else len(state.comparison.visits) / len(own)
     state.seconds.append(visits * float(own["measuring_seconds"].sum()))
-    timed = whole[~repeated_by_seed(whole)]
-    if repeated_by_seed(own).all() or not timed["reason"].str.contains(CONTENDED).any():
+    if repeated_by_seed(own).all() or not contended(whole).any():
         state.logs.append(log_ratio(own.to_dict("records")))
         state.sessions.append(int(own["session"].iloc[0]))

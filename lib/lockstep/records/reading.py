@@ -81,10 +81,10 @@ def contended(rows: pd.DataFrame) -> np.ndarray:
         return np.zeros(len(rows), dtype=bool)
     codes, texts = pd.factorize(rows["reason"])  # few texts, each of many rows
     marked = np.array([*(CONTENDED in str(text) for text in texts), False])[codes]
-    return marked & ~undisturbed(rows).to_numpy() if marked.any() else marked
+    return marked & ~beyond_others(rows).to_numpy() if marked.any() else marked
 
 
-def undisturbed(rows: pd.DataFrame | Mapping[str, pd.Series]) -> pd.Series:
+def beyond_others(rows: pd.DataFrame | Mapping[str, pd.Series]) -> pd.Series:
     """Which rows no other program changes: what is learnt or simulated, and what processes hold at their peak."""
     return repeated_by_seed(rows) | (rows["experiment"] == MEMORY)
 

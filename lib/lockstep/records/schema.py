@@ -14,12 +14,13 @@ from lockstep.engine.job.strategies import LAUNCHER_NAMES, RUNGS, STRATEGIES, YA
 
 SCHEMA_VERSION = 2
 CONTENDED = "contended"
-"""In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round."""
+"""In the reason of an ok row: others used the machine meanwhile, so no verdict rests on its round, but for
+what others cannot change (`lockstep.records.reading.beyond_others`)."""
 MEASURED, TRACE, SIMULATED = "measured", "trace", "simulated"
-MEMORY = "memory"  # the experiment whose cells say what processes hold at their peak
 """Sources of a row. What is simulated is repeated by seed, and no machine or day changes it. A trace trained for a
 minute in one go while its resources were sampled: it is no repetition of its cell, and no median, ratio or interval
 holds it."""
+MEMORY = "memory"  # the experiment whose cells say what processes hold at their peak
 
 
 class RecordError(ValueError):

@@ -15,7 +15,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import by_processor, of_one_session
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import (
     BASELINE,
@@ -204,7 +204,7 @@ def _ladder(stored: Stored) -> pd.DataFrame:
 
 
 def _steps(stored: Stored) -> pd.DataFrame:
-    table = drawn_ladder(stored)
+    table = drawn_ladder(of_one_session(stored, EXPERIMENT)[0])  # seconds of several machines are of none
     ok = table[table["status"] == "ok"] if len(table) else table
     columns = ["use_case", "strategy", "processor", "variant", "step_seconds", *PARTS, "epoch_seconds", "of_peak"]
     return ok.reindex(columns=columns).round(3)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import by_short_name
 from lockstep.analysis.sentences import (
     counted,
     estimate_in,
@@ -50,7 +50,7 @@ def answer(stored: Stored) -> str:
 def _hosts_gain(stored: Stored) -> str:
     """Every way of exchanging at every rate, all on one processor, so that the rates can be compared; and what
     accuracy a way loses."""
-    tables = {name: _known(own) for name, own in by_processor(stored, stored.of("links")).items()}
+    tables = {name: _known(own) for name, own in by_short_name(stored, stored.of("links")).items()}
     if not any(map(len, tables.values())):
         raise NotNow("", "no training over emulated links was measured")
     processor = max(tables, key=lambda name: _fullness(tables[name]))

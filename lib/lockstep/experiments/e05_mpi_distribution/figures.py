@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import traces_of
 from lockstep.analysis.figures.recipes import Recipe
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import by_short_name
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import distributed_speedup_table
@@ -47,7 +47,7 @@ def messages(stored: Stored) -> Figure:
 
 
 def links(stored: Stored) -> Figure:
-    tables = {name: link_table(own) for name, own in by_processor(stored, stored.of("links")).items()}
+    tables = {name: link_table(own) for name, own in by_short_name(stored, stored.of("links")).items()}
     return link_lines(tables, "Two emulated hosts over one core: from which link on do they pay?")
 
 

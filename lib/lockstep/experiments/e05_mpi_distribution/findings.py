@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import by_short_name
 from lockstep.analysis.sentences import (
     Finding,
     counted,
@@ -208,7 +208,7 @@ def pays_from(stored: Stored, compressed: bool = False) -> str:
     """From which rate on the hosts of a `link_table` are faster than one core with uncompressed gradients, by
     processor, as a clause; `compressed`: with the others. "" where none is known."""
     rates: dict[str, dict[str, float]] = {}
-    for processor, records in by_processor(stored, stored.of("links")).items():
+    for processor, records in by_short_name(stored, stored.of("links")).items():
         table = link_table(records)
         for row in table.drop_duplicates("strategy").to_dict("records") if len(table) else ():
             if not math.isnan(rate := row["pays_from_bits_per_second"]):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import by_short_name
 from lockstep.analysis.statistics import is_difference, ratio_or_reason
 from lockstep.analysis.stored import Stored, once
 from lockstep.analysis.tables import distributed_speedup_table, ratio_columns, start_table
@@ -167,7 +167,7 @@ def _links(stored: Stored) -> pd.DataFrame:
     """By processor: seconds of several machines cannot stand beside each other."""
     cell = ["processor", "strategy", "link_bits_per_second", "speedup", "low", "high"]
     seconds = ["step_seconds", "predicted_step_seconds", "link_bytes_busiest", "pays_from_bits_per_second"]
-    parts = [link_table(own).assign(processor=name) for name, own in by_processor(stored, stored.of("links")).items()]
+    parts = [link_table(own).assign(processor=name) for name, own in by_short_name(stored, stored.of("links")).items()]
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return table.reindex(columns=[*cell, *seconds, "status", "reason"]).round(3)
 

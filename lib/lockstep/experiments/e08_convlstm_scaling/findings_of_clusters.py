@@ -34,7 +34,7 @@ def link_error(stored: Stored, strategy: str = "") -> str:
     for side, shown in (("short", own["high"] < 1), ("long", own["low"] > 1)):
         if shown.all():
             return f"on emulated hosts it predicted every {such}step too {side}, {by}"
-    return f"on emulated hosts its predictions of a {such}step are off {by}"
+    return f"on emulated hosts its predictions of {'such ' if strategy else ''}a step are off {by}"
 
 
 def _over_link(checked: pd.DataFrame) -> pd.DataFrame:
