@@ -88,7 +88,7 @@ class SmallImages:
         return self.photos.name(int(self.ids[sample_id]))
 
     def picked(self, ids: Ids, augment: bool) -> SmallImages:
-        """The images with these ids, numbered from 0. `augment`: as in this set, or not at all. Standardized alike."""
+        """Those with these ids, numbered from 0 and standardized as here. `augment`: as in this set, or not at all."""
         how = self.augment if augment else "none"
         return replace(self, ids=self.ids[ids], labels=self.labels[ids], augment=how)
 

@@ -89,7 +89,7 @@ class Sync(DeclaredSync, ABC):
         return self.plan.shares(step, self.group.rank, self.group.size)
 
     def observe(self, loss: float, weight: float) -> None:
-        """Called with each micro-batch's loss (over its samples the sum of weight x loss) and sum of weights."""
+        """Called with the sum of weight x loss over each micro-batch's samples, and the sum of their weights."""
 
     def contributes(self, share: Share) -> bool:
         """Called after each micro-batch: is `step` to be called now?"""

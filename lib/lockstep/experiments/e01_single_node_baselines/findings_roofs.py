@@ -1,7 +1,7 @@
 """Profiles against the roofs of their own session, and what figure, tables and findings say of them.
 
-Pooled over several processors a roof is one that no machine has: 1490 GFLOP/s, where one of them multiplied bfloat16
-at 2100 and another at 900. So all that is said of roofs is of one session, and paired by round where both were.
+Pooled over several processors a roof is one that no machine has, for they multiply bfloat16 at very different rates.
+So all that is said of roofs is of one session, and paired by round where both were.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def generalisation_gap(stored: Stored) -> Figure:
 
 
 def training_time(stored: Stored) -> Figure:
-    """Of one session: a median of several machines beside another one's contradicts speedups, which are paired."""
+    """Of one session: a mean over several machines beside another one's contradicts speedups, which are paired."""
     shown, note = of_one_session(
         stored, SPEED, lambda found: [own for own in found if own[0]["variant"] == "a" and not extras(own[0])]
     )
