@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((run, case))
         cell = CellSeen(run.sync, run.workers, run.threads_per_worker, run.batch, (STEP,) * run.workers)
         seen = Observations(cell, 2, start_seconds=2.0, unmeasured=("a cell",), command=run.command)
-        return replace(seen, turns=(seen,) * 3)
+        return replace(seen, turns=3, parts=(seen,) * 3)
 
     monkeypatch.setattr(observing, "observe_own", observe)
     return calls

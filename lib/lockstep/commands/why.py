@@ -180,9 +180,10 @@ def _say_own(seen: Observations, as_json: bool) -> None:
 
     causes, asked = find_causes(seen), seen.asked
     if as_json:
-        _say_json(causes, asdict(replace(seen, turns=())) | {"turns": len(seen.turns)}, ())
+        told = {name: value for name, value in asdict(replace(seen, parts=())).items() if name != "parts"}
+        _say_json(causes, told, ())
         return
-    turns = f", looked at in {len(seen.turns)} turn{'s' * (len(seen.turns) > 1)}" if seen.turns else ""
+    turns = f", looked at in {seen.turns} turn{'s' * (seen.turns > 1)}" if seen.turns else ""
     typer.echo(
         f"{asked.workers} worker{'s' * (asked.workers > 1)} x {asked.threads_per_worker} "
         f"thread{'s' * (asked.threads_per_worker > 1)}, {asked.sync}, batch {asked.per_worker_batch_size} each, on "

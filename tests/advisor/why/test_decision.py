@@ -207,10 +207,10 @@ def test_a_disturbed_step_is_no_share_that_every_batch_pays() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PATH if kind != OTHERS])
-def test_what_fewer_than_most_turns_show_is_the_moments(kind: str) -> None:
+def test_what_fewer_than_most_parts_show_is_the_moments(kind: str) -> None:
     """On healthy runs one turn in five named unequal workers or memory bandwidth; a planted cause stood in each."""
     planted, healthy = replace(HEALTHY, **PLANTED[kind]), HEALTHY
-    for turns, expected in [
+    for parts, expected in [
         ((planted,), [kind]),
         ((healthy,), []),
         ((planted, healthy), []),
@@ -219,5 +219,5 @@ def test_what_fewer_than_most_turns_show_is_the_moments(kind: str) -> None:
         ((planted, planted, healthy, healthy), []),
         ((), [kind]),
     ]:
-        assert [cause.kind for cause in find_causes(replace(planted, turns=turns))] == expected
-    assert find_causes(replace(healthy, turns=(planted, planted))) == [], "nor what all turns together do not show"
+        assert [cause.kind for cause in find_causes(replace(planted, parts=parts))] == expected
+    assert find_causes(replace(healthy, parts=(planted, planted))) == [], "nor what all turns together do not show"

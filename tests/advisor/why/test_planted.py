@@ -23,6 +23,7 @@ from lockstep.advisor.why.observations import (
     Cause,
     Observations,
 )
+from lockstep.advisor.why.observe_own import SECONDS as SECONDS_UNLESS_TOLD
 from lockstep.advisor.why.observe_own import RunAsked, observe_own
 from lockstep.commands.why import LEAST_OF_A_MODEL
 from lockstep.engine.cores import usable_cores
@@ -81,9 +82,11 @@ def test_slow_decoding() -> None:
 
 @needs_two_cores
 def test_one_worker_at_half_speed() -> None:
-    """As long and with as many images as on the healthy run, which is told from it. Seen: for a second, beside other
-    tests, nothing was named."""
-    assert first("HalfSpeed", **QUIET) == UNEQUAL
+    """As long and with as many images as on the healthy run, which is told from it; and where nothing is named then, as
+    long as the command looks unless told otherwise. Seen: in a second, and beside other tests in five, no step of one
+    worker was undisturbed, and nothing was named."""
+    causes = found("HalfSpeed", **QUIET) or found("HalfSpeed", **QUIET | {"seconds": SECONDS_UNLESS_TOLD})
+    assert [cause.kind for cause in causes][:1] == [UNEQUAL]
 
 
 @needs_two_cores

@@ -28,7 +28,7 @@ def test_the_first_turn_counts_only_where_there_is_no_other() -> None:
     assert seconds(cell_of({0: 9.0}).seen()) == 9.0
     later = cell_of({0: 9.0, 1: 0.2, 2: 0.3})
     assert seconds(later.seen()) == pytest.approx(0.2), "the quickest quarter of both turns"
-    assert [seconds(later.seen(turn)) for turn in range(4)] == [None, 0.2, 0.3, None]
+    assert [seconds(later.seen([turn])) for turn in range(4)] == [None, 0.2, 0.3, None]
     assert cell_of({}).seen() is None
 
 
@@ -36,7 +36,16 @@ def test_a_turn_takes_what_it_did_not_visit_from_all_turns() -> None:
     cells = {"asked": cell_of({0: 9.0, 1: 0.2, 2: 0.3}), "alone": cell_of({1: 0.5}), "larger": cell_of({})}
     all_turns = {name: each.seen() for name, each in cells.items()}
     seen = Observations(cores=2, **all_turns)  # type: ignore[arg-type]
-    first, second = (observe_own._in_turn(seen, cells, turn) for turn in cells["asked"].turns)
+    first, second = (observe_own._among(seen, cells, [turn]) for turn in cells["asked"].turns)
     assert (seconds(first.asked), seconds(first.alone), first.larger) == (0.2, 0.5, None)
     assert (seconds(second.asked), seconds(second.alone), second.larger) == (0.3, 0.5, None)
     assert replace(first, asked=seen.asked) == replace(second, asked=seen.asked) == seen
+
+
+def test_turns_are_judged_in_thirds() -> None:
+    """One turn beside a busy program may have no undisturbed step of a worker; a third of all turns has some."""
+    assert observe_own.parts_of([]) == []
+    assert observe_own.parts_of([1, 2]) == [[1], [2]]
+    assert observe_own.parts_of([1, 2, 3, 4, 5, 6, 7]) == [[1, 2], [3, 4], [5, 6, 7]]
+    cell = cell_of({1: 0.3, 2: 0.2, 3: 0.5})
+    assert seconds(cell.seen([1, 2])) == pytest.approx(0.2)

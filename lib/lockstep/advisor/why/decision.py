@@ -58,14 +58,14 @@ Step = Callable[[Observations], Cause | None]
 
 def find_causes(seen: Observations) -> list[Cause]:
     """What slows this training down: too many threads, then the largest gain first; empty where nothing is above its
-    threshold, in all turns together and in more than half of them: what fewer show is the moment's."""
-    turns = [{cause.kind for cause in _named(turn)} for turn in seen.turns]
-    lasting = [cause for cause in _named(seen) if not turns or _in_most(cause.kind, turns)]
+    threshold, in all turns together and in most parts of them: what fewer show is the moment's."""
+    parts = [{cause.kind for cause in _named(part)} for part in seen.parts]
+    lasting = [cause for cause in _named(seen) if not parts or _in_most(cause.kind, parts)]
     return sorted(ordered(lasting), key=lambda cause: cause.kind != THREADS)
 
 
-def _in_most(kind: str, turns: list[set[str]]) -> bool:
-    return 2 * sum(kind in turn for turn in turns) > len(turns)
+def _in_most(kind: str, parts: list[set[str]]) -> bool:
+    return 2 * sum(kind in part for part in parts) > len(parts)
 
 
 def _named(seen: Observations) -> list[Cause]:

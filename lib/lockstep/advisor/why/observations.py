@@ -75,7 +75,8 @@ class Observations:
     unmeasured: tuple[str, ...] = ()  # cells for which there was no time
     failed: tuple[str, ...] = ()  # cells whose workers failed, each with the reason
     command: str = "lockstep why --model MODULE:FACTORY --input SHAPE"  # that measures this again
-    turns: tuple[Observations, ...] = ()  # the same of each turn in which the asked cell was visited
+    turns: int = 0  # in which the asked cell was visited
+    parts: tuple[Observations, ...] = ()  # the same of the first, second, and last third of the turns
 
     @property
     def fits(self) -> CellSeen:

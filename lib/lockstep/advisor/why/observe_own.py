@@ -6,8 +6,8 @@
         with a larger batch              -> batch
         with denormal numbers kept       -> denormals
 
-They are visited in turns, so that what drifts meanwhile hits all of them, and what fewer than
-most turns show is the moment's; times are those of the quickest quarter of the steps.
+They are visited in turns, so that what drifts meanwhile hits all of them, and what only one
+third of the turns shows is the moment's; times are those of the quickest quarter of the steps.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ SECONDS = 25.0
 VISIT_SECONDS = 0.25
 """What a visit's measured steps should take together."""
 FEWEST_STEPS, MOST_STEPS = 3, 30
+MOST_PARTS = 3
 ALWAYS, MORE_SECONDS = 2, 20.0
 """Cells, the asked one and what it is first compared with, that are measured even if that takes so much more time, as
 is the asked one's second visit: in its first, images were decoded while the model was still warming up."""
@@ -105,9 +106,9 @@ class _Visited:
         self.turns.pop(0, None)
         self.turns[turn] = [trace.steps for trace in traces[: self.asked.workers]]
 
-    def seen(self, turn: int | None = None) -> CellSeen | None:
-        """In all turns, or in one. None for a cell that was not reached."""
-        turns = [self.turns[number] for number in self.turns if turn in (None, number)]
+    def seen(self, among: list[int] | None = None) -> CellSeen | None:
+        """In all turns, or among some. None for a cell that was not reached."""
+        turns = [self.turns[number] for number in self.turns if among is None or number in among]
         workers = [[step for steps in worker for step in steps] for worker in zip(*turns, strict=True)]
         if not workers or not all(workers):
             return None
@@ -163,12 +164,20 @@ def observe_own(
         others_share=meter.others_share, environment=asked.environment, unmeasured=unmeasured, failed=failed,
         command=asked.command,
     )  # fmt: skip
-    return replace(seen, turns=tuple(_in_turn(seen, cells, turn) for turn in cells["asked"].turns))
+    turns = list(cells["asked"].turns)
+    return replace(seen, turns=len(turns), parts=tuple(_among(seen, cells, part) for part in parts_of(turns)))
 
 
-def _in_turn(seen: Observations, cells: dict[str, _Visited], turn: int) -> Observations:
-    """What was seen in one turn, and of a cell that was not visited in it what was seen in all."""
-    within: dict[str, Any] = {name: cell for name, each in cells.items() if (cell := each.seen(turn)) is not None}
+def parts_of(turns: list[int]) -> list[list[int]]:
+    """Thirds of the turns, or each by itself where there are fewer than three. Not each of nine: seen beside a busy
+    program, no step of some was free of it, and a worker at half speed was named in four to nine of them."""
+    count = min(len(turns), MOST_PARTS)
+    return [turns[len(turns) * part // count : len(turns) * (part + 1) // count] for part in range(count)]
+
+
+def _among(seen: Observations, cells: dict[str, _Visited], turns: list[int]) -> Observations:
+    """What was seen in these turns, and of a cell that was not visited in them what was seen in all."""
+    within: dict[str, Any] = {name: cell for name, each in cells.items() if (cell := each.seen(turns)) is not None}
     return replace(seen, **within)
 
 
