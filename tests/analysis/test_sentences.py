@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from lockstep.analysis.sentences import (
-    at_most_whole,
+    as_share,
     briefly,
     counted,
     faster,
@@ -129,11 +129,12 @@ def test_what_announces_no_list_stays_as_it_is(prose: str) -> None:
     assert with_lists(prose) == prose.removesuffix(".") + "."
 
 
-def test_a_share_ends_at_the_whole() -> None:
+def test_a_share_lies_between_nothing_and_the_whole() -> None:
     session = Estimate(99.0, 90.0, 109.0, 5)
-    found = at_most_whole(Estimate(90.6, 70.6, 116.0, 6, apart=((3, session),)))
+    found = as_share(Estimate(90.6, 70.6, 116.0, 6, apart=((3, session),)))
     assert str(found) == "90.6 [70.6, 100] (sessions differ: session 3: 99 [90, 100]; others: 1 round, too few in each)"
-    assert at_most_whole(Estimate(90.6, 0.0, math.inf, 1)).open
+    assert as_share(Estimate(90.6, 0.0, math.inf, 1)).open
+    assert str(as_share(Estimate(0.008, -0.005, 0.02, 20), whole=1.0)) == "0.008 [0, 0.02]", "seen in 10's table"
 
 
 def test_what_is_known_of_several_comparisons_is_told() -> None:

@@ -91,12 +91,12 @@ def measure_of(ratio: Estimate, unit: str) -> str:
     return f"{digits(ratio.value)} {unit} {interval_text(ratio)}"
 
 
-def at_most_whole(share: Estimate) -> Estimate:
-    """A share in percent whose interval ends at 100, as the share does."""
+def as_share(share: Estimate, whole: float = 100.0) -> Estimate:
+    """A share, in percent unless told otherwise, whose interval ends at nothing and at the whole, as the share does."""
     if share.open:
         return share
-    value, low, high = (min(100.0, each) for each in (share.value, share.low, share.high))
-    apart = tuple((name, at_most_whole(own)) for name, own in share.apart)
+    value, low, high = (min(whole, max(0.0, each)) for each in (share.value, share.low, share.high))
+    apart = tuple((name, as_share(own, whole)) for name, own in share.apart)
     return replace(share, value=value, low=low, high=high, apart=apart)
 
 

@@ -11,7 +11,7 @@ from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.one_session import by_processor
 from lockstep.analysis.sentences import (
     Finding,
-    at_most_whole,
+    as_share,
     briefly,
     counted,
     finding,
@@ -160,7 +160,7 @@ def _steps(stored: Stored, use_case: str) -> str:
 
 def _share(found: Estimate) -> str:
     """A share in percent, without what each session says by itself."""
-    return briefly(measure_of(at_most_whole(found), "%"))
+    return briefly(measure_of(as_share(found), "%"))
 
 
 @finding

@@ -11,7 +11,7 @@ import pandas as pd
 from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
-    at_most_whole,
+    as_share,
     briefly,
     counted,
     estimate_in,
@@ -264,7 +264,7 @@ def resources(stored: Stored) -> str:
         busy = interval_of((own["cpu_percent_mean"] / cores).dropna())
         require_rounds(busy)
         count = interval_of(own["threads_mean"].dropna())
-        kept = f"{counted(cores, 'core')} {measure_of(at_most_whole(busy), '%')} busy"
+        kept = f"{counted(cores, 'core')} {measure_of(as_share(busy), '%')} busy"
         threads = measure_of(count, "threads") if count.low < count.high else f"{count.value:g} threads"
         return f"{who} have {threads} and keep {kept}"
 

@@ -11,7 +11,7 @@ from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.sentences import (
     Finding,
-    at_most_whole,
+    as_share,
     counted,
     estimate_in,
     finding,
@@ -112,7 +112,7 @@ def parts(stored: Stored) -> str:
 def _exchanging(stored: Stored, cell: dict[str, Any], rows: pd.DataFrame) -> Estimate | None:
     """The share of a step (%) spent neither reading nor computing nor updating; None where none was measured."""
     shares = 100 * _in_sessions(stored, parts_by_round(cell, rows, stored.tables.get("spark"))["agreeing"])
-    return at_most_whole(interval_of(shares)) if len(shares) and (shares > 0).all() else None
+    return as_share(interval_of(shares)) if len(shares) and (shares > 0).all() else None
 
 
 def _in_sessions(stored: Stored, values: pd.Series) -> pd.Series:

@@ -9,11 +9,11 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
 from lockstep.analysis.sentences import counted, finding, measure_of, require_rounds, sentence, times
-from lockstep.analysis.statistics import interval_of, mean_of
+from lockstep.analysis.statistics import interval_of
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e10_straggler_forecasts.forecasters import BASE, BEST, LSTM, MEMBERS, STATES
 from lockstep.experiments.e10_straggler_forecasts.grid import KINDS
-from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, known_onsets, over_kinds
+from lockstep.experiments.e10_straggler_forecasts.ratios import error_ratio, known_onsets, over_kinds, share_of
 
 BEST_SO_FAR = f"whichever of {counted(len(MEMBERS), 'simple forecaster')} erred least lately"
 
@@ -62,7 +62,7 @@ def seen_coming(stored: Stored, name: str, who: str) -> str:
     state of the system, as hollow marks of the figure are."""
     known = _known_by_kind(stored, name)
     most = max(known, key=lambda kind: known[kind].value)
-    mean = mean_of(over_kinds(stored, partial(known_onsets, stored, name=name, told=True), logarithmic=False))
+    mean = share_of(over_kinds(stored, partial(known_onsets, stored, name=name, told=True), logarithmic=False))
     share, highest = (measure_of(each.times(100), "%") for each in (mean, known[most]))
     told = ", told the balance" if most in STATES else ""
     under = "periodic delays" if most == "periodic" else most
@@ -78,7 +78,7 @@ def _known_by_kind(stored: Stored, name: str) -> dict[str, Estimate]:
     known = {}
     for kind in KINDS:
         try:
-            known[kind] = mean_of(known_onsets(stored, kind, name, told=True))
+            known[kind] = share_of(known_onsets(stored, kind, name, told=True))
         except AnalysisError:
             continue
         require_rounds(known[kind])

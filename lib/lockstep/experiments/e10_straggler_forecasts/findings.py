@@ -44,6 +44,7 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     over_kinds,
     per_seed,
     scored,
+    share_of,
     trace_error,
 )
 from lockstep.experiments.e10_straggler_forecasts.tables import history_table, trace_table
@@ -84,7 +85,7 @@ def onsets(stored: Stored) -> str:
     """How many stragglers the LSTM that was trained beforehand names before they are one, what the state of the system
     adds, and what F1 says instead."""
     f1 = per_seed(scored(stored), "f1", kind="Markov states", forecaster=BASE, period=LATER, state="none")
-    blind = mean_of(known_onsets(stored, "Markov states", BASE))
+    blind = share_of(known_onsets(stored, "Markov states", BASE))
     also = (
         f"on Markov states the last value has an F1 of {mean_of(f1)} and names {100 * blind.value:.2g} % of them "
         "beforehand: F1 counts those that are slow already"
@@ -94,7 +95,7 @@ def onsets(stored: Stored) -> str:
 
 
 def _with_the_state(stored: Stored) -> str:
-    told, blind = (mean_of(known_onsets(stored, "burst credits", "linear", each)) for each in (True, False))
+    told, blind = (share_of(known_onsets(stored, "burst credits", "linear", each)) for each in (True, False))
     return sentence(
         f"told the balance of burst credits, {LABELS['linear']} names {measure_of(told.times(100), '%')} of those "
         f"that run out, and {100 * blind.value:.2g} % without it"
@@ -124,7 +125,7 @@ def calibration(stored: Stored) -> str:
     parts = []
     for quantile in QUANTILES:
         of_kind = partial(_below_quantile, stored, name=LSTM, quantile=quantile)
-        share = mean_of(over_kinds(stored, of_kind, logarithmic=False))
+        share = share_of(over_kinds(stored, of_kind, logarithmic=False))
         require_rounds(share)
         parts.append(f"{measure_of(share.times(100), '%')} lie below its quantile {quantile:g}")
     return sentence(f"of all times, mean over kinds, with the LSTM trained online {listed(parts)}")

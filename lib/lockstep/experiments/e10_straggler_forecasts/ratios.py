@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, Estimate
+from lockstep.analysis.sentences import as_share
 from lockstep.analysis.statistics import interval_of, mean_of, select
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import timed
@@ -108,6 +109,11 @@ def over_kinds(stored: Stored, values: Callable[[str], pd.Series], logarithmic: 
 def known_onsets(stored: Stored, kind: str, name: str, told: bool = False) -> pd.Series:
     """The share of onsets that were forecast, by seed, where there were any. Raises AnalysisError for none."""
     return _later(stored, "onset_recall", kind, name, told)
+
+
+def share_of(shares: pd.Series) -> Estimate:
+    """The mean of shares, one per seed; its interval ends at 0 and at 1, as the shares do."""
+    return as_share(mean_of(shares), whole=1.0)
 
 
 def lead_over_chance(stored: Stored, kind: str, name: str, told: bool = False) -> pd.Series:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from lockstep.analysis.seeds import mean_columns
-from lockstep.analysis.statistics import interval_of, mean_of
+from lockstep.analysis.statistics import interval_of
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e10_straggler_forecasts.cause_tables import (
     denormals_table,
@@ -40,6 +40,7 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     estimate_or_none,
     histories,
     scored,
+    share_of,
     traces,
 )
 
@@ -63,7 +64,7 @@ def errors_table(stored: Stored) -> pd.DataFrame:
             row |= mean_columns(estimate_or_none(own["relative"]), "relative") | {"seeds": own["seed"].nunique()}
             row |= {name: float(own[name].mean()) for name in _MEANS}
             recalls = own["onset_recall"].dropna()
-            rows.append(row | mean_columns(mean_of(recalls) if len(recalls) else None, "onset_recall"))
+            rows.append(row | mean_columns(share_of(recalls) if len(recalls) else None, "onset_recall"))
     return pd.DataFrame(rows)
 
 

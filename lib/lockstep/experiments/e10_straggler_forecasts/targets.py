@@ -34,6 +34,7 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     lead_over_chance,
     per_seed,
     scored,
+    share_of,
     trace_error,
 )
 from lockstep.experiments.e10_straggler_forecasts.sudden import possible
@@ -61,7 +62,7 @@ def _errors(kind: str, name: str, over: str = BASE) -> Read:
 
 
 def _onsets(kind: str, name: str) -> Read:
-    return _reading(FORECASTS, lambda stored: (mean_of(known_onsets(stored, kind, name)), ""))
+    return _reading(FORECASTS, lambda stored: (share_of(known_onsets(stored, kind, name)), ""))
 
 
 def _onsets_told(kind: str, name: str) -> Read:
@@ -71,11 +72,11 @@ def _onsets_told(kind: str, name: str) -> Read:
         others = []
         for reading, other in READINGS.items():
             try:
-                others.append(f"{reading} {mean_of(known_onsets(stored, kind, other, told=True))}")
+                others.append(f"{reading} {share_of(known_onsets(stored, kind, other, told=True))}")
             except AnalysisError:
                 continue
         beside = f"; LSTM {', '.join(others)}" if others else ""
-        return mean_of(known_onsets(stored, kind, name, told=True)), f"{LABELS[name]}{beside}"
+        return share_of(known_onsets(stored, kind, name, told=True)), f"{LABELS[name]}{beside}"
 
     return _reading(FORECASTS, find)
 
