@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,14 @@ SPIN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() 
 CROWD = "import subprocess, sys\nall = [subprocess.Popen([sys.executable, '-c', {spin!r}]) for _ in range({count})]\n"
 CROWD += "[each.wait() for each in all]"
 DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('deaf', flush=True)\ntime.sleep(60)"
+
+
+@pytest.fixture
+def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Of the script alone, which leaves its loader's socket there when SIGTERM ends it; short, as its path must be."""
+    with tempfile.TemporaryDirectory(prefix="script-", dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield
 
 
 def script(tmp_path: Path, text: str) -> list[str]:
@@ -40,7 +50,7 @@ def test_more_busy_processes_than_cores(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_loader_is_named(root: Path) -> None:
+def test_a_slow_loader_is_named(root: Path, temporary_folder: None) -> None:
     for seconds in (3.0, 10.0, 30.0):  # on a busy machine three are hardly more than the start
         seen = observe_script([sys.executable, str(root / "examples" / "slow_loader.py")], seconds)
         causes = [cause for cause in causes_of_script(seen) if cause.kind != OTHERS]
