@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from fake_distribution import not_run, scaled, without
 from fake_learning import (
@@ -205,6 +206,16 @@ def test_a_candidate_that_lacks_seeds_keeps_the_choice_open(frame: pd.DataFrame)
     table = choice_table(failed).set_index("network")
     assert table.loc["cnn", "consistent"] == "1 of 3 candidates lack seeds that others have"
     assert table.loc["convlstm", "consistent"] == "yes"
+
+
+def test_whom_the_time_sufficed_for_one_more_seed_is_not_judged_by_one_more(frame: pd.DataFrame) -> None:
+    """Bug: a run that ended between two candidates of a seed left the choice open until another one."""
+    own = (frame["experiment"] == "candidates") & (frame["network"] == "cnn")
+    last = own & (frame["seed"] == frame["seed"].max())
+    first = frame[last & (frame["dropout"] == 0.0) & (frame["class_weights"] == "none")]
+    one_more = pd.concat([frame[~last], first.assign(validation_accuracy=1.0)])
+    assert_frame_equal(choice_table(one_more), choice_table(frame[~last]))
+    assert set(choice_table(one_more)["consistent"]) == {"yes"}
 
 
 def test_a_choice_without_its_half_says_which_is_missing(frame: pd.DataFrame) -> None:

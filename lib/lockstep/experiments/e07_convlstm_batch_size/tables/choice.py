@@ -16,8 +16,8 @@ _SIDE = ["use_case", "data_source", "framework", "strategy", "workers", *SETTING
 
 
 def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Per use case and network the candidate with the highest mean validation accuracy, and what it comes to on the
-    test split when it is trained on all training images.
+    """Per use case and network the candidate with the highest mean validation accuracy, over the seeds that all of them
+    were trained with, and what it comes to on the test split when it is trained on all training images.
 
     `finalists`: settings that were trained so, in SELECTED. `consistent`: is validation's choice among them: yes, no,
     or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist.
@@ -25,7 +25,8 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
     `lowest_loss`: which candidate mean validation loss would choose. A candidate that diverged is not chosen.
     """
     records = without_test_scores(records)
-    candidates, finals = seed_accuracy_table(records, CANDIDATES), seed_accuracy_table(records, SELECTED, confusion)
+    shared = _shared_seeds(records)
+    candidates, finals = seed_accuracy_table(shared, CANDIDATES), seed_accuracy_table(records, SELECTED, confusion)
     if len(finals):
         finals = finals[finals["selected"]]
     known = candidates[candidates["validation"].notna()] if len(candidates) else candidates
@@ -37,13 +38,23 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
         text = "" if chosen is None else setting_text(chosen)
         row: dict[str, Any] = {"use_case": use_case, "network": network, "candidates": len(own), "chosen": text}
         row |= {"validation": float("nan") if chosen is None else chosen["validation"]}
-        row |= _decided(records, own) | {"consistent": _consistent(own, text, final)}
+        row |= _decided(shared, own) | {"consistent": _consistent(own, text, final)}
         row |= {"finalists": " | ".join(setting_text(each) for _, each in final.iterrows())}
         quoted = [each for _, each in final.iterrows() if setting_text(each) == text]
         for name in ("accuracy", "accuracy_low", "accuracy_high", "balanced", "auc", "run_low", "run_high", "seeds"):
             row[name] = quoted[0][name] if quoted else float("nan")
         table.append(row)
     return pd.DataFrame(table)
+
+
+def _shared_seeds(records: pd.DataFrame) -> pd.DataFrame:
+    """Candidates' rows of the seeds that all candidates of a network were trained with, whatever came of it: whom the
+    time sufficed for one more is not judged by one more, and one that failed still lacks that seed."""
+    kept = []
+    for _, own in records[records["experiment"] == CANDIDATES].groupby(["use_case", "network"], dropna=False):
+        seeds = [set(rows["seed"]) for _, rows in own.groupby([*_SIDE], dropna=False)]
+        kept.append(own[own["seed"].isin(set.intersection(*seeds))])
+    return pd.concat(kept) if kept else records.iloc[:0]
 
 
 def _decided(records: pd.DataFrame, candidates: pd.DataFrame) -> dict[str, Any]:
