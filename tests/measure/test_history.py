@@ -76,6 +76,25 @@ def test_two_cells_of_a_larger_round_were_visited_once_each(recorder: Recorder, 
     assert [part.visit(place) for place in (0, 1)] == [whole.visit(place) for place in (0, 1)] != [math.nan] * 2
 
 
+def test_a_first_round_is_expected_to_take_as_long_as_in_the_committed_records(
+    recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: in a fresh clone nothing told that a round of 09's pool takes eleven minutes, and it was begun with two and
+    a half left, so that `make reproduce MINUTES=30` took 45."""
+    committed, learner = run(photos, jobs=[*JOBS[:2], LEARNER], rounds=3), 2
+    monkeypatch.setattr("lockstep.measure.history.repository_root", lambda: photos.parent)
+    monkeypatch.setattr("lockstep.measure.history.REFERENCE", "out")
+    fresh: Any = SimpleNamespace(path=photos.parent / "fresh" / "02", rounds_done=0, comparable={0}, same_software={0})
+    jobs = [job.with_(data_source="synthetic") for job in found_jobs(committed, [*JOBS[:2], LEARNER])]
+    jobs[learner] = jobs[learner].with_(images=3 * jobs[learner].images)
+    expected = History(fresh, jobs).durations
+    assert [expected.visit(place) for place in range(3)] == pytest.approx([2.0, 2.0, 6.0]), "other data, three times it"
+    expected.note(0, 9.0)
+    assert expected.visit(0) == 9.0, "what was seen here tells more"
+    (committed / "records.csv").write_text("of another kind", encoding="utf-8")
+    assert all(math.isnan(History(fresh, jobs).durations.visit(place)) for place in range(3))
+
+
 def found_jobs(folder: Path, jobs: list[Job]) -> list[Job]:
     """As a run has them: with the photos that there are."""
     row = read_records(folder).iloc[0]

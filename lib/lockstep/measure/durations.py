@@ -28,6 +28,7 @@ class Durations:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
         self._slowest: dict[int, float] = {}
+        self._elsewhere: dict[int, float] = {}
         self._of_kind: dict[tuple[Any, ...], tuple[float, float]] = {}  # the most seconds, the most per image
 
     def note(self, place: int, seconds: float) -> None:
@@ -39,14 +40,19 @@ class Durations:
             found = max(most, seconds), max(per_image, seconds / images_shown(job))
             self._of_kind[(level, *kind(job))] = found
 
+    def expect(self, place: int, seconds: float) -> None:
+        """A visit of the cell at this place took so long elsewhere, which counts until it was measured here."""
+        self._elsewhere[place] = seconds
+
     def visit(self, place: int) -> float:
         """Seconds of a visit; NaN where nothing like it was measured.
 
-        An unmeasured cell takes as long as the slowest one like it, and longer in proportion if more images go through
-        it; never less, for starting workers takes the same however little they do.
+        An unmeasured cell takes as long as elsewhere, else as the slowest one like it, and longer in proportion if more
+        images go through it; never less, for starting workers takes the same however little they do.
         """
-        if place in self._slowest:
-            return self._slowest[place]
+        for known in (self._slowest, self._elsewhere):
+            if place in known:
+                return known[place]
         job = self._jobs[place]
         for level, kind in enumerate(_ALIKE):
             if (known := self._of_kind.get((level, *kind(job)))) is not None:

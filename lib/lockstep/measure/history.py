@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lockstep.analysis.cells import CELL
 from lockstep.engine.job import Job
 from lockstep.engine.training.scores import DIVERGED
 from lockstep.measure.durations import Durations
-from lockstep.records import COLUMNS, TRACE, Row, RunFolder, read_records, repeated_by_seed
+from lockstep.records import COLUMNS, TRACE, RecordError, Row, RunFolder, read_records, repeated_by_seed
+from lockstep.records.places import REFERENCE, repository_root
+
+_WHATEVER_DATA = [name for name in CELL if name not in ("data_source", "images")]
 
 
 class History:
@@ -31,7 +36,27 @@ class History:
         rows = read_records(run.path) if run.rounds_done else pd.DataFrame(columns=list(COLUMNS))
         cells = [self._places.get(key, -1) for key in rows[CELL].itertuples(index=False, name=None)]
         self.rows = rows.assign(cell=cells)
+        if run.path != (reference := repository_root() / REFERENCE / run.path.name):
+            self._expect(reference)
         self._learn()
+
+    def _expect(self, reference: Path) -> None:
+        """What cells took in the committed records, by the median, is expected of them here: a first round must end in
+        time, too. Whose data these were does not matter; what learns takes longer with more images."""
+        try:
+            rows = read_records(reference)
+        except (RecordError, OSError):
+            return
+        rows = rows[(rows["status"] == "ok") & (rows["source"] != TRACE) & (rows["measuring_seconds"] > 0)]
+        # A pair was visited A B B A, and its rows hold both visits.
+        visits = np.where(rows.groupby("round")["round"].transform("size") == 2, 2, 1)
+        known = rows.assign(seconds=rows["measuring_seconds"] / visits).groupby(_WHATEVER_DATA)
+        seconds, images = (known[name].median().to_dict() for name in ("seconds", "images"))
+        for place, job in enumerate(self._jobs):
+            key = tuple(getattr(job, name) for name in _WHATEVER_DATA)
+            if key in seconds:
+                more = job.images / images[key] if job.epochs and images[key] else 1.0
+                self.durations.expect(place, seconds[key] * max(1.0, more))
 
     def _learn(self) -> None:
         """Take seeds and durations from the stored rows."""
