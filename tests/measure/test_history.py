@@ -79,20 +79,39 @@ def test_two_cells_of_a_larger_round_were_visited_once_each(recorder: Recorder, 
 def test_a_first_round_is_expected_to_take_as_long_as_in_the_committed_records(
     recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bug: in a fresh clone nothing told that a round of 09's pool takes eleven minutes, and it was begun with two and
-    a half left, so that `make reproduce MINUTES=30` took 45."""
+    """Bug: in a fresh clone nothing told that a round of 09's pool takes eleven minutes with the stand-in's images, and
+    it was begun with two and a half left, so that `make reproduce MINUTES=30` took 46."""
     committed, learner = run(photos, jobs=[*JOBS[:2], LEARNER], rounds=3), 2
     monkeypatch.setattr("lockstep.measure.history.repository_root", lambda: photos.parent)
     monkeypatch.setattr("lockstep.measure.history.REFERENCE", "out")
     fresh: Any = SimpleNamespace(path=photos.parent / "fresh" / "02", rounds_done=0, comparable={0}, same_software={0})
     jobs = [job.with_(data_source="synthetic") for job in found_jobs(committed, [*JOBS[:2], LEARNER])]
-    jobs[learner] = jobs[learner].with_(images=3 * jobs[learner].images)
-    expected = History(fresh, jobs).durations
-    assert [expected.visit(place) for place in range(3)] == pytest.approx([2.0, 2.0, 6.0]), "other data, three times it"
+    images = jobs[learner].images
+    for times in (3.0, 0.5):
+        jobs[learner] = jobs[learner].with_(images=int(times * images))
+        expected = History(fresh, jobs).durations
+        assert [expected.visit(place) for place in range(3)] == pytest.approx([2.0, 2.0, 2 * times]), "of other data"
     expected.note(0, 9.0)
     assert expected.visit(0) == 9.0, "what was seen here tells more"
     (committed / "records.csv").write_text("of another kind", encoding="utf-8")
     assert all(math.isnan(History(fresh, jobs).durations.visit(place)) for place in range(3))
+
+
+def test_what_is_expected_of_a_pair_is_half_of_what_its_two_visits_took(
+    recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traces tell nothing, and the run's own folder is no reference of itself."""
+    recorder.seconds = {"threads": 5.0}
+    committed = run(photos, minutes=30, traced=of_variant_a)
+    frame = read_records(committed)
+    assert (frame["source"] == TRACE).any() and (frame.groupby("round").size() == 2).any()
+    monkeypatch.setattr("lockstep.measure.history.repository_root", lambda: photos.parent)
+    monkeypatch.setattr("lockstep.measure.history.REFERENCE", "out")
+    fresh: Any = SimpleNamespace(path=photos.parent / "fresh" / "02", rounds_done=0, comparable={0}, same_software={0})
+    expected = History(fresh, found_jobs(committed, JOBS[:2])).durations
+    assert [expected.visit(place) for place in (0, 1)] == pytest.approx([2.0, 5.0])
+    fresh.path = committed
+    assert math.isnan(History(fresh, found_jobs(committed, JOBS[:2])).durations.visit(0))
 
 
 def found_jobs(folder: Path, jobs: list[Job]) -> list[Job]:

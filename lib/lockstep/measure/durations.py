@@ -1,4 +1,5 @@
-"""How long a visit of a cell takes: as it was seen, or as the cells most like it suggest. Pure: no clock.
+"""How long a visit of a cell takes: as it was seen here, else elsewhere, else as the cells most like it suggest. Pure:
+no clock.
 
 The slowest visit counts, for the first of a cell starts its workers, and what is asked is what *cannot* end in time.
 """
@@ -23,7 +24,8 @@ _ALIKE: tuple[Callable[[Job], tuple[Any, ...]], ...] = (
 
 
 class Durations:
-    """Seconds of the slowest visit of each cell of a grid, and from these what an unmeasured one should take."""
+    """Seconds of the slowest visit of each cell of a grid, and from these, or from what it took elsewhere, what an
+    unmeasured one should take."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
@@ -41,7 +43,7 @@ class Durations:
             self._of_kind[(level, *kind(job))] = found
 
     def expect(self, place: int, seconds: float) -> None:
-        """A visit of the cell at this place took so long elsewhere, which counts until it was measured here."""
+        """A visit of the cell at this place took so long elsewhere, which counts until one of it is noted."""
         self._elsewhere[place] = seconds
 
     def visit(self, place: int) -> float:

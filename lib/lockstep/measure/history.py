@@ -41,22 +41,24 @@ class History:
         self._learn()
 
     def _expect(self, reference: Path) -> None:
-        """What cells took in the committed records, by the median, is expected of them here: a first round must end in
-        time, too. Whose data these were does not matter; what learns takes longer with more images."""
+        """What cells took in the committed records, on whatever machines, is expected of them here: a first round must
+        end in time, too. The median counts, so that half of them took longer, and no machine is taken for slower or
+        quicker than another. Whose data these were does not matter; what learns takes as long as it has images."""
         try:
             rows = read_records(reference)
         except (RecordError, OSError):
             return
-        rows = rows[(rows["status"] == "ok") & (rows["source"] != TRACE) & (rows["measuring_seconds"] > 0)]
+        rows = rows[rows["source"] != TRACE]
         # A pair was visited A B B A, and its rows hold both visits.
         visits = np.where(rows.groupby("round")["round"].transform("size") == 2, 2, 1)
-        known = rows.assign(seconds=rows["measuring_seconds"] / visits).groupby(_WHATEVER_DATA)
+        rows = rows.assign(seconds=rows["measuring_seconds"] / visits)
+        known = rows[(rows["status"] == "ok") & (rows["seconds"] > 0)].groupby(_WHATEVER_DATA)
         seconds, images = (known[name].median().to_dict() for name in ("seconds", "images"))
         for place, job in enumerate(self._jobs):
             key = tuple(getattr(job, name) for name in _WHATEVER_DATA)
             if key in seconds:
                 more = job.images / images[key] if job.epochs and images[key] else 1.0
-                self.durations.expect(place, seconds[key] * max(1.0, more))
+                self.durations.expect(place, seconds[key] * more)
 
     def _learn(self) -> None:
         """Take seeds and durations from the stored rows."""

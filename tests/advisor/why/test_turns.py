@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from test_failed_cells import STEP
@@ -49,3 +52,20 @@ def test_turns_are_judged_in_thirds() -> None:
     assert observe_own.parts_of([1, 2, 3, 4, 5, 6, 7]) == [[1, 2], [3, 4], [5, 6, 7]]
     cell = cell_of({1: 0.3, 2: 0.2, 3: 0.5})
     assert seconds(cell.seen([1, 2])) == pytest.approx(0.2)
+
+
+def test_what_was_observed_is_told_by_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of seven turns the last third is as long again: a disturbance is in one part of three, not of seven."""
+
+    def measure(meter: Any, asked: Any, cells: list[observe_own._Visited], progress: Any) -> tuple[str, float]:
+        for turn in range(8):
+            step = STEP | {"step_seconds": 0.2 if turn > 4 else 0.1}
+            cells[0].note([Trace(0, 0.5, steps=[step] * 3)], turn)
+        return "", 1.0
+
+    meter = SimpleNamespace(host=lambda cells: None, others_share=0.0)
+    monkeypatch.setattr(observe_own, "_Meter", lambda case, asked: nullcontext(meter))
+    monkeypatch.setattr(observe_own, "_measure", measure)
+    seen = observe_own.observe_own(observe_own.RunAsked(workers=1), SimpleNamespace())  # type: ignore[arg-type]
+    assert seen.turns == 7
+    assert [seconds(part.asked) for part in seen.parts] == pytest.approx([0.1, 0.1, 0.2])

@@ -218,6 +218,24 @@ def test_whom_the_time_sufficed_for_one_more_seed_is_not_judged_by_one_more(fram
     assert set(choice_table(one_more)["consistent"]) == {"yes"}
 
 
+def test_a_new_candidate_with_its_first_seed_leaves_the_choice_open(frame: pd.DataFrame) -> None:
+    """The others are not judged by that one seed alone."""
+    own = (frame["experiment"] == "candidates") & (frame["network"] == "cnn")
+    later = frame[~(own & (frame["dropout"] > 0) & (frame["seed"] > 0))]
+    table = choice_table(later).set_index("network")
+    assert table.loc["cnn", "consistent"] == "1 of 3 candidates lack seeds that others have"
+
+
+def test_a_candidate_that_only_failed_shortens_no_others_seeds(frame: pd.DataFrame) -> None:
+    """Bug: a run that gave it up at its first seed would have judged all others by that seed."""
+    own = (frame["experiment"] == "candidates") & (frame["network"] == "cnn") & (frame["dropout"] > 0)
+    last = frame["seed"].max()
+    failed = frame.assign(status=frame["status"].mask(own, "failed"))
+    given_up = failed[~(own & (failed["seed"] == last))]
+    assert_frame_equal(choice_table(given_up), choice_table(failed))
+    assert choice_table(given_up).set_index("network").loc["cnn", "consistent"] == "no", "the finalist failed"
+
+
 def test_a_choice_without_its_half_says_which_is_missing(frame: pd.DataFrame) -> None:
     table = choice_table(without(frame, experiment="candidates"))
     assert set(table["consistent"]) == {"no candidate was measured"} and table["accuracy"].isna().all()

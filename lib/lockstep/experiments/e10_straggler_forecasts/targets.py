@@ -62,7 +62,7 @@ def _errors(kind: str, name: str, over: str = BASE) -> Read:
 
 
 def _onsets(kind: str, name: str) -> Read:
-    return _reading(FORECASTS, lambda stored: (share_of(known_onsets(stored, kind, name)), ""))
+    return _reading(FORECASTS, lambda stored: (mean_of(known_onsets(stored, kind, name)), ""))
 
 
 def _onsets_told(kind: str, name: str) -> Read:
@@ -76,7 +76,7 @@ def _onsets_told(kind: str, name: str) -> Read:
             except AnalysisError:
                 continue
         beside = f"; LSTM {', '.join(others)}" if others else ""
-        return share_of(known_onsets(stored, kind, name, told=True)), f"{LABELS[name]}{beside}"
+        return mean_of(known_onsets(stored, kind, name, told=True)), f"{LABELS[name]}{beside}"
 
     return _reading(FORECASTS, find)
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from lockstep.analysis.confidence import AnalysisError, highest
 from lockstep.analysis.rules import above, enough, graded, within
-from lockstep.analysis.statistics import interval_of
+from lockstep.analysis.statistics import interval_of, mean_of
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
     CONTRADICTED,
@@ -48,7 +48,6 @@ from lockstep.experiments.e10_straggler_forecasts.ratios import (
     known_onsets,
     over_kinds,
     per_seed,
-    share_of,
 )
 from lockstep.experiments.simulated_targets import seconds_of_a_round
 
@@ -114,7 +113,7 @@ def stragglers_beforehand(claim: Claim, stored: Stored) -> Verdict:
     """Of workers that become stragglers, does the LSTM name more than half a round before?"""
 
     def read(name: str) -> Verdict:
-        recall = share_of(over_kinds(stored, partial(known_onsets, stored, name=name, told=True), logarithmic=False))
+        recall = mean_of(over_kinds(stored, partial(known_onsets, stored, name=name, told=True), logarithmic=False))
         enough(recall.rounds)
         text = "of onsets were forecast, mean over kinds of delays"
         found = above(recall, SEEN_COMING, SEEN_COMING, text, f"{SEEN_COMING:g}")

@@ -20,7 +20,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
     seed_accuracy_table,
     setting_text,
 )
-from lockstep.experiments.e07_convlstm_batch_size.tables.choice import beside_plain, choice_table, quoted
+from lockstep.experiments.e07_convlstm_batch_size.tables.choice import beside_plain, choice_table, quoted, shared_seeds
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table
 from lockstep.experiments.e07_convlstm_batch_size.tables.scores import SCORE_TABLES
@@ -41,7 +41,9 @@ _SHARES = ["actual_share", "predicted_share"]
 
 # What figures and tables both read
 learning_accuracy = once(lambda stored: seed_accuracy_table(stored.records, LEARNING, stored.table("confusion")))
-candidate_accuracy = once(lambda stored: seed_accuracy_table(without_test_scores(stored.records), CANDIDATES))
+candidate_accuracy = once(
+    lambda stored: seed_accuracy_table(shared_seeds(without_test_scores(stored.records)), CANDIDATES)
+)
 choices = once(lambda stored: choice_table(stored.records, stored.table("confusion")))
 timed_ways = once(lambda stored: speed_table(stored.records))
 timed_frameworks = once(lambda stored: framework_table(stored.records))

@@ -16,8 +16,8 @@ _SIDE = ["use_case", "data_source", "framework", "strategy", "workers", *SETTING
 
 
 def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Per use case and network the candidate with the highest mean validation accuracy, over the seeds that all of them
-    were trained with, and what it comes to on the test split when it is trained on all training images.
+    """Per use case and network the candidate with the highest mean validation accuracy, over their
+    `shared_seeds`, and what it comes to on the test split when it is trained on all training images.
 
     `finalists`: settings that were trained so, in SELECTED. `consistent`: is validation's choice among them: yes, no,
     or why that can't be said. `accuracy`: of validation's choice, mean over seeds (%), NaN where it is no finalist.
@@ -25,7 +25,7 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
     `lowest_loss`: which candidate mean validation loss would choose. A candidate that diverged is not chosen.
     """
     records = without_test_scores(records)
-    shared = _shared_seeds(records)
+    shared = shared_seeds(records)
     candidates, finals = seed_accuracy_table(shared, CANDIDATES), seed_accuracy_table(records, SELECTED, confusion)
     if len(finals):
         finals = finals[finals["selected"]]
@@ -47,14 +47,18 @@ def choice_table(records: pd.DataFrame, confusion: pd.DataFrame | None = None) -
     return pd.DataFrame(table)
 
 
-def _shared_seeds(records: pd.DataFrame) -> pd.DataFrame:
-    """Candidates' rows of the seeds that all candidates of a network were trained with, whatever came of it: whom the
-    time sufficed for one more is not judged by one more, and one that failed still lacks that seed."""
-    kept = []
-    for _, own in records[records["experiment"] == CANDIDATES].groupby(["use_case", "network"], dropna=False):
-        seeds = [set(rows["seed"]) for _, rows in own.groupby([*_SIDE], dropna=False)]
-        kept.append(own[own["seed"].isin(set.intersection(*seeds))])
-    return pd.concat(kept) if kept else records.iloc[:0]
+def shared_seeds(records: pd.DataFrame) -> pd.DataFrame:
+    """Without the candidates' rows of a last seed that not all candidates of a network were trained with yet: whom the
+    time sufficed for one more is not judged by one more. Where some lack more than that, all rows, and so what they
+    lack, are left as they are; a seed that failed is one that was trained with, and a candidate that never did anything
+    else does not count."""
+    ahead = pd.Series(False, index=records.index)
+    candidates = records[records["experiment"] == CANDIDATES]
+    for _, own in candidates.groupby(["use_case", "data_source", "network"], dropna=False):
+        seeds = [set(rows["seed"]) for _, rows in own.groupby(_SIDE, dropna=False) if (rows["status"] == "ok").any()]
+        if seeds and max(map(len, seeds)) - min(map(len, seeds)) == 1:
+            ahead[own.index] = ~own["seed"].isin(set.intersection(*seeds))
+    return records[~ahead]
 
 
 def _decided(records: pd.DataFrame, candidates: pd.DataFrame) -> dict[str, Any]:
