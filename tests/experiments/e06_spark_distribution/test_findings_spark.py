@@ -104,7 +104,7 @@ def test_an_answer_without_training_beside_one_core_says_what_lacks(frame: pd.Da
 
 def test_the_share_of_the_exchange_is_that_of_the_step(frame: pd.DataFrame) -> None:
     assert "The exchange takes 55 % [" in said(frame, "parts")
-    assert "exchanging parameters takes SparkNet 55 % of a step [" in said(frame, "answer")
+    assert "exchanging parameters of AlexNet takes SparkNet 55 % of a step [" in said(frame, "answer")
     assert said(frame, "parts").count("which lasts") == frame[frame["experiment"] == "speedup"]["use_case"].nunique()
     less = scaled(frame, "exchange_seconds", 0.6, strategy="sparknet", experiment="speedup")
     assert "The exchange takes 33 % [" in said(less, "parts")
@@ -114,7 +114,7 @@ def test_no_interval_of_a_share_ends_beyond_the_whole_step(frame: pd.DataFrame) 
     """Of a few rounds that swing the exchange took SparkNet 90.6 % of a step [70.6, 116]."""
     much = scaled(frame, "exchange_seconds", 2.0, strategy="sparknet", experiment="speedup")
     assert "The exchange takes 100 % [100, 100] of a step of AlexNet by SparkNet" in said(much, "parts")
-    assert "exchanging parameters takes SparkNet 100 % of a step [100, 100]" in said(much, "answer")
+    assert "exchanging parameters of AlexNet takes SparkNet 100 % of a step [100, 100]" in said(much, "answer")
 
 
 def test_more_data_that_slow_training_are_said_to(frame: pd.DataFrame) -> None:

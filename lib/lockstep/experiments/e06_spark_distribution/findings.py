@@ -214,7 +214,7 @@ def _where_time_goes(stored: Stored) -> list[str]:
             rounds = "" if not found.open else f", in {counted(found.rounds, 'round')}"
             workers = counted(int(cell["workers"]), "worker")
             takes = f"takes SparkNet {measure_of(found, '% of a step')}{rounds}"
-            return [sentence(f"with {workers}, exchanging parameters {takes}")]
+            return [sentence(f"with {workers}, exchanging parameters of {network_name(cell['use_case'])} {takes}")]
     return []
 
 
