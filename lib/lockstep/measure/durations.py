@@ -52,9 +52,9 @@ class Durations:
         An unmeasured cell takes as long as elsewhere, else as the slowest one like it, and longer in proportion if more
         images go through it; never less, for starting workers takes the same however little they do.
         """
-        for known in (self._slowest, self._elsewhere):
-            if place in known:
-                return known[place]
+        for seen in (self._slowest, self._elsewhere):
+            if place in seen:
+                return seen[place]
         job = self._jobs[place]
         for level, kind in enumerate(_ALIKE):
             if (known := self._of_kind.get((level, *kind(job)))) is not None:
