@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -164,6 +166,28 @@ def test_targets_are_read_of_the_records() -> None:
     off = fake_advisor.stored(off=0.4)
     median = next(name for name in table.index if name.endswith("median") and "one host" in name)
     assert targets_table(TARGETS, off).set_index("what").loc[median, "reached"].startswith("no")
+
+
+def test_a_session_is_stretched_by_its_own_sequential_step() -> None:
+    """Bug: by the median over a slow processor and a quick one, of which only the slow one had timed one core often;
+    VGG16 was then predicted to be 3.9 times as fast on two cores."""
+    line: Any = SimpleNamespace(terms=lambda sync, workers, hosts, batch: {"computing": batch / 2})
+    slow, quick, alone = 3.0, 1.0, 0.6  # of one core's step; two workers take 0.6 of it on either
+    table = [("a", "speed", 0, slow)] * 5 + [("a", "speed", 1, quick)]
+    single = pd.DataFrame(table, columns=["notebook", "experiment", "session", "step_seconds"])
+    single = single.assign(global_batch_size=2, **{name: 0.0 for name in earlier._SECONDS[1:]})
+    without_base = single.iloc[:1].assign(session=2)
+    teams = pd.concat([single.assign(step_seconds=alone * single["step_seconds"]), without_base])
+    assert earlier._stretched(single, line)["step_seconds"].tolist() == pytest.approx([1.0] * 6)
+    assert earlier._stretched_teams(teams, single, line)["step_seconds"].tolist() == pytest.approx([alone] * 6)
+
+
+def test_the_line_goes_through_sessions_with_several_batches() -> None:
+    """How a step grows with the batch isn't the difference of two machines."""
+    table = [("a", 0, 1), ("a", 0, 3), ("a", 1, 2), ("b", 0, 2)]
+    single = pd.DataFrame(table, columns=["notebook", "session", "global_batch_size"])
+    assert earlier._with_several_batches(single).equals(single.iloc[:2])
+    assert earlier._with_several_batches(single.iloc[1:]).equals(single.iloc[1:])
 
 
 def test_earlier_notebooks_are_predicted_without_their_own_teams(monkeypatch: pytest.MonkeyPatch) -> None:

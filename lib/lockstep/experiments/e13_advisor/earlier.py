@@ -1,8 +1,9 @@
 """The advisor on what notebooks 02 to 06 had stored before there was one: speedups over each one's own sequential cell.
 
 A notebook's cells are predicted from the sequential steps of all notebooks and from the other notebooks' two workers.
-These were measured on other days, so all seconds are told in those of one core: the steps of an experiment are
-stretched until its sequential one is as long as the line through the sequential steps at all batches says.
+These were measured on other days and machines, so all seconds are told in those of one core: the steps of an experiment
+are stretched, session by session, until its sequential one is as long as the line through the sequential steps says.
+How a step grows with its batch is the line's to say, so it goes through sessions with several batches.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ DERIVED = EARLIER[4]
 WAYS = ("shared_memory", "allreduce", "ddp")
 PLAINEST = "processes"
 """The launcher that the advisor calibrates with."""
+_OF_ONE_MACHINE = ["notebook", "experiment", "session"]
 _RATE = "images_per_second"
 _SECONDS = ("step_seconds", "input_seconds", "compute_seconds", "exchange_seconds", "update_seconds")
 
@@ -131,7 +133,7 @@ def _predictor(use_case: str, without: str) -> Predictor:
     own = own[(own["use_case"] == use_case) & (own["hosts"] == 1) & (own["threads_per_worker"] == 1)]
     own = own[own["input"] != "none"]
     single = own[own["strategy"] == BASELINE["strategy"]]
-    line = Predictor(calibration_of(single, {"gradient_bytes": 0}))
+    line = Predictor(calibration_of(_with_several_batches(single), {"gradient_bytes": 0}))
     teams = own[(own["workers"] == 2) & (own["notebook"] != without)]
     plain = teams[teams["launcher"] == PLAINEST]["sync"].unique()
     teams = teams[(teams["launcher"] == PLAINEST) | ~teams["sync"].isin(plain)]
@@ -145,20 +147,27 @@ def _size(own: pd.DataFrame) -> dict[str, float] | None:
     return None if len(sent) else {"gradient_bytes": 0.0}
 
 
+def _with_several_batches(single: pd.DataFrame) -> pd.DataFrame:
+    """The sequential rows of the sessions that timed several batches; all rows where none did."""
+    batches = single.groupby(["notebook", "session"])["global_batch_size"].transform("nunique")
+    return single[batches > 1] if (batches > 1).any() else single
+
+
 def _stretched(single: pd.DataFrame, line: Predictor) -> pd.DataFrame:
-    """The sequential rows, each experiment's as long as the line through all of them."""
+    """The sequential rows, as long in each session of an experiment as the line says."""
     parts = []
-    for (_, _, batch), rows in single.groupby(["notebook", "experiment", "global_batch_size"], sort=False):
+    for (*_, batch), rows in single.groupby([*_OF_ONE_MACHINE, "global_batch_size"], sort=False):
         seconds = sum(line.terms("local", 1, 1, int(batch)).values())
         parts.append(_times(rows, seconds / float(rows["step_seconds"].median())))
     return pd.concat(parts)
 
 
 def _stretched_teams(teams: pd.DataFrame, single: pd.DataFrame, line: Predictor) -> pd.DataFrame:
-    """The rows of two workers, by what their own experiment's sequential cell was stretched by."""
+    """The rows of two workers, by what the sequential cell of their experiment and session was stretched by; without
+    those that have none."""
     parts = []
-    for (notebook, experiment), rows in teams.groupby(["notebook", "experiment"], sort=False):
-        base = single[(single["notebook"] == notebook) & (single["experiment"] == experiment)]
+    for where, rows in teams.groupby(_OF_ONE_MACHINE, sort=False):
+        base = single[(single[_OF_ONE_MACHINE] == list(where)).all(axis=1)]
         if len(base):
             batch = int(base["global_batch_size"].iloc[0])
             base = base[base["global_batch_size"] == batch]
