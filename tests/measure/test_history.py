@@ -76,6 +76,14 @@ def test_two_cells_of_a_larger_round_were_visited_once_each(recorder: Recorder, 
     assert [part.visit(place) for place in (0, 1)] == [whole.visit(place) for place in (0, 1)] != [math.nan] * 2
 
 
+def test_a_cell_whose_partner_failed_was_visited_twice_all_the_same(recorder: Recorder, photos: Path) -> None:
+    """Its row holds both visits of A B B A, and was read as one that took twice as long."""
+    recorder.failing = {"threads"}
+    folder = run(photos, minutes=1, jobs=[*JOBS[:2], Job.of("processes")])
+    opened: Any = SimpleNamespace(path=folder, rounds_done=1, comparable={0}, same_software={0})
+    assert History(opened, found_jobs(folder, [*JOBS[:2], Job.of("processes")])).durations.visit(0) == 2.0
+
+
 def test_a_first_round_is_expected_to_take_as_long_as_in_the_committed_records(
     recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

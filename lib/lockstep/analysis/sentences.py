@@ -92,8 +92,8 @@ def measure_of(ratio: Estimate, unit: str) -> str:
 
 
 def as_share(share: Estimate, whole: float = 100.0) -> Estimate:
-    """A share, in percent unless told otherwise, whose interval ends at nothing and at the whole, as the share does. It
-    is for writing: what judges takes a round's deviation from the interval as it was."""
+    """A share, in percent unless told otherwise, whose interval ends at nothing and at the whole, as the share does.
+    For text only: verdicts and targets derive a round's deviation from the interval as it was."""
     if share.open:
         return share
     value, low, high = (min(whole, max(0.0, each)) for each in (share.value, share.low, share.high))

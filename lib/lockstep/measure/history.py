@@ -42,8 +42,8 @@ class History:
 
     def _expect(self, reference: Path) -> None:
         """What cells took in the committed records, on whatever machines, is expected of them here: a first round must
-        end in time, too. The median counts, so that half of them took longer, and no machine is taken for slower or
-        quicker than another. Whose data these were does not matter; what learns takes as long as it has images."""
+        end in time, too. The median counts, though half of the visits took longer, so that one slow machine does not
+        set it. Whose data these were does not matter; what learns takes time in proportion to its images."""
         try:
             rows = read_records(reference)
         except (RecordError, OSError):
@@ -63,7 +63,7 @@ class History:
     def _learn(self) -> None:
         """Take seeds and durations from the stored rows."""
         known = self.rows[self.rows["cell"] >= 0]
-        sizes = self.rows[(self.rows["status"] == "ok") & (self.rows["source"] != TRACE)].groupby("round").size()
+        sizes = self.rows[self.rows["source"] != TRACE].groupby("round").size()
         for row in known[repeated_by_seed(known)].to_dict("records"):
             self._note_seed(row["cell"], row)
         timed = known[(known["status"] == "ok") & (known["source"] != TRACE)]

@@ -88,7 +88,7 @@ class Progress:
     again: bool = False
     """Its cells are one and the same (A/A): what they lie apart is the noise that every difference is held against."""
     first_seconds: float = math.nan
-    """What a round should take where none was measured, by its cells elsewhere or others like them; NaN: none."""
+    """What a round should take where none was measured, by its cells elsewhere or others alike; NaN: nothing tells."""
     sessions: list[int] = field(default_factory=list)
     """Of each of `logs`; empty: all of one."""
     _known: tuple[int, float] = field(default=(0, math.nan), init=False, repr=False)

@@ -55,7 +55,7 @@ def test_turns_are_judged_in_thirds() -> None:
 
 
 def test_what_was_observed_is_told_by_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of seven turns the last third is as long again: a disturbance is in one part of three, not of seven."""
+    """Steps of the last third of seven turns take twice as long: a disturbance is in one part of three."""
 
     def measure(meter: Any, asked: Any, cells: list[observe_own._Visited], progress: Any) -> tuple[str, float]:
         for turn in range(8):

@@ -224,6 +224,9 @@ def test_a_new_candidate_with_its_first_seed_leaves_the_choice_open(frame: pd.Da
     later = frame[~(own & (frame["dropout"] > 0) & (frame["seed"] > 0))]
     table = choice_table(later).set_index("network")
     assert table.loc["cnn", "consistent"] == "1 of 3 candidates lack seeds that others have"
+    two_beside_one = later[~(own[later.index] & (later["seed"] > 1))]
+    table = choice_table(two_beside_one).set_index("network")
+    assert table.loc["cnn", "consistent"] == "1 of 3 candidates lack seeds that others have"
 
 
 def test_a_candidate_that_only_failed_shortens_no_others_seeds(frame: pd.DataFrame) -> None:

@@ -176,16 +176,27 @@ def test_a_session_is_stretched_by_its_own_sequential_step() -> None:
     table = [("a", "speed", 0, slow)] * 5 + [("a", "speed", 1, quick)]
     single = pd.DataFrame(table, columns=["notebook", "experiment", "session", "step_seconds"])
     single = single.assign(global_batch_size=2, **{name: 0.0 for name in earlier._SECONDS[1:]})
-    without_base = single.iloc[:1].assign(session=2)
-    teams = pd.concat([single.assign(step_seconds=alone * single["step_seconds"]), without_base])
+    teams = single.assign(step_seconds=alone * single["step_seconds"])
     assert earlier._stretched(single, line)["step_seconds"].tolist() == pytest.approx([1.0] * 6)
     assert earlier._stretched_teams(teams, single, line)["step_seconds"].tolist() == pytest.approx([alone] * 6)
 
 
-def test_the_line_goes_through_sessions_with_several_batches() -> None:
+def test_workers_without_one_core_beside_them_do_not_displace_those_that_have_it() -> None:
+    """Bug: 05's processes, for which VGG16 on one core was never timed, displaced 06's ranks of MPI."""
+    table = [("a", "bars", 0, 2, "processes"), ("b", "speed", 0, 2, "mpiexec"), ("c", "speed", 0, 2, "processes")]
+    table += [("b", "speed", 0, 1, "threads"), ("c", "speed", 0, 1, "threads")]
+    own = pd.DataFrame(table, columns=["notebook", "experiment", "session", "workers", "launcher"])
+    own = own.assign(sync="shared_memory")
+    single = own[own["workers"] == 1]
+    assert earlier._teams(own, single, without="c")["launcher"].tolist() == ["mpiexec"]
+    assert earlier._teams(own, single, without="a")["launcher"].tolist() == ["processes"]
+
+
+def test_the_line_goes_through_experiments_with_several_batches_in_a_session() -> None:
     """How a step grows with the batch isn't the difference of two machines."""
-    table = [("a", 0, 1), ("a", 0, 3), ("a", 1, 2), ("b", 0, 2)]
-    single = pd.DataFrame(table, columns=["notebook", "session", "global_batch_size"])
+    table = [("a", "batches", 0, 1), ("a", "batches", 0, 3), ("a", "weak", 0, 1), ("a", "batches", 1, 2)]
+    table.append(("b", "batches", 0, 2))
+    single = pd.DataFrame(table, columns=["notebook", "experiment", "session", "global_batch_size"])
     assert earlier._with_several_batches(single).equals(single.iloc[:2])
     assert earlier._with_several_batches(single.iloc[1:]).equals(single.iloc[1:])
 

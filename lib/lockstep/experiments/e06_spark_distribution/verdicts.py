@@ -93,7 +93,8 @@ def _by_itself(claim: Claim, records: pd.DataFrame, use_case: str) -> str:
         ratio = ratio_with_interval(records, ours, base, _RATE)
         batch = int(select(records, ours)["per_worker_batch_size"].iloc[0])
         other = _batch_of(published, ratio, count, batch)
-        told.append(f"{ratio} times one core with {_workers(count)} at {batch} images each{other}")
+        images = f"{batch} image{'' if batch == 1 else 's'} each"
+        told.append(f"{ratio} times one core with {_workers(count)} at {images}{other}")
     return "; ".join(told)
 
 

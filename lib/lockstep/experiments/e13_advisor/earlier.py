@@ -3,7 +3,7 @@
 A notebook's cells are predicted from the sequential steps of all notebooks and from the other notebooks' two workers.
 These were measured on other days and machines, so all seconds are told in those of one core: the steps of an experiment
 are stretched, session by session, until its sequential one is as long as the line through the sequential steps says.
-How a step grows with its batch is the line's to say, so it goes through sessions with several batches.
+How a step grows with its batch is the line's to say, so it goes through experiments that timed several in a session.
 """
 
 from __future__ import annotations
@@ -134,11 +134,17 @@ def _predictor(use_case: str, without: str) -> Predictor:
     own = own[own["input"] != "none"]
     single = own[own["strategy"] == BASELINE["strategy"]]
     line = Predictor(calibration_of(_with_several_batches(single), {"gradient_bytes": 0}))
-    teams = own[(own["workers"] == 2) & (own["notebook"] != without)]
-    plain = teams[teams["launcher"] == PLAINEST]["sync"].unique()
-    teams = teams[(teams["launcher"] == PLAINEST) | ~teams["sync"].isin(plain)]
-    parts = [_stretched(single, line), _stretched_teams(teams, single, line)]
+    parts = [_stretched(single, line), _stretched_teams(_teams(own, single, without), single, line)]
     return Predictor(calibration_of(pd.concat(parts, ignore_index=True), _size(own)))
+
+
+def _teams(own: pd.DataFrame, single: pd.DataFrame, without: str) -> pd.DataFrame:
+    """Two workers of the other notebooks, where one core was timed in the same session of an experiment; of each sync
+    by the plainest launcher, else by those that there are."""
+    teams = own[(own["workers"] == 2) & (own["notebook"] != without)]
+    teams = teams.merge(single[_OF_ONE_MACHINE].drop_duplicates())
+    plain = teams[teams["launcher"] == PLAINEST]["sync"].unique()
+    return teams[(teams["launcher"] == PLAINEST) | ~teams["sync"].isin(plain)]
 
 
 def _size(own: pd.DataFrame) -> dict[str, float] | None:
@@ -148,8 +154,8 @@ def _size(own: pd.DataFrame) -> dict[str, float] | None:
 
 
 def _with_several_batches(single: pd.DataFrame) -> pd.DataFrame:
-    """The sequential rows of the sessions that timed several batches; all rows where none did."""
-    batches = single.groupby(["notebook", "session"])["global_batch_size"].transform("nunique")
+    """The sequential rows of the experiments that timed several batches in a session; all rows where none did."""
+    batches = single.groupby(_OF_ONE_MACHINE)["global_batch_size"].transform("nunique")
     return single[batches > 1] if (batches > 1).any() else single
 
 
@@ -163,16 +169,14 @@ def _stretched(single: pd.DataFrame, line: Predictor) -> pd.DataFrame:
 
 
 def _stretched_teams(teams: pd.DataFrame, single: pd.DataFrame, line: Predictor) -> pd.DataFrame:
-    """The rows of two workers, by what the sequential cell of their experiment and session was stretched by; without
-    those that have none."""
+    """The rows of two workers, by what the sequential cell of their experiment and session was stretched by."""
     parts = []
     for where, rows in teams.groupby(_OF_ONE_MACHINE, sort=False):
         base = single[(single[_OF_ONE_MACHINE] == list(where)).all(axis=1)]
-        if len(base):
-            batch = int(base["global_batch_size"].iloc[0])
-            base = base[base["global_batch_size"] == batch]
-            seconds = sum(line.terms("local", 1, 1, batch).values())
-            parts.append(_times(rows, seconds / float(base["step_seconds"].median())))
+        batch = int(base["global_batch_size"].iloc[0])
+        base = base[base["global_batch_size"] == batch]
+        seconds = sum(line.terms("local", 1, 1, batch).values())
+        parts.append(_times(rows, seconds / float(base["step_seconds"].median())))
     return pd.concat(parts) if parts else teams.iloc[:0]
 
 

@@ -56,8 +56,10 @@ def shared_seeds(records: pd.DataFrame) -> pd.DataFrame:
     candidates = records[records["experiment"] == CANDIDATES]
     for _, own in candidates.groupby(["use_case", "data_source", "network"], dropna=False):
         seeds = [set(rows["seed"]) for _, rows in own.groupby(_SIDE, dropna=False) if (rows["status"] == "ok").any()]
-        if seeds and max(map(len, seeds)) - min(map(len, seeds)) == 1:
-            ahead[own.index] = ~own["seed"].isin(set.intersection(*seeds))
+        common = set.intersection(*seeds) if seeds else set()
+        last = set().union(*seeds) - common
+        if len(common) > 1 and len(last) == 1 and max(last) > max(common):
+            ahead[own.index] = own["seed"].isin(last)
     return records[~ahead]
 
 
