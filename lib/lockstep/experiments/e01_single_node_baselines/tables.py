@@ -225,10 +225,6 @@ def _operators(stored: Stored) -> pd.DataFrame:
     return operators_of(stored).reindex(columns=columns).round(3)
 
 
-def _decoding(stored: Stored) -> pd.DataFrame:
-    return decode_table(stored.records).round(2)
-
-
 def _losses(stored: Stored) -> pd.DataFrame:
     """How far each rung's loss is from the baseline's, as a share of it: a row per rung, a column per use case."""
     table = ladder_table(stored.records)
@@ -248,6 +244,6 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "steps": _steps,
     "roofs": _roofs,
     "operators": _operators,
-    "decoding": _decoding,
+    "decoding": lambda stored: decode_table(stored.records).round(2),
     "losses": _losses,
 }

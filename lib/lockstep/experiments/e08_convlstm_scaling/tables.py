@@ -153,26 +153,10 @@ checked_model = once(lambda stored: check_table(on_one_processor(stored)[0]))
 # What the notebook shows
 
 
-def _published_times(stored: Stored) -> pd.DataFrame:
-    return published_times(table3()).round(3)
-
-
-def _superlinear(stored: Stored) -> pd.DataFrame:
-    return superlinear_table(FIVE_NODES, speedup_on_five_nodes()).round(3)
-
-
 def _shown_scaling(table: pd.DataFrame) -> pd.DataFrame:
     cell = ["network", "strategy", "variant", "workers", "servers", "global_batch_size", "time_shared"]
     measured = ["speedup", "low", "high", "efficiency", "difference"]
     return table.reindex(columns=[*cell, *measured, "status", "reason"]).round(3)
-
-
-def _cost_model(stored: Stored) -> pd.DataFrame:
-    return parameter_table(on_one_processor(stored)[0]).round(6)
-
-
-def _model_errors(stored: Stored) -> pd.DataFrame:
-    return error_table(checked_model(stored)).round(4)
 
 
 def _held_out(stored: Stored) -> pd.DataFrame:
@@ -224,12 +208,12 @@ def _accuracy(stored: Stored) -> pd.DataFrame:
 
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
-    "published_times": _published_times,
-    "superlinear": _superlinear,
+    "published_times": lambda stored: published_times(table3()).round(3),
+    "superlinear": lambda stored: superlinear_table(FIVE_NODES, speedup_on_five_nodes()).round(3),
     "strong": lambda stored: _shown_scaling(strong_scaling(stored)),
     "weak": lambda stored: _shown_scaling(weak_scaling(stored)),
-    "cost_model": _cost_model,
-    "model_errors": _model_errors,
+    "cost_model": lambda stored: parameter_table(on_one_processor(stored)[0]).round(6),
+    "model_errors": lambda stored: error_table(checked_model(stored)).round(4),
     "held_out": _held_out,
     "cluster": _cluster,
     "busy": _busy,
