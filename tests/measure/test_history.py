@@ -84,15 +84,21 @@ def test_a_cell_whose_partner_failed_was_visited_twice_all_the_same(recorder: Re
     assert History(opened, found_jobs(folder, [*JOBS[:2], Job.of("processes")])).durations.visit(0) == 2.0
 
 
+def beside_committed(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A folder in which nothing was measured yet, in a repository whose committed records are those of `run`."""
+    monkeypatch.setattr("lockstep.measure.history.repository_root", lambda: photos.parent)
+    monkeypatch.setattr("lockstep.measure.history.REFERENCE", "out")
+    fresh = photos.parent / "fresh" / "02"
+    return SimpleNamespace(path=fresh, rounds_done=0, comparable={0}, same_software={0})
+
+
 def test_a_first_round_is_expected_to_take_as_long_as_in_the_committed_records(
     recorder: Recorder, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bug: in a fresh clone nothing told that a round of 09's pool takes eleven minutes with the stand-in's images, and
     it was begun with two and a half left, so that `make reproduce MINUTES=30` took 46."""
     committed, learner = run(photos, jobs=[*JOBS[:2], LEARNER], rounds=3), 2
-    monkeypatch.setattr("lockstep.measure.history.repository_root", lambda: photos.parent)
-    monkeypatch.setattr("lockstep.measure.history.REFERENCE", "out")
-    fresh: Any = SimpleNamespace(path=photos.parent / "fresh" / "02", rounds_done=0, comparable={0}, same_software={0})
+    fresh = beside_committed(photos, monkeypatch)
     jobs = [job.with_(data_source="synthetic") for job in found_jobs(committed, [*JOBS[:2], LEARNER])]
     images = jobs[learner].images
     for times in (3.0, 0.5):
@@ -110,12 +116,10 @@ def test_what_is_expected_of_a_pair_is_half_of_what_its_two_visits_took(
 ) -> None:
     """Traces tell nothing, and the run's own folder is no reference of itself."""
     recorder.seconds = {"threads": 5.0}
-    committed = run(photos, minutes=30, traced=of_variant_a)
+    committed = run(photos, minutes=10, traced=of_variant_a)
     frame = read_records(committed)
     assert (frame["source"] == TRACE).any() and (frame.groupby("round").size() == 2).any()
-    monkeypatch.setattr("lockstep.measure.history.repository_root", lambda: photos.parent)
-    monkeypatch.setattr("lockstep.measure.history.REFERENCE", "out")
-    fresh: Any = SimpleNamespace(path=photos.parent / "fresh" / "02", rounds_done=0, comparable={0}, same_software={0})
+    fresh = beside_committed(photos, monkeypatch)
     expected = History(fresh, found_jobs(committed, JOBS[:2])).durations
     assert [expected.visit(place) for place in (0, 1)] == pytest.approx([2.0, 5.0])
     fresh.path = committed

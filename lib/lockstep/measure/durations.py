@@ -1,5 +1,5 @@
-"""How long a visit of a cell takes: as it was seen here, else elsewhere, else as the cells most like it suggest. Pure:
-no clock.
+"""How long a visit of a cell takes: as seen in this folder, else elsewhere, else as the cells most like it suggest.
+Pure: no clock.
 
 The slowest visit counts, for the first of a cell starts its workers, and what is asked is what *cannot* end in time.
 """

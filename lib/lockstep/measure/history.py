@@ -17,7 +17,7 @@ from lockstep.measure.durations import Durations
 from lockstep.records import COLUMNS, TRACE, RecordError, Row, RunFolder, read_records, repeated_by_seed
 from lockstep.records.places import REFERENCE, repository_root
 
-_WHATEVER_DATA = [name for name in CELL if name not in ("data_source", "images")]
+_WHATEVER_DATA = [name for name in CELL if name not in ("data_source", "images")]  # a cell, whichever images it has
 
 
 class History:

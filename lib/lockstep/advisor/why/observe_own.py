@@ -107,7 +107,7 @@ class _Visited:
         self.turns[turn] = [trace.steps for trace in traces[: self.asked.workers]]
 
     def seen(self, among: list[int] | None = None) -> CellSeen | None:
-        """In all turns, or among some. None for a cell that was not reached."""
+        """In all turns, or in some of them. None for a cell that was not reached."""
         turns = [self.turns[number] for number in self.turns if among is None or number in among]
         workers = [[step for steps in worker for step in steps] for worker in zip(*turns, strict=True)]
         if not workers or not all(workers):
@@ -169,8 +169,8 @@ def observe_own(
 
 
 def parts_of(turns: list[int]) -> list[list[int]]:
-    """Thirds of the turns, or each by itself where there are fewer than three. Not each of nine: seen beside a busy
-    program, no step of some was free of it, and a worker at half speed was named in four to nine of them."""
+    """Thirds of the turns, or each by itself where there are fewer than three. Seen where
+    each of nine was judged by itself: beside a busy program, some turns hold no undisturbed step of a worker."""
     count = min(len(turns), MOST_PARTS)
     return [turns[len(turns) * part // count : len(turns) * (part + 1) // count] for part in range(count)]
 
