@@ -16,8 +16,9 @@ READY := $(VENV)/.ready
 TRIED := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 
-# Two processes; tests that would disturb each other are one group, which one of them runs.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# Three processes, of which one gives way (tests/harness/scheduling.py); tests that would disturb each other are one
+# group, which one of them runs.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup
 
 .PHONY: reproduce check test soak figures report notebooks lab lint lock clean help
 

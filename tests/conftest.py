@@ -15,6 +15,7 @@ import pytest
 
 from harness import cpu_table
 from harness.groups import SPARK, add_groups, group_of
+from harness.scheduling import Scheduling, give_way, scheduling
 from processes import command
 
 LEFTOVER_SECONDS = 60.0  # a stopped team or run has this long to end, on a busy machine
@@ -104,7 +105,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     cpu_table.add_options(parser)
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return scheduling(config, log)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    give_way()
     cpu_table.register(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background deaf to Ctrl-C, and so would be every program that a test stops.

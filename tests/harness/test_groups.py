@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.groups import add_groups, group_of
+from harness.scheduling import GIVES_WAY, NICENESS
 
 
 def item(path: str, marked: bool = False, **values: Any) -> Any:
@@ -63,30 +65,46 @@ def test_what_makes_the_same_dear_thing_is_a_group(this: Any, expected: str | No
 
 
 @pytest.mark.slow  # it starts a pytest of its own
-def test_a_group_stays_in_one_process(tmp_path: Path) -> None:
+def test_a_group_stays_in_one_process_and_those_that_are_timed_in_one_that_does_not_give_way(
+    tmp_path: Path, root: Path
+) -> None:
     """With pytest 9.2, pytest-xdist 3.8 takes no notice of groups, and two tests of Spark ran at the same time."""
-    (tmp_path / "test_group.py").write_text(
-        "import os, pytest\n"
-        "@pytest.mark.xdist_group('serial')\n"
-        "@pytest.mark.parametrize('number', range(6))\n"
-        "def test_one(number):\n"
-        "    with open('processes', 'a') as file:\n"
-        "        print(os.environ['PYTEST_XDIST_WORKER'], file=file)\n"
+    (tmp_path / "conftest.py").write_text(
+        "import os, time\n"
+        "import pytest\n"
+        "from harness.scheduling import give_way, scheduling\n"
+        "def pytest_xdist_make_scheduler(config, log):\n"
+        "    return scheduling(config, log)\n"
+        "def pytest_configure():\n"
+        "    give_way()\n"
+        "@pytest.fixture(autouse=True)\n"
+        "def where(request):\n"
+        "    group = request.node.get_closest_marker('xdist_group')\n"
+        "    with open('places', 'a') as file:\n"
+        "        print(group.args[0] if group else 'none', os.environ['PYTEST_XDIST_WORKER'], os.nice(0), file=file)\n"
+        "    time.sleep(0.1)\n"
     )
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n",
-        "2",
-        "--dist",
-        "loadgroup",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "none.toml",
-    ]
+    (tmp_path / "test_group.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('number', range(8))\n"
+        "def test_alone(number): pass\n"
+        + "".join(
+            f"@pytest.mark.xdist_group('{group}')\n"
+            f"@pytest.mark.parametrize('number', range({count}))\n"
+            f"def test_{group}(number): pass\n"
+            for group, count in [("e02", 9), ("serial", 6), ("spark", 4)]
+        )
+    )
     (tmp_path / "none.toml").touch()
-    subprocess.run(words, cwd=tmp_path, check=True, timeout=150, capture_output=True)
-    processes = (tmp_path / "processes").read_text().split()
-    assert len(processes) == 6 and len(set(processes)) == 1
+    words = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "3", "--dist", "loadgroup", "-c", "none.toml"]
+    here = {"PYTHONPATH": str(root / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [*words, "-p", "no:cacheprovider"], cwd=tmp_path, env=os.environ | here, timeout=150, capture_output=True
+    )
+    assert done.returncode == 0, done.stdout
+    places = [line.split() for line in (tmp_path / "places").read_text().splitlines()]
+    assert len(places) == 27
+    took = {group: {process for own, process, _ in places if own == group} for group, _, _ in places}
+    assert sorted([*took["serial"], *took["spark"]]) == ["gw0", "gw1"] and took["e02"] == {GIVES_WAY}
+    assert {int(nice) - os.nice(0) for _, process, nice in places if process == GIVES_WAY} == {NICENESS}
+    assert {int(nice) - os.nice(0) for _, process, nice in places if process != GIVES_WAY} == {0}

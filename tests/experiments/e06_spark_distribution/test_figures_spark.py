@@ -104,6 +104,15 @@ def test_a_size_that_failed_has_no_point() -> None:
     assert [len(points) for points in drawn] == [1] * 3 and max(max(drawn)) < 800
 
 
+def test_resources_name_the_batch_of_what_was_sampled() -> None:
+    """They said "1 to 16 images per step", which is of all cells beside them."""
+    stored = Stored(records(), {"resources": resources()})
+    batches = stored.of("speedup").query("strategy == 'sparknet' and workers == 2 and use_case == 'SimpleBig'")
+    (batch,) = batches["global_batch_size"].unique()
+    assert f", {batch} images per step)" in " ".join(texts(FIGURES["resources"](stored)))
+    assert stored.of("speedup")["global_batch_size"].nunique() > 1
+
+
 def test_a_start_says_how_often_it_was_measured() -> None:
     table = start_table(records())
     figure = drawings.start_bars(table, "title")

@@ -183,7 +183,7 @@ def test_a_start_of_spark_counts_once_per_team(frame: pd.DataFrame) -> None:
 def test_traces_are_of_one_number_of_workers() -> None:
     shown = spark_tables.shown_traces(resources())
     assert set(shown["strategy"]) == {"sparknet"} and set(shown["workers"]) == {2}
-    assert spark_tables.shown_traces(None).empty and spark_tables.shown_traces(pd.DataFrame()).empty
+    assert spark_tables.shown_traces(pd.DataFrame()).empty
 
 
 def test_a_set_that_is_smaller_than_its_steps_is_not_compared(frame: pd.DataFrame) -> None:

@@ -22,6 +22,7 @@ TRACES = {
     "framework_threads": ("of these the\nframework's", 1.0),
     "io_wait_percent": ("I/O wait\n(%)", 1.0),
 }
+_OF_A_CELL = ["device", "workers", "round", "strategy", "use_case", "experiment"]
 _HARDLY = 0.5
 """Percent of waiting for I/O, on average over a trace, below which it is not drawn: a row of a spike or two."""
 USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}
@@ -29,12 +30,12 @@ USE_CASE_MARKERS: dict[str, Any] = {"SimpleBig": "o", "ComplexSmall": "s"}
 
 
 def traces_of(experiment: str) -> Recipe:
-    """The figure of what was sampled while the cells of `experiment` trained."""
+    """The figure of what was sampled while cells of `experiment` trained, with their photos and batch, not others'."""
 
     def draw(stored: Stored) -> Figure:
-        rows = stored.of(experiment)
-        about = data_label(rows) if len(rows) else ""
-        return resource_traces(stored.table("resources"), "Resources while training", experiment, about)
+        traced = stored.table("resources")
+        rows = stored.of(experiment).merge(traced[_OF_A_CELL].drop_duplicates()) if len(traced) else traced
+        return resource_traces(traced, "Resources while training", experiment, data_label(rows) if len(rows) else "")
 
     return draw
 

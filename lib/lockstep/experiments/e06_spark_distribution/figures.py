@@ -42,7 +42,7 @@ def start(stored: Stored) -> Figure:
 
 
 def resources(stored: Stored) -> Figure:
-    shown = {"resources": shown_traces(stored.tables.get("resources"))}
+    shown = {"resources": shown_traces(stored.table("resources"))}
     return traces_of(SPEEDUP)(Stored(stored.records, shown))
 
 

@@ -165,7 +165,7 @@ def start(stored: Stored) -> str:
 @finding
 def resources(stored: Stored) -> str:
     """Mean CPU use and peak memory of SparkNet's processes together."""
-    table = trace_table(shown_traces(stored.tables.get("resources")))
+    table = trace_table(shown_traces(stored.table("resources")))
     if table.empty:
         return "No resources of SparkNet were sampled."
     told = []

@@ -211,11 +211,10 @@ def times_fewest(records: pd.DataFrame, ours: Conditions, images: int) -> Estima
     return ratio_or_reason(kept, {**ours, "images": images}, {**ours, "images": fewest}, _RATE)[0]
 
 
-def shown_traces(resources: pd.DataFrame | None) -> pd.DataFrame:
-    """Of the table `resources` the paper's way with the most workers: several numbers of workers would be drawn over
-    each other."""
-    if resources is None or resources.empty:
-        return pd.DataFrame()
+def shown_traces(resources: pd.DataFrame) -> pd.DataFrame:
+    """Of the table `resources` the paper's way with the most workers: others would be drawn over them."""
+    if resources.empty:
+        return resources
     own = resources[(resources["experiment"] == SPEEDUP) & (resources["strategy"] == PAPER_STYLE)]
     return own[own["workers"] == own["workers"].max()]
 

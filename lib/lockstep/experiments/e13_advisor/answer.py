@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
 from lockstep.analysis.one_session import on_one_processor
@@ -32,10 +34,16 @@ def _how_many(stored: Stored) -> str:
     best = [int(name.rpartition(" x ")[2]) if " x " in name else 1 for name in table[table["decided"]]["best"]]
     choices = f"{counted(len(table), 'choice')}, each of a model and a global batch,"
     if not best:
-        undecided = "can the fastest way be told from the others, so how many workers are best is undecided"
-        return sentence(f"in none of {choices} {undecided}")
+        undecided = "can the fastest way be told from all others, so how many workers are best is undecided"
+        return sentence(f"in none of {choices} {undecided}{_more_than_a_core(table)}")
     many = [f"{counted(count, 'worker')} in {best.count(count)}" for count in sorted(set(best))]
     return sentence(f"of {choices} the fastest way is decided in {len(best)}: {listed(many)}")
+
+
+def _more_than_a_core(table: pd.DataFrame) -> str:
+    """In how many choices a worker on one core is slower than another way, whichever is the fastest; "" for none."""
+    offered, slower = (sum("sequential" in names for names in table[column]) for column in ("names", "slower"))
+    return f"; one core is slower than another way in {slower} of {offered} that offer it" if slower else ""
 
 
 def _gains(stored: Stored) -> str:

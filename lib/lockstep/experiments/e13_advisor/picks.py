@@ -75,9 +75,10 @@ def advised_takes(table: pd.DataFrame) -> str:
 
 @once
 def picks(stored: Stored) -> pd.DataFrame:
-    """A row per model and global batch with two ways or more: ways (number), best, pick and advised (strategy and
-    workers), loss (how much faster the fastest is than the pick, with low and high), decided and good (bool);
-    advised_loss and advised_good, the same of the recommended way."""
+    """A row per model and global batch with two ways or more: ways (number), names (of all), best, pick and advised
+    (strategy and workers), slower (the names of those that the best is shown to exceed), loss (how much faster the
+    fastest is than the pick, with low and high), decided (all others are slower) and good (bool); advised_loss and
+    advised_good, the same of the recommended way."""
     records = on_one_processor(stored)[0]
     rows = predictable_rows(records)
     rows = rows[rows["experiment"].isin([CALIBRATION, HELD_OUT]) & (rows["hosts"] == 1)]
@@ -115,11 +116,15 @@ def _picked(advisor: Advisor, ways: Ways, noise: float, most: float) -> dict[str
     expected = [sum(advisor.predictor.terms(*advisor.asked(cell)).values()) for cell, _ in ways]
     pick = min(range(len(ways)), key=expected.__getitem__)
     over = [_ratio(ways[best][1], speeds) for _, speeds in ways]
-    others = [ratio for way, ratio in enumerate(over) if way != best]
-    decided = all(ratio is not None and is_difference(ratio, noise) for ratio in others)
+    slower = [
+        _named(ways[way][0])
+        for way, ratio in enumerate(over)
+        if way != best and ratio is not None and is_difference(ratio, noise)
+    ]
     found = over[pick]
     value, low, high = (1.0, 1.0, 1.0) if pick == best else found.columns if found else (math.nan,) * 3
-    row = {"best": _named(ways[best][0]), "pick": _named(ways[pick][0]), "decided": decided}
+    row = {"best": _named(ways[best][0]), "pick": _named(ways[pick][0]), "decided": len(slower) == len(ways) - 1}
+    row |= {"names": [_named(cell) for cell, _ in ways], "slower": slower}
     return row | {"loss": value - 1, "low": low - 1, "high": high - 1, "good": bool(value - 1 <= most)}
 
 
