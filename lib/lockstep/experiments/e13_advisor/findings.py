@@ -100,15 +100,19 @@ def parity(stored: Stored) -> str:
     rows = table.to_dict("records")
     told = [sentence(f"farthest off is {cell_words(rows[0])}: its step is {_away(rows[0])}")]
     if len(rows) > 1:
-        told.append(sentence(f"of another kind, {cell_words(rows[1])} is {_away(rows[1])}"))
+        told.append(sentence(f"of another kind, {cell_words(rows[1])} is {_off(rows[1])}"))
     return " ".join([*told, *_bias(stored)])
 
 
-def _away(row: Mapping[str, Any]) -> str:
+def _off(row: Mapping[str, Any]) -> str:
     longer = "longer" if row["step_seconds"] > row["predicted_seconds"] else "shorter"
+    return f"{100 * row['error']:.0f} % {longer} than predicted"
+
+
+def _away(row: Mapping[str, Any]) -> str:
     part = {"computing": "its computing", "exchange": "its exchange", "update": "its optimizer"}[row["part"]]
     by = f"{abs(row['part_seconds']):.2g} s {'more' if row['part_seconds'] > 0 else 'less'} in {part}"
-    return f"{100 * row['error']:.0f} % {longer} than predicted, with {by}"
+    return f"{_off(row)}, with {by}"
 
 
 def _bias(stored: Stored) -> list[str]:
@@ -143,7 +147,6 @@ def covered(stored: Stored) -> str:
         sentence(f"ranges that should hold {100 * LEVEL:.0f} % held the measured step of {share}: {word}"),
         *([sentence(f"{listed(elsewhere)} were held")] if elsewhere else []),
         *_levels_missed(stored),
-        sentence("each model's ranges come from errors on the other models"),
     ])  # fmt: skip
 
 
@@ -162,18 +165,17 @@ def chosen(stored: Stored) -> str:
     decided = table[table["decided"]]
     limit = f"{100 * allowed_loss(stored):.0f} %"
     if decided.empty:
-        told = [f"{quickest_first(table)}{quickest_elsewhere(stored)}, though in none is the fastest one certain"]
+        told = f"{quickest_first(table)}{quickest_elsewhere(stored)}, though in none is the fastest one certain"
     else:
         good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
-        told = [f"{good}, the way predicted quickest is as fast, up to {limit}"]
-        told[0] += f", the recommended one in {int(decided['advised_good'].sum())}"
+        told = f"{good}, the way predicted quickest is as fast, up to {limit}"
+        told += f", the recommended one in {int(decided['advised_good'].sum())}"
     if table["advised_loss"].max() > 0:  # NaN: of none
-        told[0] += f"; {advised_takes(table)}"
+        told += f"; {advised_takes(table)}"
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
-        long = f"takes {1 + worst['loss']:.3g} times as long as the fastest way"
-        told.append(f"the worst way predicted quickest of all {len(table)} {long}")
-    return " ".join(map(sentence, told))
+        told += f"; the way predicted quickest takes at most {1 + worst['loss']:.3g} times as long as the fastest"
+    return sentence(told)
 
 
 @finding
@@ -183,9 +185,8 @@ def held(stored: Stored) -> str:
     if table.empty:
         raise NotNow("", "no peak of memory was both measured and predicted")
     middle = measure_of(quantile_of(100 * (table["ratio"] - 1).abs(), 0.5), "%")
-    far, low = (table.loc[place].to_dict() for place in ((table["ratio"] - 1).abs().idxmax(), table["ratio"].idxmin()))
-    sides = (("below" if row["ratio"] < 1 else "above", 100 * abs(1 - row["ratio"])) for row in (far, low))
-    most, least = (f"{off:.3g} % {side}" for side, off in sides)
+    far, low = table.loc[(table["ratio"] - 1).abs().idxmax()].to_dict(), table["ratio"].min()
+    most = f"{100 * abs(1 - far['ratio']):.3g} % {'below' if far['ratio'] < 1 else 'above'}"
     cells = counted(len(table), "cell")
     if "processor" in table:
         cells += f" on {counted(table['processor'].nunique(), 'processor')}"
@@ -193,8 +194,8 @@ def held(stored: Stored) -> str:
         sentence(f"a worker's peak memory is predicted with an error of {middle} in the median of {cells}"),
         sentence(f"the largest error is {most} what was measured, of {_memory_cell(far)}"),
     ]
-    if low != far:
-        told.append(sentence(f"the lowest prediction is {least} it, of {_memory_cell(low)}"))
+    if low != far["ratio"]:
+        told.append(sentence(f"none is {f'more than {100 * (1 - low):.3g} % ' if low < 1 else ''}too low"))
     return " ".join(told)
 
 
