@@ -105,8 +105,8 @@ def test_a_size_that_failed_has_no_point() -> None:
 
 
 def test_resources_name_the_batch_of_what_was_sampled() -> None:
-    """They said "1 to 16 images per step", which is of all cells beside them."""
-    stored = Stored(records(), {"resources": resources()})
+    """They said "1 to 16 images per step", which is of all cells beside them. A trace has a round of its own."""
+    stored = Stored(records(), {"resources": resources().assign(round=1000)})
     batches = stored.of("speedup").query("strategy == 'sparknet' and workers == 2 and use_case == 'SimpleBig'")
     (batch,) = batches["global_batch_size"].unique()
     assert f", {batch} images per step)" in " ".join(texts(FIGURES["resources"](stored)))

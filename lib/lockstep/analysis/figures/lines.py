@@ -22,7 +22,7 @@ TRACES = {
     "framework_threads": ("of these the\nframework's", 1.0),
     "io_wait_percent": ("I/O wait\n(%)", 1.0),
 }
-_OF_A_CELL = ["device", "workers", "round", "strategy", "use_case", "experiment"]
+_OF_A_CELL = ["device", "workers", "strategy", "use_case", "experiment"]
 _HARDLY = 0.5
 """Percent of waiting for I/O, on average over a trace, below which it is not drawn: a row of a spike or two."""
 USE_CASE_LINES: dict[str, Any] = {"SimpleBig": "-", "ComplexSmall": "--"}

@@ -39,6 +39,7 @@ def error_strips(table: pd.DataFrame, kinds: pd.DataFrame, title: str) -> Stored
         figure, (axis,) = panels(1, len(kinds) * 1.3)
         figure.suptitle(title)
         markers = _markers(table)
+        axis.use_sticky_edges = False  # a strip would end at the frame
         for y, row in enumerate(kinds.to_dict("records")):
             own = table[table["kind"] == row["kind"]]
             paint = _COLOURS[family(str(row["kind"]))]

@@ -79,8 +79,8 @@ def _floor(stored: Stored) -> str:
     if table.empty:
         return "No cell was measured twice in a round, so what noise allows is not known."
     apart = 100 * table["apart"]
-    least = f"by {apart.median():.3g} % in the median and by at most {apart.max():.3g} %"
-    return sentence(f"the steps of {counted(len(table), 'cell')} that stood twice in each round differ {least}")
+    least = f"by {apart.median():.3g} % in the median, at most {apart.max():.3g} %"
+    return sentence(f"steps of {counted(len(table), 'cell')} that stood twice in each round differ {least}")
 
 
 def _lacking(stored: Stored) -> list[str]:
@@ -116,9 +116,12 @@ def _away(row: Mapping[str, Any]) -> str:
 
 
 def _bias(stored: Stored) -> list[str]:
-    own = of_one_host(predictions(stored))
-    longer = int((own["log_error"] > 0).sum()) if len(own) else 0
-    return [sentence(f"on one host {longer} of {len(own)} steps are longer than predicted")] if len(own) else []
+    """How many steps are longer than predicted: all or none, where the advisor errs to one side."""
+    told = []
+    for hosts, where in ((False, "on one host"), (True, "on emulated hosts")):
+        own = of_one_host(predictions(stored), hosts)
+        told += [f"{int((own['log_error'] > 0).sum())} of {len(own)} steps {where}"] if len(own) else []
+    return [sentence(f"{listed(told)} are longer than predicted")] if told else []
 
 
 def _levels_missed(stored: Stored) -> list[str]:
