@@ -111,7 +111,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    give_way()
+    give_way(config)
     cpu_table.register(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background deaf to Ctrl-C, and so would be every program that a test stops.
@@ -181,7 +181,7 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 
 def _unused_memory(before: set[str]) -> set[str]:
-    """New names that no process uses any more: the other half of a parallel run has some of its own."""
+    """New names that no process uses any more: the other processes of a parallel run have some of their own."""
     from lockstep.engine.launch.supervisor import _names_in_use
 
     new = _shared_memory() - before

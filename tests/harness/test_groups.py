@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.groups import add_groups, group_of
-from harness.scheduling import GIVES_WAY, NICENESS
+from harness.scheduling import GIVES_WAY, NICENESS, Scheduling
 
 
 def item(path: str, marked: bool = False, **values: Any) -> Any:
@@ -75,8 +75,8 @@ def test_a_group_stays_in_one_process_and_those_that_are_timed_in_one_that_does_
         "from harness.scheduling import give_way, scheduling\n"
         "def pytest_xdist_make_scheduler(config, log):\n"
         "    return scheduling(config, log)\n"
-        "def pytest_configure():\n"
-        "    give_way()\n"
+        "def pytest_configure(config):\n"
+        "    give_way(config)\n"
         "@pytest.fixture(autouse=True)\n"
         "def where(request):\n"
         "    group = request.node.get_closest_marker('xdist_group')\n"
@@ -97,14 +97,51 @@ def test_a_group_stays_in_one_process_and_those_that_are_timed_in_one_that_does_
     )
     (tmp_path / "none.toml").touch()
     words = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "3", "--dist", "loadgroup", "-c", "none.toml"]
-    here = {"PYTHONPATH": str(root / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [*words, "-p", "no:cacheprovider"], cwd=tmp_path, env=os.environ | here, timeout=150, capture_output=True
-    )
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    own |= {"PYTHONPATH": str(root / "tests"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run([*words, "-p", "no:cacheprovider"], cwd=tmp_path, env=own, timeout=150, capture_output=True)
     assert done.returncode == 0, done.stdout
     places = [line.split() for line in (tmp_path / "places").read_text().splitlines()]
     assert len(places) == 27
     took = {group: {process for own, process, _ in places if own == group} for group, _, _ in places}
     assert sorted([*took["serial"], *took["spark"]]) == ["gw0", "gw1"] and took["e02"] == {GIVES_WAY}
-    assert {int(nice) - os.nice(0) for _, process, nice in places if process == GIVES_WAY} == {NICENESS}
-    assert {int(nice) - os.nice(0) for _, process, nice in places if process != GIVES_WAY} == {0}
+    niceness = {process: int(nice) - os.nice(0) for _, process, nice in places}
+    assert niceness == {"gw0": 0, "gw1": 0, GIVES_WAY: NICENESS}
+
+
+class Node:
+    """A process to which tests are handed out."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+
+    def send_runtest_some(self, tests: list[int]) -> None:
+        pass
+
+
+def sent(processes: int, *asking: str) -> list[str]:
+    """The group that each of these nodes gets, one after the other."""
+    scheduler: Any = Scheduling(SimpleNamespace(getvalue=lambda name: [f"{processes}*popen"]))  # type: ignore[arg-type]
+    for group in ("serial", "e02", "spark", "alone"):
+        scheduler.workqueue[group] = {group: False}
+    tests, found = list(scheduler.workqueue), []
+    for node in map(Node, asking):
+        scheduler.registered_collections[node] = tests
+        scheduler._assign_work_unit(node)
+        found += list(scheduler.assigned_work[node])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("processes", "asking", "expected"),
+    [
+        (3, ["gw2", "gw0", "gw1", "gw2"], ["e02", "serial", "spark", "alone"]),
+        (3, ["gw0", "gw0", "gw0", "gw2"], ["serial", "spark", "e02", "alone"]),
+        (3, ["gw2", "gw2", "gw2", "gw2"], ["e02", "alone", "serial", "spark"]),
+        (2, ["gw2", "gw1", "gw2", "gw1"], ["serial", "spark", "e02", "alone"]),
+    ],
+)
+def test_what_is_timed_goes_first_and_not_to_the_process_that_gives_way(
+    processes: int, asking: list[str], expected: list[str]
+) -> None:
+    assert sent(processes, *asking) == expected

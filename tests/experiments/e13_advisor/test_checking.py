@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import cache
 from pathlib import Path
 
@@ -99,7 +100,10 @@ def test_two_processors_are_not_mixed() -> None:
     both = Stored(pd.concat([own, few], ignore_index=True), exact().tables, processors=names)
     for found in (checking.predictions, picks, noise_floor):
         pd.testing.assert_frame_equal(found(both), found(exact()))
-    assert "; all of that on AMD EPYC, and the median on Intel Xeon, calibrated there, 20 % [20, 20] (" in errors(both)
+    text = errors(both)
+    own_median = "with a calibration of its own, the median is 20 % [20, 20] on Intel Xeon ("
+    assert f"; all of that on AMD EPYC; {own_median}" in text and "on Intel Xeon" not in errors(exact())
+    assert re.search(r"off in the median of 12 cells \([\d.]+ % \[[^]]+\] on Intel Xeon\)\. ", text)
     assert "all of that" not in errors(exact()) and "AMD" not in answer(exact())
     assert answer(both).endswith("Numbers are AMD EPYC's, which has the most rows.")
     choices = len(picks(exact()))
@@ -107,6 +111,10 @@ def test_two_processors_are_not_mixed() -> None:
     hits = int((elsewhere["pick"] == elsewhere["best"]).sum())
     assert picking.quickest_elsewhere(both) == f" on AMD EPYC (on Intel Xeon in {hits} of {choices})"
     assert picking.quickest_elsewhere(exact()) == ""
+    most = 1 + elsewhere["advised_loss"].max()
+    assert most > 1 and picking.advised_elsewhere(both) == f" (on other processors at most {most:.3g})"
+    assert picking.advised_elsewhere(exact()) == ""
+    assert f"times at most{picking.advised_elsewhere(both)}." in answer(both)
     assert "On Intel Xeon, " in covered(both) and "were held" not in covered(exact())
     one = both.records[(both.records["session"] == 0) | (both.records["use_case"] == "MLPMixer")]
     one = one[(one["session"] == 0) | (one["round"] == one["round"][one["session"] == 1].max())]

@@ -162,7 +162,9 @@ def test_the_largest_error_of_memory_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(findings, "memories", lambda stored: table)
     text = said("memory", replace(stored()))  # of a Stored that has told of it already, it would tell the same
     assert "The largest error is 14 % above what was measured, of " in text
-    assert text.endswith(" None is more than 4 % too low.")
+    assert text.endswith(" No prediction is more than 4 % too low.")
+    table.loc[table.index[0], "ratio"] = 1.0
+    assert said("memory", replace(stored())).endswith(" No prediction is too low.")
 
 
 def test_a_target_without_a_decided_choice_says_so() -> None:

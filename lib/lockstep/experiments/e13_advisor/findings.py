@@ -48,7 +48,7 @@ def errors(stored: Stored) -> str:
     try:
         hosts = held_out_errors(stored, hosts=True)
         far = measure_of(quantile_of(hosts, 0.5), "%")
-        cells = counted(len(hosts), "cell")
+        cells = f"{counted(len(hosts), 'cell')}{_hosts_elsewhere(stored)}"
         told.append(sentence(f"on two emulated hosts they are {far} off in the median of {cells}"))
     except AnalysisError:
         told.append("Of several hosts none was measured here.")
@@ -70,8 +70,16 @@ def _on_others(stored: Stored) -> str:
         found = held_out_errors(own)
         if len(found):
             cells = counted(len(found), "cell")
-            told.append(f"on {name}, calibrated there, {measure_of(quantile_of(found, 0.5), '%')} ({cells})")
-    return f"; all of that on {on_one_processor(stored)[1]}, and the median {listed(told)}" if told else ""
+            told.append(f"{measure_of(quantile_of(found, 0.5), '%')} on {name} ({cells})")
+    those = f"; with a calibration of its own, the median is {listed(told)}"
+    return f"; all of that on {on_one_processor(stored)[1]}{those}" if told else ""
+
+
+def _hosts_elsewhere(stored: Stored) -> str:
+    """The median over emulated hosts of other processors; "" where there are none."""
+    found = {name: held_out_errors(own, hosts=True) for name, own in other_processors(stored).items()}
+    told = [f"{measure_of(quantile_of(off, 0.5), '%')} on {name}" for name, off in found.items() if len(off)]
+    return f" ({listed(told)})" if told else ""
 
 
 def _floor(stored: Stored) -> str:
@@ -100,7 +108,7 @@ def parity(stored: Stored) -> str:
     rows = table.to_dict("records")
     told = [sentence(f"farthest off is {cell_words(rows[0])}: its step is {_away(rows[0])}")]
     if len(rows) > 1:
-        told.append(sentence(f"of another kind, {cell_words(rows[1])} is {_off(rows[1])}"))
+        told.append(sentence(f"of another kind, the step of {cell_words(rows[1])} is {_off(rows[1])}"))
     return " ".join([*told, *_bias(stored)])
 
 
@@ -125,11 +133,13 @@ def _bias(stored: Stored) -> list[str]:
 
 
 def _levels_missed(stored: Stored) -> list[str]:
-    """Other levels whose ranges held fewer cells than they promise, by the whole interval."""
-    table = coverage(stored)
-    fewer = table[(table["high"] < table["level"]) & (table["level"] != LEVEL)] if len(table) else table
-    pairs = fewer[["level", "held"]].to_numpy() if len(fewer) else []
-    parts = [f"ranges of {100 * level:.0f} % held {100 * held:.3g} %" for level, held in pairs]
+    """Other levels whose ranges held fewer cells than they promise, by the whole interval, on any processor."""
+    parts = []
+    for where, own in [("", stored), *((f" on {name}", other) for name, other in other_processors(stored).items())]:
+        table = coverage(own)
+        fewer = table[(table["high"] < table["level"]) & (table["level"] != LEVEL)] if len(table) else table
+        pairs = fewer[["level", "held"]].to_numpy() if len(fewer) else []
+        parts += [f"ranges of {100 * level:.0f} % held {100 * held:.3g} %{where}" for level, held in pairs]
     return [sentence(f"{listed(parts)}, too few: read ranges as somewhat too narrow")] if parts else []
 
 
@@ -198,7 +208,7 @@ def held(stored: Stored) -> str:
         sentence(f"the largest error is {most} what was measured, of {_memory_cell(far)}"),
     ]
     if low != far["ratio"]:
-        told.append(sentence(f"none is {f'more than {100 * (1 - low):.3g} % ' if low < 1 else ''}too low"))
+        told.append(sentence(f"no prediction is {f'more than {100 * (1 - low):.3g} % ' if low < 1 else ''}too low"))
     return " ".join(told)
 
 

@@ -73,6 +73,13 @@ def advised_takes(table: pd.DataFrame) -> str:
     return f"the recommended way takes {mean} as long as the fastest on average, {most} at most{often}"
 
 
+def advised_elsewhere(stored: Stored) -> str:
+    """The most that the recommended way takes on another processor; "" where there is none."""
+    tables = [picks(own) for own in other_processors(stored).values()]
+    most = [float(table["advised_loss"].max()) for table in tables if len(table)]
+    return f" (on other processors at most {1 + max(most):.3g})" if any(loss > 0 for loss in most) else ""
+
+
 @once
 def picks(stored: Stored) -> pd.DataFrame:
     """A row per model and global batch with two ways or more: ways (number), names (of all), best, pick and advised
