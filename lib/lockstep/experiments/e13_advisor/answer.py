@@ -13,7 +13,7 @@ from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e13_advisor.checking import judged
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, SHARED
-from lockstep.experiments.e13_advisor.picks import advised_elsewhere, advised_takes, allowed_loss, picks
+from lockstep.experiments.e13_advisor.picks import advised_costs, allowed_loss, picks
 from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name, quantile_of
 
 
@@ -85,7 +85,7 @@ def _errors(stored: Stored) -> str:
     those = f" (these and {emulated} on emulated hosts)" if emulated else ""
     ranges = f"{int(table['holds'].sum())} of {len(table)} steps{those} lie in their 90 % range"
     decided = own[own["decided"]] if len(own) else own
-    right = f"; {advised_takes(own)}{advised_elsewhere(stored)}" if len(own) and own["advised_loss"].max() > 0 else ""
+    right = advised_costs(stored) if len(own) else ""
     if len(decided):
         good = f"{int(decided['good'].sum())} of {len(decided)}"
         limit = f"{100 * allowed_loss(stored):.0f} %"

@@ -24,7 +24,7 @@ from lockstep.experiments.e13_advisor.checking import (
 from lockstep.experiments.e13_advisor.earlier import earlier_speedups, same_cells
 from lockstep.experiments.e13_advisor.errors_file import LEVEL
 from lockstep.experiments.e13_advisor.picks import (
-    advised_takes,
+    advised_costs,
     allowed_loss,
     picks,
     quickest_elsewhere,
@@ -183,8 +183,7 @@ def chosen(stored: Stored) -> str:
         good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
         told = f"{good}, the way predicted quickest is as fast, up to {limit}"
         told += f", the recommended one in {int(decided['advised_good'].sum())}"
-    if table["advised_loss"].max() > 0:  # NaN: of none
-        told += f"; {advised_takes(table)}"
+    told += advised_costs(stored)
     worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
     if worst is not None and worst["loss"] > 0:
         told += f"; the way predicted quickest takes at most {1 + worst['loss']:.3g} times as long as the fastest"

@@ -73,11 +73,14 @@ def advised_takes(table: pd.DataFrame) -> str:
     return f"the recommended way takes {mean} as long as the fastest on average, {most} at most{often}"
 
 
-def advised_elsewhere(stored: Stored) -> str:
-    """The most that the recommended way takes on another processor; "" where there is none."""
+def advised_costs(stored: Stored) -> str:
+    """`advised_takes`, and the most on any other processor; "" where the recommended way is everywhere the fastest."""
+    table = picks(stored)
     tables = [picks(own) for own in other_processors(stored).values()]
-    most = [float(table["advised_loss"].max()) for table in tables if len(table)]
-    return f" (on other processors at most {1 + max(most):.3g})" if any(loss > 0 for loss in most) else ""
+    most = max((float(own["advised_loss"].max()) for own in tables if len(own)), default=0.0)
+    elsewhere = f" (on other processors at most {1 + most:.3g})" if most > 0 else ""
+    slower = len(table) and table["advised_loss"].max() > 0  # NaN: of none
+    return f"; {advised_takes(table)}{elsewhere}" if slower or elsewhere else ""
 
 
 @once
