@@ -16,8 +16,8 @@ READY := $(VENV)/.ready
 TRIED := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
 
-# Tests that would disturb each other are one group, which one process runs.
-PYTEST := $(BIN)/python -m pytest --dist loadgroup
+# Two processes; tests that would disturb each other are one group, which one of them runs.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 .PHONY: reproduce check test soak figures report notebooks lab lint lock clean help
 
@@ -28,10 +28,10 @@ reproduce: $(READY) ## Measure all notebooks here (or NOTEBOOK='00 02') for MINU
 	$(BIN)/lockstep run $(NOTEBOOK) $(if $(PROFILE),--profile '$(PROFILE)',--minutes '$(MINUTES)') $(if $(DATA_DIR),--data-dir '$(DATA_DIR)')
 
 check: lint ## For every day: lint, and all tests but MPI, Spark, failures and whole notebooks; a quarter of an hour on two cores
-	$(PYTEST) -n 2 --cpu-budget check -m 'not serial and not slow'
+	$(PYTEST) --cpu-budget check -m 'not serial and not slow'
 
 test: lint ## Lint, then all tests; after the install twenty to forty minutes on two cores
-	$(PYTEST) -n 3 --cpu-budget test # the third process gives way: tests/harness/scheduling.py
+	$(PYTEST) --cpu-budget test
 
 soak: $(READY) ## 200 random faults in MINUTES=30 of runs (SEED=1), then 500 mutated records and 200 mutated checkpoints
 	code=0; $(BIN)/python -m tests.soak --minutes '$(MINUTES)' --seed '$(SEED)' || code=$$?; \

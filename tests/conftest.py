@@ -15,7 +15,6 @@ import pytest
 
 from harness import cpu_table
 from harness.groups import SPARK, add_groups, group_of
-from harness.scheduling import Scheduling, give_way, scheduling
 from processes import command
 
 LEFTOVER_SECONDS = 60.0  # a stopped team or run has this long to end, on a busy machine
@@ -105,13 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     cpu_table.add_options(parser)
 
 
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
-    return scheduling(config, log)
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    give_way(config)
     cpu_table.register(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what runs in the background deaf to Ctrl-C, and so would be every program that a test stops.
@@ -181,7 +174,7 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 
 def _unused_memory(before: set[str]) -> set[str]:
-    """New names that no process uses any more: the other processes of a parallel run have some of their own."""
+    """New names that no process uses any more: the other half of a parallel run has some of its own."""
     from lockstep.engine.launch.supervisor import _names_in_use
 
     new = _shared_memory() - before

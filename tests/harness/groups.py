@@ -1,4 +1,4 @@
-"""Which tests may run at the same time, when pytest-xdist runs the suite in several processes.
+"""Which tests may run at the same time, when pytest-xdist runs the suite in two processes.
 
 Two groups run in one of them each, from beginning to end, one after the other:
 
@@ -6,14 +6,15 @@ Two groups run in one of them each, from beginning to end, one after the other:
              at once would share ports and /dev/shm
     spark    what starts Spark: two clusters at once would share two cores and the memory
 
-Others share something dear that a process makes once, so that no other process need make it as well:
+Others share something dear that a process makes once, so that the second process need not make it as well:
 
     e01 ... e13   what looks at one experiment's stored records: they are read, and what is common to its figures and
                   findings is computed, once
     claims        what judges the claims of all notebooks together
     tensorflow    what imports TensorFlow
 
-All other tests go to whichever process is free. Which one takes which group, and when: harness/scheduling.py.
+All other tests go to whichever process is free. The first two groups together last about as long as all the rest, so
+that with one group alone the other process would be idle at the end.
 """
 
 from __future__ import annotations

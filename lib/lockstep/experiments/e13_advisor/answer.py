@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from lockstep.advisor.errors import AS_CALIBRATED
 from lockstep.analysis.confidence import AnalysisError
 from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import counted, finding, listed, measure_of, sentence, settle_each
 from lockstep.analysis.statistics import ratio_with_interval
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e13_advisor.checking import judged
 from lockstep.experiments.e13_advisor.grid import CALIBRATION, SHARED
 from lockstep.experiments.e13_advisor.picks import advised_costs, allowed_loss, picks
 from lockstep.experiments.e13_advisor.tables import held_out_errors, model_name, quantile_of
@@ -79,11 +77,7 @@ def _gains(stored: Stored) -> str:
 def _errors(stored: Stored) -> str:
     errors = held_out_errors(stored)
     far = measure_of(quantile_of(errors, 0.5), "%")
-    table, own = judged(stored), picks(stored)
-    table = table[table["kind"] != AS_CALIBRATED]
-    emulated = int((table["hosts"] > 1).sum())
-    those = f" (these and {emulated} on emulated hosts)" if emulated else ""
-    ranges = f"{int(table['holds'].sum())} of {len(table)} steps{those} lie in their 90 % range"
+    own = picks(stored)
     decided = own[own["decided"]] if len(own) else own
     right = advised_costs(stored) if len(own) else ""
     if len(decided):
@@ -94,4 +88,4 @@ def _errors(stored: Stored) -> str:
         right += f"recommended one, the simplest that can't be told from it, in {advised}"
     cells = counted(len(errors), "cell")
     predicted = f"steps of {cells} that nothing was calibrated with are predicted {far} off in the median"
-    return sentence(f"{predicted}; {ranges}{right}")
+    return sentence(f"{predicted}{right}")

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.advisor.errors import AS_CALIBRATED
-from lockstep.analysis.confidence import AnalysisError
+from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError
 from lockstep.analysis.one_session import on_one_processor
 from lockstep.analysis.sentences import Finding, counted, finding, listed, measure_of, sentence
 from lockstep.analysis.stored import Stored
@@ -76,9 +76,10 @@ def _on_others(stored: Stored) -> str:
 
 
 def _hosts_elsewhere(stored: Stored) -> str:
-    """The median over emulated hosts of other processors; "" where there are none."""
+    """The median over emulated hosts of other processors with cells enough for an interval; "" where there are none."""
     found = {name: held_out_errors(own, hosts=True) for name, own in other_processors(stored).items()}
-    told = [f"{measure_of(quantile_of(off, 0.5), '%')} on {name}" for name, off in found.items() if len(off)]
+    middles = {name: quantile_of(off, 0.5) for name, off in found.items() if len(off)}
+    told = [f"{measure_of(middle, '%')} on {name}" for name, middle in middles.items() if middle.rounds >= MIN_ROUNDS]
     return f" ({listed(told)})" if told else ""
 
 
@@ -183,11 +184,7 @@ def chosen(stored: Stored) -> str:
         good = f"in {int(decided['good'].sum())} of {counted(len(decided), 'choice')} whose fastest way is decided"
         told = f"{good}, the way predicted quickest is as fast, up to {limit}"
         told += f", the recommended one in {int(decided['advised_good'].sum())}"
-    told += advised_costs(stored)
-    worst = table.loc[table["loss"].idxmax()] if table["loss"].notna().any() else None
-    if worst is not None and worst["loss"] > 0:
-        told += f"; the way predicted quickest takes at most {1 + worst['loss']:.3g} times as long as the fastest"
-    return sentence(told)
+    return sentence(f"{told}{advised_costs(stored)}")
 
 
 @finding
