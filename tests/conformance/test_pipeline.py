@@ -17,7 +17,7 @@ from lockstep.engine.groups.threads import ThreadGroup
 from lockstep.engine.job import Job
 from lockstep.engine.job.strategies import STRATEGIES
 from lockstep.engine.launch import WorkerFailed
-from lockstep.engine.replica.pipeline import PipelineReplica
+from lockstep.engine.replica.pipeline.replica import PipelineReplica
 from lockstep.engine.training import checkpoint
 from lockstep.engine.training.checkpoint import CheckpointError
 from lockstep.engine.training.loop import Site, run_job

@@ -18,6 +18,8 @@ ABOVE_A_RANK = ("spark.rank_process", "spark.driver", "spark.torchrun", "environ
         *((f"lockstep.engine.launch.{name}", {"torch", "pandas", "pyspark"}) for name in ABOVE_A_RANK),
         # Bug: every rank of `lockstep mpi` imported pandas, with which only the first one tells the result.
         ("lockstep.commands.mpi_rank", {"pandas", "scipy", "matplotlib"}),
+        # Bug: `lockstep.train` imported torch's pipelining to look for a model's layers: two of its five seconds.
+        ("lockstep.api", {"pandas", "torch.distributed.pipelining"}),
     ],
 )
 def test_nothing_is_imported_that_others_need(module: str, heavy: set[str]) -> None:

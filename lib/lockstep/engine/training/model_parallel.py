@@ -28,7 +28,8 @@ def make_model_parallel_replica(
     if job.model_parallel == "head":
         return split_head_replica(case, job, group)
     # Imported here, because torch's pipelining is slow to import, and only pipelines need it.
-    from lockstep.engine.replica.pipeline import PipelineReplica, build_stages
+    from lockstep.engine.replica.pipeline.building import build_stages
+    from lockstep.engine.replica.pipeline.replica import PipelineReplica
 
     built, keys = build_stages(case, job, group, image_shape, cuts)
     device = f"cuda:{group.rank % torch.cuda.device_count()}" if job.device == "cuda" else job.device
