@@ -121,12 +121,14 @@ def predictions(stored: Stored) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
+@once
 def each_processor(stored: Stored) -> dict[str, Stored]:
     """What each processor measured, by its name."""
     kinds = by_processor(stored, stored.records, units=True)
     return {short: replace(stored, records=kinds[name]) for name, short in short_names(kinds).items()}
 
 
+@once
 def other_processors(stored: Stored) -> dict[str, Stored]:
     """The same of those that the notebook's numbers are not of, without models whose cells have fewer than
     FEWEST_ROUNDS rounds: a bad minute says nothing of a processor. Empty where there is one alone."""
@@ -136,7 +138,7 @@ def other_processors(stored: Stored) -> dict[str, Stored]:
         rounds = table.groupby("use_case")["rounds"].min() if len(table) else pd.Series(dtype=int)
         few = own.records["use_case"].isin(rounds.index[rounds < FEWEST_ROUNDS])
         if (rounds >= FEWEST_ROUNDS).any():
-            found[name] = replace(own, records=own.records[~few])
+            found[name] = replace(own, records=own.records[~few]) if few.any() else own
     return found
 
 
