@@ -87,6 +87,15 @@ def test_a_model_s_ranges_come_from_the_other_models() -> None:
     assert width[1] > 1.2 * width[0]
 
 
+def test_a_processor_without_a_cost_hides_no_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = {"a": 0.1, "b": math.nan, "c": 0.5}
+    tables = {name: pd.DataFrame({"advised_loss": [loss]}) for name, loss in losses.items()}
+    monkeypatch.setattr(picking, "picks", tables.__getitem__)
+    monkeypatch.setattr(picking, "other_processors", lambda stored: {"B": "b", "C": "c"})
+    text: str = picking.advised_costs("a")  # type: ignore[arg-type]
+    assert text.endswith("1.1 times at most (on other processors at most 1.5)")
+
+
 def test_two_processors_are_not_mixed() -> None:
     """What is calibrated with the seconds of two is a model of none. The other's error is told, and all names whose the
     numbers are."""

@@ -82,7 +82,7 @@ def test_where_no_way_is_the_fastest_the_answer_still_rules_one_core_out() -> No
     assert EXPERIMENT.answer is not None
     text = EXPERIMENT.answer(Stored(records, stored().tables))
     assert text.startswith("In none of 14 choices, ")
-    assert "undecided; one core is slower than another way in 9 of 9 that offer it. " in text
+    assert "undecided; one core is slower than another way in 9 of the 9 that offer it. " in text
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def _how_many(stored: Stored) -> str:
 def _more_than_a_core(table: pd.DataFrame) -> str:
     """In how many choices a worker on one core is slower than another way, whichever is the fastest; "" for none."""
     offered, slower = (sum("sequential" in names for names in table[column]) for column in ("names", "slower"))
-    return f"; one core is slower than another way in {slower} of {offered} that offer it" if slower else ""
+    return f"; one core is slower than another way in {slower} of the {offered} that offer it" if slower else ""
 
 
 def _gains(stored: Stored) -> str:

@@ -77,7 +77,7 @@ def advised_costs(stored: Stored) -> str:
     """`advised_takes`, and the most on any other processor; "" where the recommended way is everywhere the fastest."""
     table = picks(stored)
     tables = [picks(own) for own in other_processors(stored).values()]
-    most = max((float(own["advised_loss"].max()) for own in tables if len(own)), default=0.0)
+    most = pd.Series([own["advised_loss"].max() for own in tables if len(own)], dtype=float).max()  # NaN: of none
     elsewhere = f" (on other processors at most {1 + most:.3g})" if most > 0 else ""
     slower = len(table) and table["advised_loss"].max() > 0  # NaN: of none
     return f"; {advised_takes(table)}{elsewhere}" if slower or elsewhere else ""
