@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from lockstep.engine.launch.mpi.commands import (
     command,
     find_mpiexec,
     local_environment,
+    private_network,
     recognise,
 )
 
@@ -119,3 +123,21 @@ def test_the_environments_own_mpiexec_is_taken() -> None:
 def test_open_mpi_keeps_its_files_in_our_folder() -> None:
     assert set(local_environment(OPEN_5, "there").values()) >= {"there"}
     assert local_environment(MPICH, "there") == {"UCX_NET_DEVICES": "lo"}
+
+
+def test_a_network_that_could_not_be_made_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen in a full run: one start that failed, and Hydra listened on all interfaces as long as the process lived."""
+    tried: list[list[str]] = []
+
+    def run(words: list[str], *, check: bool, **_: object) -> None:
+        tried.append(words)
+        if check and len(tried) == 1:
+            raise subprocess.CalledProcessError(1, words)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    mpi = Mpi("mpich", (5, 0, 2), str(tmp_path / "mpiexec"))  # of this test alone: answers are remembered by program
+    assert private_network(mpi) == ()
+    words = private_network(mpi)
+    assert words[0] == "unshare" and len(tried) == 2
+    assert private_network(mpi) == words and len(tried) == 2

@@ -176,7 +176,6 @@ def wrong_size(ranks: int, size: int) -> str:
     )
 
 
-@functools.lru_cache
 def private_network(mpi: Mpi) -> tuple[str, ...]:
     """Words before a command that put it into a network of its own, where only what it starts can reach its ports.
 
@@ -187,13 +186,20 @@ def private_network(mpi: Mpi) -> tuple[str, ...]:
         return ()
     if not sys.platform.startswith("linux") or any(shutil.which(name) is None for name in ("unshare", "ip")):
         return ()
+    try:
+        return _tried_network(mpi.program)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+
+
+@functools.lru_cache
+def _tried_network(program: str) -> tuple[str, ...]:
+    """The words, once `program` has run behind them. Raises OSError or SubprocessError where it has not, which is not
+    remembered: one start that failed on a busy machine must not leave open ports for as long as this process lives."""
     as_user = () if os.getuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *as_user, "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-    try:
-        done = subprocess.run([*words, mpi.program, "-n", "1", "true"], capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return words if done.returncode == 0 else ()
+    subprocess.run([*words, program, "-n", "1", "true"], capture_output=True, timeout=30, check=True)
+    return words
 
 
 def local_environment(mpi: Mpi, folder: str) -> dict[str, str]:
