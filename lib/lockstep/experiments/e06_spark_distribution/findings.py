@@ -9,6 +9,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import Estimate
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.sentences import (
     Finding,
     as_share,
@@ -19,6 +20,7 @@ from lockstep.analysis.sentences import (
     listed,
     measure_of,
     network_name,
+    noise_unknown,
     require_rounds,
     sentence,
     times,
@@ -42,6 +44,7 @@ NODE = "mpi_shared_memory"
 """What uses the cores of one node without Spark; the verdicts choose it, too."""
 BARRIER = "spark_shared_memory"
 """The same training on the same cores, started by Spark."""
+NO_SIZES = "No two sizes of the data set were measured."
 
 
 def _measured(stored: Stored) -> pd.DataFrame:
@@ -122,8 +125,9 @@ def _in_sessions(stored: Stored, values: pd.Series) -> pd.Series:
 
 @finding
 def data(stored: Stored) -> str:
-    """Images per second with the most images over those with the fewest."""
-    table = data_table(stored.records)
+    """Images per second with the most images over those with the fewest; what equal cells differ by is no difference,
+    as in the claim about it."""
+    table, noise = data_table(stored.records), aa_noise(stored.records)
     known = table[table["times_smallest"].notna()] if len(table) else table
     told: dict[str, list[str]] = {}
     thin = []
@@ -137,13 +141,13 @@ def data(stored: Stored) -> str:
             thin.append(f"{name} ({ratio.value:.3g} times as fast in {counted(ratio.rounds, 'round')})")
             continue
         judged = "is faster" if ratio.value > 1 else "is slower"
-        judged = judged if is_difference(ratio) else "cannot be told to be faster or slower"
+        judged = judged if is_difference(ratio, noise) else "cannot be told to be faster or slower"
         gain = f"{times(ratio, 'as fast')}{sessions_in(row, 'times_smallest')}"
         told.setdefault(sizes, []).append(f"{name} {judged}, {gain}")
     texts = [f"{sizes}, {'; '.join(own)}" for sizes, own in told.items()]
     if thin:
         texts.append(f"whether more data make training slower is not known yet for {listed(thin)}")
-    return " ".join(map(sentence, texts)) or "No two sizes of the data set were measured."
+    return " ".join([*map(sentence, texts), *noise_unknown(noise)]) if texts else NO_SIZES
 
 
 @finding
@@ -208,14 +212,17 @@ def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
 
 
 def _where_time_goes(stored: Stored) -> list[str]:
+    """What exchanging parameters takes of SparkNet's step, of each network."""
+    told: list[str] = []
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
         found = _exchanging(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
-        if found is not None:
-            rounds = "" if not found.open else f", in {counted(found.rounds, 'round')}"
-            workers = counted(int(cell["workers"]), "worker")
-            takes = f"takes SparkNet {measure_of(found, '% of a step')}{rounds}"
-            return [sentence(f"with {workers}, exchanging parameters of {network_name(cell['use_case'])} {takes}")]
-    return []
+        if found is None:
+            continue
+        rounds = "" if not found.open else f", in {counted(found.rounds, 'round')}"
+        share = f"{measure_of(found, '%')} of {'one' if told else 'a step'} of {network_name(cell['use_case'])}{rounds}"
+        workers = counted(int(cell["workers"]), "worker")
+        told.append(share if told else f"exchanging parameters takes SparkNet on {workers} {share}")
+    return [sentence(listed(told))] if told else []
 
 
 def _open(stored: Stored, table: pd.DataFrame) -> list[str]:
