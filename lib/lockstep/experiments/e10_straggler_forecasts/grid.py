@@ -23,7 +23,7 @@ FORECASTS, TRACED, SLOW_LOADING = "forecasts", "traces", "slow_loading"
 COSTS, VANISHING, INPUT_PARTS = "forecast_costs", "vanishing", "input_parts"
 USE_CASE = "Pneumonia"
 SEEDS = 20
-JUDGED_SEEDS = 40
+JUDGED_SEEDS = 30
 """Of the kinds of delays that claims are judged by: in the mean over them forecasters differ by a few percent."""
 FEWER_SEEDS = 5
 """Of traces, where only the LSTM differs from seed to seed, and of what is varied."""
