@@ -320,6 +320,16 @@ def test_torch_stands_against_tensorflow(frame: pd.DataFrame) -> None:
     assert set(missing["reason"]) == {NO_TENSORFLOW} and missing["ratio"].isna().all() and len(missing) == 12
 
 
+def test_a_profile_stands_beside_the_step_of_its_own_sessions(frame: pd.DataFrame) -> None:
+    """Steps of a slower processor made torch's twice as long as all that its profiler saw."""
+    seconds = framework_operator_table(frame, operators())["step_seconds"]
+    assert seconds.notna().all()
+    slower = frame[frame["experiment"] == "speed"].assign(session=7)
+    slower = slower.assign(round=slower["round"] + 1000, step_seconds=3 * slower["step_seconds"])
+    more = pd.concat([frame, *[slower.assign(round=slower["round"] + 1000 * again) for again in range(3)]])
+    assert framework_operator_table(more, operators())["step_seconds"].tolist() == seconds.tolist()
+
+
 def test_where_a_step_of_each_framework_goes(frame: pd.DataFrame) -> None:
     table = framework_operator_table(frame, operators())
     assert len(table) == 2 * len(OPERATORS) and set(table["rounds"]) == {10}

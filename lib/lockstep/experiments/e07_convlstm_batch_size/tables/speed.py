@@ -75,14 +75,14 @@ def framework_operator_table(records: pd.DataFrame, operators: pd.DataFrame | No
 
     Columns: use_case, data_source, network, framework, global_batch_size, operators, seconds, share (of the operators'
     own time), calls (torch's with those that operators make), flops, rounds, step_seconds (of the same step without a
-    profiler and with its update, from the timed cell; NaN without one), status, reason. A cell that was not profiled
-    is one row without an operator.
+    profiler and with its update, from the timed cell in the sessions of the profiles, for other processors take other
+    times; NaN without one), status, reason. A cell that was not profiled is one row without an operator.
     """
     table = []
     for cell, rows in cells(records, PROFILE):
         status, reason = outcome(rows)
         row: dict[str, Any] = {name: cell[name] for name in (*_PROFILED, "data_source")}
-        row["step_seconds"] = _timed(records, cell)
+        row["step_seconds"] = _timed(records[records["session"].isin(rows["session"])], cell)
         own = pd.DataFrame() if operators is None else operators
         for name in _PROFILED if len(own) else ():
             own = own[own[name] == cell[name]]
