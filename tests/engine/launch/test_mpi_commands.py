@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -135,7 +134,6 @@ def test_a_network_that_could_not_be_made_once_is_tried_again(tmp_path: Path, mo
             raise subprocess.CalledProcessError(1, words)
 
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(shutil, "which", lambda name: name)
     mpi = Mpi("mpich", (5, 0, 2), str(tmp_path / "mpiexec"))  # of this test alone: answers are remembered by program
     assert private_network(mpi) == ()
     words = private_network(mpi)

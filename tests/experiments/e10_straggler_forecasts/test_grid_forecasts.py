@@ -49,7 +49,7 @@ def test_what_is_simulated_has_seeds_and_what_is_measured_rounds() -> None:
     rounds = {JOBS[one.cells[0]]: one.rounds for one in comparisons(JOBS)}
     found = {job.experiment: count for job, count in rounds.items()}
     seeds = {job.delays: count for job, count in rounds.items() if job.experiment == FORECASTS}
-    assert seeds == dict.fromkeys(KINDS.values(), 20) | dict.fromkeys(VARIED.values(), 5)
+    assert seeds == dict.fromkeys(KINDS.values(), 30) | dict.fromkeys(VARIED.values(), 5)
     assert all(len(one.cells) == 1 for one in comparisons(JOBS))
     assert found[SLOW_LOADING] == 20 and found[TRACED] == 5
     assert all(job.simulated == (job.experiment in (FORECASTS, TRACED, SLOW_LOADING)) for job in JOBS)

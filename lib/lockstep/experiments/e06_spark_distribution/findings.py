@@ -125,8 +125,7 @@ def _in_sessions(stored: Stored, values: pd.Series) -> pd.Series:
 
 @finding
 def data(stored: Stored) -> str:
-    """Images per second with the most images over those with the fewest; what equal cells differ by is no difference,
-    as in the claim about it."""
+    """Images per second with the most images over those with the fewest, judged as the claim about it is."""
     table, noise = data_table(stored.records), aa_noise(stored.records)
     known = table[table["times_smallest"].notna()] if len(table) else table
     told: dict[str, list[str]] = {}
@@ -216,12 +215,9 @@ def _where_time_goes(stored: Stored) -> list[str]:
     told: list[str] = []
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
         found = _exchanging(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
-        if found is None:
-            continue
-        rounds = "" if not found.open else f", in {counted(found.rounds, 'round')}"
-        share = f"{measure_of(found, '%')} of {'one' if told else 'a step'} of {network_name(cell['use_case'])}{rounds}"
-        workers = counted(int(cell["workers"]), "worker")
-        told.append(share if told else f"exchanging parameters takes SparkNet on {workers} {share}")
+        if found is not None:
+            share = f"{measure_of(found, '%')} of {'one' if told else 'a step'} of {network_name(cell['use_case'])}"
+            told.append(share if told else f"exchanging parameters takes SparkNet {share}")
     return [sentence(listed(told))] if told else []
 
 

@@ -22,9 +22,8 @@ from lockstep.measure.planning import Comparison
 FORECASTS, TRACED, SLOW_LOADING = "forecasts", "traces", "slow_loading"
 COSTS, VANISHING, INPUT_PARTS = "forecast_costs", "vanishing", "input_parts"
 USE_CASE = "Pneumonia"
-SEEDS = 20
-JUDGED_SEEDS = 30
-"""Of the kinds of delays that claims are judged by: in the mean over them forecasters differ by a few percent."""
+SEEDS, JUDGED_SEEDS = 20, 30
+"""The latter of KINDS, which claims are judged by: in the mean over them forecasters differ by a few percent."""
 FEWER_SEEDS = 5
 """Of traces, where only the LSTM differs from seed to seed, and of what is varied."""
 ROUNDS = 10
@@ -108,6 +107,4 @@ def _rounds(job: Job) -> int:
         return FEWER_SEEDS
     if job.experiment == COSTS:  # short rounds
         return 2 * ROUNDS
-    if job.experiment == FORECASTS:
-        return JUDGED_SEEDS
-    return SEEDS if job.simulated else ROUNDS
+    return (JUDGED_SEEDS if job.experiment == FORECASTS else SEEDS) if job.simulated else ROUNDS

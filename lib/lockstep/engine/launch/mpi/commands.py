@@ -182,20 +182,15 @@ def private_network(mpi: Mpi) -> tuple[str, ...]:
     Hydra listens on all interfaces, whatever it is told, and believes whoever connects. Empty for another mpiexec,
     where the system does not allow such a network, and where Hydra does not find this machine's own name in it.
     """
-    if mpi.kind != "mpich":
-        return ()
-    if not sys.platform.startswith("linux") or any(shutil.which(name) is None for name in ("unshare", "ip")):
-        return ()
     try:
-        return _tried_network(mpi.program)
-    except (OSError, subprocess.SubprocessError):
+        return _tried_network(mpi.program) if mpi.kind == "mpich" else ()
+    except (OSError, subprocess.SubprocessError):  # nor where `unshare` or `ip` is missing, as on macOS
         return ()
 
 
 @functools.lru_cache
 def _tried_network(program: str) -> tuple[str, ...]:
-    """The words, once `program` has run behind them. Raises OSError or SubprocessError where it has not, which is not
-    remembered: one start that failed on a busy machine must not leave open ports for as long as this process lives."""
+    """The words, once `program` ran behind them. What it raises is not remembered: it may be a moment's failure."""
     as_user = () if os.getuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *as_user, "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
     subprocess.run([*words, program, "-n", "1", "true"], capture_output=True, timeout=30, check=True)
