@@ -96,13 +96,14 @@ def test_what_listens_is_seen() -> None:
 @pytest.mark.true_start  # ranks are forked elsewhere, outside of their job's network, in other tests
 def test_engines_listen_nowhere() -> None:
     """Seen: garbage on the controller's ports lost a round after 75 s, with no rank and no phase named."""
+    private = private_network(find_mpiexec())  # asked before: what it finds is remembered
     with LAUNCHERS["engines"](2) as team:
         assert isinstance(team, SupervisedTeam)
         assert team.call(sum_with_torch) == [2.0, 2.0]
         parts = family_of([team._supervisor.process.pid] if team._supervisor else [])
         assert any(is_controller(each) for each in parts)
         found = sockets_of(each.pid for each in parts)
-        assert found == [] if private_network(find_mpiexec()) else beyond_loopback(found) == []
+        assert found == [] if private else beyond_loopback(found) == []
 
 
 @pytest.mark.slow

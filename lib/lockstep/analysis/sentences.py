@@ -176,12 +176,12 @@ def pays(ratio: Estimate, noise: float) -> int:
     return -1 if ratio.rounds >= MIN_ROUNDS and ratio.high <= 1 + TOLERANCE else 0
 
 
-def noise_unknown(noise: float) -> list[str]:
+def noise_unknown(noise: float, so: str = "no way is called faster") -> list[str]:
     """Why nothing is called a difference, where no A/A pair has rounds enough; nothing where one has."""
     if math.isfinite(noise):
         return []
     twice = f"none was measured twice in {counted(MIN_ROUNDS, 'round')}"
-    return [f"How far two runs of one cell lie apart is not known ({twice}), so no way is called faster."]
+    return [f"How far two runs of one cell lie apart is not known ({twice}), so {so}."]
 
 
 def predicted_steps(table: pd.DataFrame, names: Sequence[str], within: float) -> str:

@@ -328,6 +328,8 @@ def test_a_profile_stands_beside_the_step_of_its_own_sessions(frame: pd.DataFram
     slower = slower.assign(round=slower["round"] + 1000, step_seconds=3 * slower["step_seconds"])
     more = pd.concat([frame, *[slower.assign(round=slower["round"] + 1000 * again) for again in range(3)]])
     assert framework_operator_table(more, operators())["step_seconds"].tolist() == seconds.tolist()
+    torch = more[(more["framework"] == "torch") | (more["round"] < 1000)]
+    assert framework_table(torch)["torch_seconds"].equals(framework_table(frame)["torch_seconds"])
 
 
 def test_where_a_step_of_each_framework_goes(frame: pd.DataFrame) -> None:

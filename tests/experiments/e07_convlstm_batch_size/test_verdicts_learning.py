@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,17 @@ def test_nearly_double_is_of_a_cnn_by_one_worker_at_the_fastest_batch(frame: pd.
     assert judge(claim("multicore-faster"), slow).answer == SUPPORTED
     slower = scaled(frame, "images_per_second", 0.5, experiment="speed", workers=2)
     assert judge(claim("multicore-faster"), slower).answer == CONTRADICTED
+
+
+def test_the_way_that_a_choice_rests_on_is_named(frame: pd.DataFrame) -> None:
+    """What decided was the lower end of another way than the fastest, which alone was named."""
+    wide = frame.copy()
+    own = (wide["experiment"] == "speed") & (wide["strategy"] == "processes")
+    wide.loc[own, "images_per_second"] *= np.exp(np.random.default_rng(1).normal(0.3, 0.5, own.sum()))
+    found = judge(claim("multicore-faster"), wide)
+    assert found.answer == SUPPORTED
+    assert re.search(r"process per core.*; its lower end is that of all-reduce, 1\.8", found.measured)
+    assert "its lower end" not in judge(claim("multicore-faster"), frame).measured
 
 
 def test_the_same_parameters_are_no_more_accurate(frame: pd.DataFrame) -> None:

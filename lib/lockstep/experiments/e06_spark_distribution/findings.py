@@ -26,7 +26,7 @@ from lockstep.analysis.sentences import (
     times,
     way_name,
 )
-from lockstep.analysis.statistics import interval_of, is_difference
+from lockstep.analysis.statistics import interval_of
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import sessions_in, start_table, trace_table
 from lockstep.analysis.verdicts import NotNow
@@ -126,7 +126,7 @@ def _in_sessions(stored: Stored, values: pd.Series) -> pd.Series:
 @finding
 def data(stored: Stored) -> str:
     """Images per second with the most images over those with the fewest, judged as the claim about it is."""
-    table, noise = data_table(stored.records), aa_noise(stored.records)
+    table = data_table(stored.records)
     known = table[table["times_smallest"].notna()] if len(table) else table
     told: dict[str, list[str]] = {}
     thin = []
@@ -140,13 +140,14 @@ def data(stored: Stored) -> str:
             thin.append(f"{name} ({ratio.value:.3g} times as fast in {counted(ratio.rounds, 'round')})")
             continue
         judged = "is faster" if ratio.value > 1 else "is slower"
-        judged = judged if is_difference(ratio, noise) else "cannot be told to be faster or slower"
+        judged = judged if row["difference"] else "cannot be told to be faster or slower"
         gain = f"{times(ratio, 'as fast')}{sessions_in(row, 'times_smallest')}"
         told.setdefault(sizes, []).append(f"{name} {judged}, {gain}")
     texts = [f"{sizes}, {'; '.join(own)}" for sizes, own in told.items()]
     if thin:
         texts.append(f"whether more data make training slower is not known yet for {listed(thin)}")
-    return " ".join([*map(sentence, texts), *noise_unknown(noise)]) if texts else NO_SIZES
+    unknown = noise_unknown(aa_noise(stored.records), "nothing is called faster or slower") if told else []
+    return " ".join([*map(sentence, texts), *unknown]) or NO_SIZES
 
 
 @finding
@@ -216,7 +217,7 @@ def _where_time_goes(stored: Stored) -> list[str]:
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
         found = _exchanging(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
         if found is not None:
-            share = f"{measure_of(found, '%')} of {'one' if told else 'a step'} of {network_name(cell['use_case'])}"
+            share = f"{measure_of(found, '%')} of a step of {network_name(cell['use_case'])}"
             told.append(share if told else f"exchanging parameters takes SparkNet {share}")
     return [sentence(listed(told))] if told else []
 

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.noise import aa_noise
 from lockstep.analysis.statistics import (
     BASELINE,
     Conditions,
@@ -175,17 +176,16 @@ def data_table(records: pd.DataFrame) -> pd.DataFrame:
     times_smallest_high; `difference`: may that be called one. A row per strategy and number of images: sizes that the
     data set did not have became its own size, and are one row.
     """
-    table = []
+    table, noise = [], aa_noise(records)
     for _, own in records[records["experiment"] == DATA].groupby(["use_case", "strategy"], sort=False):
         for cell, rows in sorted(cells(own), key=lambda each: each[0]["images"]):
             status, reason = outcome(rows)
-            if status == "ok" and uneven(rows).all():
-                reason = UNEVEN
+            reason = UNEVEN if status == "ok" and uneven(rows).all() else reason
             row: dict[str, Any] = {name: cell[name] for name in ("use_case", "strategy", "workers")}
             row |= {"images": int(cell["images"])} | {name: cell[name] for name in ("global_batch_size", "data_source")}
             row |= ratio_columns(interval_over_rounds(rows, _RATE), _RATE)
             times = times_fewest(records, {name: cell[name] for name in _STRATEGY}, row["images"])
-            row |= named(times, "times_smallest") | {"difference": times is not None and is_difference(times)}
+            row |= named(times, "times_smallest") | {"difference": times is not None and is_difference(times, noise)}
             row |= {name: median_of(rows, name) for name in ("step_seconds", "input_seconds", "epoch_seconds")}
             table.append(row | {"rounds": times.rounds if times else 0, "status": status, "reason": reason})
     return pd.DataFrame(table)

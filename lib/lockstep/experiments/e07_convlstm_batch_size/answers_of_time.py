@@ -9,6 +9,7 @@ import pandas as pd
 from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
 from lockstep.analysis.sentences import counted, finding, listed, sentence, times
 from lockstep.analysis.stored import Stored
+from lockstep.analysis.tables import sessions_in
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, time_text
 from lockstep.experiments.e07_convlstm_batch_size.tables import timed_frameworks, timed_prices, timed_ways
@@ -21,10 +22,10 @@ def _ratio(row: dict[str, Any], name: str, what: str) -> str:
     if rounds < MIN_ROUNDS:
         return f"{row[name]:.3g} times {what} ({counted(rounds, 'round')}, no interval yet)"
     ratio = Estimate(row[name], row["low"], row["high"], rounds)
+    told = f"{times(ratio, what)}{sessions_in(row, name)}"
     if ratio.low <= 1 <= ratio.high:
-        return f"{times(ratio, what)} (no difference can be told)"
-    noise = "" if row["difference"] else " (not shown to exceed the noise of two equal runs)"
-    return f"{times(ratio, what)}{noise}"
+        return f"{told} (no difference can be told)"
+    return told if row["difference"] else f"{told} (not shown to exceed the noise of two equal runs)"
 
 
 def _known(table: pd.DataFrame, name: str, what: str) -> pd.DataFrame:

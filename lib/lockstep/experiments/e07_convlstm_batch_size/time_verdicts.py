@@ -35,10 +35,12 @@ def _fastest(records: pd.DataFrame, found: list[Cell], **base: Any) -> tuple[Est
     ratios = [ratio_with_interval(records, cell, sequential_of(cell) | base, "images_per_second") for cell in found]
     for ratio in ratios:
         enough(ratio.rounds)
-    cell = found[max(range(len(found)), key=lambda place: ratios[place].value)]
+    best, surest = (max(range(len(found)), key=lambda at: getattr(ratios[at], end)) for end in ("value", "low"))
+    cell, labels = found[best], [STRATEGIES[each["strategy"]].label for each in found]
     among = f"the fastest of {len(found)}, whose choice the interval pays for: " if len(found) > 1 else ""
-    label = STRATEGIES[cell["strategy"]].label
-    return highest(ratios), cell, f"({among}{label}, {cell['workers']} workers, batch {cell['global_batch_size']})"
+    surer = f"; its lower end is that of {labels[surest]}, {ratios[surest]}" if surest != best else ""
+    text = f"{labels[best]}, {cell['workers']} workers, batch {cell['global_batch_size']}{surer}"
+    return highest(ratios), cell, f"({among}{text})"
 
 
 def _rounds_of(found: Verdict, records: pd.DataFrame, own: list[Cell], **base: Any) -> Verdict:

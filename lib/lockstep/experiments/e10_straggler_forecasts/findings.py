@@ -75,7 +75,7 @@ def _over_all(stored: Stored, reading: str, name: str) -> str:
     won = [far[kind] for kind in far if ratios[kind].high < 1]
     lost = [far[kind] for kind in far if ratios[kind].low > 1]
     one, _, rest = but_for_one(stored, name, BEST)
-    others = f"over the {counted(len(KINDS) - 1, 'kind')} without {one} {rest.value:.3g} times {rest.interval}"
+    others = f"without {one} {rest.value:.3g} times {rest.interval}"
     mean = f"the LSTM {reading} {errs(over, 'following the best')}, {others}"
     return f"{sentence(mean)} It errs less on {listed(won) or 'none'}, more on {listed(lost) or 'none'}."
 

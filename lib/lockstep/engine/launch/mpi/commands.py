@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -176,25 +177,21 @@ def wrong_size(ranks: int, size: int) -> str:
     )
 
 
+@functools.lru_cache
 def private_network(mpi: Mpi) -> tuple[str, ...]:
     """Words before a command that put it into a network of its own, where only what it starts can reach its ports.
 
     Hydra listens on all interfaces, whatever it is told, and believes whoever connects. Empty for another mpiexec,
-    where the system does not allow such a network, and where Hydra does not find this machine's own name in it.
+    where the system does not allow such a network, and where Hydra does not find this machine's own name in it: in two
+    tries, since one may fail on a busy machine, and the answer is remembered.
     """
-    try:
-        return _tried_network(mpi.program) if mpi.kind == "mpich" else ()
-    except (OSError, subprocess.SubprocessError):  # nor where `unshare` or `ip` is missing, as on macOS
-        return ()
-
-
-@functools.lru_cache
-def _tried_network(program: str) -> tuple[str, ...]:
-    """The words, once `program` ran behind them. What it raises is not remembered: it may be a moment's failure."""
     as_user = () if os.getuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *as_user, "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-    subprocess.run([*words, program, "-n", "1", "true"], capture_output=True, timeout=30, check=True)
-    return words
+    for _ in range(2 if mpi.kind == "mpich" else 0):
+        with suppress(OSError, subprocess.SubprocessError):  # `unshare` or `ip` may be missing, as on macOS
+            subprocess.run([*words, mpi.program, "-n", "1", "true"], capture_output=True, timeout=30, check=True)
+            return words
+    return ()
 
 
 def local_environment(mpi: Mpi, folder: str) -> dict[str, str]:
