@@ -44,7 +44,6 @@ NODE = "mpi_shared_memory"
 """What uses the cores of one node without Spark; the verdicts choose it, too."""
 BARRIER = "spark_shared_memory"
 """The same training on the same cores, started by Spark."""
-NO_SIZES = "No two sizes of the data set were measured."
 
 
 def _measured(stored: Stored) -> pd.DataFrame:
@@ -147,7 +146,7 @@ def data(stored: Stored) -> str:
     if thin:
         texts.append(f"whether more data make training slower is not known yet for {listed(thin)}")
     unknown = noise_unknown(aa_noise(stored.records), "nothing is called faster or slower") if told else []
-    return " ".join([*map(sentence, texts), *unknown]) or NO_SIZES
+    return " ".join([*map(sentence, texts), *unknown]) or "No two sizes of the data set were measured."
 
 
 @finding

@@ -23,7 +23,7 @@ FORECASTS, TRACED, SLOW_LOADING = "forecasts", "traces", "slow_loading"
 COSTS, VANISHING, INPUT_PARTS = "forecast_costs", "vanishing", "input_parts"
 USE_CASE = "Pneumonia"
 SEEDS, JUDGED_SEEDS = 20, 30
-"""The latter for each of KINDS, by which claims are judged: the LSTM and following the best differ by a few percent."""
+"""The latter of KINDS, by which claims are judged."""
 FEWER_SEEDS = 5
 """Of traces, where only the LSTM differs from seed to seed, and of what is varied."""
 ROUNDS = 10

@@ -63,7 +63,7 @@ def framework_table(records: pd.DataFrame) -> pd.DataFrame:
         kept = ("use_case", "data_source", "network", "strategy", "workers", "global_batch_size")
         row: dict[str, Any] = {name: cell[name] for name in kept} | ratio_columns(ratio, "ratio")
         row |= {"tensorflow_seconds": median_of(rows, "step_seconds")}
-        torch = select(records[records["round"].isin(rows["round"])], other)  # none of processors without TensorFlow's
+        torch = select(records[records["round"].isin(rows["round"])], other)  # equal rounds: processors differ
         row |= {"torch_seconds": median_of(torch, "step_seconds") if len(torch) else float("nan")}
         row |= {"difference": ratio is not None and is_difference(ratio, aa_noise(records, "step_seconds"))}
         table.append(row | {"rounds": ratio.rounds if ratio else 0, "status": status, "reason": reason})
