@@ -30,7 +30,7 @@ from lockstep.records.places import repository_root
 
 PARAMETERS = Parameters(
     results="results/none", use_case="Pneumonia", pool=16, epochs=8, engines=2, timed_trials=4, finalists=2, seeds=5,
-    ladder_epochs=4,
+    ladder_epochs=4, memory_format="contiguous",
 )  # fmt: skip
 HELD_OUT, IMAGES = 400, 2000
 PLAIN = 0.80

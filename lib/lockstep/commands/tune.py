@@ -58,8 +58,9 @@ def tune_settings(
         from lockstep.tuning.space import Space
 
         case = case_of(use_case)
+        base = Job(experiment="tuning", use_case=use_case, memory_format="channels_last")  # as in 07: the faster one
         plan = StudyPlan(
-            name or f"{use_case} {space.stem}", Space.read(space), Job(experiment="tuning", use_case=use_case),
+            name or f"{use_case} {space.stem}", Space.read(space), base,
             trials, epochs, engines, launcher, workers_per_trial, sampler, pruner=pruner, seed=seed, hours=hours,
             objective=objective,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from lockstep.engine.job import Job
 from lockstep.experiments.e09_autotuning.choice import best_of_finalists, finalists_of_pool
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_of
 from lockstep.experiments.experiment import Parameters
-from lockstep.experiments.fixed_batch import trained
+from lockstep.experiments.fixed_batch import in_memory_format, trained
 from lockstep.measure.planning import Comparison
 from lockstep.records.places import repository_root
 
@@ -50,12 +50,12 @@ def cells(chosen: Parameters) -> list[Job]:
     """
     jobs = [_pool_cell(chosen), *_engine_cells(chosen), *_ladder_cells(chosen)]
     found = whole_pool_of(chosen)
-    if found is None:
-        return jobs
-    finalists = finalists_of_pool(found[1], chosen.finalists, chosen.pool)
-    jobs += [tuned_cell(chosen, FINALISTS, setting) for setting in finalists]
-    picked = best_of_finalists(found[0].records, finalists, chosen.seeds)
-    return jobs if picked is None else [*jobs, tuned_cell(chosen, CHOSEN, picked)]
+    if found is not None:
+        finalists = finalists_of_pool(found[1], chosen.finalists, chosen.pool)
+        jobs += [tuned_cell(chosen, FINALISTS, setting) for setting in finalists]
+        picked = best_of_finalists(found[0].records, finalists, chosen.seeds)
+        jobs += [] if picked is None else [tuned_cell(chosen, CHOSEN, picked)]
+    return in_memory_format(jobs, chosen.memory_format)
 
 
 def whole_pool_of(chosen: Parameters) -> tuple[Stored, StoredPool] | None:

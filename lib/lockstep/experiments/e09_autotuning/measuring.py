@@ -52,9 +52,9 @@ def count_held_out(job: Job, site: Site) -> int:
 
 
 def alone(job: Job) -> Job:
-    """What one engine trains by itself, with the same images, epochs and scores."""
-    what: Row = {"use_case": job.use_case, "epochs": job.epochs, "scored_on": job.scored_on, "images": job.images}
-    return Job.of("sequential", experiment=POOL, data_source=job.data_source, **what)
+    """What one engine trains by itself, with the same images and memory format, epochs and scores."""
+    names = ("use_case", "epochs", "scored_on", "images", "memory_format", "data_source")
+    return Job.of("sequential", experiment=POOL, **{name: getattr(job, name) for name in names})
 
 
 def train_setting(job: Job, site: Site) -> tuple[Row, list[Row]]:

@@ -43,7 +43,8 @@ def run_engine_counts(job: Job, group: Group, site: Site | None = None) -> Trace
 
 def timed_study(job: Job, site: Site) -> dict[str, Any]:
     """engines, trials, seconds, trial_seconds (sum over trials), storage_seconds of them (storage, sampler, pruner)."""
-    base = Job.of("sequential", experiment="study", use_case=job.use_case, images=job.images)
+    shared: dict[str, Any] = {"images": job.images, "memory_format": job.memory_format}
+    base = Job.of("sequential", experiment="study", use_case=job.use_case, **shared)
     settings = tuple(ALIKE | {"learning_rate": 1e-4 * (1 + number)} for number in range(job.steps))
     with ScratchFolder("lockstep-study-") as scratch, every_core():
         plan = StudyPlan(
