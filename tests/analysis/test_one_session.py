@@ -95,8 +95,42 @@ def test_seconds_of_several_processors_are_told_apart() -> None:
     assert list(by_processor(known, known.records, units=True)) == ["Intel Xeon with AMX", "AMD EPYC with AMX"]
     records, name = on_one_processor(known)
     assert name == "AMD EPYC" and set(records["session"]) == {1}
-    alone = replace(known, processors={0: "AMD EPYC", 1: "AMD EPYC"})
+    alone = replace(known, processors={0: "AMD EPYC", 1: "AMD EPYC"})  # alike, by images per second
     assert on_one_processor(alone) == (alone.records, "")
     table = pd.DataFrame({"speedup": [2.0], "step_seconds": [0.1]})
     assert "several processors" in remark_on_seconds(known, table) and remark_on_seconds(alone, table) == ""
     assert remark_on_seconds(known, table[["speedup"]]) == remark_on_seconds(known, table.assign(processor="A")) == ""
+
+
+def paced(rounds: dict[tuple[str, int], int], paces: dict[int, float]) -> Stored:
+    """Rounds of sessions of one processor's name, of which each computes at its own pace."""
+    known = stored(rounds)
+    rows = known.records.assign(images_per_second=known.records["session"].map(paces))
+    return replace(known, records=rows, processors=dict.fromkeys(paces, "AMD EPYC"))
+
+
+def test_two_speeds_of_one_name_are_two_processors() -> None:
+    """Seen: a machine that called itself like one of an earlier session took 1.5 times as long, and the cost model that
+    was fitted to both missed by 27 %."""
+    rounds = {("sequential", 0): 4, ("sequential", 1): 3}
+    unlike = paced(rounds, {0: 1.0, 1: 1.5})
+    records, name = on_one_processor(unlike)
+    assert set(records["session"]) == {0} and name == "AMD EPYC (session 0)", "where most rows stand"
+    flops = unlike.records["experiment"].where(unlike.records["session"] == 0, "flops")
+    known = on_one_processor(replace(unlike, records=unlike.records.assign(experiment=flops)))
+    assert set(known[0]["session"]) == {0, 1}, "an image takes the same FLOP everywhere"
+    near = paced(rounds, {0: 1.0, 1: 1.1})
+    assert on_one_processor(near) == (near.records, ""), "as sessions of one machine differ"
+
+
+def test_the_largest_group_of_sessions_that_agree_is_kept() -> None:
+    """The longest session is slow, but two others agree that together have more rows; a session that shares no cell
+    with them can't be told apart, and stays."""
+    rounds = {("sequential", 0): 4, ("sequential", 1): 3, ("threads", 1): 2}
+    whole = paced(rounds, {0: 1.0, 1: 1.6})
+    third = whole.records[whole.records["session"] == 0].head(2).assign(session=2, images_per_second=1.55)
+    other = third.assign(session=3, images_per_second=9.0, strategy="threads", use_case="ComplexSmall")
+    known = replace(whole, records=pd.concat([whole.records, third, other], ignore_index=True))
+    known = replace(known, processors=dict.fromkeys(range(4), "AMD EPYC"))
+    records, name = on_one_processor(known)
+    assert set(records["session"]) == {1, 2, 3} and name == "AMD EPYC (sessions 1, 2, and 3)"

@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lockstep.analysis.cells import cells
+from lockstep.analysis.cells import CELL, cells
 from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.analysis.sentences import counted, network_name, processor_name
+from lockstep.analysis.sentences import counted, listed, network_name, processor_name
 from lockstep.analysis.statistics import BASELINE
 from lockstep.analysis.stored import Stored, once
 
@@ -26,6 +26,9 @@ _LETTERS = 100
 _UNITS: Mapping[str, str] = {
     "amx": " with AMX", "avx512_bf16": " with AVX-512 BF16", "none": " without bfloat16 units", "": " of other kinds"
 }  # fmt: skip
+SAME_SPEED = 1.3
+"""Between what sessions of one machine were seen to differ by, with what else ran on its host (a fifth), and what
+machines of one name were (two fifths and more)."""
 _Cells = list[tuple[dict[str, Any], pd.DataFrame]]
 
 
@@ -57,14 +60,19 @@ def in_one_session(
 
 def by_processor(stored: Stored, of: pd.DataFrame, units: bool = False) -> dict[str, pd.DataFrame]:
     """All records of the sessions that the rows `of` are from, by processor, and by what multiplies bfloat16 there if
-    `units`; and every profile, for an image takes the same FLOP everywhere."""
+    `units`; and every profile."""
     kinds: dict[str, list[int]] = {}
     for number in map(int, sorted(of["session"].unique())):
         kind = stored.units.get(number, "")
         name = processor_name(stored.processors.get(number, "")) or "CPUs"
         kinds.setdefault(name + _UNITS.get(kind, f" with {kind}") * units, []).append(number)
-    session, always = stored.records["session"], stored.records["experiment"].isin(("profile", "flops"))
+    session, always = stored.records["session"], _everywhere(stored.records)
     return {name: stored.records[session.isin(numbers) | always] for name, numbers in kinds.items()}
+
+
+def _everywhere(records: pd.DataFrame) -> pd.Series:
+    """Which rows hold what is the same on every processor: the FLOP that an image takes."""
+    return records["experiment"].isin(("profile", "flops"))
 
 
 def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
@@ -78,15 +86,33 @@ def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
 
 @once
 def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
-    """The records of the processor with the most timed rows, and its name, with what multiplies bfloat16 if that tells
-    it from another one; all records and "" where there is one alone. What is fitted to seconds of several is a model of
-    none."""
+    """The records of the processor with the most timed rows at one speed, and its name, with what multiplies bfloat16
+    or with its sessions where that tells it from another; all records and "" where there is one alone. What is fitted
+    to seconds of several is a model of none."""
     timed = stored.records[(stored.records["status"] == "ok") & stored.records["images_per_second"].notna()]
     kinds = by_processor(stored, timed, units=True)
-    if len(kinds) < 2:
+    slower = {name: _at_another_speed(timed.loc[timed.index.intersection(rows.index)]) for name, rows in kinds.items()}
+    kept = {name: rows[~rows["session"].isin(slower[name]) | _everywhere(rows)] for name, rows in kinds.items()}
+    if len(kinds) < 2 and not any(slower.values()):
         return stored.records, ""
-    name = max(kinds, key=lambda each: len(timed.index.intersection(kinds[each].index)))
-    return kinds[name], short_names(kinds)[name]
+    name = max(kept, key=lambda each: len(timed.index.intersection(kept[each].index)))
+    own = sorted(set(timed.loc[timed.index.intersection(kept[name].index), "session"]))
+    of = f" (session{'s' * (len(own) > 1)} {listed(map(str, own))})" if slower[name] else ""
+    return kept[name], short_names(kinds)[name] + of
+
+
+def _at_another_speed(timed: pd.DataFrame) -> set[int]:
+    """The sessions whose cells take more than SAME_SPEED times as long, or as short, in the median, as the same cells
+    of the largest group of sessions that agree. A virtual machine tells a name that several speeds share."""
+    varying = [name for name in CELL if timed[name].nunique(dropna=False) > 1] or CELL[:1]
+    speeds = timed.groupby([*varying, "session"], dropna=False)["images_per_second"].median().unstack("session")
+    rows, most, others = timed["session"].value_counts(), 0, set()
+    for own in rows.index:
+        ratios = speeds.div(speeds[own], axis=0).median().dropna()  # without sessions that share no cell with it
+        alike = ratios.between(1 / SAME_SPEED, SAME_SPEED)
+        if (many := int(rows[ratios.index[alike]].sum())) > most:
+            most, others = many, set(ratios.index[~alike])
+    return others
 
 
 def by_short_name(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -134,7 +134,7 @@ def other_processors(stored: Stored) -> dict[str, Stored]:
     FEWEST_ROUNDS rounds: a bad minute says nothing of a processor. Empty where there is one alone."""
     shown, found = on_one_processor(stored)[1], {}
     for name, own in each_processor(stored).items() if shown else ():
-        table = predictions(own) if name != shown else pd.DataFrame()
+        table = pd.DataFrame() if f"{shown} (".startswith(f"{name} (") else predictions(own)
         rounds = table.groupby("use_case")["rounds"].min() if len(table) else pd.Series(dtype=int)
         few = own.records["use_case"].isin(rounds.index[rounds < FEWEST_ROUNDS])
         if (rounds >= FEWEST_ROUNDS).any():
