@@ -87,7 +87,7 @@ def grid() -> list[Job]:
     for network in ("cnn", "convlstm"):
         own += candidate_cells("Pneumonia", network, CANDIDATES, ["dropout"], way="processes", epochs=10)
         own += paired_cells("Pneumonia", network, {"processes": [2, 4]}, setting={}, epochs=10)
-    own += ablation_cells("Pneumonia", "cnn", ["max", "average"], [0.0, 0.5], way="processes", epochs=10)
+        own += ablation_cells("Pneumonia", network, ["max", "average"], [0.0, 0.5], way="processes", epochs=10)
     for network in NETWORKS:
         own += speed_cells("Pneumonia", network, [32, 128], list(GAINS), tensorflow=["allreduce"])
     own += price_cells("Pneumonia", 32, dropout=0.25, weight_decay=1e-4)

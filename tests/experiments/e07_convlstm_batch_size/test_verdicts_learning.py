@@ -267,7 +267,8 @@ def test_what_makes_a_step_longer_saves_no_time(frame: pd.DataFrame) -> None:
 
 def test_dropout_lessens_the_gap(frame: pd.DataFrame) -> None:
     found = judge(claim("dropout-overfitting"), frame)
-    assert found.answer == SUPPORTED and found.measured.startswith("5 [5, 5] points less")
+    assert found.answer == SUPPORTED and found.measured.startswith("the CNN: 5 [5, 5] points less")
+    assert "the ConvLSTM: 5 [5, 5] points less" in found.measured
     same = frame.copy()
     same["train_accuracy"] = same["test_accuracy"] + 0.1 * np.random.default_rng(0).random(len(same))
     assert judge(claim("dropout-overfitting"), same).answer == UNDECIDED

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
@@ -111,12 +114,18 @@ def confusion(stored: Stored) -> str:
 
 @finding
 def ablation(stored: Stored) -> str:
-    """Accuracy with other pooling and with dropout, minus that of max-pooling without."""
+    """Accuracy with other pooling and with dropout, minus that of max-pooling without, of each network."""
     table = required_rows(gain_table(stored.records, ABLATION), "pooling and dropout")
     known = table[table["points"].notna()].to_dict("records")
-    named = ((f"{row['pooling']} pooling and dropout {row['dropout']:g}", points_of(row)) for row in known)
+    named = ((f"{_other_than_plain(row)} in {CALLED[row['network']]}", points_of(row)) for row in known)
     parts = by_sign(named, "accuracy rises with", "accuracy falls with", "no difference shows for")
     return sentence(f"compared with max-pooling without dropout, {parts}")
+
+
+def _other_than_plain(row: Mapping[Hashable, Any]) -> str:
+    """Average pooling; dropout 0.5; average pooling with dropout 0.5."""
+    parts = {f"{row['pooling']} pooling": row["pooling"] != "max", f"dropout {row['dropout']:g}": row["dropout"] > 0}
+    return " with ".join(part for part, other in parts.items() if other)
 
 
 @finding

@@ -46,7 +46,9 @@ def cells(chosen: Parameters) -> list[Job]:
     """Every cell of the notebook, in the order of its records."""
     first = chosen.use_cases[0]
     jobs = accuracy_cells(chosen)
+    levels = chosen.part("ablation", "pooling"), chosen.part("ablation", "dropout")
     for network in chosen.compared:
+        jobs += ablation_cells(first, network, *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
         candidates, own = with_tuned(chosen.candidates, chosen.finalists, chosen.tuned, network)
         names = list(finalists_of(candidates, own, network))
         jobs += candidate_cells(first, network, candidates, names, way=WAY, epochs=chosen.epochs)
@@ -54,8 +56,6 @@ def cells(chosen: Parameters) -> list[Job]:
         finalists = finalists_of(chosen.candidates, chosen.finalists, network)
         setting = {**next(iter(finalists.values())), "epochs": chosen.paired_epochs}
         jobs += paired_cells(first, network, ways, setting=setting, epochs=chosen.paired_epochs)
-    levels = chosen.part("ablation", "pooling"), chosen.part("ablation", "dropout")
-    jobs += ablation_cells(first, "cnn", *levels, way=WAY, epochs=chosen.epochs, images=chosen.ablation_images)
     heads = {name: chosen.part("heads", name) for name in ("names", "batch_sizes", "tuned", "learning_rates")}
     jobs += head_cells(first, **heads, way=WAY, epochs=chosen.epochs, updates=chosen.updates)
     jobs += score_cells(chosen, WAY)

@@ -29,6 +29,7 @@ from lockstep.analysis.verdicts import (
     ran,
     settle,
 )
+from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import PARALLEL, setting_text
 from lockstep.experiments.e07_convlstm_batch_size.tables.choice import choice_table
 from lockstep.experiments.fixed_batch import PLAIN_BATCH
@@ -178,9 +179,8 @@ def accuracy_over(claim: Claim, stored: Stored) -> Verdict:
     mean, limit = _seeds(stored.records, chosen[0]), float(claim["value"])
     verdict = above(mean, limit, limit, f"% ({setting_text(chosen[0])}, {way(chosen[0])})", f"{limit:g} %")
     verdict = with_seconds(verdict, stored.records, chosen[:1])
-    return replace(
-        verdict, reason=f"{verdict.reason}; the setting was chosen on validation data", numbers=(("", mean),)
-    )
+    reason = f"{verdict.reason}; the setting was chosen on validation data"
+    return replace(verdict, reason=reason, numbers=(("", mean),))
 
 
 @RULES.add
@@ -237,5 +237,5 @@ def dropout_lessens_gap(claim: Claim, stored: Stored) -> Verdict:
         points = paired_points(gaps, cell, base, "gap")
         enough(points.rounds)
         found_here = with_seconds(above(points, 0.0, 0.0, text, "0"), gaps, (cell, base))
-        parts.append((cell["network"], found_here))
+        parts.append((CALLED[cell["network"]], found_here))
     return join(parts)

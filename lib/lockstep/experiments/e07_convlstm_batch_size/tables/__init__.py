@@ -108,7 +108,8 @@ def _candidate_classes(stored: Stored) -> pd.DataFrame:
 
 
 def _ablation(stored: Stored) -> pd.DataFrame:
-    columns = ["network", "pooling", "dropout", *_ACCURACY, *_POINTS, "gap", "training_seconds", "seeds", "reason"]
+    columns = ["network", "images", "pooling", "dropout", *_ACCURACY, *_POINTS, "gap"]
+    columns += ["training_seconds", "seeds", "reason"]
     return gain_table(stored.records, ABLATION).reindex(columns=columns).round(2)
 
 

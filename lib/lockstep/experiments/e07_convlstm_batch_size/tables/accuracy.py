@@ -30,7 +30,7 @@ from lockstep.analysis.statistics import AnalysisError, per_round
 from lockstep.engine.job import Job
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import right_of
 
-_WHERE = ("use_case", "data_source", "framework", "strategy", "workers")
+_WHERE = ("use_case", "data_source", "images", "framework", "strategy", "workers")
 _SCORES = {"test_balanced_accuracy": "balanced", "test_auc": "auc", "train_accuracy": "train"}
 _TRAINED = ("training_seconds", "epochs_trained", "updates_done")
 _DEFAULTS = {field.name: field.default for field in fields(Job)}
