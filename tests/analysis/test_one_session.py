@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from lockstep.analysis.cells import median_of
 from lockstep.analysis.one_session import (
     by_processor,
+    by_speed,
     in_one_session,
     of_one_session,
     on_one_processor,
@@ -116,21 +118,36 @@ def test_two_speeds_of_one_name_are_two_processors() -> None:
     unlike = paced(rounds, {0: 1.0, 1: 1.5})
     records, name = on_one_processor(unlike)
     assert set(records["session"]) == {0} and name == "AMD EPYC (session 0)", "where most rows stand"
-    flops = unlike.records["experiment"].where(unlike.records["session"] == 0, "flops")
-    known = on_one_processor(replace(unlike, records=unlike.records.assign(experiment=flops)))
-    assert set(known[0]["session"]) == {0, 1}, "an image takes the same FLOP everywhere"
+    flops = unlike.records[unlike.records["session"] == 1].head(1).assign(experiment="flops", images_per_second=np.nan)
+    known = replace(unlike, records=pd.concat([unlike.records, flops], ignore_index=True))
+    found = on_one_processor(known)[0]
+    assert found["experiment"].tolist() == ["table1"] * 4 + ["flops"], "an image takes the same FLOP everywhere"
+    both = by_speed(unlike)
+    assert list(both) == ["AMD EPYC (session 0)", "AMD EPYC (session 1)"]
+    for name, rows in both.items():
+        assert on_one_processor(replace(unlike, records=rows)) == (rows, ""), f"{name} by itself is one"
     near = paced(rounds, {0: 1.0, 1: 1.1})
     assert on_one_processor(near) == (near.records, ""), "as sessions of one machine differ"
 
 
 def test_the_largest_group_of_sessions_that_agree_is_kept() -> None:
     """The longest session is slow, but two others agree that together have more rows; a session that shares no cell
-    with them can't be told apart, and stays."""
-    rounds = {("sequential", 0): 4, ("sequential", 1): 3, ("threads", 1): 2}
+    with any can't be told apart, and stays."""
+    rounds = {("sequential", 0): 6, ("sequential", 1): 3, ("threads", 1): 2}
     whole = paced(rounds, {0: 1.0, 1: 1.6})
     third = whole.records[whole.records["session"] == 0].head(2).assign(session=2, images_per_second=1.55)
     other = third.assign(session=3, images_per_second=9.0, strategy="threads", use_case="ComplexSmall")
     known = replace(whole, records=pd.concat([whole.records, third, other], ignore_index=True))
     known = replace(known, processors=dict.fromkeys(range(4), "AMD EPYC"))
     records, name = on_one_processor(known)
-    assert set(records["session"]) == {1, 2, 3} and name == "AMD EPYC (sessions 1, 2, and 3)"
+    assert set(records["session"]) == {1, 2, 3} and name == "AMD EPYC (sessions 1-3)"
+
+
+def test_a_disturbed_round_tells_no_speed() -> None:
+    """While others use the machine it looks like a slower one."""
+    whole = paced({("sequential", 0): 4, ("sequential", 1): 4}, {0: 1.0, 1: 1.0})
+    last = whole.records["round"] >= 101
+    slow = whole.records.assign(images_per_second=np.where(last, 0.5, 1.0))
+    assert len(by_speed(replace(whole, records=slow))) == 2
+    marked = slow.assign(reason=np.where(last, "contended", ""))
+    assert on_one_processor(replace(whole, records=marked)) == (marked, "")

@@ -18,17 +18,18 @@ from matplotlib.figure import Figure
 
 from lockstep.analysis.cells import CELL, cells
 from lockstep.analysis.confidence import MIN_ROUNDS
-from lockstep.analysis.sentences import counted, listed, network_name, processor_name
+from lockstep.analysis.sentences import counted, network_name, numbered, processor_name
 from lockstep.analysis.statistics import BASELINE
 from lockstep.analysis.stored import Stored, once
+from lockstep.records.reading import contended
 
 _LETTERS = 100
 _UNITS: Mapping[str, str] = {
     "amx": " with AMX", "avx512_bf16": " with AVX-512 BF16", "none": " without bfloat16 units", "": " of other kinds"
 }  # fmt: skip
 SAME_SPEED = 1.3
-"""Between what sessions of one machine were seen to differ by, with what else ran on its host (a fifth), and what
-machines of one name were (two fifths and more)."""
+"""Sessions of one machine were seen to differ by a fifth in the median of their cells, with what else ran on its host,
+and two machines of one name by two fifths and more; the limit lies between."""
 _Cells = list[tuple[dict[str, Any], pd.DataFrame]]
 
 
@@ -79,40 +80,56 @@ def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
     """What a reader must know of a table with seconds of a step beside ratios, where several kinds of machines were
     measured; "" for other tables."""
     beside = "step_seconds" in table and not {"speedup", "ratio", "gain"}.isdisjoint(table)
-    if not beside or "processor" in table or len(by_processor(stored, stored.records, units=True)) < 2:
+    if not beside or "processor" in table or len(by_speed(stored)) < 2:
         return ""
     return "Seconds are medians over several processors: compare the ratios, which are paired by round, never seconds."
 
 
 @once
-def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
-    """The records of the processor with the most timed rows at one speed, and its name, with what multiplies bfloat16
-    or with its sessions where that tells it from another; all records and "" where there is one alone. What is fitted
-    to seconds of several is a model of none."""
-    timed = stored.records[(stored.records["status"] == "ok") & stored.records["images_per_second"].notna()]
-    kinds = by_processor(stored, timed, units=True)
-    slower = {name: _at_another_speed(timed.loc[timed.index.intersection(rows.index)]) for name, rows in kinds.items()}
-    kept = {name: rows[~rows["session"].isin(slower[name]) | _everywhere(rows)] for name, rows in kinds.items()}
-    if len(kinds) < 2 and not any(slower.values()):
-        return stored.records, ""
-    name = max(kept, key=lambda each: len(timed.index.intersection(kept[each].index)))
-    own = sorted(set(timed.loc[timed.index.intersection(kept[name].index), "session"]))
-    of = f" (session{'s' * (len(own) > 1)} {listed(map(str, own))})" if slower[name] else ""
-    return kept[name], short_names(kinds)[name] + of
+def by_speed(stored: Stored) -> dict[str, pd.DataFrame]:
+    """All records of each processor by its short name, and by its sessions, too, where they ran at several speeds:
+    virtual machines that compute at different speeds report one name."""
+    everywhere = _everywhere(stored.records)
+    timed = (stored.records["status"] == "ok") & stored.records["images_per_second"].notna() & ~everywhere
+    kinds = by_processor(stored, stored.records[timed], units=True)
+    names, found = short_names(kinds), {}
+    for name, rows in kinds.items():
+        groups = _of_one_speed(rows[timed[rows.index]])
+        for group in groups:
+            told = f" ({numbered('session', group)})" if len(groups) > 1 else ""
+            found[names[name] + told] = rows[rows["session"].isin(group) | everywhere[rows.index]]
+    return found
 
 
-def _at_another_speed(timed: pd.DataFrame) -> set[int]:
-    """The sessions whose cells take more than SAME_SPEED times as long, or as short, in the median, as the same cells
-    of the largest group of sessions that agree. A virtual machine tells a name that several speeds share."""
+def _of_one_speed(timed: pd.DataFrame) -> list[list[int]]:
+    """The sessions of one processor in groups whose cells take as long, in the median, as those of one session of the
+    group, within SAME_SPEED; most rows first. A session that shares no cell with those of other groups can't be told
+    apart from the first. Rounds that others disturbed tell nothing, but in a session that has no other."""
+    disturbed = contended(timed)
+    timed = timed[~disturbed | ~timed["session"].isin(timed.loc[~disturbed, "session"])]
     varying = [name for name in CELL if timed[name].nunique(dropna=False) > 1] or CELL[:1]
     speeds = timed.groupby([*varying, "session"], dropna=False)["images_per_second"].median().unstack("session")
-    rows, most, others = timed["session"].value_counts(), 0, set()
-    for own in rows.index:
-        ratios = speeds.div(speeds[own], axis=0).median().dropna()  # without sessions that share no cell with it
-        alike = ratios.between(1 / SAME_SPEED, SAME_SPEED)
-        if (many := int(rows[ratios.index[alike]].sum())) > most:
-            most, others = many, set(ratios.index[~alike])
-    return others
+    ratios = pd.DataFrame({own: speeds.div(speeds[own], axis=0).median() for own in speeds})
+    alike = (ratios < SAME_SPEED) & (ratios > 1 / SAME_SPEED)
+    rows, left, groups = timed["session"].value_counts(), [int(own) for own in speeds], []
+    while left:
+        fitting = [[other for other in left if alike.loc[other, own]] for own in left]
+        groups.append(max(fitting, key=lambda group: rows[group].sum()))
+        left = [own for own in left if own not in groups[-1]]
+    alone = [own for own in groups[1:] if ratios.drop(index=own)[own].isna().all(axis=None)]
+    first = sorted(sum(alone, groups[0]))
+    return [first, *(own for own in groups[1:] if own not in alone)]
+
+
+def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
+    """The records of the processor, at one speed, with the most timed rows, and its name of `by_speed`; all records and
+    "" where there is one alone. What is fitted to seconds of several is a model of none."""
+    kinds = by_speed(stored)
+    if len(kinds) < 2:
+        return stored.records, ""
+    timed = (stored.records["status"] == "ok") & stored.records["images_per_second"].notna()
+    name = max(kinds, key=lambda each: int(timed[kinds[each].index].sum()))
+    return kinds[name], name
 
 
 def by_short_name(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:

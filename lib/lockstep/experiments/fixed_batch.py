@@ -1,4 +1,4 @@
-"""Cells whose global batch stays as it is, however many workers share it: the grids of notebooks 07 and 08.
+"""Cells whose global batch stays as it is, however many workers share it: the grids of notebooks 07 to 09.
 
     trained("processes", "learning", global_batch_size=32, workers=2)    two replicas with 16 images each
     trained("gpipe", "learning", global_batch_size=32, workers=2)        one replica of two stages: all 32 pass through

@@ -122,6 +122,8 @@ def test_every_pooling_meets_every_dropout() -> None:
     jobs = ablation_cells(CASE, "cnn", ["max", "none"], [0, 0.5], way="processes", epochs=2, images=400)
     assert [(job.pooling, job.dropout) for job in jobs] == [("max", 0), ("max", 0.5), ("none", 0), ("none", 0.5)]
     assert {(job.images, job.epochs) for job in jobs} == {(400, 2)}
+    jobs = ablation_cells(CASE, "convlstm", ["max", "none"], [0, 0.5], way="processes", epochs=2)
+    assert {job.pooling for job in jobs} == {"max"}, "an LSTM does not read 1444 positions"
 
 
 def test_timed_cells_have_a_pair_and_as_many_images_whatever_the_batch() -> None:
@@ -183,9 +185,9 @@ def test_seeds_are_as_many_as_seconds_are_enough_for() -> None:
         published = trained(name, "learning", network="convlstm", epochs=10, **shared)
         assert seeds_of(published) == 20, "a published accuracy is held against it, within 2 points"
         assert seeds_of(trained(name, "learning", epochs=10, **shared)) == 12, "a CNN stands beside no number"
-    for experiment, epochs in (("selected", 30), ("paired", 3)):
+    for experiment, epochs in (("selected", 30), ("paired", 3), ("ablation", 10)):
         assert seeds_of(trained("processes", experiment, epochs=epochs, **shared)) == 12, "a claim is judged by it"
-    assert seeds_of(trained("processes", "ablation", epochs=10, **shared)) == 8
+    assert seeds_of(trained("processes", "candidates", epochs=30, **shared)) == 8
     assert seeds_of(trained("sequential", "speed", use_case=CASE, workers=1)) == 0
 
 

@@ -114,7 +114,7 @@ def test_two_processors_are_not_mixed() -> None:
     assert f"; all of that on AMD EPYC; {own_median}" in text and "on Intel Xeon" not in errors(exact())
     assert re.search(r"off in the median of 12 cells \([\d.]+ % \[[^]]+\] on Intel Xeon\)\. ", text)
     assert "all of that" not in errors(exact()) and "AMD" not in answer(exact())
-    assert answer(both).endswith("Numbers are AMD EPYC's, which has the most rows.")
+    assert answer(both).endswith("Numbers are of AMD EPYC, which has the most rows.")
     choices = len(picks(exact()))
     elsewhere = picks(checking.each_processor(both)["Intel Xeon"])
     hits = int((elsewhere["pick"] == elsewhere["best"]).sum())
@@ -131,6 +131,12 @@ def test_two_processors_are_not_mixed() -> None:
     every = checking.all_predictions(both)
     assert len(every) == 2 * len(checking.predictions(exact()))
     assert every["error"].iloc[len(every) // 2 :].median() == pytest.approx(0.2)
+    alike = Stored(both.records, both.tables, processors=dict.fromkeys(names, "AMD EPYC"))  # one name, two speeds
+    pd.testing.assert_frame_equal(checking.predictions(alike), checking.predictions(both))
+    pd.testing.assert_frame_equal(checking.all_predictions(alike), every)
+    assert list(checking.other_processors(alike)) == ["AMD EPYC (session 1)"]
+    assert set(checking.memories(alike)["processor"]) == {"AMD EPYC (session 0)", "AMD EPYC (session 1)"}
+    assert "; all of that on AMD EPYC (session 0); " in errors(alike)
 
 
 def test_the_memory_of_every_processor_is_judged() -> None:

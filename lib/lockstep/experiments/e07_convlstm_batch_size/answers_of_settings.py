@@ -124,7 +124,8 @@ def ablation(stored: Stored) -> str:
 
 def _other_than_plain(row: Mapping[Hashable, Any]) -> str:
     """Average pooling; dropout 0.5; average pooling with dropout 0.5."""
-    parts = {f"{row['pooling']} pooling": row["pooling"] != "max", f"dropout {row['dropout']:g}": row["dropout"] > 0}
+    pooling = str(row["pooling"]).replace("none", "no")
+    parts = {f"{pooling} pooling": row["pooling"] != "max", f"dropout {row['dropout']:g}": row["dropout"] > 0}
     return " with ".join(part for part, other in parts.items() if other)
 
 

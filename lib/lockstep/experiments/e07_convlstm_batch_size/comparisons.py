@@ -91,5 +91,5 @@ def seeds_of(job: Job) -> int:
     papers_own = _at_table2(job) and job.network == "convlstm"
     if shown <= _SECONDS_IMAGES or papers_own or (_table2(job) and job.synchronous):
         return SEEDS
-    large = job.experiment not in ("learning", "selected", "paired") or job.global_batch_size > PLAIN_BATCH
+    large = job.experiment not in ("learning", "selected", "paired", "ablation") or job.global_batch_size > PLAIN_BATCH
     return _FEW_SEEDS if large else _SOME_SEEDS

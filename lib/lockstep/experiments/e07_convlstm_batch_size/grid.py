@@ -185,7 +185,9 @@ def with_tuned(
 def ablation_cells(
     use_case: str, network: str, pooling: Iterable[str], dropout: Iterable[float], *, way: str, **fields: Any
 ) -> list[Job]:
-    """Each kind of pooling with each share of dropout; `fields`: how long, and on how many images."""
+    """Each kind of pooling with each share of dropout; without pooling a CNN alone, for an LSTM would read too many
+    positions. `fields`: how long, and on how many images."""
+    pooling = [kind for kind in pooling if kind != "none" or network == "cnn"]
     shares = [float(share) for share in dropout]
     shared: dict[str, Any] = {"use_case": use_case, "network": network, "scored_on": "test", **fields}
     return [trained(way, "ablation", pooling=kind, dropout=share, **shared) for kind in pooling for share in shares]

@@ -78,8 +78,7 @@ def _seeds(records: pd.DataFrame, cell: Cell) -> Estimate:
     rows = select(records, cell, status=None)
     if lost := diverged(rows):
         raise NotNow(NOT_YET, f"{lost} of {len(rows)} seeds diverged: there is no mean over all of them")
-    rows = rows[rows["status"] == "ok"]
-    found = mean_of(100 * rows["test_accuracy"].dropna())
+    found = mean_of(100 * rows.loc[rows["status"] == "ok", "test_accuracy"].dropna())
     enough(found.rounds)
     return found
 
@@ -224,7 +223,7 @@ def lstm_as_accurate(claim: Claim, stored: Stored) -> Verdict:
 
 @RULES.add
 def dropout_lessens_gap(claim: Claim, stored: Stored) -> Verdict:
-    """Train minus test accuracy with the most dropout that was tried, minus that without: below 0?"""
+    """Train minus test accuracy with the most dropout that was tried, minus that without, of each network: below 0?"""
     found = _real(found_cells(stored.records, ABLATION, "the ablation", use_case=claim["use_case"], pooling="max"))
     most = max(cell["dropout"] for cell in found)
     if not most:
@@ -232,10 +231,9 @@ def dropout_lessens_gap(claim: Claim, stored: Stored) -> Verdict:
     gaps = stored.records.assign(gap=stored.records["test_accuracy"] - stored.records["train_accuracy"])
     parts = []
     for cell in (cell for cell in found if cell["dropout"] == most):
-        text = f"points less between train and test accuracy, with dropout {most:g}"
         base = same_but(cell, dropout=0.0)
         points = paired_points(gaps, cell, base, "gap")
         enough(points.rounds)
-        found_here = with_seconds(above(points, 0.0, 0.0, text, "0"), gaps, (cell, base))
-        parts.append((CALLED[cell["network"]], found_here))
+        less = above(points, 0.0, 0.0, f"points less between train and test accuracy, with dropout {most:g}", "0")
+        parts.append((CALLED[cell["network"]], with_seconds(less, gaps, (cell, base))))
     return join(parts)

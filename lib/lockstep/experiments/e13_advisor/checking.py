@@ -31,7 +31,7 @@ from lockstep.advisor.steps import (
     mean_error,
 )
 from lockstep.analysis.cells import cells
-from lockstep.analysis.one_session import by_processor, on_one_processor, short_names
+from lockstep.analysis.one_session import by_speed, on_one_processor
 from lockstep.analysis.statistics import interval_of, per_round
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e13_advisor.errors_file import FEWEST_ROUNDS, LEVEL, known_errors
@@ -123,9 +123,8 @@ def predictions(stored: Stored) -> pd.DataFrame:
 
 @once
 def each_processor(stored: Stored) -> dict[str, Stored]:
-    """What each processor measured, by its name."""
-    kinds = by_processor(stored, stored.records, units=True)
-    return {short: replace(stored, records=kinds[name]) for name, short in short_names(kinds).items()}
+    """What each processor measured, by its name; at each speed by itself."""
+    return {name: replace(stored, records=records) for name, records in by_speed(stored).items()}
 
 
 @once
@@ -134,7 +133,7 @@ def other_processors(stored: Stored) -> dict[str, Stored]:
     FEWEST_ROUNDS rounds: a bad minute says nothing of a processor. Empty where there is one alone."""
     shown, found = on_one_processor(stored)[1], {}
     for name, own in each_processor(stored).items() if shown else ():
-        table = pd.DataFrame() if f"{shown} (".startswith(f"{name} (") else predictions(own)
+        table = predictions(own) if name != shown else pd.DataFrame()
         rounds = table.groupby("use_case")["rounds"].min() if len(table) else pd.Series(dtype=int)
         few = own.records["use_case"].isin(rounds.index[rounds < FEWEST_ROUNDS])
         if (rounds >= FEWEST_ROUNDS).any():
