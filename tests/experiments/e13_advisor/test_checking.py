@@ -136,7 +136,7 @@ def test_two_processors_are_not_mixed() -> None:
     pd.testing.assert_frame_equal(checking.all_predictions(alike), every)
     assert list(checking.other_processors(alike)) == ["AMD EPYC (session 1)"]
     assert list(checking.each_processor(alike)) == ["AMD EPYC (session 0)", "AMD EPYC (session 1)"]
-    assert len(checking.memories(alike)) == len(checking.memories(both)) > 0, "seen: it called itself without end"
+    assert len(checking.memories(alike)) == len(checking.memories(both)) > 0, "one that calls itself never ends"
     assert "; all of that on AMD EPYC (session 0); " in errors(alike)
 
 
