@@ -22,7 +22,7 @@ from lockstep.commands.application import app
 from lockstep.engine.job import JobError
 from lockstep.tuning import own_model
 from lockstep.tuning.attempts import this_owner
-from lockstep.tuning.opening import close_study, open_study
+from lockstep.tuning.opening import close_study, found_study, open_study
 from lockstep.tuning.results import OF_DECISION, OF_EPOCH, OF_TRIAL, Finished, read_study
 from lockstep.tuning.status_lines import seconds_left, status_text, time_left_text
 from lockstep.tuning.study import run_study
@@ -137,6 +137,9 @@ def test_the_command_tunes_goes_on_and_says_how_far_it_is(
     assert "2 finished" in status.output and status.exit_code == 0
     other = CliRunner().invoke(app, [*words, "2", "--seed", "1"])
     assert other.exit_code == 2 and "seed: 0 there, 1 here" in other.output
+    study, plan = found_study(tmp_path / "study.db")
+    close_study(study)
+    assert plan.base.memory_format == "channels_last"
 
 
 @pytest.mark.parametrize(

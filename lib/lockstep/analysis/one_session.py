@@ -29,7 +29,7 @@ _UNITS: Mapping[str, str] = {
 }  # fmt: skip
 SAME_SPEED = 1.3
 """Sessions of one machine were seen to differ by a fifth in the median of their cells, with what else ran on its host,
-and two machines of one name by two fifths and more; the limit lies between."""
+and machines that share a name by more than a third; the limit lies between."""
 _Cells = list[tuple[dict[str, Any], pd.DataFrame]]
 
 
@@ -80,7 +80,9 @@ def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
     """What a reader must know of a table with seconds of a step beside ratios, where several kinds of machines were
     measured; "" for other tables."""
     beside = "step_seconds" in table and not {"speedup", "ratio", "gain"}.isdisjoint(table)
-    if not beside or "processor" in table or len(by_speed(stored)) < 2:
+    if not beside or "processor" in table:
+        return ""
+    if len(by_processor(stored, stored.records, units=True)) < 2 and len(by_speed(stored)) < 2:
         return ""
     return "Seconds are medians over several processors: compare the ratios, which are paired by round, never seconds."
 
@@ -90,7 +92,7 @@ def by_speed(stored: Stored) -> dict[str, pd.DataFrame]:
     """All records of each processor by its short name, and by its sessions, too, where they ran at several speeds:
     virtual machines that compute at different speeds report one name."""
     everywhere = _everywhere(stored.records)
-    timed = (stored.records["status"] == "ok") & stored.records["images_per_second"].notna() & ~everywhere
+    timed = _timed(stored.records) & ~everywhere
     kinds = by_processor(stored, stored.records[timed], units=True)
     names, found = short_names(kinds), {}
     for name, rows in kinds.items():
@@ -127,9 +129,12 @@ def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
     kinds = by_speed(stored)
     if len(kinds) < 2:
         return stored.records, ""
-    timed = (stored.records["status"] == "ok") & stored.records["images_per_second"].notna()
-    name = max(kinds, key=lambda each: int(timed[kinds[each].index].sum()))
+    name = max(kinds, key=lambda each: int(_timed(kinds[each]).sum()))
     return kinds[name], name
+
+
+def _timed(records: pd.DataFrame) -> pd.Series:
+    return (records["status"] == "ok") & records["images_per_second"].notna()
 
 
 def by_short_name(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -210,3 +210,6 @@ def test_pooling_that_costs_accuracy_is_said_to(made: Stored) -> None:
     assert "falls with average pooling in the CNN (" in told
     assert "and average pooling with dropout 0.5 in the CNN (-7 points" in told
     assert "no difference shows for average pooling in the ConvLSTM" in told
+    other = made.records.assign(pooling=made.records["pooling"].replace("average", "none"))
+    told = said("ablation", Stored(other, made.tables))
+    assert "no pooling in the CNN (" in told and "no pooling with dropout 0.5 in the CNN (" in told

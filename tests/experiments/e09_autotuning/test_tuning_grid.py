@@ -10,13 +10,15 @@ import pytest
 import fake_tuning
 from fake_tuning import PARAMETERS
 from lockstep.analysis.stored import Stored
+from lockstep.engine.training.loop import Site
 from lockstep.engine.training.scores import DIVERGED
-from lockstep.experiments.e09_autotuning import grid
+from lockstep.experiments.e09_autotuning import grid, timing
 from lockstep.experiments.e09_autotuning.choice import best_of_finalists, finalists_of_pool
 from lockstep.experiments.e09_autotuning.grid import CHOSEN, ENGINES, FINALISTS, POOL, RUNG, cells, planned
 from lockstep.experiments.e09_autotuning.measuring import alone
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_in
 from lockstep.experiments.experiment import Parameters
+from lockstep.tuning.plan import StudyPlan
 
 
 def found(stored: Stored) -> StoredPool:
@@ -57,12 +59,27 @@ def test_each_phase_waits_for_the_one_before(growing: dict[str, Stored]) -> None
 
 
 def test_every_cell_has_the_memory_format_that_is_asked_for(growing: dict[str, Stored]) -> None:
-    """09 trained in torch's own format, which takes half as long again for these networks, where 07 had the other."""
+    """09 trained in torch's own format, which takes longer for these networks, where 07 had the other."""
     growing["now"] = fake_tuning.stored()
     jobs = cells(Parameters(**{**vars(PARAMETERS), "memory_format": "channels_last"}))
     assert {job.experiment for job in jobs} == {POOL, ENGINES, RUNG, FINALISTS, CHOSEN}
     assert {job.memory_format for job in jobs} == {"channels_last"}
     assert alone(jobs[0]).memory_format == "channels_last"
+
+
+def test_timed_trials_have_the_memory_format_of_their_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the stored row would name one format, and the seconds be of another."""
+    asked: list[StudyPlan] = []
+
+    def run_study(plan: StudyPlan, path: Path, site: Site) -> None:
+        asked.append(plan)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(timing, "run_study", run_study)
+    for name in ("contiguous", "channels_last"):
+        with pytest.raises(KeyboardInterrupt):
+            timing.timed_study(grid._engine_cells(PARAMETERS)[0].with_(memory_format=name), Site())
+    assert [plan.base.memory_format for plan in asked] == ["contiguous", "channels_last"]
 
 
 def test_only_the_chosen_network_and_the_ladder_open_test_images(growing: dict[str, Stored]) -> None:
