@@ -123,19 +123,26 @@ def test_the_model_errs_to_the_side_that_it_does(frame: pd.DataFrame) -> None:
     assert short != long
 
 
+def told_of_links(cells: pd.DataFrame, such: str) -> str:
+    """The side is told where the whole interval of every cell lies on it; no error has a sign otherwise."""
+    errors = (cells["ratio"] - 1).abs()
+    least, most = (f"{100 * error:.0f}" for error in (errors.min(), errors.max()))
+    for side, shown in (("short", cells["high"] < 1), ("long", cells["low"] > 1)):
+        if shown.all():
+            return f"on emulated hosts it predicted every {such}step too {side}, by {least} to {most} %"
+    return f"on emulated hosts its predictions of {such}a step are off by {least} to {most} %"
+
+
 def test_a_forecast_for_clusters_has_the_error_of_the_cells_with_a_link(frame: pd.DataFrame, reference: Stored) -> None:
     """Bug: beside forecasts over a link stood the mean error of 22 cells, of which six had one: all six too short."""
     table = checked_model(reference)
     own = table[(table["hosts"] > 1) & table["ratio"].notna()]
-    assert len(own) >= 6 and (own["high"] < 1).all()
-    least, most = (f"{100 * (1 - ratio):.0f}" for ratio in (own["ratio"].max(), own["ratio"].min()))
-    told = f"on emulated hosts it predicted every step too short, by {least} to {most} %"
+    assert len(own) >= 6
     for name in ("answer", "model", "cluster"):
-        assert told.lower() in SAYS[name](reference).lower()  # type: ignore[misc]
+        assert told_of_links(own, "").lower() in SAYS[name](reference).lower()  # type: ignore[misc]
     assert f"have a link (median error {100 * own['error'].median():.3g} %): " in SAYS["model"](reference)  # type: ignore[misc]
-    served = own[own["strategy"] == "parameter_server"]["ratio"]
-    least, most = (f"{100 * (1 - ratio):.0f}" for ratio in (served.max(), served.min()))
-    assert f"every such step too short, by {least} to {most} %" in SAYS["table3"](reference)  # type: ignore[misc]
+    served = told_of_links(own[own["strategy"] == "parameter_server"], "such ")
+    assert served in SAYS["table3"](reference)  # type: ignore[misc]
     over_link = frame["experiment"] == "held_out_hosts"
     assert "Only one cell has a link" in said(frame, "model")
     slow, fast = (scaled(frame, "step_seconds", times, experiment="held_out_hosts") for times in (1.5, 0.5))
