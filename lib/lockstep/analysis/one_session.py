@@ -109,8 +109,7 @@ def _of_one_speed(timed: pd.DataFrame) -> list[list[int]]:
     apart from the first. Rounds that others disturbed tell nothing, but in a session that has no other."""
     disturbed = contended(timed)
     timed = timed[~disturbed | ~timed["session"].isin(timed.loc[~disturbed, "session"])]
-    varying = [name for name in CELL if timed[name].nunique(dropna=False) > 1] or CELL[:1]
-    speeds = timed.groupby([*varying, "session"], dropna=False)["images_per_second"].median().unstack("session")
+    speeds = timed.groupby([*_varying(timed), "session"], dropna=False)["images_per_second"].median().unstack("session")
     ratios = pd.DataFrame({own: speeds.div(speeds[own], axis=0).median() for own in speeds})
     alike = (ratios < SAME_SPEED) & (ratios > 1 / SAME_SPEED)
     rows, left, groups = timed["session"].value_counts(), [int(own) for own in speeds], []
@@ -124,13 +123,26 @@ def _of_one_speed(timed: pd.DataFrame) -> list[list[int]]:
 
 
 def on_one_processor(stored: Stored) -> tuple[pd.DataFrame, str]:
-    """The records of the processor, at one speed, with the most timed rows, and its name of `by_speed`; all records and
-    "" where there is one alone. What is fitted to seconds of several is a model of none."""
+    """The records of the processor, at one speed, with the most cells that have an interval, of equals the one with the
+    most timed rows, and its name of `by_speed`; all records and "" where there is one alone. What is fitted to seconds
+    of several is a model of none, and a cell of two rounds says nothing that holds."""
     kinds = by_speed(stored)
     if len(kinds) < 2:
         return stored.records, ""
-    name = max(kinds, key=lambda each: int(_timed(kinds[each]).sum()))
+    name = max(kinds, key=lambda each: _measured(kinds[each]))
     return kinds[name], name
+
+
+def _measured(records: pd.DataFrame) -> tuple[int, int]:
+    """How many cells have as many undisturbed rounds as an interval needs, and how many timed rows there are."""
+    timed = records[_timed(records)]
+    rounds = timed[~contended(timed)].groupby(_varying(timed), dropna=False)["round"].nunique()
+    return int((rounds >= MIN_ROUNDS).sum()), len(timed)
+
+
+def _varying(timed: pd.DataFrame) -> list[str]:
+    """The columns that tell the cells of these rows apart."""
+    return [name for name in CELL if timed[name].nunique(dropna=False) > 1] or CELL[:1]
 
 
 def _timed(records: pd.DataFrame) -> pd.Series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.text import Text
@@ -98,15 +99,30 @@ def test_without_the_lstm_or_any_record_there_is_no_difference(frame: pd.DataFra
 
 def test_the_finding_names_each_way_to_train_and_each_head(frame: pd.DataFrame) -> None:
     told = EXPERIMENT.findings["heads"](Stored(frame, {}))
-    verdict, first, second = re.split(r"\. (?:Beside|With) ", told)
-    assert verdict == (
-        "The LSTM is shown to be more accurate than another head in 7 of ten comparisons, and less accurate in 3"
-    )
+    verdict, first, second = re.split(r"\. (?:Beside|Of) ", told)
+    counts = "seven of ten comparisons, and less accurate in three"
+    assert verdict == f"The LSTM is shown to be more accurate than another head in {counts}"
     assert first.startswith("a dense head of equal size it is more accurate with batch 32, 10 epochs (+1 points [")
     for training in ("batch 512, 10 epochs", "batch 32, 40 updates", "tuned, batch 32, 10 epochs"):
         assert f"{training} (+1" in first
-    assert second.startswith("batch 32, 10 epochs, it is more accurate than the CNN (+2 points [")
-    assert "is less accurate than one over shuffled positions (-0.2 points [" in second
+    assert second.startswith("the differences from the others that are shown (six of six), the largest is from the CNN")
+    assert "with batch 32, 10 epochs (+2 points [" in second
+
+
+def test_a_difference_that_another_training_shows_is_named(frame: pd.DataFrame) -> None:
+    """Bug: of two differences that were counted only the one beside the dense head was named, and not the larger."""
+    own = frame[frame["head"] != "shuffled"].copy()
+    lstm = (own["experiment"] == "heads") & (own["network"] == "convlstm") & (own["head"] == "default")
+    own["test_accuracy"] += np.where(lstm, own["seed"] % 2 * 0.5 - 0.25, 0.0)
+    few = lstm & (own["updates"] > 0)
+    own.loc[few, "test_accuracy"] = 0.3
+    told = EXPERIMENT.findings["heads"](Stored(own, {}))
+    assert "none of seven comparisons, and less accurate in two. " in told
+    largest = r"the largest is from the CNN with batch 32, 40 updates \(-[^()]*\)\.$"
+    assert re.search(r" Of the differences from the others that are shown \(one of three\), " + largest, told)
+    alike = own.assign(test_accuracy=own["test_accuracy"].mask(few, 0.5 + own["seed"] % 2 * 0.5))
+    told = EXPERIMENT.findings["heads"](Stored(alike, {}))
+    assert " With batch 32, 10 epochs, it cannot be told apart from the CNN (" in told
 
 
 def test_the_figure_has_a_part_for_every_way_to_train(frame: pd.DataFrame) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.seeds import LEARNING, SPEED, paired_points, same_but, way
-from lockstep.analysis.sentences import counted, finding, listed, sentence, times
+from lockstep.analysis.sentences import counted, finding, in_words, listed, sentence, times
 from lockstep.analysis.statistics import ratio_or_reason
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
@@ -36,6 +36,11 @@ def by_sign(found: Iterable[tuple[str, Estimate]], more: str, less: str, alike: 
     if not any(groups.values()):
         raise NotNow("", f"an interval needs {MIN_ROUNDS} seeds")
     return "; ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
+
+
+def none_or(number: int) -> str:
+    """None, one, two: of things that were named before."""
+    return in_words(number) if number else "none"
 
 
 def points_text(points: Estimate) -> str:
@@ -109,7 +114,7 @@ def points_of(row: dict[str, Any]) -> Estimate:
 def _with_few_updates(rows: pd.DataFrame) -> str:
     lower, shown = (rows["points"] < 0).sum(), (rows["points_high"] < 0).sum()
     ends = f"{rows['points'].min():+.3g} to {rows['points'].max():+.3g} points"
-    learns = f"by the whole interval in {shown or 'none'} of them"
+    learns = f"by the whole interval in {none_or(shown)} of them"
     settings = counted(len(rows), "setting")
     many = f"all {settings}" if lower == len(rows) else f"{lower or 'none'} of {settings}"
     slower = "" if shown else ": whether it learns more slowly is open"

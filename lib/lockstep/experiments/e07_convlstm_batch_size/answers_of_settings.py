@@ -9,10 +9,17 @@ import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
 from lockstep.analysis.seeds import ABLATION, MARGIN, SELECTED
-from lockstep.analysis.sentences import counted, finding, listed, sentence
+from lockstep.analysis.sentences import counted, finding, in_words, listed, sentence
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
-from lockstep.experiments.e07_convlstm_batch_size.answer import CALLED, by_sign, largest_batch, points_of, points_text
+from lockstep.experiments.e07_convlstm_batch_size.answer import (
+    CALLED,
+    by_sign,
+    largest_batch,
+    none_or,
+    points_of,
+    points_text,
+)
 from lockstep.experiments.e07_convlstm_batch_size.tables import (
     candidate_accuracy,
     choices,
@@ -132,23 +139,29 @@ def _other_than_plain(row: Mapping[Hashable, Any]) -> str:
 @finding
 def heads(stored: Stored) -> str:
     """Whether the LSTM is more accurate than another head; beside a dense head of its size, however they are trained,
-    and beside all others in the way that stands first."""
+    and the largest difference from the others, or without one all of the way that stands first."""
     table = required_rows(lstm_and_heads(stored), "the LSTM beside other heads")
     table = table[table["points"].notna()]
     if table.empty:
         raise NotNow("", "no other head was trained beside the LSTM")
-    more, less = int((table["points_low"] > 0).sum()), int((table["points_high"] < 0).sum())
-    many = f"{more or 'none'} of {counted(len(table), 'comparison')}, and less accurate in {less or 'none'}"
+    more, less = (none_or(int(side.sum())) for side in (table["points_low"] > 0, table["points_high"] < 0))
+    many = f"{more} of {counted(len(table), 'comparison')}, and less accurate in {less}"
     said = [f"the LSTM is shown to be more accurate than another head in {many}"]
     dense = [(row["training"], points_of(row)) for row in table[table["head"] == "dense"].to_dict("records")]
     if dense:
         parts = by_sign(dense, "is more accurate with", "is less accurate with", "cannot be told apart with")
         said.append(f"beside a dense head of equal size it {parts}")
-    others = table[(table["head"] != "dense") & (table["training"] == table["training"].iloc[0])]
-    if len(others):
-        found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in others.to_dict("records"))
+    others = table[table["head"] != "dense"]
+    shown = (others["points_low"] > 0) | (others["points_high"] < 0)
+    if shown.any():
+        row = others.loc[others["points"].where(shown).abs().idxmax()].to_dict()
+        largest = f"{NAMES_OF_HEADS[row['head']]} with {row['training']} ({points_text(points_of(row))})"
+        many = f"{in_words(int(shown.sum()))} of {in_words(len(others))}"
+        said.append(f"of the differences from the others that are shown ({many}), the largest is from {largest}")
+    elif len(first := others[others["training"] == table["training"].iloc[0]]):
+        found = ((NAMES_OF_HEADS[row["head"]], points_of(row)) for row in first.to_dict("records"))
         than = ("is more accurate than", "is less accurate than", "cannot be told apart from")
-        said.append(f"with {others['training'].iloc[0]}, it {by_sign(found, *than)}")
+        said.append(f"with {first['training'].iloc[0]}, it {by_sign(found, *than)}")
     return " ".join(sentence(text) for text in said)
 
 

@@ -20,7 +20,7 @@ def answer(stored: Stored) -> str:
     """How many workers the fastest way has, gains over one, the error of predictions, how often advice was right."""
     parts = {"How many workers are best": _how_many, "What workers gain": _gains, "How far off the advice is": _errors}
     shown = on_one_processor(stored)[1]
-    remark = [sentence(f"numbers are of {shown}, which has the most rows")] if shown else []
+    remark = [sentence(f"numbers are of {shown}, on which most was measured")] if shown else []
     return " ".join([*settle_each(lambda name: parts[name](stored), parts), *remark])
 
 

@@ -1,7 +1,7 @@
 """What the advisor predicts beside what was measured: for each held-out cell its step, its range and its memory.
 
 A model's range comes from the errors that were made on the *other* models, as a reader's own model will have it.
-Of several processors it is the one with the most timed rows: calibrated on one, nothing is predicted of another.
+Of several processors it is the one on which most was measured: calibrated on one, nothing is predicted of another.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
 )
 from lockstep.experiments.e07_convlstm_batch_size.tables.choice import beside_plain, choice_table, quoted, shared_seeds
 from lockstep.experiments.e07_convlstm_batch_size.tables.classes import class_table
-from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table, learning_of_all_seeds
 from lockstep.experiments.e07_convlstm_batch_size.tables.scores import SCORE_TABLES
 from lockstep.experiments.e07_convlstm_batch_size.tables.scores_unseen import without_test_images, without_test_scores
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import (
@@ -48,7 +48,7 @@ choices = once(lambda stored: choice_table(stored.records, stored.table("confusi
 timed_ways = once(lambda stored: speed_table(stored.records))
 timed_frameworks = once(lambda stored: framework_table(stored.records))
 timed_prices = once(lambda stored: price_table(stored.records))
-lstm_difference = once(lambda stored: lstm_table(stored.records, (LEARNING,)))
+lstm_difference = once(lambda stored: lstm_table(learning_of_all_seeds(stored.records), (LEARNING,)))
 paired_accuracy = once(lambda stored: paired_table(stored.records))
 lstm_and_heads = once(lambda stored: head_table(stored.records))
 quoted_confusion = once(lambda stored: quoted(stored.records, without_test_images(stored.table("confusion"))))

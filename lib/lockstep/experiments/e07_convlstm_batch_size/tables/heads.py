@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from lockstep.analysis.cells import cells, outcome
-from lockstep.analysis.seeds import HEADS, mean_columns, mean_or_none, paired_points, percent_columns, scored
+from lockstep.analysis.cells import CELL, cells, outcome
+from lockstep.analysis.seeds import HEADS, LEARNING, mean_columns, mean_or_none, paired_points, percent_columns, scored
 from lockstep.analysis.statistics import AnalysisError
 from lockstep.engine.models.layers import Network
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import budget
@@ -54,6 +54,14 @@ def head_table(records: pd.DataFrame) -> pd.DataFrame:
     order = {name: place for place, name in enumerate(CALLED)}
     table.sort(key=lambda row: order[row["head"]])
     return pd.DataFrame(table, columns=COLUMNS).sort_values(["use_case", "training"], key=_place, kind="stable")
+
+
+def learning_of_all_seeds(records: pd.DataFrame) -> pd.DataFrame:
+    """The rows of LEARNING, and those that HEADS adds: the CNN and the LSTM are trained alike in both, from seeds of
+    which one may have more."""
+    own = records[records["experiment"] == LEARNING]
+    also = records[(records["experiment"] == HEADS) & (records["head"] == "default") & (records["scored_on"] == "test")]
+    return pd.concat([own, also.assign(experiment=LEARNING)]).drop_duplicates([*CELL, "seed"])
 
 
 def name_of(cell: Cell) -> str:
