@@ -17,7 +17,8 @@ from lockstep.engine.usecases import USE_CASES
 from lockstep.experiments.e07_convlstm_batch_size import EXPERIMENT
 from lockstep.experiments.e07_convlstm_batch_size.comparisons import seeds_of
 from lockstep.experiments.e07_convlstm_batch_size.head_cells import head_cells
-from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table
+from lockstep.experiments.e07_convlstm_batch_size.tables import lstm_difference
+from lockstep.experiments.e07_convlstm_batch_size.tables.heads import head_table, learning_of_all_seeds
 
 GIVEN: dict[str, Any] = {"way": "processes", "epochs": 10, "updates": 40, "batch_sizes": [512]}
 NONE: dict[str, Any] = {"names": [], "tuned": [], "learning_rates": []}
@@ -123,6 +124,25 @@ def test_a_difference_that_another_training_shows_is_named(frame: pd.DataFrame) 
     alike = own.assign(test_accuracy=own["test_accuracy"].mask(few, 0.5 + own["seed"] % 2 * 0.5))
     told = EXPERIMENT.findings["heads"](Stored(alike, {}))
     assert " With batch 32, 10 epochs, it cannot be told apart from the CNN (" in told
+
+
+def test_the_answer_counts_the_seeds_of_the_heads_and_none_twice(frame: pd.DataFrame) -> None:
+    """Bug: six seeds of one comparison left open what eleven seeds of the same trainings had shown further down."""
+    plain = (frame["network"].isin(["cnn", "convlstm"])) & (frame["head"] == "default") & (frame["updates"] == 40)
+    plain &= frame["use_case"].eq("Pneumonia") & frame["global_batch_size"].eq(32) & frame["scored_on"].eq("test")
+    both = frame[plain & frame["experiment"].isin(["learning", "heads"])]
+    of_heads = both[both["experiment"] == "heads"]
+    assert len(of_heads) and set(of_heads["seed"]) >= {0, 1, 2, 3, 4, 5}
+    few = of_heads[of_heads["seed"] < 5].assign(experiment="learning", test_accuracy=0.5)
+    known = pd.concat([few, of_heads])
+    merged = learning_of_all_seeds(known)
+    assert set(merged["experiment"]) == {"learning"} and not merged.duplicated(["network", "seed"]).any()
+    assert set(merged["seed"]) == set(of_heads["seed"])
+    assert (merged.loc[merged["seed"] < 5, "test_accuracy"] == 0.5).all(), "its own rows stand first"
+    told = lstm_difference(Stored(known, {}))
+    assert told["seeds"].tolist() == [of_heads["seed"].nunique()]
+    other = of_heads.assign(head="dense")
+    assert learning_of_all_seeds(pd.concat([few, other]))["seed"].max() == 4, "another head is another training"
 
 
 def test_the_figure_has_a_part_for_every_way_to_train(frame: pd.DataFrame) -> None:

@@ -126,11 +126,11 @@ def test_the_model_errs_to_the_side_that_it_does(frame: pd.DataFrame) -> None:
 def told_of_links(cells: pd.DataFrame, such: str) -> str:
     """The side is told where the whole interval of every cell lies on it; no error has a sign otherwise."""
     errors = (cells["ratio"] - 1).abs()
-    least, most = (f"{100 * error:.0f}" for error in (errors.min(), errors.max()))
+    off = " to ".join(dict.fromkeys(f"{100 * error:.0f}" for error in (errors.min(), errors.max())))
     for side, shown in (("short", cells["high"] < 1), ("long", cells["low"] > 1)):
         if shown.all():
-            return f"on emulated hosts it predicted every {such}step too {side}, by {least} to {most} %"
-    return f"on emulated hosts its predictions of {such}a step are off by {least} to {most} %"
+            return f"on emulated hosts it predicted every {such}step too {side}, by {off} %"
+    return f"on emulated hosts its predictions of {such}a step are off by {off} %"
 
 
 def test_a_forecast_for_clusters_has_the_error_of_the_cells_with_a_link(frame: pd.DataFrame, reference: Stored) -> None:
