@@ -6,14 +6,16 @@ import contextlib
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import studies
 from lockstep.tuning import storage
 from lockstep.tuning.needed import StudyError
-from lockstep.tuning.opening import close_study, open_study
+from lockstep.tuning.opening import alone_on_host, close_study, folder_of, open_study
 from lockstep.tuning.storage import check_file, file_system_of, open_storage, shown, sqlite_file, storage_url
 from studies import plan_of, site_of
 
@@ -166,3 +168,50 @@ def test_a_url_without_its_driver() -> None:
 def test_a_url_of_nothing() -> None:
     with pytest.raises(StudyError, match="storage nonsense://x"):
         open_storage("nonsense://x")
+
+
+def test_a_folder_that_is_removed_while_mkdir_looks_at_it_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: of two calls on one study one ended with FileExistsError, for the other had just removed the folder."""
+    url, mkdir, raced = storage_url(tmp_path / "study.db"), Path.mkdir, []
+
+    def as_the_other_removes_it(self: Path, *args: Any, **kwargs: Any) -> None:
+        if not raced:
+            raced.append(self)
+            raise FileExistsError(self)
+        mkdir(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", as_the_other_removes_it)
+    with alone_on_host(url):
+        assert raced == [folder_of(url, "").parent]
+        assert raced[0].is_dir()
+    assert not raced[0].exists()
+
+
+@pytest.mark.parametrize("how", ["file", "link to nothing"])
+def test_a_file_where_checkpoints_are_to_be_is_named(tmp_path: Path, how: str) -> None:
+    place = tmp_path / "study.db.trials"
+    if how == "file":
+        place.write_text("mine")
+    else:
+        place.symlink_to(tmp_path / "nothing")
+    with pytest.raises(StudyError, match=r"study\.db\.trials is to hold checkpoints, but is no folder; move it away"):
+        open_study(plan_of(), tmp_path / "study.db", site_of())
+
+
+def test_threads_are_in_a_storage_one_at_a_time(tmp_path: Path) -> None:
+    """Each makes the folder anew and removes it, so that the others often meet it half gone."""
+    url, inside, most = storage_url(tmp_path / "study.db"), [], []
+
+    def go_in_and_out() -> None:
+        for _ in range(200):
+            with alone_on_host(url):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    with ThreadPoolExecutor(4) as threads:
+        for call in [threads.submit(go_in_and_out) for _ in range(4)]:
+            call.result()
+    assert most == [1] * 800

@@ -71,14 +71,18 @@ def alone_on_host(url: str) -> Iterator[None]:
     SQLite would both make its tables, and two that ask it for a trial would get the same one."""
     folder = folder_of(url, "").parent
     while True:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileNotFoundError):
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(folder, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            # Who had it before may have removed it.
-            if folder.is_dir() and os.path.samestat(os.fstat(handle), os.stat(folder)):
+        except (FileExistsError, FileNotFoundError):  # who had it removed it, perhaps while mkdir looked at it
+            if folder.is_file() or folder.is_symlink():
+                raise StudyError(f"{folder} is to hold checkpoints, but is no folder; move it away") from None
+            continue
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):  # who had it before may have removed it
+            if os.path.samestat(os.fstat(handle), os.stat(folder)):
                 break
-            os.close(handle)
+        os.close(handle)
     try:
         yield
     finally:

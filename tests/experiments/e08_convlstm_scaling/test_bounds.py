@@ -89,3 +89,13 @@ def test_every_number_stands_with_every_reading() -> None:
     assert len(table) == 2 * len(readings()) and set(table["batch"]) == {str(each) for each in readings()}
     assert table.groupby("what")["possible"].any().to_dict() == {"5 to 32 nodes": True, "five": False}
     assert (table["modelled_bound"] <= table["many"] / table["few"] + 1e-9).all() and INFINITE.seconds(2, 1e9) == 0
+
+
+def test_the_ends_of_a_bound_are_possible_ones() -> None:
+    """Seen: ends below 1 and beyond the ideal, where few rounds leave the interval open."""
+    draws = [replace(MODEL, fixed_seconds=factor * MODEL.fixed_seconds) for factor in (0.1, 1.0, 9.0)]
+    for rounds in (2, 12):
+        table = bounds_table(MODEL, draws, rounds, [("5 to 32 nodes", 7.01, 4, 31)], 5856)
+        assert table["ideal"].tolist() == pytest.approx([8 / 2, 32 / 5, 1464 / 189, 31 / 4])
+        assert (table["low"] >= 1).all() and (table["high"] <= table["ideal"]).all()
+    assert (table["low"] <= table["modelled_bound"]).all() and table["low"].iloc[2] > 1

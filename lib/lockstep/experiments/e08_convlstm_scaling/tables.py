@@ -163,7 +163,7 @@ def _held_out(stored: Stored) -> pd.DataFrame:
     table = checked_model(stored)
     table = table[table["part"] == "held out"] if len(table) else table
     cell = ["network", "strategy", "hosts", "workers", "servers", "global_batch_size", "time_shared"]
-    seconds = ["step_seconds", "modelled_step_seconds", "ratio", "low", "high"]
+    seconds = ["step_seconds", "modelled_step_seconds", "ratio", "low", "high", "rounds"]
     return table.reindex(columns=[*cell, *seconds, "status", "reason"]).round(4)
 
 
