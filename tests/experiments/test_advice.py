@@ -82,6 +82,13 @@ def test_what_may_be_no_gain_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None
     assert "| 2.5 times as fast (no interval yet: it may be no gain) (" in wide and "e+06" not in wide
 
 
+def test_a_number_whose_sessions_differ_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: the finding that the row points at said so, and the row did not."""
+    own = ((0, Estimate(1.4, 1.35, 1.45, 5)), (2, Estimate(1.6, 1.55, 1.65, 5)))
+    differing = replace(Estimate(1.5, 1.2, 1.9, 10), apart=own)
+    assert "| 1.5 [1.2, 1.9] (sessions differ) times as fast (" in table(monkeypatch, [row("cores", "a")], a=differing)
+
+
 def test_a_row_may_read_its_number_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| 1.48 times as fast (" in table(monkeypatch, [row("room", lambda stored: "1.48")])
     assert "| not measured yet (" in table(monkeypatch, [row("room", lambda stored: "")])

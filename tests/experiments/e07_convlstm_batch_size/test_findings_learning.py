@@ -116,6 +116,18 @@ def test_an_lstm_that_learns_more_slowly_is_said_to_once_an_interval_shows_it(ma
     assert "learns more slowly is open" in answer(made), "there its mean is higher"
 
 
+def test_a_smaller_batch_makes_no_fewer_updates(made: Stored) -> None:
+    """Seen once batches of 16 were trained: they stood among the settings "with fewer updates"."""
+    slow = moved(made, -10, experiment="learning", network="convlstm").records
+    large = slow[(slow["experiment"] == "learning") & (slow["global_batch_size"] == 512) & (slow["updates"] == 0)]
+    sizes = {size: large.assign(global_batch_size=size, round=large["round"] + 1000 * size) for size in (16, 128)}
+    before = re.search(r"below the CNN's in all (\w+) settings", answer(Stored(slow)))
+    smaller, larger = (answer(Stored(pd.concat([slow, sizes[size]]))) for size in (16, 128))
+    assert smaller == answer(Stored(slow)) and before is not None
+    few = r"With fewer updates \(batches from 128 to 512 or 40 updates\) the ConvLSTM's mean accuracy is below"
+    assert re.search(few, larger) and before[0] not in larger
+
+
 def test_time_that_is_saved_is_said_to_be(made: Stored) -> None:
     assert "what that saves is not known yet" not in answer(made)
     frame = made.records.copy()

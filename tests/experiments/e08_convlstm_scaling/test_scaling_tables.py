@@ -19,7 +19,12 @@ from lockstep.experiments.e08_convlstm_scaling.table3 import (
     published_times,
     superlinear_table,
 )
-from lockstep.experiments.e08_convlstm_scaling.tables import exascale_table, worker_accuracy_table, worker_scaling_table
+from lockstep.experiments.e08_convlstm_scaling.tables import (
+    TABLES,
+    exascale_table,
+    worker_accuracy_table,
+    worker_scaling_table,
+)
 from lockstep.experiments.e08_convlstm_scaling.verdicts import RULES
 
 
@@ -44,6 +49,18 @@ def test_a_speedup_is_over_the_same_network_and_batch(frame: pd.DataFrame) -> No
             step = two_workers_seconds(network, batch // 2, "allreduce", "allreduce")
             assert row["speedup"] == pytest.approx(model.compute_seconds(batch) / step)
             assert row["efficiency"] == pytest.approx(row["speedup"] / 2) and not row["time_shared"]
+
+
+def test_what_each_session_gave_stands_in_the_table_where_they_differ(frame: pd.DataFrame) -> None:
+    """Seen: the answer said "(sessions differ)" of four workers, and no table of what each of them gave."""
+    other = frame.assign(session=1, round=frame["round"] + 1000)
+    slow = (other["strategy"] == "allreduce") & (other["experiment"] == "strong")
+    other.loc[slow, "images_per_second"] /= 1.5
+    other.loc[slow, "step_seconds"] *= 1.5
+    both, alike = (TABLES["strong"](Stored(each)) for each in (pd.concat([frame, other]), frame))
+    told = both.loc[both["strategy"] == "allreduce", "speedup_sessions"]
+    assert told.str.contains(r"session 0: .+ session 1: ").any()
+    assert "speedup_sessions" not in alike, "a column for those that need it"
 
 
 def test_weak_scaling_compares_images_per_second(frame: pd.DataFrame) -> None:

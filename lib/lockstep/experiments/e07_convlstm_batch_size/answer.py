@@ -94,16 +94,22 @@ def lstm_text(stored: Stored) -> str:
         known = known[(known["framework"] == "torch") & (known["way"] == "data parallel")]
     if known.empty:
         raise NotNow("", f"the ConvLSTM minus the CNN needs {MIN_ROUNDS} seeds that both were trained with")
-    few = known["setting"].str.contains("updates") | ~known["setting"].str.startswith(f"batch {PLAIN_BATCH},")
+    for_updates = known["setting"].str.contains("updates")
+    few, plain = for_updates | (_batches(known) > PLAIN_BATCH), ~for_updates & (_batches(known) == PLAIN_BATCH)
     said = []
-    if not few.all():
-        own = ((f"on {row['use_case']}", points_of(row)) for row in known[~few].to_dict("records"))
+    if plain.any():
+        own = ((f"on {row['use_case']}", points_of(row)) for row in known[plain].to_dict("records"))
         gains = by_sign(own, "raises accuracy", "lowers accuracy", "makes no difference that shows")
         over = "over the seeds that both networks have"
         said.append(f"with batch {PLAIN_BATCH}, {over}, the LSTM behind the CNN {gains}")
     if few.any():
         said.append(_with_few_updates(known[few]))
     return " ".join(sentence(text) for text in said)
+
+
+def _batches(rows: pd.DataFrame) -> pd.Series:
+    """The batch of each row's `setting`, such as "batch 32, 10 epochs"."""
+    return rows["setting"].str.extract(r"^batch (\d+)", expand=False).astype(int)
 
 
 def points_of(row: dict[str, Any]) -> Estimate:
@@ -118,8 +124,10 @@ def _with_few_updates(rows: pd.DataFrame) -> str:
     settings = counted(len(rows), "setting")
     many = f"all {settings}" if lower == len(rows) else f"{lower or 'none'} of {settings}"
     slower = "" if shown else ": whether it learns more slowly is open"
-    parts = [setting.split(", ") for setting in rows["setting"]]  # of each what makes its updates fewer
-    fewer = dict.fromkeys(next((part for part in own if "updates" in part), own[0]) for own in parts)
+    larger = rows[~rows["setting"].str.contains("updates")]
+    sizes = sorted(set(_batches(larger)))
+    fewer = [f"batches from {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"batch {sizes[0]}"] if sizes else []
+    fewer += dict.fromkeys(setting.split(", ")[1] for setting in rows["setting"].drop(larger.index))
     below = f"the ConvLSTM's mean accuracy is below the CNN's in {many}"
     return f"with fewer updates ({' or '.join(fewer)}) {below} ({ends}), {learns}{slower}"
 

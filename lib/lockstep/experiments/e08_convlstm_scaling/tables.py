@@ -155,7 +155,7 @@ checked_model = once(lambda stored: check_table(on_one_processor(stored)[0]))
 
 def _shown_scaling(table: pd.DataFrame) -> pd.DataFrame:
     cell = ["network", "strategy", "variant", "workers", "servers", "global_batch_size", "time_shared"]
-    measured = ["speedup", "low", "high", "efficiency", "difference"]
+    measured = ["speedup", "low", "high", *table.columns.intersection(["speedup_sessions"]), "efficiency", "difference"]
     return table.reindex(columns=[*cell, *measured, "status", "reason"]).round(3)
 
 
