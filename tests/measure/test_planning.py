@@ -63,7 +63,20 @@ def test_what_lacks_an_interval_is_ranked_by_how_soon_it_has_one() -> None:
     quick, slow = state(4, noise=0.5, seconds=10.0), state(0, noise=0.02, seconds=10.0)
     assert quick.seconds_left() > slow.seconds_left() and choose([quick, slow], 1e6) == 0
     assert Progress(Comparison((0, 1))).seconds_until_known(usual=3.0) == 15.0
-    assert Progress(Comparison((0,), rounds=20)).seconds_until_known(usual=3.0) == 60.0
+    assert Progress(Comparison((0,), rounds=20)).seconds_until_known(usual=3.0) == 15.0
+    assert Progress(Comparison((0,), rounds=2)).seconds_until_known(usual=3.0) == 6.0
+    assert Progress(Comparison((0,), rounds=20), [0.0] * 6).seconds_until_known(usual=3.0) == 3.0
+
+
+def test_no_cell_gets_all_its_seeds_while_others_lack_an_interval() -> None:
+    """Seen: with too little time left for twelve seeds of each cell, one got twelve, and seven kept three or four."""
+    states = [Progress(Comparison((0,), rounds=12), [0.0] * 4, [22.0] * 4) for _ in range(8)]
+    states[0].logs.append(0.0)
+    left = 12 * 22.0
+    while (chosen := choose(states, left)) is not None:
+        states[chosen].logs.append(0.0)
+        left -= 22.0
+    assert sorted(state.rounds for state in states) == [5] * 3 + [6] * 5
 
 
 def test_what_was_begun_is_finished_before_the_next_is_begun() -> None:

@@ -131,11 +131,13 @@ class Progress:
         return self.rounds_left * (self.round_seconds if self.seconds else usual) if self.rounds_left else 0.0
 
     def seconds_until_known(self, usual: float = 0.0) -> float:
-        """How long until it has an interval, of one with a number of rounds of its own until it is settled; once it has
-        one as `seconds_left`."""
-        if self.comparison.rounds or self.rounds >= MIN_ROUNDS:
+        """How long until it has an interval; once it has one as `seconds_left`, but of one with a number of rounds of
+        its own a single round, each of which says more."""
+        enough = min(self.comparison.rounds or MIN_ROUNDS, MIN_ROUNDS)
+        if self.rounds >= enough and not self.comparison.rounds:
             return self.seconds_left(usual)
-        return (MIN_ROUNDS - self.rounds) * (usual if math.isnan(self.round_seconds) else self.round_seconds)
+        lacking = max(enough - self.rounds, 0 if self.settled else 1)
+        return lacking * (usual if math.isnan(self.round_seconds) else self.round_seconds)
 
     @property
     def settled(self) -> bool:
