@@ -72,11 +72,18 @@ def test_no_cell_gets_all_its_seeds_while_others_lack_an_interval() -> None:
     """Seen: with too little time left for twelve seeds of each cell, one got twelve, and seven kept three or four."""
     states = [Progress(Comparison((0,), rounds=12), [0.0] * 4, [22.0] * 4) for _ in range(8)]
     states[0].logs.append(0.0)
-    left = 12 * 22.0
-    while (chosen := choose(states, left)) is not None:
+    left, chosen = 12 * 22.0, None
+    while (chosen := choose(states, left, chosen)) is not None:
         states[chosen].logs.append(0.0)
         left -= 22.0
     assert sorted(state.rounds for state in states) == [5] * 3 + [6] * 5
+
+
+def test_the_cell_with_the_fewest_seeds_is_trained_until_it_has_as_many_as_others() -> None:
+    """Every second seed went to a cell that had eleven, for the one with five had just been trained."""
+    few, many = (Progress(Comparison((0,), rounds=12), [0.0] * had, [22.0] * had) for had in (5, 11))
+    assert choose([few, many], 1e6, last=0) == 0
+    assert choose([few, few], 1e6, last=0) == 1
 
 
 def test_what_was_begun_is_finished_before_the_next_is_begun() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 import studies
-from lockstep.tuning import storage
+from lockstep.tuning import opening, storage
 from lockstep.tuning.needed import StudyError
 from lockstep.tuning.opening import alone_on_host, close_study, folder_of, open_study
 from lockstep.tuning.storage import check_file, file_system_of, open_storage, shown, sqlite_file, storage_url
@@ -189,25 +191,41 @@ def test_a_folder_that_is_removed_while_mkdir_looks_at_it_is_made_again(
     assert not raced[0].exists()
 
 
-@pytest.mark.parametrize("how", ["file", "link to nothing"])
+@pytest.mark.parametrize("how", ["file", "pipe", "link to nothing"])
 def test_a_file_where_checkpoints_are_to_be_is_named(tmp_path: Path, how: str) -> None:
     place = tmp_path / "study.db.trials"
     if how == "file":
         place.write_text("mine")
+    elif how == "pipe":
+        os.mkfifo(place)
     else:
         place.symlink_to(tmp_path / "nothing")
-    with pytest.raises(StudyError, match=r"study\.db\.trials is to hold checkpoints, but is no folder; move it away"):
+    told = r"study\.db\.trials is to hold checkpoints, but .+study\.db\.trials is no folder; move it away"
+    with pytest.raises(StudyError, match=told):
         open_study(plan_of(), tmp_path / "study.db", site_of())
+
+
+def test_a_cache_that_leads_nowhere_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen by a reader: a server's checkpoints lie in the user's cache, and it was tried again for ever."""
+    cache = tmp_path / "cache"
+    cache.symlink_to(tmp_path / "unmounted")
+    monkeypatch.setattr(opening, "cache_folder", lambda: cache)
+    told = r"is to hold checkpoints, but .+/cache is no folder"
+    with pytest.raises(StudyError, match=told), alone_on_host("postgresql://host/studies"):
+        pass
 
 
 def test_threads_are_in_a_storage_one_at_a_time(tmp_path: Path) -> None:
     """Each makes the folder anew and removes it, so that the others often meet it half gone."""
-    url, inside, most = storage_url(tmp_path / "study.db"), [], []
+    url = storage_url(tmp_path / "study.db")
+    inside: list[int] = []
+    most: list[int] = []
 
     def go_in_and_out() -> None:
         for _ in range(200):
             with alone_on_host(url):
                 inside.append(1)
+                time.sleep(1e-4)
                 most.append(len(inside))
                 inside.pop()
 

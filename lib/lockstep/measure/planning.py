@@ -131,8 +131,8 @@ class Progress:
         return self.rounds_left * (self.round_seconds if self.seconds else usual) if self.rounds_left else 0.0
 
     def seconds_until_known(self, usual: float = 0.0) -> float:
-        """How long until it has an interval; once it has one as `seconds_left`, but of one with a number of rounds of
-        its own a single round, each of which says more."""
+        """How long until it has an interval; once it has one as `seconds_left`. One with a number of rounds of its own
+        has all of them if these are fewer, and once it has an interval each single round says more; 0: settled."""
         enough = min(self.comparison.rounds or MIN_ROUNDS, MIN_ROUNDS)
         if self.rounds >= enough and not self.comparison.rounds:
             return self.seconds_left(usual)
@@ -226,7 +226,7 @@ def choose(states: Sequence[Progress], seconds: float, last: int | None = None) 
     alike = [
         index
         for index in others
-        if _rank(states[index], seconds, usual)[:4] == _rank(states[first], seconds, usual)[:4]
+        if _rank(states[index], seconds, usual)[:5] == _rank(states[first], seconds, usual)[:5]
     ]
     return alike[0] if first == last and alike else first
 
@@ -266,9 +266,8 @@ def _second_look_due(states: Sequence[Progress], seconds: float) -> list[int]:
 
 def _rank(state: Progress, seconds: float, usual: float) -> tuple[bool, bool, bool, bool, int, float]:
     """The least comes first: not narrow yet, within reach, a headline or the noise it is held against, without an
-    interval; of those
-    with a number of rounds of their own, as seeds have it, the one with the fewest, so that no cell waits for all seeds
-    of another; then the quickest.
+    interval; of those with a number of rounds of their own, as seeds have it, the one with the fewest, so that no cell
+    waits for all seeds of another; then the quickest.
     """
     left, known = state.seconds_until_known(usual), state.rounds >= MIN_ROUNDS
     done = state.rounds if state.comparison.rounds else 0

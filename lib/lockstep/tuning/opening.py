@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,16 +69,17 @@ def _made_or_found(identity: Identity, url: str) -> Any:
 @contextlib.contextmanager
 def alone_on_host(url: str) -> Iterator[None]:
     """A context that one process, or thread, of this host is in at a time for each storage: two that make one file of
-    SQLite would both make its tables, and two that ask it for a trial would get the same one."""
+    SQLite would both make its tables, and two that ask it for a trial would get the same one. Raises StudyError where
+    the folder of checkpoints, which is what is locked, can't be."""
     folder = folder_of(url, "").parent
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(folder, os.O_RDONLY)
-        except (FileExistsError, FileNotFoundError):  # who had it removed it, perhaps while mkdir looked at it
-            if folder.is_file() or folder.is_symlink():
-                raise StudyError(f"{folder} is to hold checkpoints, but is no folder; move it away") from None
-            continue
+        except (FileExistsError, FileNotFoundError, NotADirectoryError):
+            if (other := _in_the_way(folder)) is not None:
+                raise StudyError(f"{folder} is to hold checkpoints, but {other} is no folder; move it away") from None
+            continue  # who had it removed it, perhaps while mkdir looked at it
         fcntl.flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):  # who had it before may have removed it
             if os.path.samestat(os.fstat(handle), os.stat(folder)):
@@ -89,6 +91,17 @@ def alone_on_host(url: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             folder.rmdir()  # it holds checkpoints, unless no study has any
         os.close(handle)
+
+
+def _in_the_way(folder: Path) -> Path | None:
+    """What is no folder, of `folder` and those that it lies in: a file, or a link that leads nowhere."""
+    for place in (folder, *folder.parents):
+        try:
+            return None if stat.S_ISDIR(place.stat().st_mode) else place
+        except OSError:
+            if place.is_symlink():
+                return place
+    return None
 
 
 def found_study(storage: str | os.PathLike[str], name: str | None = None) -> tuple[Any, StudyPlan]:

@@ -61,6 +61,8 @@ def test_what_each_session_gave_stands_in_the_table_where_they_differ(frame: pd.
     told = both.loc[both["strategy"] == "allreduce", "speedup_sessions"]
     assert told.str.contains(r"session 0: .+ session 1: ").any()
     assert "speedup_sessions" not in alike, "a column for those that need it"
+    rounds = frame.loc[frame["experiment"] == "held_out", "round"].nunique()
+    assert TABLES["held_out"](Stored(frame))["rounds"].max() == rounds
 
 
 def test_weak_scaling_compares_images_per_second(frame: pd.DataFrame) -> None:

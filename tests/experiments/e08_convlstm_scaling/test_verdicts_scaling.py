@@ -90,6 +90,8 @@ def test_no_batch_and_no_link_makes_five_nodes_so_fast(frame: pd.DataFrame) -> N
     assert (found.answer, found.grade) == (CONTRADICTED, BOUND)
     assert "1.32 times the ideal of 5 workers and 1.65 times that of the 4" in found.reason
     assert "nodes at 5856 images a step" in found.reason
+    never = judge(claim("speedup_five_nodes", 100.0), frame).reason
+    assert "more than 256, if any, at 32 images a step" in never, "seen: it takes never at 32 images a step"
     assert "2 workers with a core each, batch 128" in found.measured and found.numbers
     possible = judge(claim("speedup_five_nodes", 4.0), frame)
     assert (possible.answer, possible.grade) == (UNDECIDED, MODEL) and "is possible from steps of" in possible.reason

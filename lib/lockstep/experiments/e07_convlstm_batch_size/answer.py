@@ -104,6 +104,8 @@ def lstm_text(stored: Stored) -> str:
         said.append(f"with batch {PLAIN_BATCH}, {over}, the LSTM behind the CNN {gains}")
     if few.any():
         said.append(_with_few_updates(known[few]))
+    if not said:
+        raise NotNow("", f"the ConvLSTM was trained beside the CNN with batches below {PLAIN_BATCH} alone")
     return " ".join(sentence(text) for text in said)
 
 

@@ -80,8 +80,15 @@ class Bound:
             return math.inf
         return max(1.0, self.kindest.rounds_until(_least(published)) - self.kindest.rounds)
 
+    @property
+    def shown(self) -> Estimate:
+        """`modelled` with ends that are possible: more workers on such a link are never slower, nor beyond the ideal."""
+        if self.modelled.open:
+            return self.modelled
+        return replace(self.modelled, low=max(self.modelled.low, 1.0), high=min(self.modelled.high, self.ideal))
+
     def __str__(self) -> str:
-        return f"{self.modelled} at {self.reading}"
+        return f"{self.shown} at {self.reading}"
 
 
 def _least(published: float) -> float:
@@ -147,18 +154,15 @@ def bounds_table(
 ) -> pd.DataFrame:
     """A row per published number (what, number, workers that it is relative to, workers) and reading of the batch.
 
-    Columns: what, published_times, batch, few, many (workers), modelled_bound, low, high (ends that are possible: more
-    workers on such a link are never slower, and none is faster than the ideal), ideal, kindest, possible, server_needs
-    and allreduce_needs (the slowest link that allows it, for a reader).
+    Columns: what, published_times, batch, few, many (workers), modelled_bound, low, high (`Bound.shown`), ideal,
+    kindest, possible, server_needs and allreduce_needs (the slowest link that allows it, for a reader).
     """
     rows = []
     for what, number, few, many in published:
         for reading in readings(epoch_images):
             found = bound(costs, draws, rounds, reading, few, many)
             row = {"what": what, "published_times": number, "batch": str(reading), "few": few, "many": many}
-            row |= ratio_columns(found.modelled, "modelled_bound")
-            row |= {"low": max(found.modelled.low, 1.0), "high": min(found.modelled.high, found.ideal)}
-            row |= {"ideal": found.ideal, "kindest": found.kindest.value, "possible": found.allows(number)}
+            row |= ratio_columns(found.shown, "modelled_bound") | {"ideal": found.ideal, "kindest": found.kindest.value, "possible": found.allows(number)}
             for name, sync in (("server", "parameter_server"), ("allreduce", "allreduce")):
                 row[f"{name}_needs"] = needed_link(costs, reading, number, few, many, sync)
             rows.append(row)

@@ -194,7 +194,7 @@ def _fewest_nodes(stored: Stored, claim: Claim) -> str:
     wanted, parts = (1 - TOLERANCE) * float(claim["value"]), []
     for reading in readings(cluster_of(stored).epoch_images):
         counts = [count for count in NODES if count > 1 and times(costs, reading, 1, count - 1) >= wanted]
-        parts.append(f"{min(counts)} nodes at {reading}" if counts else f"more than {max(NODES)} at {reading}")
+        parts.append(f"{min(counts)} nodes at {reading}" if counts else f"more than {max(NODES)}, if any, at {reading}")
     return f"modelled on an infinitely fast link it takes {', '.join(parts)} ({_model_error(stored)})"
 
 
