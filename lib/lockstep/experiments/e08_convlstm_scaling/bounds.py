@@ -82,7 +82,7 @@ class Bound:
 
     @property
     def shown(self) -> Estimate:
-        """`modelled` with ends that are possible: more workers on such a link are never slower, nor beyond the ideal."""
+        """`modelled` with ends that are possible: more workers on such a link are never slower, none beyond the ideal."""
         if self.modelled.open:
             return self.modelled
         return replace(self.modelled, low=max(self.modelled.low, 1.0), high=min(self.modelled.high, self.ideal))
@@ -162,7 +162,8 @@ def bounds_table(
         for reading in readings(epoch_images):
             found = bound(costs, draws, rounds, reading, few, many)
             row = {"what": what, "published_times": number, "batch": str(reading), "few": few, "many": many}
-            row |= ratio_columns(found.shown, "modelled_bound") | {"ideal": found.ideal, "kindest": found.kindest.value, "possible": found.allows(number)}
+            row |= ratio_columns(found.shown, "modelled_bound")
+            row |= {"ideal": found.ideal, "kindest": found.kindest.value, "possible": found.allows(number)}
             for name, sync in (("server", "parameter_server"), ("allreduce", "allreduce")):
                 row[f"{name}_needs"] = needed_link(costs, reading, number, few, many, sync)
             rows.append(row)
