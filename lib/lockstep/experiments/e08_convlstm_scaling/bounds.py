@@ -82,7 +82,7 @@ class Bound:
 
     @property
     def shown(self) -> Estimate:
-        """`modelled` with ends that are possible: more workers on such a link are never slower, none beyond the ideal."""
+        """`modelled` with ends that are possible: more workers are never slower there, and none beats the ideal."""
         if self.modelled.open:
             return self.modelled
         return replace(self.modelled, low=max(self.modelled.low, 1.0), high=min(self.modelled.high, self.ideal))
