@@ -114,6 +114,9 @@ def test_an_lstm_that_learns_more_slowly_is_said_to_once_an_interval_shows_it(ma
     lower = few + r"in all \w+ settings? \([^()]*\), by the whole interval in (?:one|two|three|four|five|six) of them\."
     assert re.search(lower, answer(slow)) and "learns more slowly" not in answer(slow)
     assert "learns more slowly is open" in answer(made), "there its mean is higher"
+    once = moved(made, -10, experiment="learning", network="convlstm", global_batch_size=512, use_case="Pneumonia")
+    few = r"the ConvLSTM's mean accuracy is below the CNN's in (?:one|two|three) of \w+ settings"
+    assert re.search(few, answer(once)), "seen: in 6 of eight settings"
 
 
 def test_a_smaller_batch_makes_no_fewer_updates(made: Stored) -> None:

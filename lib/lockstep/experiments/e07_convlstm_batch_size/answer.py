@@ -124,7 +124,7 @@ def _with_few_updates(rows: pd.DataFrame) -> str:
     ends = f"{rows['points'].min():+.3g} to {rows['points'].max():+.3g} points"
     learns = f"by the whole interval in {none_or(shown)} of them"
     settings = counted(len(rows), "setting")
-    many = f"all {settings}" if lower == len(rows) else f"{lower or 'none'} of {settings}"
+    many = f"all {settings}" if lower == len(rows) else f"{none_or(int(lower))} of {settings}"
     slower = "" if shown else ": whether it learns more slowly is open"
     larger = rows[~rows["setting"].str.contains("updates")]
     sizes = sorted(set(_batches(larger)))

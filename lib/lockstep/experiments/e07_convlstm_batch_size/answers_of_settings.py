@@ -171,7 +171,7 @@ def paired(stored: Stored) -> str:
     furthest."""
     table = required_rows(paired_accuracy(stored), "distributed minus sequential training")
     alike, whole = int(table["within"].sum()), counted(len(table), "cell")
-    many = f"all {whole}" if alike == len(table) else f"{alike or 'none'} of {whole}"
+    many = f"all {whole}" if alike == len(table) else f"{none_or(alike)} of {whole}"
     furthest = table.loc[table["points"].abs().idxmax()]
     settings = zip(table["budget"], table["global_batch_size"], strict=True)
     long = listed(dict.fromkeys(f"{budget} with batch {batch}" for budget, batch in settings))
