@@ -121,12 +121,15 @@ def confusion(stored: Stored) -> str:
 
 @finding
 def ablation(stored: Stored) -> str:
-    """Accuracy with other pooling and with dropout, minus that of max-pooling without, of each network."""
+    """In how many settings accuracy differs from that of max-pooling without dropout, and by how much in each."""
     table = required_rows(gain_table(stored.records, ABLATION), "pooling and dropout")
-    known = table[table["points"].notna()].to_dict("records")
-    named = ((f"{_other_than_plain(row)} in {CALLED[row['network']]}", points_of(row)) for row in known)
+    known = table[table["points"].notna()]
+    named = ((f"{_other_than_plain(row)} in {CALLED[row['network']]}", points_of(row))
+             for row in known.to_dict("records"))  # fmt: skip
     parts = by_sign(named, "accuracy rises with", "accuracy falls with", "no difference shows for")
-    return sentence(f"compared with max-pooling without dropout, {parts}")
+    rises, falls = (none_or(int(side.sum())) for side in (known["points_low"] > 0, known["points_high"] < 0))
+    many = f"rises in {rises} of {counted(len(known), 'other setting')} and falls in {falls}"
+    return f"{sentence(f'compared with max-pooling without dropout, accuracy {many}')} {sentence(parts)}"
 
 
 def _other_than_plain(row: Mapping[Hashable, Any]) -> str:

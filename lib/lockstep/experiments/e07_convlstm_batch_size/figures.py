@@ -68,7 +68,9 @@ def candidates(stored: Stored) -> Figure:
 
 
 def pooling_and_dropout(stored: Stored) -> Figure:
-    return setting_points(seed_accuracy_table(stored.records, ABLATION), "Pooling and dropout")
+    runs = one_class_note(stored.tables.get("confusion"), ABLATION)
+    title = f"Pooling and dropout\nWide intervals are of runs that {runs}" if runs else "Pooling and dropout"
+    return setting_points(seed_accuracy_table(stored.records, ABLATION), title)
 
 
 def confusion_matrices(stored: Stored) -> Figure:
