@@ -214,8 +214,23 @@ def test_runs_that_name_one_class_alone_are_counted() -> None:
     stuck = kept.assign(predicted=kept["predicted"].where(~first, "pneumonia"))
     runs = kept["round"].nunique()
     assert one_class_note(stuck, "selected") == (
-        f"name one class for 95% of the images or more: CNN on Pneumonia, batch 32: 1 of {runs} runs"
+        "Wide intervals are of runs that name one class for 95% of the images or more: "
+        f"CNN on Pneumonia, batch 32: 1 of {runs} runs"
     )
+    linear = stuck.assign(learning_rate_rule="linear")
+    both = pd.concat([stuck.assign(updates=40), linear.assign(round=linear["round"] + 1000)])
+    told = (f"CNN on Pneumonia, batch 32{how}: 1 of {runs} runs" for how in (", 40 updates", ", linear rule"))
+    assert one_class_note(both, "selected").endswith(f"more: {'; '.join(told)}"), "seen: as if plain runs had collapsed"
+
+
+def test_a_batch_that_the_drawn_session_lacks_is_named(frame: pd.DataFrame) -> None:
+    """Seen: sentences about batch 512 above a figure that ends at 128."""
+    timed = frame[(frame["experiment"] == "speed") & (frame["global_batch_size"] == 128)]
+    other = timed.assign(global_batch_size=512, session=1, round=timed["round"] + 1000)
+    titles = [FIGURES["time"](Stored(each)).get_suptitle()
+              for each in (pd.concat([frame, other], ignore_index=True), frame)]  # fmt: skip
+    told = ["That session has no steps of batch 512, which the text tells." in title for title in titles]
+    assert told == [True, False]
 
 
 def test_the_axis_of_times_has_ticks_that_can_be_read(frame: pd.DataFrame) -> None:

@@ -431,6 +431,9 @@ def test_what_is_covered_is_counted(frame: pd.DataFrame) -> None:
     table = coverage_table(not_run(frame, "skipped", NO_TENSORFLOW, framework="tensorflow"))
     row = one(table, experiment="learning", use_case="Pneumonia", network="cnn", framework="torch")
     assert (row["cells"], row["rounds"], row["rows"], row["ok"]) == (5, 10, 50, 50)
+    some = frame[(frame["global_batch_size"] == 32) | (frame["round"] < 2)]
+    few = one(coverage_table(some), experiment="learning", use_case="Pneumonia", network="cnn", framework="torch")
+    assert few["cells"] == 5 and few["rows"] < 50, "seen: one, for a cell had fewer seeds than another"
     assert one(table, experiment="speed", network="cnn", framework="tensorflow")["ok"] == 0
 
 

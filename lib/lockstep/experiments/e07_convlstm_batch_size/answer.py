@@ -135,7 +135,7 @@ def _with_few_updates(rows: pd.DataFrame) -> str:
 
 
 def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
-    """What the largest timed batch does to the time of as many epochs, with two data-parallel processes."""
+    """What each larger batch that was timed does to the time of as many epochs, with two data-parallel processes."""
     found, timed = [], 0
     for network in networks:
         own = {
@@ -144,8 +144,10 @@ def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
             if (cell["network"], cell["strategy"], cell["framework"]) == (network, "processes", "torch")
             and cell["variant"] == "a" and rows["epoch_seconds"].notna().any()
         }  # fmt: skip
-        if len(own) > 1 and PLAIN_BATCH in own:
-            found.append(_time_of(stored, CALLED[network], own[max(own)], own[PLAIN_BATCH]))
+        larger = [own[size] for size in sorted(own) if size > PLAIN_BATCH]
+        if larger and PLAIN_BATCH in own:
+            told = _time_of(stored, CALLED[network], larger[0], own[PLAIN_BATCH])
+            found.append(", and ".join([told, *_further_times(stored, larger[1:], own[PLAIN_BATCH])]))
             timed = max(timed, *own)
     if not found:
         raise NotNow("", "no larger batch was timed with data-parallel processes")
@@ -163,6 +165,15 @@ def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str
     if ratio.low <= 1 <= ratio.high:
         return f"{of_batch} cannot be told apart from one with {PLAIN_BATCH} ({times(ratio, 'as long')})"
     return f"{of_batch} takes {times(ratio, f'as long as with {PLAIN_BATCH}')}"
+
+
+def _further_times(stored: Stored, larger: Iterable[dict[str, Any]], small: dict[str, Any]) -> Iterator[str]:
+    """Of the other batches those that have an interval, in short."""
+    for large in larger:
+        ratio, _ = ratio_or_reason(stored.records, large, small, "epoch_seconds")
+        if ratio is not None and ratio.rounds >= MIN_ROUNDS:
+            doubt = " (no difference shows)" if ratio.low <= 1 <= ratio.high else ""
+            yield f"with batch {large['global_batch_size']} {ratio} times{doubt}"
 
 
 @finding

@@ -46,7 +46,7 @@ def time(stored: Stored) -> str:
         speed = _ratio(best, "speedup", "as fast as one worker")
         parts.append(f"{CALLED[str(network)]}, {best['strategy'].replace('_', ' ')} with batch "
                      f"{best['global_batch_size']}, {speed}")  # fmt: skip
-    fastest = sentence(f"the ways with the highest mean speedup are, for {'; for '.join(parts)}") if parts else ""
+    fastest = sentence(f"the highest mean speedups are, for {'; for '.join(parts)}") if parts else ""
     return f"{fastest} {time_text(stored)}".strip()
 
 
@@ -75,7 +75,7 @@ def prices(stored: Stored) -> str:
         f"with {row['setting'] or 'an LSTM'} at batch {row['global_batch_size']}, {_ratio(row, 'ratio', 'as long')}"
         for row in rows.sort_values("global_batch_size", kind="stable").to_dict("records")
     ]
-    return sentence(f"times of a step beside the plain CNN's: {'; '.join(parts)}")
+    return sentence(f"times of a step beside the plain CNN's: {'; '.join(parts)}".replace(" times as long ", " times "))
 
 
 @finding

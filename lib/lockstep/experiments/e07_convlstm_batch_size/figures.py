@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from lockstep.analysis.figures.recipes import Recipe
 from lockstep.analysis.one_session import of_one_session
 from lockstep.analysis.seeds import ABLATION, LEARNING, SELECTED, SPEED
+from lockstep.analysis.sentences import listed
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e07_convlstm_batch_size.accuracy_drawings import (
     accuracy_lines,
@@ -43,13 +44,8 @@ from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_
 
 
 def accuracy_by_batch(stored: Stored) -> Figure:
-    runs = one_class_note(stored.tables.get("confusion"), LEARNING)
-    note = f"{ALL_SEEDS}\nWide intervals are of runs that {runs}" if runs else ALL_SEEDS
+    note = f"{ALL_SEEDS}\n{one_class_note(stored.tables.get('confusion'), LEARNING)}".strip()
     return accuracy_lines(learning_accuracy(stored), "Accuracy against batch size", published_accuracies(), note)
-
-
-def generalisation_gap(stored: Stored) -> Figure:
-    return gap_lines(learning_accuracy(stored), f"Generalization gap: train minus test accuracy\n{ALL_SEEDS}")
 
 
 def training_time(stored: Stored) -> Figure:
@@ -57,53 +53,50 @@ def training_time(stored: Stored) -> Figure:
     shown, note = of_one_session(
         stored, SPEED, lambda found: [own for own in found if own[0]["variant"] == "a" and not extras(own[0])]
     )
-    return time_lines(timed_ways(shown), f"Training time against batch size\n{note}".strip())
+    table = timed_ways(shown)
+    absent = sorted(set(timed_ways(stored).get("global_batch_size", ())) - set(table.get("global_batch_size", ())))
+    note += f"\nThat session has no steps of batch {listed(map(str, absent))}, which the text tells." if absent else ""
+    return time_lines(table, f"Training time against batch size\n{note}".strip())
 
 
 def candidates(stored: Stored) -> Figure:
-    choice = choices(stored)
-    choice = choice[choice["consistent"] == "yes"] if len(choice) else choice
-    chosen = list(zip(choice["network"], choice["chosen"], strict=True)) if len(choice) else []
+    found = choices(stored).to_dict("records")
+    chosen = [(row["network"], row["chosen"]) for row in found if row["consistent"] == "yes"]
     return setting_points(candidate_accuracy(stored), "Settings, chosen on held-out training images", chosen)
 
 
 def pooling_and_dropout(stored: Stored) -> Figure:
-    runs = one_class_note(stored.tables.get("confusion"), ABLATION)
-    title = f"Pooling and dropout\nWide intervals are of runs that {runs}" if runs else "Pooling and dropout"
+    title = "Pooling and dropout\nMarks: all seeds of a setting; differences in the text: only the seeds that both have"
+    title = f"{title}\n{one_class_note(stored.tables.get('confusion'), ABLATION)}".strip()
     return setting_points(seed_accuracy_table(stored.records, ABLATION), title)
-
-
-def confusion_matrices(stored: Stored) -> Figure:
-    matrix = matrix_table(quoted_confusion(stored), SELECTED)
-    return confusion_maps(matrix, "Confusion matrices of the test split (the chosen settings, mean over seeds)")
-
-
-def frameworks(stored: Stored) -> Figure:
-    sides = ("TensorFlow is faster", "torch is faster")
-    return ratio_points(timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's", sides)
 
 
 def prices(stored: Stored) -> Figure:
     title, sides = "What the LSTM, dropout and L2 do to a step", ("a shorter step", "a longer step")
-    return ratio_points(timed_prices(stored), title, "this step / the plain CNN's", sides)
+    table = timed_prices(stored)
+    table = table.sort_values("global_batch_size", kind="stable") if len(table) else table
+    return ratio_points(table, title, "this step / the plain CNN's", sides)
 
 
-def framework_operators(stored: Stored) -> Figure:
-    table = framework_operator_table(stored.records, stored.table("operators"))
-    return operator_stacks(table, "Where a step of torch and of TensorFlow goes")
-
-
+MATRICES = "Confusion matrices of the test split (the chosen settings, mean over seeds)"
+FASTER = ("TensorFlow is faster", "torch is faster")
 FIGURES: Mapping[str, Recipe] = {
     "accuracy": accuracy_by_batch,
-    "gap": generalisation_gap,
+    "gap": lambda stored: gap_lines(
+        learning_accuracy(stored), f"Generalization gap: train minus test accuracy\n{ALL_SEEDS}"
+    ),
     "time": training_time,
     "candidates": candidates,
-    "confusion": confusion_matrices,
+    "confusion": lambda stored: confusion_maps(matrix_table(quoted_confusion(stored), SELECTED), MATRICES),
     "ablation": pooling_and_dropout,
     "heads": lambda stored: head_points(lstm_and_heads(stored), "What the LSTM gives over other heads"),
     "scores": score_figure,
     "paired": lambda stored: paired_difference_points(paired_accuracy(stored), "Does distributing cost accuracy?"),
-    "frameworks": frameworks,
-    "operators": framework_operators,
+    "frameworks": lambda stored: ratio_points(
+        timed_frameworks(stored), "torch and TensorFlow", "TensorFlow's step / torch's", FASTER
+    ),
+    "operators": lambda stored: operator_stacks(
+        framework_operator_table(stored.records, stored.table("operators")), "Where a step of each framework goes"
+    ),
     "prices": prices,
 }

@@ -14,6 +14,7 @@ from lockstep.analysis.confidence import highest
 from lockstep.analysis.learning_rules import BY_DESIGN, gained, within_points
 from lockstep.analysis.rules import above, enough, graded, with_seconds
 from lockstep.analysis.seeds import ABLATION, LEARNING, MARGIN, PAIRED, SELECTED, diverged, paired_points, same_but, way
+from lockstep.analysis.sentences import as_share
 from lockstep.analysis.statistics import Estimate, mean_of, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import (
@@ -129,7 +130,7 @@ def _gradients(records: pd.DataFrame, use_case: str, published: float) -> Verdic
         return verdict
     best, most, among = _highest(records, found)
     size = best["global_batch_size"]
-    beside = f"of {among} batch sizes the highest mean is {most} % at {size}, chosen on the test split"
+    beside = f"of {among} batch sizes the highest mean is {as_share(most)} % at {size}, chosen on the test split"
     return replace(verdict, reason=f"{verdict.reason}; {beside}")
 
 

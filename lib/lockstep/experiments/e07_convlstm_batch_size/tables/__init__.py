@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from lockstep.analysis.seeds import ABLATION, CANDIDATES, LEARNING, SELECTED
+from lockstep.analysis.seeds import ABLATION, CANDIDATES, LEARNING, PAIRED, SELECTED
 from lockstep.analysis.stored import Stored, once
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import (
     coverage_table,
@@ -92,19 +92,15 @@ def _candidates(stored: Stored) -> pd.DataFrame:
     return table.reindex(columns=["network", "setting", *validation, "validation_loss", "seeds", "reason"]).round(4)
 
 
-def _classes_of(stored: Stored, experiment: str) -> pd.DataFrame:
-    """Without finalists that validation data did not choose."""
-    return class_table(quoted_confusion(stored), experiment)
-
-
 def _classes(stored: Stored) -> pd.DataFrame:
+    """Without finalists that validation data did not choose."""
     columns = ["use_case", "network", *_RECALL, *_SHARES, "seeds"]
-    return _classes_of(stored, SELECTED).reindex(columns=columns).round(1)
+    return class_table(quoted_confusion(stored), SELECTED).reindex(columns=columns).round(1)
 
 
 def _candidate_classes(stored: Stored) -> pd.DataFrame:
     columns = ["network", "dropout", "class_weights", "augmentation", *_RECALL, *_SHARES]
-    return _classes_of(stored, CANDIDATES).reindex(columns=columns).round(1)
+    return class_table(quoted_confusion(stored), CANDIDATES).reindex(columns=columns).round(1)
 
 
 def _ablation(stored: Stored) -> pd.DataFrame:
@@ -116,7 +112,9 @@ def _ablation(stored: Stored) -> pd.DataFrame:
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "coverage": lambda stored: coverage_table(stored.records),
     "accuracy": _accuracy,
-    "lstm": lambda stored: lstm_table(stored.records).round(2),
+    "lstm": lambda stored: pd.concat(
+        [lstm_difference(stored), lstm_table(stored.records, (PAIRED, SELECTED))]
+    ).round(2),
     "gap": _gap,
     "time": _time,
     "frameworks": lambda stored: timed_frameworks(stored).round(4),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.analysis.cells import cells, median_of, outcome
+from lockstep.analysis.cells import CELL, cells, median_of, outcome
 from lockstep.analysis.seeds import (
     ABLATION,
     LEARNING,
@@ -81,9 +81,10 @@ def coverage_table(records: pd.DataFrame) -> pd.DataFrame:
     """Which cells there are: per experiment, use case, network and framework how many, in how many rounds, and how many
     rows are ok."""
     keys = ["experiment", "use_case", "data_source", "images", "network", "framework"]
-    good = records.assign(ok=records["status"] == "ok")
-    found = good.groupby(keys, sort=False).agg(rounds=("round", "nunique"), rows=("round", "size"), ok=("ok", "sum"))
-    return found.reset_index().assign(cells=lambda table: table["rows"] // table["rounds"])
+    good = records.assign(ok=records["status"] == "ok", cells=records.groupby(list(CELL), dropna=False).ngroup())
+    how = {"rounds": "nunique", "rows": "size", "ok": "sum", "cells": "nunique"}
+    found = good.assign(rounds=good["round"], rows=good["round"]).groupby(keys, sort=False)
+    return found.agg(**{name: (name, each) for name, each in how.items()}).reset_index()
 
 
 def _one_run(ok: pd.DataFrame, cell: Mapping[str, Any], confusion: pd.DataFrame | None) -> tuple[float, float]:

@@ -42,8 +42,8 @@ ONE_CLASS = 0.95
 
 
 def one_class_note(confusion: pd.DataFrame | None, experiment: str) -> str:
-    """In how many runs a network names one class whatever the image, which makes intervals over seeds wide: by network
-    and batch, as a sentence's end; empty for none."""
+    """In how many runs a network names one class whatever the image, which makes intervals over seeds wide: by network,
+    batch, updates and rule; empty for none."""
     own = pd.DataFrame() if confusion is None or confusion.empty else confusion
     own = own[(own["experiment"] == experiment) & (own["split"] == "test")] if len(own) else own
     if own.empty:
@@ -53,10 +53,13 @@ def one_class_note(confusion: pd.DataFrame | None, experiment: str) -> str:
     each = named.groupby(runs, dropna=False)
     share = (each.max() / each.sum()).reset_index(name="share")
     found = []
-    for (case, network, batch), rows in share.groupby(["use_case", "network", "global_batch_size"], sort=False):
+    trained = ["use_case", "network", "global_batch_size", "learning_rate_rule", "updates"]
+    for (case, network, batch, rule, updates), rows in share.groupby(trained, sort=False):
         if stuck := int((rows["share"] >= ONE_CLASS).sum()):
-            found.append(f"{_CALLED.get(network, network)} on {case}, batch {batch}: {stuck} of {len(rows)} runs")
-    return f"name one class for {ONE_CLASS:.0%} of the images or more: {'; '.join(found)}" if found else ""
+            how = f"batch {batch}{f', {updates} updates' if updates else ''}{', linear rule' * (rule == 'linear')}"
+            found.append(f"{_CALLED.get(network, network)} on {case}, {how}: {stuck} of {len(rows)} runs")
+    wide = f"Wide intervals are of runs that name one class for {ONE_CLASS:.0%} of the images or more"
+    return f"{wide}: {'; '.join(found)}" if found else ""
 
 
 def class_table(confusion: pd.DataFrame | None, experiment: str) -> pd.DataFrame:
