@@ -132,6 +132,8 @@ def test_timed_cells_have_a_pair_and_as_many_images_whatever_the_batch() -> None
     pairs = [(job.framework, job.global_batch_size) for job in jobs if job.variant == "b"]
     assert pairs == [("torch", 32), ("torch", 128)], "one worker's and, at the largest batch, one of two workers"
     assert [job.strategy for job in jobs if job.variant == "b"] == ["sequential", "processes"]
+    more = speed_cells(CASE, "cnn", [512, 128, 32], names, images=512, tensorflow=["allreduce"])
+    assert {job for job in jobs if job.variant == "b"} <= {*more}, "a batch more leaves the pairs that are stored"
     assert {job.steps * job.global_batch_size for job in jobs} == {512} and {job.input for job in jobs} == {"memory"}
     assert min(job.warmup_steps for job in jobs) == 4, "the third step still waited for fresh pages"
     launchers = {job.strategy: job.launcher for job in jobs}

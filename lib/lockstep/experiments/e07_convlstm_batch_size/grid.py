@@ -217,8 +217,8 @@ def speed_cells(
 ) -> list[Job]:
     """Timed steps of sequential training and of `strategies`, and of `tensorflow`'s if there are any.
 
-    With torch two cells stand twice, as A/A pairs: at the smallest batch the sequential one, at the largest that of the
-    first strategy with several workers.
+    With torch two cells stand twice, as A/A pairs: at the smallest batch the sequential one, at larger ones (or the
+    only one) that of the first strategy with several workers.
     """
     jobs = []
     sizes = sorted(batch_sizes)
@@ -230,7 +230,8 @@ def speed_cells(
                 continue
             own = [_timed_cell("sequential", framework, shared, workers=1)]
             own += [_timed_cell(name, framework, shared) for name in names if name != "sequential"]
-            twice = [*own[:1][: size == sizes[0]], *own[1:2][: size == sizes[-1]]] if framework == "torch" else []
+            twice = [*own[:1][: size == sizes[0]], *own[1:2][: size != sizes[0] or len(sizes) == 1]]
+            twice = twice if framework == "torch" else []
             jobs += [*own, *(job.with_(variant="b") for job in twice)]
     return jobs
 
