@@ -183,7 +183,7 @@ def _number_and_doubt(answered: Answered, each: Advice) -> tuple[str, str]:
         raise ValueError(f"notebook {each.notebook} has no target {each.target!r}; there are: {', '.join(table.index)}")
     measured, reached = table.loc[each.target, ["measured", "reached"]]
     if "[" in measured:
-        differ = " (sessions differ)" if "(sessions differ: " in reached else ""
+        differ = " (sessions differ)" if "(sessions differ)" in briefly(reached) else ""
         return f"{measured}{differ}", _no_gain(measured)
     rare = reached.startswith("too few rounds")
     doubt = f"only {reached.partition(':')[2].strip()} rounds" if rare else "no interval yet: it may be no gain"

@@ -55,7 +55,7 @@ def training_time(stored: Stored) -> Figure:
     )
     table = timed_ways(shown)
     absent = sorted(set(timed_ways(stored).get("global_batch_size", ())) - set(table.get("global_batch_size", ())))
-    note += f"\nThat session has no steps of batch {listed(map(str, absent))}, which the text tells." if absent else ""
+    note += f"\nThat session has no steps of batch {listed(map(str, absent))}." if absent else ""
     return time_lines(table, f"Training time against batch size\n{note}".strip())
 
 

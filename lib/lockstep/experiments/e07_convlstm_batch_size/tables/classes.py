@@ -56,7 +56,8 @@ def one_class_note(confusion: pd.DataFrame | None, experiment: str) -> str:
     trained = ["use_case", "network", "global_batch_size", "learning_rate_rule", "updates"]
     for (case, network, batch, rule, updates), rows in share.groupby(trained, sort=False):
         if stuck := int((rows["share"] >= ONE_CLASS).sum()):
-            how = f"batch {batch}{f', {updates} updates' if updates else ''}{', linear rule' * (rule == 'linear')}"
+            how = f"batch {batch}{f', {updates} updates' if updates else ''}"
+            how += "" if rule == "constant" else f", {rule} rule"
             found.append(f"{_CALLED.get(network, network)} on {case}, {how}: {stuck} of {len(rows)} runs")
     wide = f"Wide intervals are of runs that name one class for {ONE_CLASS:.0%} of the images or more"
     return f"{wide}: {'; '.join(found)}" if found else ""
