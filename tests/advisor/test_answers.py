@@ -221,6 +221,7 @@ def test_where_the_ranges_come_from_is_said() -> None:
     asked = Question(workers=(1, 2))
     measured = text_of(advise(made_up(), asked, NARROW), asked)
     assert "on 20 cells that were held out" in measured and "range is assumed" not in measured
+    assert "all processors together" in measured, "the notebook tells one processor's numbers from them"
     assert "The range is assumed, not measured, for:" in text_of(advise(made_up(), asked, {}), asked)
     disturbed = replace(made_up(), others_share=0.5, cut_short="without DDP")
     told = text_of(advise(disturbed, asked, {}), asked)

@@ -93,7 +93,7 @@ def _error_lines(ways: Sequence[Way], errors: Mapping[str, KindError], device: s
         taken = "" if source == kind else f" of {source}, {WIDER:g} times as wide a range"
         yield (
             f"{kind.capitalize()}: on {error.cells} cells{taken or ' that were held out'}, predictions were off by "
-            f"{error.median_error:.0%} in the median ({ERRORS_NOTEBOOK})."
+            f"{error.median_error:.0%} in the median ({ERRORS_NOTEBOOK}, all processors together)."
         )
     if device != "cpu" and any(source_of(way.kind, errors) for way in ways):
         yield "Those cells were trained on processors: these errors have not been checked on a GPU."

@@ -110,7 +110,7 @@ WORDS: dict[str, str] = {
     "more": "difference (points)",
     "auc": "AUC",
     "points": "difference in accuracy (points)",
-    "run": "lowest and highest run (%)",
+    "run": "one run, on other images (%)",
     "equal": "pairs alike",
     "lead": "lead (points)",
     "usd_per_hour": "USD per hour",

@@ -59,6 +59,20 @@ def in_one_session(
     return recipe
 
 
+def table_of_one_session(
+    experiment: str, table: Callable[[Stored], pd.DataFrame], drawn: Callable[[_Cells], _Cells] = list, about: str = ""
+) -> Callable[[Stored], pd.DataFrame]:
+    """A table of seconds of the session that its figure shows, whose remark says which that is."""
+
+    def made(stored: Stored) -> pd.DataFrame:
+        shown, note = of_one_session(stored, experiment, drawn, about)
+        found = table(shown)
+        found.attrs["remark"] = " ".join(note.splitlines()[:-1])  # the last line is about the figure
+        return found
+
+    return made
+
+
 def by_processor(stored: Stored, of: pd.DataFrame, units: bool = False) -> dict[str, pd.DataFrame]:
     """All records of the sessions that the rows `of` are from, by processor, and by what multiplies bfloat16 there if
     `units`; and every profile."""
@@ -76,31 +90,48 @@ def _everywhere(records: pd.DataFrame) -> pd.Series:
     return records["experiment"].isin(("profile", "flops"))
 
 
-def remark_on_seconds(stored: Stored, table: pd.DataFrame) -> str:
-    """What a reader must know of a table with seconds of a step beside ratios, where several kinds of machines were
-    measured; "" for other tables."""
-    beside = "step_seconds" in table and not {"speedup", "ratio", "gain"}.isdisjoint(table)
-    if not beside or "processor" in table:
+def remark_on_seconds(stored: Stored, table: pd.DataFrame | None = None) -> str:
+    """What a reader must know of a figure, or of a table, with seconds of a step beside ratios, where machines of other
+    speeds were measured; "" for other tables."""
+    if table is not None:
+        beside = "step_seconds" in table and not {"speedup", "ratio", "gain"}.isdisjoint(table)
+        if not beside or "processor" in table:
+            return ""
+    if len(by_speed(stored)) < 2:
         return ""
-    if len(by_processor(stored, stored.records, units=True)) < 2 and len(by_speed(stored)) < 2:
-        return ""
-    return "Seconds are medians over several processors: compare the ratios, which are paired by round, never seconds."
+    return "Seconds are medians over several processors: compare ratios, paired by round, not seconds."
 
 
-@once
 def by_speed(stored: Stored) -> dict[str, pd.DataFrame]:
     """All records of each processor by its short name, and by its sessions, too, where they ran at several speeds:
     virtual machines that compute at different speeds report one name."""
+    found = _at_one_speed(stored)
+    names = short_names(dict.fromkeys(name for name, _ in found))
+    return {names[name] + sessions: rows for (name, sessions), rows in found.items()}
+
+
+@once
+def _at_one_speed(stored: Stored) -> dict[tuple[str, str], pd.DataFrame]:
+    """The records of `by_speed` by the processor's name with its units, and its sessions, or ""."""
     everywhere = _everywhere(stored.records)
     timed = _timed(stored.records) & ~everywhere
-    kinds = by_processor(stored, stored.records[timed], units=True)
-    names, found = short_names(kinds), {}
-    for name, rows in kinds.items():
+    found = {}
+    for name, rows in by_processor(stored, stored.records[timed], units=True).items():
         groups = _of_one_speed(rows[timed[rows.index]])
         for group in groups:
             told = f" ({numbered('session', group)})" if len(groups) > 1 else ""
-            found[names[name] + told] = rows[rows["session"].isin(group) | everywhere[rows.index]]
+            found[name, told] = rows[rows["session"].isin(group) | everywhere[rows.index]]
     return found
+
+
+def undisturbed_by_speed(stored: Stored, of: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """As `by_speed`, by names with units, of the kinds that the timed rows `of` are from, without those of them that
+    others disturbed, where their cell has undisturbed ones."""
+    calm = pd.Series(~contended(of), of.index)
+    kept = of.index[calm | ~calm.groupby([of[name] for name in _varying(of)], dropna=False).transform("any")]
+    lost = of.index.difference(kept)
+    kinds = {name + told: rows for (name, told), rows in _at_one_speed(stored).items() if kept.isin(rows.index).any()}
+    return {name: rows[~rows.index.isin(lost)] for name, rows in kinds.items()}
 
 
 def _of_one_speed(timed: pd.DataFrame) -> list[list[int]]:

@@ -56,11 +56,9 @@ class Expectation:
         return _Band((max(low), min(high)), (min(low), max(high)))
 
     def text(self, published: float) -> str:
-        """What it lets one expect: 2.53, or 1.1 [1.08, 1.12] where it was measured."""
-        if self.ours is None:
-            return f"{self.here(published, math.nan):.3g}"
-        value, low, high = (self.here(published, end) for end in (self.ours.value, self.ours.low, self.ours.high))
-        return f"{value:.3g} [{low:.3g}, {high:.3g}]"
+        """What the published ratio ± TOLERANCE lets one expect: 2.28 to 2.78."""
+        low, high = self.band(published, MISS / 2, 0).outer  # as judged, beside our own ratio
+        return f"{low:.3g} to {high:.3g}"
 
 
 def printed(
@@ -115,7 +113,7 @@ def core_free_ratio(
     published, measured = above / under, f"{ratio} {text}".strip()
     used = readings or {"on any number of cores": same_on_any_cores()}
     expected = " or ".join(f"{reading.text(published)} {phrase}" for phrase, reading in used.items())
-    why = f"the published {above:g} / {under:g} lets one expect {expected}"
+    why = f"the published {above:g} / {under:g} ± {TOLERANCE:.0%} lets one expect {expected}"
     bands = _Bands(published, ratio, tuple(used.values()))
     return graded(_against_bands(bands, measured), MODEL, why)
 
@@ -154,12 +152,12 @@ def _against_bands(bands: _Bands, measured: str) -> Verdict:
     answer = bands.answer()
     if answer in DECIDED:
         where = "within" if answer == SUPPORTED else "outside"
-        reason = f"the interval lies {where} ± {TOLERANCE:.0%} of it"
+        reason = f"the interval lies {where} what the paper lets one expect"
         return Verdict(answer, measured, reason, chance=bands.chance(answer), rounds_more=max(1.0, bands.rounds_more()))
     more = bands.rounds_more()
     if math.isinf(more):
         return undecided(measured, "what to expect depends on what the paper leaves unsaid", more)
-    return undecided(measured, f"the interval crosses an end of ± {TOLERANCE:.0%} around it", more)
+    return undecided(measured, "the interval crosses an end of what the paper lets one expect", more)
 
 
 def near(published: float, ratio: Estimate, cores: int | None, batch: int, base_batch: int) -> Verdict:

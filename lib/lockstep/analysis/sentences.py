@@ -56,9 +56,7 @@ def counted(number: int, noun: str) -> str:
 def listed(parts: Iterable[str]) -> str:
     """Parts of a sentence as a list: a; a and b; a, b, and c."""
     found = list(parts)
-    if len(found) < 3:
-        return " and ".join(found)
-    return f"{', '.join(found[:-1])}, and {found[-1]}"
+    return " and ".join(found) if len(found) < 3 else f"{', '.join(found[:-1])}, and {found[-1]}"
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
@@ -73,12 +71,12 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def times(ratio: Estimate, what: str) -> str:
+def times(ratio: Estimate, what: str = "") -> str:
     """A ratio, of what, and its interval: 1.92 times as fast as one core [1.77, 2.37]; where it is 1, as fast as one
     core [0.98, 1.02]."""
-    number = f"{digits(ratio.value)} times "
-    alike = number == "1 times " and what.startswith(("as fast", "as long", "as many"))
-    return f"{'' if alike else number}{what} {interval_text(ratio)}"
+    number = f"{digits(ratio.value)} times"
+    alike = number == "1 times" and what.startswith(("as fast", "as long", "as many"))
+    return " ".join(part for part in ("" if alike else number, what, interval_text(ratio)) if part)
 
 
 def processor_name(processor: str) -> str:

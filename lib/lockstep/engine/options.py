@@ -63,9 +63,7 @@ class Option:
         """The allowed values in words, such as `none | topk` or `a whole number of at least 1`; may be empty."""
         if self.kind == "bool":
             return "False | True"
-        if self.choices:
-            return " | ".join(self.choices)
-        return self._range
+        return " | ".join(self.choices) if self.choices else self._range
 
     @property
     def _range(self) -> str:

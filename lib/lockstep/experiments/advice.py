@@ -16,6 +16,7 @@ from lockstep.analysis.statistics import BASELINE, Conditions, ratio_or_reason
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism.stage_tables import largest_table
 from lockstep.experiments.e05_mpi_distribution.findings import alexnet_over_links
+from lockstep.experiments.e06_spark_distribution.tables import speedup_of
 from lockstep.experiments.e11_straggler_mitigation.contenders import NEVER_WAIT, OURS, WAIT
 from lockstep.experiments.e11_straggler_mitigation.learning import over
 from lockstep.experiments.e11_straggler_mitigation.slow_nodes import rival_ratio, rivals_table
@@ -50,42 +51,44 @@ _FEW = {"experiment": "few", "use_case": "Pneumonia", "variant": "a"}
 _SELDOM = {"strategy": "sparknet_tau", "workers": 2}
 
 
-def _spark_over_one_core(stored: Stored) -> str:
-    return _over(stored, _FEW, _SELDOM)
+def _barrier_over_one_core(stored: Stored) -> str:
+    cell = {"experiment": "speedup", "use_case": "SimpleBig", "device": "cpu", "variant": "a"}
+    return str(speedup_of(stored.shown.records, {**cell, "strategy": "spark_shared_memory", "workers": 2}) or "")
 
 
-def _seldom_over_often(stored: Stored) -> str:
-    found = _over(stored, _FEW, _SELDOM, {**_SELDOM, "strategy": "sparknet_files"})
-    return f"{found} times the speed of exchanging in every step, training other parameters" if found else ""
+def _sparks_own_loop(stored: Stored) -> str:
+    found = _over(stored, _FEW, _SELDOM)
+    return f"Spark's own loop on files, with seldom exchanges, {found} times, the 50x50 network" if found else ""
 
 
-def _beside_the_deadline(stored: Stored) -> str:
-    """Whether asynchronous training is faster still without momentum; and with how many workers, all with momentum,
-    waiting for all is faster than the deadline by the whole interval, and with how many the interval holds 1."""
-    told = []
+def _over_waiting(stored: Stored, name: str = NEVER_WAIT) -> str:
+    """A policy's time to the same loss over that of waiting for all, without momentum."""
     try:
-        if (never := over(stored.shown, NEVER_WAIT, OURS)).high < 1:
-            told.append(f"asynchronous training takes {never} times the deadline's time there")
+        return str(over(stored.shown, name, WAIT))
     except AnalysisError:
-        pass
-    return "; ".join(filter(None, [*told, _waiting_with_momentum(stored)]))
+        return ""
+
+
+def _deadline_over_waiting(stored: Stored) -> str:
+    found = _over_waiting(stored, OURS)
+    return f"updating at a deadline, {found} times" if found else ""
 
 
 def _waiting_with_momentum(stored: Stored) -> str:
-    table, faster, alike = rivals_table(stored.shown), [], []
+    """How waiting for all stands to the deadline with momentum, by the number of workers: where the interval leaves 1
+    out, and with how many it holds 1."""
+    table, decided, alike = rivals_table(stored.shown), [], []
     for workers in sorted({int(count) for count in table["workers"]}) if len(table) else ():
         try:
             found = rival_ratio(stored.shown, workers, WAIT, OURS)
         except AnalysisError:
             continue
-        if found.high < 1:
-            faster.append(f"{found} times as long ({workers} workers)")
-        elif found.low <= 1:
+        if found.low <= 1 <= found.high:
             alike.append(str(workers))
-    if not faster:
-        return ""
-    untold = f" (no difference shown with {listed(alike)})" if alike else ""
-    return f"with momentum and a slower server, waiting for all takes {listed(faster)} as the deadline{untold}"
+        else:
+            decided.append(f"{found} times ({workers} workers)")
+    told = [listed(decided), f"no difference shown with {listed(alike)}" if alike else ""]
+    return f"{' and '.join(filter(None, told))}:" if decided or alike else ""
 
 
 @dataclass(frozen=True)
@@ -125,14 +128,17 @@ ADVICE = (
         alexnet_over_links,
     ),
     Advice(
-        "data that are in Spark already", "`launcher=\"spark_driver\", sync=\"sparknet\"`, seldom exchanges", "06",
-        _spark_over_one_core, "times one tuned core's speed, two workers, the 50x50 network", _seldom_over_often,
+        "a Spark cluster", "`launcher=\"spark\", sync=\"shared_memory\"` (barrier mode)", "06",
+        _barrier_over_one_core, "times one tuned core's speed, two workers, AlexNet", _sparks_own_loop,
     ),
     Advice(
-        "workers that fall behind", "`sync=\"parameter_server\", servers=1, policy=\"deadline\"`", "11",
-        "ours, the deadline, over the best policy that waits: time to loss, mix of all kinds",
-        "times the best waiting policy's time to the same loss, simulated, eight workers without momentum",
-        _beside_the_deadline,
+        "workers that fall behind, plain SGD", "`sync=\"parameter_server\", servers=1, policy=\"asynchronous\"`", "11",
+        _over_waiting, "times waiting for all's time to the same loss, simulated, eight workers",
+        _deadline_over_waiting,
+    ),
+    Advice(
+        "workers that fall behind, SGD with momentum", "waiting for all (the default)", "11",
+        _waiting_with_momentum, "waiting for all's time to the same loss over the deadline's, simulated, slower server",
     ),
 )  # fmt: skip
 

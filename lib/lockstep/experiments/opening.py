@@ -136,8 +136,9 @@ class Run:
     def table(self, name: str) -> ReadableTable:
         """A table of the experiment, which shows itself in words. Raises KeyError, listing the tables, for one that it
         has not."""
-        table = ReadableTable(self._named(self.experiment.tables, name, "table")(self.stored.shown))
-        table.attrs["remark"] = remark_on_seconds(self.stored.shown, table)
+        made = self._named(self.experiment.tables, name, "table")(self.stored.shown)
+        table = ReadableTable(made)
+        table.attrs["remark"] = made.attrs.get("remark", "") or remark_on_seconds(self.stored.shown, table)
         return table
 
     def published(self, paper: str, table: str, columns: Sequence[str]) -> ReadableTable:

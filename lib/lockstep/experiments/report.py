@@ -164,8 +164,8 @@ def sources(records: pd.DataFrame) -> str:
     data = " and ".join(sorted(records[records["use_case"] != NO_USE_CASE]["data_source"].unique()))  # others have none
     ok = records[records["status"] == "ok"]
     disturbed = int(ok["reason"].astype(str).str.contains(CONTENDED).sum())
-    noted = f"; other programs ran during {disturbed}" if disturbed else ""
-    return f"Data: {data}. {len(ok)} measurements in {records['round'].nunique()} rounds{others}{noted}."
+    noted = f" ({disturbed} while other programs ran)" if disturbed else ""
+    return f"Data: {data}. {len(ok)} measurements{noted} in {records['round'].nunique()} rounds{others}."
 
 
 def tally(answers: Sequence[str]) -> str:

@@ -147,9 +147,7 @@ def missing(job: Job) -> str | None:
         if job.workers > cuda_devices():
             return f"{job.workers} workers need a CUDA device each, and there are {cuda_devices()}"
         return NO_BFLOAT16_GPU if job.precision == "bfloat16" and not _gpu_has_bfloat16() else None
-    if job.precision == "bfloat16" and not has_bfloat16_units():
-        return NO_BFLOAT16
-    return None
+    return NO_BFLOAT16 if job.precision == "bfloat16" and not has_bfloat16_units() else None
 
 
 def _gpu_names() -> list[str]:

@@ -42,9 +42,7 @@ def storage_url(place: str | os.PathLike[str]) -> str:
     text = os.fspath(place)
     if text in ("", ":memory:") or text.rstrip("/").endswith(("sqlite:", "sqlite:///:memory:")):
         raise StudyError(f"storage={text!r}: workers can't open what is in this process's memory; name a file")
-    if "://" not in text:
-        return _FILE + str(Path(text).expanduser().absolute())
-    return text
+    return _FILE + str(Path(text).expanduser().absolute()) if "://" not in text else text
 
 
 def sqlite_file(url: str) -> Path | None:

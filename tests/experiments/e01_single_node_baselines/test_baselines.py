@@ -83,6 +83,19 @@ def test_the_ceiling_is_the_peak_of_the_cores_that_a_rung_uses() -> None:
     assert len(ran) == 10 and (ran["speedup"] <= ran["ceiling"]).all()
 
 
+def test_the_ceiling_is_of_sessions_that_measured_both_sides() -> None:
+    """Bug: the roof was the mean of three machines, and none had it; a half as fast machine without roofs moved it."""
+    first = records()
+    other = first[first["experiment"] == "ladder"]
+    other = other.assign(session=1, round=other["round"] + first["round"].max() + 1,
+                         images_per_second=other["images_per_second"] / 2)  # fmt: skip
+    alone, both = ladder_table(first), ladder_table(pd.concat([first, other], ignore_index=True))
+    for name in ("ceiling", "of_peak"):
+        pd.testing.assert_series_equal(both[name], alone[name])
+    lost = ladder_table(pd.concat([first[first["experiment"] != "ladder"], other], ignore_index=True))
+    assert lost["ceiling"].isna().all() and lost["of_peak"].isna().all() and lost["speedup"].notna().any()
+
+
 def test_without_roofs_or_a_profile_there_is_no_ceiling() -> None:
     for missing in ("machine", "profile"):
         frame = records()

@@ -67,6 +67,6 @@ def test_the_map_is_dotted_and_says_that_all_of_it_is_predicted() -> None:
     assert len(lines) == table.groupby(["use_case", "ranks"])["kind"].nunique().sum()
     assert {line.get_linestyle() for line in lines} == {":"}
     assert "all of it predicted;" in " ".join(texts(figure))
-    assert "by a model up to 27 % off on measured steps" in " ".join(texts(hybrid_map(table, "title", 27.2)))
+    assert "by a model up to 1.27 times off on measured steps" in " ".join(texts(hybrid_map(table, "title", 1.272)))
     tops = {axis.get_ylim()[1] for axis in figure.axes[: len(hybrids.MAP_RANKS)]}
     assert len(tops) == 1 and tops.pop() > 4, "panels of a row share an axis that holds all their lines"

@@ -93,6 +93,8 @@ def test_the_interval_is_over_seeds_and_the_runs_over_images(frame: pd.DataFrame
     low, high = wilson(504, 600)
     assert (row["run_low"], row["run_high"]) == pytest.approx((100 * low, 100 * high))
     assert row["run_high"] - row["run_low"] > row["accuracy_high"] - row["accuracy_low"]
+    later = seed_accuracy_table(frame, "learning", confusion().assign(round=lambda counted: counted["round"] + 40))
+    pd.testing.assert_frame_equal(later, seed_accuracy_table(frame, "learning", confusion()))  # a round is no seed
     blind = seed_accuracy_table(frame, "learning")
     assert blind["run_low"].isna().all() and blind["accuracy"].equals(table["accuracy"])
 

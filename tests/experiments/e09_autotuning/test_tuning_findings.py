@@ -23,6 +23,7 @@ from lockstep.records import RunFolder, read_tables
 from lockstep.tuning.pool import CurvePool
 from lockstep.tuning.replay import Replayed
 from lockstep.tuning.setting_file import read_setting
+from stored_reference import stored_reference
 
 CLAIM = {"value": 83.0, "use_case": "Pneumonia"}
 
@@ -78,15 +79,26 @@ def test_the_ladder_is_paired_by_seed() -> None:
     assert table.loc["+ dropout", "more_high"] - table.loc["+ dropout", "more_low"] < 1e-6, "the same wobble"
 
 
-def test_curves_name_the_best_the_median_and_the_worst() -> None:
-    said = FINDINGS["curves"](fake_tuning.stored(diverged=2))
-    last = 100 * fake_tuning.curves(14)[:, -1]
-    assert f"the best classifies {last[0]:.1f} % of 400 held-out images correctly" in said
-    assert f"the worst {last[-1]:.1f} %; two settings diverged." in said
+def test_curves_name_the_best_the_median_and_the_worst_as_they_are_drawn() -> None:
+    """Bug: the title told accuracies, and neither the axis nor the order of the curves was that of accuracies."""
+    stored = fake_tuning.stored(diverged=2)
+    said, last = FINDINGS["curves"](stored), fake_tuning.curves(14)[:, -1]
+    assert f"the best ends at a score of {last[0]:.3g}, the median one {np.median(last):.3g}, and " in said
+    assert f"the worst {last[-1]:.3g}; two settings diverged." in said
+    axis = EXPERIMENT.figures["curves"](stored).axes[0]
+    assert axis.get_ylabel().startswith("score") and all(tick == int(tick) for tick in axis.get_xticks())
 
 
-def test_engines_say_how_much_faster_several_are() -> None:
-    assert "1.8 times as fast as one" in FINDINGS["engines"](fake_tuning.stored())
+def test_engines_say_how_many_and_how_much_faster_they_are() -> None:
+    """Bug: "several engines", of which there were two."""
+    assert FINDINGS["engines"](fake_tuning.stored()).startswith("Two engines train one list of trials 1.8 times")
+
+
+@pytest.mark.parametrize("name", ["ladder", "pruners", "forecasts", "importances"])
+def test_whiskers_say_of_what_they_are(root: Path, name: str) -> None:
+    """Bug: intervals were drawn that neither an axis nor a legend named."""
+    figure = EXPERIMENT.figures[name](stored_reference(root / "results" / "reference" / EXPERIMENT.name))
+    assert any("whiskers: 95 %" in text for axis in figure.axes for text in (axis.get_xlabel(), axis.get_ylabel()))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +236,7 @@ def test_the_answer_says_what_was_found_what_it_took_and_what_is_not_known_yet()
     assert "Of 16 settings drawn at random and trained for 8 epochs, the best classifies " in said
     assert f"the median one {np.median(last):.1f} %, and the worst {last[-1]:.1f} %" in said
     hours = (16 * 2.0 * 8 + sum(range(16))) / 3600
-    assert f"took {hours:.2g} core-hours; several engines train one list of trials 1.8 times as fast" in said
+    assert f"took {hours:.2g} core-hours; two engines train one list of trials 1.8 times as fast" in said
     pool = stored.records[stored.records["experiment"] == "pool"]
     said = EXPERIMENT.answer(Stored(pool, stored.tables))
     assert said.startswith("Not known yet is whether tuning pays on test images: no network that held-out images chose")
@@ -235,7 +247,7 @@ def test_the_answer_says_what_was_found_what_it_took_and_what_is_not_known_yet()
 def replays(effective: float) -> pd.DataFrame:
     shares = {"share_of_epochs": 0.8, "share_low": 0.7, "share_high": 0.9, "kept": 0.9, "kept_low": 0.8}
     row = shares | {"kept_high": 1.0, "trials": 12, "workers": 1, "effective": effective, "on_frontier": True}
-    return pd.DataFrame([row | {"compared": name} for name in ("LSTM", "Median")])
+    return pd.DataFrame([row | {"compared": name, "text": f"{name.lower()}:p=0.3"} for name in ("LSTM", "Median")])
 
 
 def test_a_pool_of_few_studies_tells_nothing_of_pruners() -> None:
@@ -246,6 +258,7 @@ def test_a_pool_of_few_studies_tells_nothing_of_pruners() -> None:
         told = Stored(whole.records, {**whole.tables, "replays": replays(effective)})
         for text in (FINDINGS["pruners"](told), EXPERIMENT.answer(told)):
             assert (of_pool in text) == unsure and ("80 % [70, 90] of the epochs" in text) != unsure
+            assert ("(lstm:p=0.3) trains 80 %" in text) != unsure, "with the options that it is true of"
     assert "amount to 1.7 independent studies, and an interval needs 5" in FINDINGS["pruners"](
         Stored(whole.records, {**whole.tables, "replays": replays(1.7)})
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -80,6 +81,13 @@ def test_a_mean_over_kinds_waits_for_all_kinds() -> None:
 def test_the_reason_names_the_kinds_where_the_lstm_wins_and_loses() -> None:
     assert "worse on none" in verdict("dps-lstm-forecasts").reason
     assert "better on none; worse on exponential pauses 1.1" in verdict("dps-lstm-forecasts", lstm=1.1).reason
+
+
+def test_who_is_better_or_worse_by_little_is_told_in_digits_that_show_it() -> None:
+    """Bug: "worse on bimodal pauses 1.00"."""
+    reason = verdict("dps-long-range", lstm=0.6025, best=0.6).reason
+    told = re.findall(r"[a-z] (\d\.\d+)(?=[,;]|$)", reason.partition("worse on ")[2])
+    assert any("1.00" < each < "1.01" for each in told) and all(len(each) == 5 for each in told), reason
 
 
 def test_the_reason_says_that_all_workers_slow_down_together() -> None:

@@ -103,6 +103,15 @@ def test_who_misses_the_loss_with_a_seed_does_not_always_reach_it(made: Stored) 
     assert "not\nalways" not in texts(EXPERIMENT.figures["time_to_loss"](stored()))
 
 
+def test_98_percent_stands_at_no_number_of_workers() -> None:
+    """Bug: its diamond stood at exactly 256 workers, of which the paper says nothing."""
+    figure = EXPERIMENT.figures["bounds"](no_records())
+    lines = [line for axis in figure.axes for line in axis.lines]
+    assert not [line for line in lines if line.get_marker() == PUBLISHED["marker"]]
+    assert [list(line.get_xdata()) for line in lines if set(line.get_ydata()) == {98.0}] == [[0, 1], [0, 1]]
+    assert "not said" in figure.legends[0].get_texts()[0].get_text()
+
+
 def test_published_costs_are_hollow_diamonds(made: Stored) -> None:
     figure = EXPERIMENT.figures["costs"](made)
     diamonds = [line for axis in figure.axes for line in axis.lines if line.get_marker() == PUBLISHED["marker"]]

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
+from lockstep.engine.delays import make_delays
 from lockstep.engine.job import Job
 from lockstep.engine.models.layers import Network
 from lockstep.engine.policies.base import GradientStandIn, Work
 from lockstep.engine.training.loop import Site
-from lockstep.experiments.e11_straggler_mitigation import learners, measuring, paper_network, rows
+from lockstep.experiments.e11_straggler_mitigation import learners, made_up, measuring, paper_network, rows
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
     ADVISED,
     CODING,
@@ -32,6 +33,7 @@ from lockstep.experiments.e11_straggler_mitigation.contenders import (
     WAIT,
 )
 from lockstep.experiments.simulated import simulated
+from lockstep.simulate import Until, simulate
 from lockstep.simulate.learner import SgdLearner
 from lockstep.simulate.perceptron import Perceptron
 from lockstep.simulate.worker import Course
@@ -168,6 +170,18 @@ def test_partitions_keep_images_with_their_workers(site: Site) -> None:
     assert len(table) == 4 and set(table["train_images"]) == {IMAGES} and set(table["test_images"]) == {11}
     stay = table[table["data"] == STAY].set_index("contender")["loss_of_worker_0"]
     assert stay["first n - 1"] > stay[WAIT], "nobody ever sees the slow worker's images"
+
+
+@pytest.mark.parametrize(("delays", "left_out"), [("bad_node", 0), ("none", 3)])
+def test_who_is_always_left_out_is_worker_0_as_the_bad_node_alone(delays: str, left_out: int) -> None:
+    """Bug: worker 0's images were called the missing worker's, who without delays is the last to be given its work."""
+    job = trained("partitions", delays=delays)
+    policy = measuring.made(CONTENDERS[DROP_ONE], job, measuring._setting(job, IMAGES))
+    cluster = measuring.cluster_of(job, measuring.LINK, job.workers, 0)
+    ran = simulate(policy, cluster, make_delays(delays, job.workers, 0), Until(samples=200), keep_tasks=True)
+    assert ran.tasks is not None
+    gone = ran.tasks.loc[ran.tasks["fate"] == "recalled", "worker"]
+    assert (gone == left_out).mean() > 0.9 and made_up.OWN == "worker 0's images"
 
 
 def test_options_are_those_that_the_policies_know() -> None:

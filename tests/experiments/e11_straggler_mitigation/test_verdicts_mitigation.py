@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,18 +189,26 @@ def test_shares_by_forecast_must_gain_images_and_training(made: Stored) -> None:
     assert judge("dps-shares-by-forecast", both(saved={DPRO_SHARES: -0.2})).answer == CONTRADICTED
 
 
-def test_an_lstm_stands_in_if_the_loss_is_lower_with_it(made: Stored) -> None:
+def test_an_lstm_stands_in_for_weights_if_the_loss_is_lower_with_them(made: Stored) -> None:
+    """Bug: gradients, of which the claim does not speak, had it supported where weights raise the loss."""
     found = judge("dps-stand-in", made)
-    assert found.answer == CONTRADICTED and "cosine" in found.reason and "an average of its last" in found.reason
+    assert found.answer == CONTRADICTED and "cosine" in found.reason and "an average of the last" in found.reason
+    over = r"loss with an LSTM's weights: [^:]*, over that of an empty place: 2\.\d+ \["
+    assert re.match(over, found.measured), "of the LSTM over nothing"
     assert judge("dps-stand-in", stood_in(losses={LSTM_WEIGHTS: 0.1})).answer == SUPPORTED
-    assert judge("dps-stand-in", stood_in(losses={LSTM_GRADIENT: 0.1, LSTM_WEIGHTS: 0.2})).answer == SUPPORTED
+    found = judge("dps-stand-in", stood_in(losses={LSTM_GRADIENT: 0.1}))
+    assert found.answer == CONTRADICTED and "for gradients, which workers send, it would be supported" in found.reason
+    few = stood_in()
+    table = few.table("policies")
+    lacks = (table["contender"] == LSTM_WEIGHTS) & (table["delays"] == "gone:at=2")
+    partly = replace(few, tables={**few.tables, "policies": table[~lacks]})
+    assert judge("dps-stand-in", partly).answer == CONTRADICTED, "one kind that lacks takes no answer back"
 
 
 def test_an_lstm_that_shortens_the_step_as_a_zero_does_stands_in_for_nobody() -> None:
     """Bug: the loss was lower than with the others' weights made up to 1, and so it was with a zero in the place."""
-    shorter = {LSTM_GRADIENT: 0.1, ZERO_STANDS_IN: 0.1, LSTM_WEIGHTS: 0.2}
-    found = judge("dps-stand-in", stood_in(losses=shorter))
-    assert found.answer != SUPPORTED and "beside a zero stands in" in found.measured
+    found = judge("dps-stand-in", stood_in(losses={LSTM_WEIGHTS: 0.1, ZERO_STANDS_IN: 0.1}))
+    assert found.answer != SUPPORTED and "over that of a zero there" in found.measured
 
 
 def test_a_kind_that_trains_as_another_one_is_not_counted_twice() -> None:

@@ -15,6 +15,7 @@ from matplotlib import pyplot
 
 import fake_advisor
 import fake_spark
+from lockstep.advisor.errors import read_errors
 from lockstep.analysis.cells import cells
 from lockstep.analysis.stored import Stored, no_records
 from lockstep.experiments.e06_spark_distribution.tables import variant_table
@@ -41,6 +42,13 @@ def test_a_finding_is_a_sentence_with_a_number(name: str) -> None:
     text = said(name, stored())
     assert any(each.isdigit() for each in text) and text.endswith(".") and "do not answer" not in text
     assert "nan" not in text and "inf" not in text.split()
+
+
+def test_the_table_of_kinds_has_the_cells_that_the_advice_cites() -> None:
+    """Bug: "on 42 cells", of all processors, cited this notebook, whose table had the 18 of one processor."""
+    table, known = EXPERIMENT.tables["kinds"](stored()).set_index("kind_of_cell"), read_errors()
+    cited = [kind for kind in table.index if kind in known]
+    assert cited and [table.loc[kind, "cells_on_all_processors"] for kind in cited] == [known[k].cells for k in cited]
 
 
 def test_the_answer_says_gains_errors_and_picks() -> None:

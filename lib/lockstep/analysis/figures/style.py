@@ -229,6 +229,13 @@ def note(axis: Axes, y: float, text: str, x: float = 0.01) -> None:
               bbox=box, zorder=3.5)  # fmt: skip
 
 
+def strip(axis: Axes, left: float, text: str) -> None:
+    """The part of an axis from `left` on in grey, with `text`: what stands there has no place on the axis."""
+    axis.axvspan(left, axis.get_xlim()[1], color="0.93", zorder=0)
+    axis.annotate(text, (left, 0.03), xycoords=axis.get_xaxis_transform(), xytext=(4, 0), textcoords="offset points",
+                  fontsize=7, color=GREY)  # fmt: skip
+
+
 def empty(title: str, why: str) -> StoredFigure:
     """A figure that says why there is nothing to draw: a gap would look like an oversight."""
     with look():

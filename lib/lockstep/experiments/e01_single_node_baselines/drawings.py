@@ -73,10 +73,10 @@ def ladder_bars(table: pd.DataFrame, title: str) -> StoredFigure:
             drawn = rows[["speedup", "low", "high", "ceiling"]].to_numpy(dtype=float)
             log_speedups(axis, float(np.nanmin([1.0, *drawn.flat])), float(np.nanmax([1.0, *drawn.flat])) / 1.4)
         parts[-1][0].set_xlabel(
-            "speedup in images/s over the sequential baseline, gain over the rung before it on the same processor\n"
+            "speedup over the sequential baseline; gain over the rung before it, on the same machine\n"
             "(log scale; each from its own paired rounds, so gains need not multiply up; 95 % interval)"
         )
-        line = Line2D([], [], color="0.1", linestyle="--", label="ceiling: every FLOP at the cores' measured peak")
+        line = Line2D([], [], color="0.1", linestyle="--", label="if every FLOP ran at the cores' measured matrix peak")
         figure.legend(handles=[line], loc="outside lower center", frameon=False)
     return figure
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from lockstep.analysis.confidence import Estimate
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import undisturbed_by_speed
 from lockstep.analysis.sentences import (
     Finding,
     as_share,
@@ -95,7 +95,7 @@ def _speedups(stored: Stored, use_case: str, short: bool = False) -> tuple[str, 
 def _by_machine(stored: Stored, above: Conditions, below: Conditions) -> dict[str, Estimate | None]:
     """The ratio on each kind of processor, None where no round holds both; empty where all are of one kind."""
     found: dict[str, Estimate | None] = {}
-    kinds = by_processor(stored, select(stored.records, above), units=True)
+    kinds = undisturbed_by_speed(stored, select(stored.records, above))
     for name, own in kinds.items() if len(kinds) > 1 else ():
         found[f" on {name}"], _ = ratio_or_reason(own, above, below, SPEED)
     return found

@@ -2,7 +2,7 @@
 
     ceiling = matrix peak of the cores used / (FLOP per image x baseline's images/s)
 
-is the speedup that a setting would reach if every FLOP ran at the measured peak: what no ingredient can exceed.
+is the speedup that a setting would reach if every FLOP ran as fast as our matrix product. Convolutions can be faster.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
-from lockstep.analysis.one_session import by_processor, of_one_session
+from lockstep.analysis.one_session import of_one_session, undisturbed_by_speed
 from lockstep.analysis.published import read_claims
 from lockstep.analysis.statistics import (
     BASELINE,
+    SESSION,
     Estimate,
     interval_of,
     is_difference,
@@ -108,20 +109,18 @@ def _columns(ratio: Estimate | None, *names: str) -> dict[str, Any]:
 
 
 def _against_peak(records: pd.DataFrame, cell: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
-    """Share of the matrix peak of the cell's own cores and precision, and the ceiling that this peak sets: of the means
-    over each one's own rounds."""
-    flops = flops_of_use_case(records, cell["use_case"])
-    peak = _mean(records, roof_of(cell), "flops_per_second")
-    ours, theirs = (_mean(records, side, "images_per_second") for side in (cell, base))
-    if flops is None:
-        return {"of_peak": np.nan, "ceiling": np.nan}
-    return {"of_peak": ours * flops / peak, "ceiling": peak / (flops * theirs)}
+    """Share of the matrix peak of the cell's own cores and precision, and the ceiling that this peak sets: NaN where no
+    session measured both sides."""
+    flops = flops_of_use_case(records, cell["use_case"]) or np.nan
+    peak = _by_session(records, roof_of(cell), "flops_per_second")
+    ours, theirs = (_by_session(records, side, "images_per_second") for side in (cell, base))
+    return {"of_peak": float(np.exp((ours - peak).mean())) * flops,
+            "ceiling": float(np.exp((peak - theirs).mean())) / flops}  # fmt: skip
 
 
-def _mean(records: pd.DataFrame, conditions: dict[str, Any], measure: str) -> float:
-    """The geometric mean over rounds; NaN where there are none."""
-    found = per_round(records, conditions, measure)
-    return interval_of(found).value if len(found) else np.nan
+def _by_session(records: pd.DataFrame, conditions: dict[str, Any], measure: str) -> pd.Series:
+    """The mean logarithm over the rounds of each session: pooled over several machines, a rate is none of theirs."""
+    return np.log(per_round(records, conditions, measure)).groupby(level=SESSION).mean()
 
 
 def flops_of_use_case(records: pd.DataFrame, use_case: str) -> float | None:
@@ -180,7 +179,7 @@ def drawn_ladder(stored: Stored) -> pd.DataFrame:
     a rung that stood beside the next one alone, whose gain is over it."""
     table, rungs = ladder_table(stored.records), stored.of(EXPERIMENT)
     own = rungs[(rungs["precision"] == "bfloat16") & (rungs["status"] == "ok")]
-    if len(kinds := by_processor(stored, own, units=True)) < 2:
+    if len(kinds := undisturbed_by_speed(stored, own)) < 2:
         return table
     parts = [table[(table["precision"] != "bfloat16") | (table["status"] != "ok")].assign(processor="all")]
     for name, records in kinds.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lockstep.analysis.one_session import by_processor
+from lockstep.analysis.one_session import undisturbed_by_speed
 from lockstep.analysis.statistics import select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import BEST, Reading, Target, compared
@@ -16,8 +16,8 @@ def _best_setting(use_case: str, target: float, precision: list[str]) -> Target:
     read = compared({"strategy": BEST, "precision": precision}, {"strategy": "sequential"}, shared=shared)
 
     def told(stored: Stored) -> Reading:
-        kinds = by_processor(stored, select(stored.records, shared | {"precision": precision}), units=True)
-        pooled = f"; a mean over {len(kinds)} processors" if len(kinds) > 1 else ""
+        kinds = undisturbed_by_speed(stored, select(stored.records, shared | {"precision": precision}))
+        pooled = "; a mean over several machines" if len(kinds) > 1 else ""
         return replace(found := read(stored), reason=f"{found.reason}{pooled}")
 
     return Target(name, target, told)

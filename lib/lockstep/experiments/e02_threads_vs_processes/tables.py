@@ -9,6 +9,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import table_of_one_session
 from lockstep.analysis.statistics import (
     BASELINE,
     AnalysisError,
@@ -238,7 +239,7 @@ def _exchange(stored: Stored) -> pd.DataFrame:
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "speedup": _speedup,
-    "phases": _phases,
+    "phases": table_of_one_session("table1", _phases),
     "interpreter": _interpreter,
     "memory": _memory,
     "input": _input,

@@ -49,7 +49,7 @@ ACTION_NAMES = {
 }
 PASSES = ("forward", "backward", "input_backward", "weight_backward")
 """Actions of a micro-batch, which are numbered and count as computing."""
-_THINNEST = 0.004  # share of the longest step below which a box is no wider than a line
+_THINNEST = 0.002  # share of the longest step below which a box is no wider than a line
 _NARROWEST = 0.012  # share of the longest step below which a box has no room for its number
 _BUBBLE = ("bubble", "bubble_low", "bubble_high")
 _IDEAL: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 1.2}

@@ -10,6 +10,7 @@ from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import traces_of
 from lockstep.analysis.figures.predictions import prediction_bars
 from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.one_session import remark_on_seconds
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e03_pipelined_model_parallelism.answer import with_rivals
@@ -35,7 +36,8 @@ def diagram_figure(stored: Stored) -> Figure:
 
 
 def prediction_figure(stored: Stored) -> Figure:
-    return prediction_bars(predictions_of(stored), "Predicted from stages that were timed alone")
+    title = f"Predicted from stages that were timed alone\n{remark_on_seconds(stored)}"
+    return prediction_bars(predictions_of(stored), title.strip())
 
 
 def rank_memory_figure(stored: Stored) -> Figure:
@@ -43,7 +45,7 @@ def rank_memory_figure(stored: Stored) -> Figure:
 
 
 def partition_figure(stored: Stored) -> Figure:
-    return partition_bars(partitions_of(stored), "Where to cut")
+    return partition_bars(partitions_of(stored), f"Where to cut\n{remark_on_seconds(stored)}".strip())
 
 
 FIGURES: Mapping[str, Recipe] = {

@@ -30,7 +30,7 @@ def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = Non
     """Predicted speedup over one device against the link's rate, for data parallel, model parallel and hybrid training:
     a row of panels per model, a column per number of ranks (`hybrid_map_table`). Nothing in it is measured.
 
-    `farthest_off`: by how much (%) the model erred at most where its steps were measured.
+    `farthest_off`: how many times too long or too short the model was at most where its steps were measured.
     """
     if table.empty:
         return empty(title, "no records to predict from")
@@ -38,7 +38,7 @@ def hybrid_map(table: pd.DataFrame, title: str, farthest_off: float | None = Non
         use_cases, counts = list(dict.fromkeys(table["use_case"])), sorted(table["ranks"].unique())
         figure = new_figure(1.2 + 2.9 * len(counts), 1.5 + 2.5 * len(use_cases))
         axes = figure.subplots(len(use_cases), len(counts), squeeze=False, sharex=True, sharey="row")
-        off = "" if farthest_off is None else f", by a model up to {farthest_off:.0f} % off on measured steps"
+        off = "" if farthest_off is None else f", by a model up to {farthest_off:.3g} times off on measured steps"
         about = f"all of it predicted{off}; {batches_label(table)}, a core of its own for each rank"
         figure.suptitle(f"{title}\n({about})")
         for across, name in zip(axes, use_cases, strict=True):

@@ -10,6 +10,7 @@ from lockstep.analysis.figures.bars import speedup_bars
 from lockstep.analysis.figures.lines import traces_of
 from lockstep.analysis.figures.predictions import prediction_bars
 from lockstep.analysis.figures.recipes import Recipe
+from lockstep.analysis.one_session import remark_on_seconds
 from lockstep.analysis.published import read_table
 from lockstep.analysis.stored import Stored
 from lockstep.experiments.e04_hybrid_parallelism.drawings import hybrid_map
@@ -25,7 +26,8 @@ def hybrid_speedup_figure(stored: Stored) -> Figure:
 
 def cost_model_figure(stored: Stored) -> Figure:
     table = costs_of(stored)
-    return prediction_bars(table, "What the cost model says of this machine", layout_names(table))
+    title = f"What the cost model says of this machine\n{remark_on_seconds(stored)}"
+    return prediction_bars(table, title.strip(), layout_names(table))
 
 
 def hybrid_map_figure(stored: Stored) -> Figure:

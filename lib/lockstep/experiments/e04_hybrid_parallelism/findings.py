@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lockstep.analysis.confidence import Estimate
@@ -117,7 +118,7 @@ def hybrid_map(stored: Stored) -> str:
         told.append(sentence(f"{whose} leads {found}"))
     worst = _worst(stored)
     if worst is not None:
-        off = f"up to {farthest_off(stored):.0f} % off on measured steps ({times(worst, 'the measured step')})"
+        off = f"up to {farthest_off(stored):.3g} times off on measured steps ({times(worst, 'the measured step')})"
         if (both := ratio_off(stored)) is not None:
             off += f", and by measured steps of both ways, a hybrid's lead may be {both:.2f} times too large"
         told.append(f"The same model is {off}.")
@@ -150,15 +151,15 @@ def leads(stored: Stored) -> pd.DataFrame:
 
 
 def farthest_off(stored: Stored) -> float | None:
-    """By how much (%) the worst prediction of a measured step is off; None where none was predicted."""
-    return None if (worst := _worst(stored)) is None else 100 * abs(worst.value - 1)
+    """How many times too long or too short the worst prediction of a measured step is; None where there is none."""
+    return None if (worst := _worst(stored)) is None else max(worst.value, 1 / worst.value)
 
 
 def _worst(stored: Stored) -> Estimate | None:
     """The worst prediction of a measured step over that step, paired by round; None where none was predicted."""
     table = costs_of(stored)
     known = table[(table["variant"] == "a") & table["ratio"].notna()] if len(table) else table
-    return estimate_in(known.loc[(known["ratio"] - 1).abs().idxmax()].to_dict(), "ratio") if len(known) else None
+    return estimate_in(known.loc[np.log(known["ratio"]).abs().idxmax()].to_dict(), "ratio") if len(known) else None
 
 
 def ratio_off(stored: Stored) -> float | None:

@@ -86,9 +86,7 @@ def link_table(records: pd.DataFrame, experiment: str = "links") -> pd.DataFrame
 
 def _rate(bits: float, seconds: float) -> float:
     """The rate at which `bits` pass in `seconds`."""
-    if seconds <= 0:
-        return math.inf
-    return bits / seconds
+    return math.inf if seconds <= 0 else bits / seconds
 
 
 def predicted_speedups(table: pd.DataFrame, rates: np.ndarray) -> dict[tuple[str, str], np.ndarray]:

@@ -211,13 +211,13 @@ def _beside_one_core(use_case: str, known: pd.DataFrame) -> str:
 
 
 def _where_time_goes(stored: Stored) -> list[str]:
-    """What exchanging parameters takes of SparkNet's step, of each network."""
+    """What the exchange takes of SparkNet's step, of each network."""
     told: list[str] = []
     for cell, rows in with_most_workers(cells(stored.records, SPEEDUP)):
         found = _exchanging(stored, cell, rows) if cell["strategy"] == PAPER_STYLE else None
         if found is not None:
             share = f"{measure_of(found, '%')} of a step of {network_name(cell['use_case'])}"
-            told.append(share if told else f"exchanging parameters takes SparkNet {share}")
+            told.append(share if told else f"exchanging, scheduling and waiting included, takes SparkNet {share}")
     return [sentence(listed(told))] if told else []
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from lockstep.analysis.cells import cells, median_of, outcome
 from lockstep.analysis.noise import aa_noise
+from lockstep.analysis.one_session import table_of_one_session
 from lockstep.analysis.statistics import (
     BASELINE,
     Conditions,
@@ -259,7 +260,7 @@ def _preparation(stored: Stored) -> pd.DataFrame:
 
 TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "speedup": _speedup,
-    "parts": _parts,
+    "parts": table_of_one_session(SPEEDUP, _parts, with_most_workers, PAPER_STYLE),
     "starts": lambda stored: start_table(stored.records).round(1),
     "overhead": _overhead,
     "data": _data,

@@ -26,6 +26,7 @@ from lockstep.analysis.figures.style import (
     look,
     marker,
     new_figure,
+    strip,
 )
 from lockstep.analysis.published import read_claims
 from lockstep.experiments.e07_convlstm_batch_size.tables.accuracy import equal_updates
@@ -160,7 +161,7 @@ def _beside(axis: Axes, published: Mapping[str, float]) -> None:
     left, right = axis.get_xlim()
     width = max(2.0, 0.45 * math.log2(right / left))  # of what is added, in powers of two: room for the numbers
     axis.set_xlim(right=right * 2**width)
-    axis.axvline(right * 2 ** (0.08 * width), color="0.8", linewidth=1, zorder=1)
+    strip(axis, right * 2 ** (0.08 * width), "batch not stated")
     # Side by side, each with its number below: four points apart, two diamonds above each other would touch.
     for place, (name, value) in enumerate(published.items()):
         at = right * 2 ** (width * (0.15 + 0.85 * (place + 0.5) / len(published)))

@@ -94,8 +94,8 @@ def lstm_text(stored: Stored) -> str:
         known = known[(known["framework"] == "torch") & (known["way"] == "data parallel")]
     if known.empty:
         raise NotNow("", f"the ConvLSTM minus the CNN needs {MIN_ROUNDS} seeds that both were trained with")
-    for_updates = known["setting"].str.contains("updates")
-    few, plain = for_updates | (_batches(known) > PLAIN_BATCH), ~for_updates & (_batches(known) == PLAIN_BATCH)
+    for_updates, batches = known["updates"] > 0, known["global_batch_size"]
+    few, plain = for_updates | (batches > PLAIN_BATCH), ~for_updates & (batches == PLAIN_BATCH)
     said = []
     if plain.any():
         own = ((f"on {row['use_case']}", points_of(row)) for row in known[plain].to_dict("records"))
@@ -107,11 +107,6 @@ def lstm_text(stored: Stored) -> str:
     if not said:
         raise NotNow("", f"the ConvLSTM was trained beside the CNN with batches below {PLAIN_BATCH} alone")
     return " ".join(sentence(text) for text in said)
-
-
-def _batches(rows: pd.DataFrame) -> pd.Series:
-    """The batch of each row's `setting`, such as "batch 32, 10 epochs"."""
-    return rows["setting"].str.extract(r"^batch (\d+)", expand=False).astype(int)
 
 
 def points_of(row: dict[str, Any]) -> Estimate:
@@ -126,54 +121,38 @@ def _with_few_updates(rows: pd.DataFrame) -> str:
     settings = counted(len(rows), "setting")
     many = f"all {settings}" if lower == len(rows) else f"{none_or(int(lower))} of {settings}"
     slower = "" if shown else ": whether it learns more slowly is open"
-    larger = rows[~rows["setting"].str.contains("updates")]
-    sizes = sorted(set(_batches(larger)))
+    sizes = sorted(set(rows.loc[rows["updates"] == 0, "global_batch_size"]))
     fewer = [f"batches from {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"batch {sizes[0]}"] if sizes else []
-    fewer += dict.fromkeys(setting.split(", ")[1] for setting in rows["setting"].drop(larger.index))
+    fewer += [f"{updates} updates" for updates in dict.fromkeys(rows["updates"]) if updates]
     below = f"the ConvLSTM's mean accuracy is below the CNN's in {many}"
     return f"with fewer updates ({' or '.join(fewer)}) {below} ({ends}), {learns}{slower}"
 
 
-def time_text(stored: Stored, networks: Iterable[str] = CALLED) -> str:
-    """What each larger batch that was timed does to the time of as many epochs, with two data-parallel processes."""
-    found, timed = [], 0
-    for network in networks:
-        own = {
-            int(cell["global_batch_size"]): cell
-            for cell, rows in cells(stored.records, SPEED)
-            if (cell["network"], cell["strategy"], cell["framework"]) == (network, "processes", "torch")
-            and cell["variant"] == "a" and rows["epoch_seconds"].notna().any()
-        }  # fmt: skip
-        larger = [own[size] for size in sorted(own) if size > PLAIN_BATCH]
-        if larger and PLAIN_BATCH in own:
-            told = _time_of(stored, CALLED[network], larger[0], own[PLAIN_BATCH])
-            found.append(", and ".join([told, *_further_times(stored, larger[1:], own[PLAIN_BATCH])]))
-            timed = max(timed, *own)
+def time_text(stored: Stored, largest: bool = False) -> str:
+    """What larger batches do to the time of as many epochs, with two data-parallel processes, where there is an
+    interval; `largest`: of each network the largest one alone."""
+    found = []
+    for network in CALLED:
+        known = list(_times(stored, network))
+        if known := known[-1:] if largest else known:
+            found.append(f"an epoch of {CALLED[network]} {', and '.join(known)}")
     if not found:
-        raise NotNow("", "no larger batch was timed with data-parallel processes")
-    return sentence(f"batches up to {timed} were timed: {'; '.join(found)}")
+        raise NotNow("", f"no larger batch was timed with data-parallel processes in {MIN_ROUNDS} rounds")
+    return sentence(f"in two processes, beside batch {PLAIN_BATCH}, {'; '.join(found)}")
 
 
-def _time_of(stored: Stored, called: str, large: dict[str, Any], small: dict[str, Any]) -> str:
-    of_batch = f"an epoch of {called} in two processes with batch {large['global_batch_size']}"
-    ratio, _ = ratio_or_reason(stored.records, large, small, "epoch_seconds")
-    if ratio is None:
-        return f"{of_batch} was not timed beside one with {PLAIN_BATCH}"
-    if ratio.rounds < MIN_ROUNDS:
-        few = f"{counted(ratio.rounds, 'round')} stored: what that saves is not known yet"
-        return f"{of_batch} took {ratio.value:.3g} times as long as with {PLAIN_BATCH} ({few})"
-    if ratio.low <= 1 <= ratio.high:
-        return f"{of_batch} cannot be told apart from one with {PLAIN_BATCH} ({times(ratio, 'as long')})"
-    return f"{of_batch} takes {times(ratio, f'as long as with {PLAIN_BATCH}')}"
-
-
-def _further_times(stored: Stored, larger: Iterable[dict[str, Any]], small: dict[str, Any]) -> Iterator[str]:
-    """Of the other batches those that have an interval, in short."""
-    for large in larger:
-        ratio, _ = ratio_or_reason(stored.records, large, small, "epoch_seconds")
-        if ratio is not None and ratio.rounds >= MIN_ROUNDS:
+def _times(stored: Stored, network: str) -> Iterator[str]:
+    own = {
+        int(cell["global_batch_size"]): cell
+        for cell, rows in cells(stored.records, SPEED)
+        if (cell["network"], cell["strategy"], cell["framework"]) == (network, "processes", "torch")
+        and cell["variant"] == "a" and rows["epoch_seconds"].notna().any()
+    }  # fmt: skip
+    for size in sorted(own) if PLAIN_BATCH in own else ():
+        ratio, _ = ratio_or_reason(stored.records, own[size], own[PLAIN_BATCH], "epoch_seconds")
+        if size > PLAIN_BATCH and ratio is not None and ratio.rounds >= MIN_ROUNDS:
             doubt = " (no difference shows)" if ratio.low <= 1 <= ratio.high else ""
-            yield f"with batch {large['global_batch_size']} {ratio} times{doubt}"
+            yield f"with batch {size} takes {times(ratio, 'as long')}{doubt}"
 
 
 @finding
@@ -181,7 +160,7 @@ def answer(stored: Stored) -> str:
     """What a larger batch costs in accuracy, what the LSTM gains, and what a larger batch saves in time; a part that
     the records can't answer says why."""
     said = []
-    for part in (batch_text, lstm_text, partial(time_text, networks=("cnn",))):
+    for part in (batch_text, lstm_text, partial(time_text, largest=True)):
         try:
             said.append(part(stored))
         except (NotNow, AnalysisError) as error:

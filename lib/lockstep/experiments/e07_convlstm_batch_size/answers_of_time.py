@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lockstep.analysis.confidence import MIN_ROUNDS, Estimate
-from lockstep.analysis.sentences import counted, finding, listed, sentence, times
+from lockstep.analysis.sentences import briefly, counted, finding, listed, sentence, times
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.tables import sessions_in
 from lockstep.analysis.verdicts import NotNow
@@ -16,11 +16,12 @@ from lockstep.experiments.e07_convlstm_batch_size.tables import timed_frameworks
 from lockstep.experiments.e07_convlstm_batch_size.tables.speed import framework_operator_table
 
 
-def _ratio(row: dict[str, Any], name: str, what: str) -> str:
+def _ratio(row: dict[str, Any], name: str, what: str = "") -> str:
     """A ratio of a row with its interval, or with the rounds that it lacks."""
     rounds = int(row["rounds"])
     if rounds < MIN_ROUNDS:
-        return f"{row[name]:.3g} times {what} ({counted(rounds, 'round')}, no interval yet)"
+        few = f"({counted(rounds, 'round')}, no interval yet)"
+        return " ".join(part for part in (f"{row[name]:.3g} times", what, few) if part)
     ratio = Estimate(row[name], row["low"], row["high"], rounds)
     told = f"{times(ratio, what)}{sessions_in(row, name)}"
     if ratio.low <= 1 <= ratio.high:
@@ -72,10 +73,13 @@ def prices(stored: Stored) -> str:
     """The step with an LSTM, dropout or weight decay over the plain CNN's, of each batch."""
     rows = _known(timed_prices(stored), "ratio", "the price of an LSTM, dropout or weight decay")
     parts = [
-        f"with {row['setting'] or 'an LSTM'} at batch {row['global_batch_size']}, {_ratio(row, 'ratio', 'as long')}"
+        f"with {row['setting'] or 'an LSTM'} at batch {row['global_batch_size']}, {_ratio(row, 'ratio')}"
         for row in rows.sort_values("global_batch_size", kind="stable").to_dict("records")
     ]
-    return sentence(f"times of a step beside the plain CNN's: {'; '.join(parts)}".replace(" times as long ", " times "))
+    known = rows.loc[rows["rounds"] >= MIN_ROUNDS, "ratio"]
+    ends = " to ".join(dict.fromkeys(f"{value:.3g}" for value in (known.min(), known.max())))
+    whole = f"with an LSTM, dropout or weight decay a step takes {ends} times as long as the plain CNN's"
+    return " ".join(map(sentence, [*([whole] if len(known) else []), briefly("; ".join(parts))]))
 
 
 @finding

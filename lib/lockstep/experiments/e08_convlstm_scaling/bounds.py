@@ -67,8 +67,13 @@ class Bound:
     ideal: float
 
     def allows(self, published: float) -> bool:
-        """Whether a number within TOLERANCE of the published one is possible."""
+        """Whether a number within TOLERANCE of the published one may be possible."""
         return _least(published) <= min(self.kindest.high, self.ideal)
+
+    def possible(self, published: float) -> str:
+        """For a reader: yes where the model itself allows it, undecided where only the rounds leave it open, or no."""
+        certain = _least(published) <= min(self.kindest.value, self.ideal)
+        return "yes" if certain else "undecided" if self.allows(published) else "no"
 
     def chance(self, published: float) -> float:
         """The chance that it is possible although the model's rounds say otherwise; 0 where arithmetic forbids it."""
@@ -163,7 +168,7 @@ def bounds_table(
             found = bound(costs, draws, rounds, reading, few, many)
             row = {"what": what, "published_times": number, "batch": str(reading), "few": few, "many": many}
             row |= ratio_columns(found.shown, "modelled_bound")
-            row |= {"ideal": found.ideal, "kindest": found.kindest.value, "possible": found.allows(number)}
+            row |= {"ideal": found.ideal, "kindest": found.kindest.value, "possible": found.possible(number)}
             for name, sync in (("server", "parameter_server"), ("allreduce", "allreduce")):
                 row[f"{name}_needs"] = needed_link(costs, reading, number, few, many, sync)
             rows.append(row)

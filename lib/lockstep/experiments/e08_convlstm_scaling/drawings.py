@@ -31,6 +31,7 @@ from lockstep.analysis.figures.style import (
     look,
     marker,
     new_figure,
+    strip,
 )
 
 _ACCURACY = ("accuracy", "accuracy_low", "accuracy_high")
@@ -146,7 +147,7 @@ def _beside(axis: Axes, published: float) -> None:
     """A number of other nodes than were measured, in a strip at the right of all that were."""
     right = axis.get_xlim()[1]
     axis.set_xlim(right=right * 1.5)
-    axis.axvline(right, color="0.8", linewidth=1, zorder=1)
+    strip(axis, right, "5 to 32 nodes")
     axis.plot(right * 1.22, published, **PUBLISHED)
 
 

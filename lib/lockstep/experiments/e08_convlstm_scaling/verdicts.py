@@ -89,7 +89,7 @@ def _bounded(claim: Claim, stored: Stored, few: int, many: int) -> Verdict:
     chance that this is wrong is what the calibration's rounds leave to the kindest batch."""
     published, images = float(claim["value"]), cluster_of(stored).epoch_images
     costs, draws, rounds = _models(stored, str(claim["use_case"]))
-    enough(rounds)
+    enough(rounds, seen=" of a cell that the cost model is fitted to, undisturbed and on one processor")
     bounds = [bound(costs, draws, rounds, reading, few, many) for reading in readings(images)]
     measured = f"at most {'; '.join(str(one) for one in bounds)}: modelled, on an infinitely fast link"
     possible = [one for one in bounds if one.allows(published)]
@@ -100,13 +100,10 @@ def _bounded(claim: Claim, stored: Stored, few: int, many: int) -> Verdict:
     batch = least_batch(costs, published, few, many, images)
     parts = [f"the paper states neither the batch nor the link; {published:g} is possible"]
     parts[0] += f" from steps of {batch} images on" if batch else " with a batch for each worker only"
-    parts += [_link_text(costs, one, published) for one in possible if not _is_small(one)]
+    large = [one for one in possible if one.reading.per_worker or one.reading.images > BATCH]
+    parts += [_link_text(costs, one, published) for one in large]
     more = max(one.rounds_more(published) for one in possible)
     return Verdict(UNDECIDED, measured, "; ".join([*parts, _model_error(stored)]), grade=MODEL, rounds_more=more)
-
-
-def _is_small(one: Bound) -> bool:
-    return not one.reading.per_worker and one.reading.images <= BATCH
 
 
 def _link_text(costs: Costs, one: Bound, published: float) -> str:

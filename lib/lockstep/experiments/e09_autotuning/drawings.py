@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from lockstep.analysis.confidence import MIN_ROUNDS
 from lockstep.analysis.figures.style import GREY, PALETTE, StoredFigure, empty, look, new_figure
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool
 
 NOTHING = "too few settings were trained to the end yet"
+_WHISKERS = " (whiskers: 95 % intervals)"
 PRUNER_MARKS: Mapping[str, tuple[Any, str]] = {
     "none": (GREY, "X"),
     "Median": (PALETTE[1], "s"),
@@ -59,7 +60,8 @@ def learning_curves(pool: StoredPool | None, drawn: int, title: str) -> StoredFi
             axis.plot(epochs, values[places[number]], color=hue, linewidth=2, label=f"setting {number}")
         axis.set_title(title)
         axis.set_xlabel("epochs")
-        axis.set_ylabel("exp(-cross-entropy) of held-out images")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.set_ylabel("score: exp(-cross-entropy) of held-out images")
         axis.set_xlim(1, pool.epochs)
         handles = [*axis.get_legend_handles_labels()[0], Line2D([], [], color=GREY, label="the others")]
         axis.legend(handles=handles, loc="lower right", fontsize="small")
@@ -85,7 +87,7 @@ def frontier_points(table: pd.DataFrame, title: str) -> StoredFigure:
             )  # fmt: skip
         axis.set_title(title)
         axis.set_xlabel("epochs trained / epochs without pruning")
-        axis.set_ylabel("studies that keep the best setting")
+        axis.set_ylabel("studies that keep the best setting" + _WHISKERS * int(table["effective"].max() >= MIN_ROUNDS))
         axis.set_xlim(0, 1.04)
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_formatter(PercentFormatter(1))
@@ -133,7 +135,7 @@ def forecast_panels(table: pd.DataFrame, title: str) -> StoredFigure:
         covered.set_ylabel(f"curves that end within the {100 * HELD:g} % interval")
         covered.yaxis.set_major_formatter(PercentFormatter(1))
         for axis in (errors, covered):
-            axis.set_xlabel("epochs seen")
+            axis.set_xlabel(f"epochs seen{_WHISKERS}")
             axis.set_xscale("log", base=2)
             axis.set_xticks(sorted(table["epoch"].unique()), [f"{each}" for each in sorted(table["epoch"].unique())])
         figure.legend(handles=[_forecaster_handle(name) for name in names], loc="outside lower center", ncols=4)
@@ -169,7 +171,7 @@ def ladder_points(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.set_yticks(range(len(table)), steps)
         axis.invert_yaxis()
         axis.set_title(title)
-        axis.set_xlabel("accuracy, %")
+        axis.set_xlabel(f"accuracy, %{_WHISKERS}")
         figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
@@ -210,6 +212,6 @@ def importance_bars(table: pd.DataFrame, title: str) -> StoredFigure:
         axis.barh(names, own["importance"], xerr=spread, color=PALETTE[0], error_kw={"elinewidth": 1})
         axis.invert_yaxis()
         axis.set_title(title)
-        axis.set_xlabel("share of the importance (PED-ANOVA)")
+        axis.set_xlabel("share of the importance (PED-ANOVA; whiskers: 95 % of subsamples)")
         axis.set_xlim(0, None)
     return figure

@@ -12,7 +12,7 @@ from lockstep.analysis.sentences import Finding, counted, estimate_in, finding, 
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.verdicts import NotNow
 from lockstep.experiments.e09_autotuning.drawings import FORECASTER_MARKS, HELD
-from lockstep.experiments.e09_autotuning.grid import RUNGS
+from lockstep.experiments.e09_autotuning.grid import ENGINES, RUNGS
 from lockstep.experiments.e09_autotuning.stored_pool import StoredPool, pool_in
 from lockstep.experiments.e09_autotuning.tables import TUNED, compared, ladder, speed_of_engines
 
@@ -20,6 +20,7 @@ OURS, ON_FORECASTS, MEDIAN, HALVING = "LSTM", "halving on LSTM forecasts", "Medi
 EARLY = 2
 """Epochs seen, where a forecast would save most."""
 SHOWN_IMPORTANCES = 3
+ON_HALF = "on one half of this pool's curves, with options chosen on the other"
 MANY = 4
 """Pruners that no other dominates: more than so many are not told by name."""
 
@@ -32,18 +33,18 @@ def whole_pool(stored: Stored) -> StoredPool:
     return pool
 
 
-@finding
-def curves(stored: Stored) -> str:
-    """How far settings drawn at random lie apart."""
+def far_apart(stored: Stored, accuracy: bool = False) -> str:
+    """How far settings drawn at random lie apart at their end: by score, as they are drawn, or by accuracy."""
     pool = whole_pool(stored)
-    last = pd.Series(pool.values("validation_accuracy")[:, -1] * 100)
-    drawn, lost = len(pool.trials), len(pool.trials) - len(pool.whole)
-    text = (
-        f"of {counted(drawn, 'setting')} drawn at random and trained for {pool.epochs} epochs, the best classifies "
-        f"{last.max():.1f} % of {pool.held_out} held-out images correctly, the median one {last.median():.1f} %, and "
-        f"the worst {last.min():.1f} %"
-    )
-    return sentence(text + (f"; {counted(lost, 'setting')} diverged" if lost else ""))
+    last = pd.Series(pool.values("validation_accuracy" if accuracy else "score")[:, -1]).quantile([1, 0.5, 0])
+    top, middle, worst = (f"{100 * end:.1f} %" if accuracy else f"{end:.3g}" for end in last)
+    does = f"classifies {top} of {pool.held_out} held-out images correctly" if accuracy else f"ends at a score of {top}"
+    drawn, lost = counted(len(pool.trials), "setting"), len(pool.trials) - len(pool.whole)
+    text = f"of {drawn} drawn at random and trained for {pool.epochs} epochs, the best {does}, the median one {middle}"
+    return sentence(f"{text}, and the worst {worst}" + (f"; {counted(lost, 'setting')} diverged" if lost else ""))
+
+
+curves = finding(far_apart)
 
 
 def replayed(stored: Stored) -> pd.DataFrame:
@@ -63,15 +64,14 @@ def pruners(stored: Stored) -> str:
     table = replayed(stored)
     if table["effective"].iloc[0] < MIN_ROUNDS:
         return f"{saved_beside(stored)} The figure has the means of these orders alone."
-    names = [name for name in (OURS, ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
-    told = [saves(table.loc[name], named(name)) for name in names]
+    names = [name for name in (ON_FORECASTS, MEDIAN, HALVING) if name in table.index]
+    others = [saves(table.loc[name], named(name), "{1} and {2} with {0}") for name in names]
     best = [str(name) for name in table.index[table["on_frontier"].astype(bool)]]
-    over = f"on the curves of this pool, in studies of {int(table['trials'].iloc[0])} trials, {'; '.join(told)}"
-    both = "both trains fewer epochs and keeps the best setting more often"
-    nothing = f"by the means, none {both} than any one of these: {listed(map(named, best))}"
-    if len(best) > MANY:
-        nothing = f"by the means, none {both} than any one of the {counted(len(best), 'filled mark')}"
-    return f"{sentence(over)} {sentence(nothing)}"
+    ours = saves(table.loc[OURS], f"{named(OURS)} ({table.loc[OURS, 'text']})")
+    over = f"{ON_HALF}, in studies of {int(table['trials'].iloc[0])} trials, {ours}"
+    marks = f"the {counted(len(best), 'filled mark')}" if len(best) > MANY else f"these: {listed(map(named, best))}"
+    nothing = f"by the means, none both trains fewer epochs and keeps the best more often than any one of {marks}"
+    return " ".join(map(sentence, (over, f"these shares are {listed(others)}", nothing)))
 
 
 def saved_beside(stored: Stored) -> str:
@@ -81,16 +81,16 @@ def saved_beside(stored: Stored) -> str:
         cannot = "whether a pruner saves anything cannot be told from this pool: the orders that are replayed have most"
         few = f"settings in common and amount to {studies:.2g} independent studies, and an interval needs {MIN_ROUNDS}"
         return sentence(f"{cannot} {few}")
-    ours = saves(table.loc[OURS], "a pruner whose LSTM forecasts learning curves")
-    beside = saves(table.loc[MEDIAN], "the median rule, without a network,")
-    return sentence(f"on the curves of this pool {ours} of replayed studies, {beside}")
+    ours = saves(table.loc[OURS], f"a pruner whose LSTM forecasts learning curves ({table.loc[OURS, 'text']})")
+    beside = saves(table.loc[MEDIAN], f"the median rule, without a network ({table.loc[MEDIAN, 'text']}),")
+    return sentence(f"{ON_HALF}, {ours} of replayed studies; {beside}")
 
 
-def saves(row: Any, who: str) -> str:
+def saves(row: Any, who: str, told: str = "{} trains {} of the epochs and keeps the best setting in {}") -> str:
     """What a pruner trains and keeps, with intervals of as many independent studies as the orders amount to."""
-    kept = f"{100 * row['kept']:.0f} % [{100 * row['kept_low']:.0f}, {100 * row['kept_high']:.0f}]"
-    share = f"{100 * row['share_of_epochs']:.0f} % [{100 * row['share_low']:.0f}, {100 * row['share_high']:.0f}]"
-    return f"{who} trains {share} of the epochs and keeps the best setting in {kept}"
+    columns = (("share_of_epochs", "share_low", "share_high"), ("kept", "kept_low", "kept_high"))
+    shares = ("{:.0f} % [{:.0f}, {:.0f}]".format(*(100 * row[name] for name in each)) for each in columns)
+    return told.format(who, *shares)
 
 
 def named(name: str) -> str:
@@ -208,14 +208,17 @@ def importance(stored: Stored) -> str:
 
 @finding
 def engines(stored: Stored) -> str:
-    """How much faster several engines train one list of trials."""
+    """How much faster several engines train one list of trials, and what else takes time."""
     table = stored.table("studies")
-    share = ""
-    if len(table):
-        spent = table["storage_seconds"].sum() / table["trial_seconds"].sum()
-        share = f"; storage, sampler and pruner take {100 * spent:.2g} % of a trial's time"
+    spent = table["storage_seconds"].sum() / table["trial_seconds"].sum() if len(table) else 0.0
+    share = f"; storage, sampler and pruner take {100 * spent:.2g} % of a trial's time" if len(table) else ""
+    return sentence(faster_by_engines(stored) + share)
+
+
+def faster_by_engines(stored: Stored) -> str:
+    """How much faster so many engines train one list of trials. Raises AnalysisError where it was not timed."""
     faster = times(speed_of_engines(stored), "as fast as one")
-    return sentence(f"several engines train one list of trials {faster}{share}")
+    return f"{counted(int(stored.of(ENGINES)['workers'].max()), 'engine')} train one list of trials {faster}"
 
 
 FINDINGS: Mapping[str, Finding] = {

@@ -68,8 +68,8 @@ def engines_faster(claim: Claim, stored: Stored) -> Verdict:
     del claim
     ratio = speed_of_engines(stored)
     enough(ratio.rounds)
-    found = above(ratio, 1.0, 1.0, "times as fast with several engines", "1")
     counts = sorted(stored.of(ENGINES)["workers"].unique())
+    found = above(ratio, 1.0, 1.0, f"times as fast with {counts[-1]} engines", "1")
     return with_seconds(found, stored.records, [{"experiment": ENGINES, "workers": count} for count in counts])
 
 

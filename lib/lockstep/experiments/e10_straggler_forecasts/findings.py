@@ -71,13 +71,13 @@ def errors(stored: Stored) -> str:
 def _over_all(stored: Stored, reading: str, name: str) -> str:
     over = error_over_kinds(stored, name, BEST)
     ratios = {kind: interval_of(error_ratio(stored, kind, name, BEST, told=True)) for kind in KINDS}
-    far = {kind: f"{kind} ({ratio.value:.2f})" for kind, ratio in ratios.items() if abs(ratio.value - 1) > NEAR}
-    won = [far[kind] for kind in far if ratios[kind].high < 1]
-    lost = [far[kind] for kind in far if ratios[kind].low > 1]
+    far = {kind: f"{kind} ({ratio.value:.3g})" for kind, ratio in ratios.items() if abs(ratio.value - 1) > NEAR}
+    less = listed(far[kind] for kind in far if ratios[kind].high < 1) or "none"
+    more = listed(far[kind] for kind in far if ratios[kind].low > 1) or "none"
     one, _, rest = but_for_one(stored, name, BEST)
     others = f"without {one} {rest.value:.3g} times {rest.interval}"
     mean = f"the LSTM {reading} {errs(over, 'following the best')}, {others}"
-    return f"{sentence(mean)} It errs less on {listed(won) or 'none'}, more on {listed(lost) or 'none'}."
+    return f"{sentence(mean)} By over {100 * NEAR:g} % it errs less on {less}, more on {more}."
 
 
 @finding
@@ -142,15 +142,13 @@ def history(stored: Stored) -> str:
     table = history_table(stored)
     for reading, name in READINGS.items():
         early, later = (_ratio(stored, "periodic", name, period=period) for period in (EARLY, LATER))
-        parts.append(f"{reading} {early} after 5 to 60 steps, {later} later")
+        parts.append(f"{early} and {later} {reading}")
         own = table[(table["forecaster"] == name) & (table["relative_high"] < 1)] if len(table) else table
         first = own.groupby("kind", sort=False)["seen_rounds"].min() if len(own) else pd.Series(dtype=int)
         ends = f"{first.min()} to {first.max()} steps on {len(first)}" if len(first) else "no number of steps on any"
         needed.append(f"{reading} it first errs less after {ends} of {counted(len(KINDS), 'kind')}")
-    return " ".join([
-        sentence(f"on periodic delays the LSTM's error relative to the last value's is {'; '.join(parts)}"),
-        sentence("; ".join(needed)),
-    ])  # fmt: skip
+    periods = "on periodic delays the LSTM's error over the last value's is, after 5 to 60 steps and later,"
+    return f"{sentence(' '.join([periods, '; '.join(parts)]))} {sentence('; '.join(needed))}"
 
 
 @finding
@@ -165,12 +163,10 @@ def traces(stored: Stored) -> str:
         except AnalysisError:
             continue
         best = min(SIMPLE, key=found.__getitem__)
-        parts.append(f"{name}, {found[best]:.2f} ({LABELS[best]}) and {found[LSTM]:.2f} (LSTM)")
+        parts.append(f"{name}, {found[best]:.2f} ({LABELS[best]}) and {found[LSTM]:.2f}")
     if not parts:
         return "No recorded run was in the data folder."
-    least = (
-        "on micro-batches of each trace, errors over the last value's, of the best simple forecaster and of the LSTM"
-    )
+    least = "on micro-batches, errors over the last value's, of the best simple forecaster and of the LSTM"
     worst = max(steps, key=lambda name: steps[name].value)
     most = f"on whole steps the LSTM's is the highest on {worst}, {times(steps[worst], 'the error of the last value')}"
     return " ".join(sentence(text) for text in (f"{least}: {'; '.join(parts)}", seen_on_traces(stored), most))
@@ -195,17 +191,18 @@ def loading(stored: Stored) -> str:
     table = slow_loading_table(stored)
     if table.empty:
         raise AnalysisError("slow loading was not simulated")
-    parts = []
     rows = table.to_dict("records")
-    for row in rows if len(rows) < 3 else (rows[0], rows[-1]):
-        share = mean_of_input(str(row["delays"]))
+    parts = []
+    for row in rows if len(rows) < 3 else (rows[-1], rows[0]):
         lost = waiting(stored, str(row["delays"]))
         require_rounds(lost)
-        parts.append(
-            f"where input is {100 * share:g} % of the work, {100 * row['stragglers_of_slow']:.0f} % of slowly loading "
-            f"tasks are stragglers, and a step's slowdown is {times(lost, 'that of its mean worker')}"
-        )
-    return sentence("; ".join(parts))
+        shares = (100 * mean_of_input(str(row["delays"])), 100 * row["stragglers_of_slow"])
+        parts.append((f"{shares[0]:g} %", f"{shares[1]:.0f} %", str(lost)))
+    share, late, slow = (" rather than ".join(each) for each in zip(*parts, strict=True))
+    return sentence(
+        f"where input is {share} of the work, {late} of slowly loading tasks are stragglers, and a step's slowdown is "
+        f"{slow} times that of its mean worker"
+    )
 
 
 def mean_of_input(delays: str) -> float:
@@ -241,16 +238,18 @@ def vanishing(stored: Stored) -> str:
 
 @finding
 def input_parts(stored: Stored) -> str:
-    """Decoding's share of the input's time."""
-    parts = []
+    """Decoding's share of the input's time: over all images and ways, and of each."""
+    shares, parts = list[float](), dict[str, str]()
     for row in input_parts_table(stored).to_dict("records"):
         share = interval_of(decoding_share(stored, row["use_case"], row["way"]))
         require_rounds(share)
-        size = f"{row['megapixels']:.2g} megapixels"
-        parts.append(f"{row['use_case']} ({size}), {row['way']}, {measure_of(share, '%')}")
+        shares.append(share.value)
+        images = f"{row['use_case']} ({row['megapixels']:.2g} megapixels)"
+        parts[images] = f"{parts.get(images, images)}, {row['way']} {measure_of(share, '%')}"
     if not parts:
         raise AnalysisError("the input was not timed")
-    return sentence(f"decoding takes these shares of the input's time: {'; '.join(parts)}")
+    whole = f"decoding takes {min(shares):.0f} to {max(shares):.0f} % of the input's time"
+    return f"{sentence(whole)} {sentence('; '.join(parts.values()))}"
 
 
 FINDINGS: Mapping[str, Finding] = {

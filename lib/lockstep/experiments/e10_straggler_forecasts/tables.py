@@ -115,6 +115,7 @@ def costs_table(stored: Stored) -> pd.DataFrame:
 
 # What the notebook shows
 
+_TOLD = ", told the balance"  # means over kinds count it, for whoever can be told
 _BOTH = {f"milliseconds{end}": f"both_milliseconds{end}" for end in ("", "_low", "_high")}
 
 
@@ -132,8 +133,9 @@ def _errors(period: str, kinds: Iterable[str] = KINDS) -> Callable[[Stored], pd.
     def shown(stored: Stored) -> pd.DataFrame:
         table = errors_table(stored)
         if len(table):
-            table = table[(table["period"] == period) & (table["state"] == NO_STATE)]
-        return _pivot(table, "relative", kinds, (*SIMULATED, ORACLE))
+            table = table[(table["period"] == period) & table["kind"].isin(list(kinds))]
+            table = table.assign(kind=table["kind"].where(table["state"] == NO_STATE, table["kind"] + _TOLD))
+        return _pivot(table, "relative", dict.fromkeys(table.get("kind", ())), (*SIMULATED, ORACLE))
 
     return shown
 

@@ -69,8 +69,8 @@ def _kinds_where(stored: Stored, name: str, over: str) -> str:
             ratio = interval_of(error_ratio(stored, kind, name, over, told=True))
         except AnalysisError:
             continue
-        better += [f"{kind} {ratio.value:.2f}"] if ratio.high < 1 else []
-        worse += [f"{kind} {ratio.value:.2f}"] if ratio.low > 1 else []
+        better += [f"{kind} {ratio.value:.3f}"] if ratio.high < 1 else []
+        worse += [f"{kind} {ratio.value:.3f}"] if ratio.low > 1 else []
     return f"better on {', '.join(better) or 'none'}; worse on {', '.join(worse) or 'none'}"
 
 

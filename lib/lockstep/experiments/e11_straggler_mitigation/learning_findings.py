@@ -168,7 +168,7 @@ def stand_ins(stored: Stored) -> str:
     average of the worker's last gradients does."""
     table = required(stand_in_table(stored), "stand-ins")
     made, said = table[table["stand_ins"] > 0], []
-    for name, called in ((LSTM_GRADIENT, "an LSTM's gradients have"), (LSTM_WEIGHTS, "an LSTM's weights have")):
+    for name, called in ((LSTM_WEIGHTS, "an LSTM's weights have"), (LSTM_GRADIENT, "an LSTM's gradients have")):
         own = made[(made["contender"] == name) & made["cosine"].notna()]
         if own.empty:
             continue
@@ -211,7 +211,7 @@ def partitions(stored: Stored) -> str:
     table, said = required(partition_table(stored), "partitions"), []
     known = table[table["part"] == OWN].dropna(subset=["ratio", "ratio_low"])
     stay, shuffled = (known[known["data"] == data] for data in (STAY, SHUFFLED))
-    what = f"the loss on worker 0's own images with {DROP_ONE}, over that of waiting for all, where "
+    what = f"the loss on worker 0's images with {DROP_ONE}, over that of waiting for all, where "
     if len(stay):
         parts = [f"{row['kind']}, {estimate_in(row, 'ratio')}" for _, row in stay.iterrows()]
         said.append(f"{what}images stay with workers: {'; '.join(parts)}")

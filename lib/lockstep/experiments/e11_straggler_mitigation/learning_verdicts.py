@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +28,7 @@ from lockstep.analysis.verdicts import (
     Verdicts,
     any_of,
     join,
+    opposite,
     settle,
 )
 from lockstep.experiments.e11_straggler_mitigation.contenders import (
@@ -100,35 +102,39 @@ def _images_gain(stored: Stored) -> Verdict:
 
 @RULES.add
 def lstm_stands_in(claim: Claim, stored: Stored) -> Verdict:
-    """Is the loss lower with the LSTM's output in a straggler's place than with nothing there, and than with a zero of
-    the same weight? As weights, which is what the claim says, or as gradients, which is what workers send."""
+    """Is the loss lower with the LSTM's output for a straggler's weights, as the claim says, than with nothing in their
+    place, and than with a zero of the same weight? Beside it the same of gradients, which is what workers send."""
     kinds = kinds_that_differ(stored)
     if not kinds:
         raise NotNow(NOT_YET, "no stand-ins were tried")
-    readings = []
-    for contender in (LSTM_WEIGHTS, LSTM_GRADIENT):
-        parts = [
-            (f"{kind_name(kind)}, beside {control}", settle(partial(_stands_in, stored, contender, kind, control)))
-            for kind in kinds
-            for control in (NOTHING_STANDS_IN, ZERO_STANDS_IN)
-        ]
-        readings.append((contender, join(parts)))
+    weights = _stands_in(stored, LSTM_WEIGHTS, "an LSTM's weights", kinds)
+    gradient = _stands_in(stored, LSTM_GRADIENT, "an LSTM's gradients", kinds)
     table = stand_in_table(stored)
     own = table[table["contender"].isin((LSTM_WEIGHTS, LSTM_GRADIENT))]
-    text = f"its cosine with the gradient over all images is {own['cosine'].min():.2f} to {own['cosine'].max():.2f}"
+    text = f"either's cosine with the gradient of all images is {own['cosine'].min():.2f} to {own['cosine'].max():.2f}"
     control = f"that of a real contribution {own['own_cosine'].min():.2f} to {own['own_cosine'].max():.2f}"
-    plain = table[table["contender"] == AVERAGE_STANDS_IN]["loss_over_nothing"].dropna()
-    simple = f"an average of its last gradients has {plain.min():.3g} to {plain.max():.3g} times the loss of nothing"
-    more = [f"{text}, {control}", *([simple] if len(plain) else [])]
-    return graded(simulated(any_of(readings), stored, STAND_IN), MODEL, *more)
+    mean = table[table["contender"] == AVERAGE_STANDS_IN]["loss_over_nothing"].dropna()
+    simple = f"an average of the last gradients gives {mean.min():.3g} to {mean.max():.3g} times that of an empty place"
+    read = f"for gradients, which workers send, it would be {gradient.answer}: {gradient.measured or gradient.reason}"
+    more = [read, *([simple] if len(mean) else []), f"{text}, {control}"]
+    return graded(simulated(weights, stored, STAND_IN), MODEL, *more)
 
 
-def _stands_in(stored: Stored, contender: str, kind: str, control: str) -> Verdict:
+def _stands_in(stored: Stored, contender: str, called: str, kinds: Sequence[str]) -> Verdict:
+    """Whether its loss is below those of both controls under all kinds."""
+    controls = {NOTHING_STANDS_IN: "an empty place", ZERO_STANDS_IN: "a zero there"}
+    found = join([
+        (f"{kind_name(kind)}, over that of {place}", settle(partial(_less, stored, contender, kind, control)))
+        for control, place in controls.items() for kind in kinds
+    ])  # fmt: skip
+    return replace(found, measured=f"loss with {called}: {found.measured}") if found.measured else found
+
+
+def _less(stored: Stored, contender: str, kind: str, control: str) -> Verdict:
     losses = stand_in_losses(stored)
-    if not {(kind, contender), (kind, control)} <= set(losses):
+    if (kind, contender) not in losses or (kind, control) not in losses:
         raise NotNow(NOT_YET, f"{contender}: not simulated beside the control in which {control}")
-    ratios_of = (losses[kind, control] / losses[kind, contender]).dropna()
-    return above_one(interval_of(ratios_of), 0.0, "times the LSTM's loss")
+    return opposite(above_one(interval_of((losses[kind, contender] / losses[kind, control]).dropna()), 0.0, "times"))
 
 
 @RULES.add

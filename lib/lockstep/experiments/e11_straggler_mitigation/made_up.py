@@ -28,7 +28,7 @@ from lockstep.experiments.e11_straggler_mitigation.rows import (
 )
 
 CONTROLS = {"loss_over_nothing": NOTHING_STANDS_IN, "loss_over_zero": ZERO_STANDS_IN}
-OWN, OTHERS = "the missing worker's own images", "the others' images"
+OWN, OTHERS = "worker 0's images", "the other workers' images"
 
 
 @once

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lockstep.advisor.errors import ANOTHER_BATCH, AS_CALIBRATED
+from lockstep.advisor.errors import ANOTHER_BATCH, AS_CALIBRATED, read_errors
 from lockstep.analysis.cells import cells
 from lockstep.analysis.confidence import MIN_ROUNDS, AnalysisError, Estimate
 from lockstep.analysis.noise import IMAGES_PER_SECOND
@@ -164,7 +164,11 @@ def _shown_kinds(stored: Stored) -> pd.DataFrame:
     columns = ["kind", "cells", "median", "median_low", "median_high", "p90", "p90_low", "p90_high", "bias"]
     percent = {"median": "median_error_percent", "p90": "nine_in_ten_below_percent", "bias": "measured_longer_percent"}
     ends = {f"{name}_{end}": f"{percent[name]}_{end}" for name in ("median", "p90") for end in ("low", "high")}
-    return table[columns].round(1).rename(columns={"kind": "kind_of_cell"} | percent | ends).replace({np.nan: ""})
+    shown = table[columns].round(1).rename(columns={"kind": "kind_of_cell"} | percent | ends)
+    known = [read_errors().get(kind) for kind in table["kind"]]
+    shown["cells_on_all_processors"] = [one.cells if one else "" for one in known]
+    shown["their_median_error_percent"] = [round(100 * one.median_error, 1) if one else "" for one in known]
+    return shown.replace({np.nan: ""})
 
 
 def _shown_predictions(stored: Stored) -> pd.DataFrame:

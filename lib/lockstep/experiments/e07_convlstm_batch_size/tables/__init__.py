@@ -114,7 +114,7 @@ TABLES: Mapping[str, Callable[[Stored], pd.DataFrame]] = {
     "accuracy": _accuracy,
     "lstm": lambda stored: pd.concat(
         [lstm_difference(stored), lstm_table(stored.records, (PAIRED, SELECTED))]
-    ).round(2),
+    ).drop(columns=["global_batch_size", "updates"], errors="ignore").round(2),
     "gap": _gap,
     "time": _time,
     "frameworks": lambda stored: timed_frameworks(stored).round(4),

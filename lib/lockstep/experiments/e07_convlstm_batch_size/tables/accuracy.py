@@ -90,13 +90,9 @@ def coverage_table(records: pd.DataFrame) -> pd.DataFrame:
 def _one_run(ok: pd.DataFrame, cell: Mapping[str, Any], confusion: pd.DataFrame | None) -> tuple[float, float]:
     """Wilson's interval (%) of the seed in the middle; NaN where its images were not counted."""
     accuracies = ok["test_accuracy"].dropna().sort_values()
-    if accuracies.empty:
-        return float("nan"), float("nan")
-    seed = int(accuracies.index[(len(accuracies) - 1) // 2])
-    counted = right_of(confusion, cell, seed)
-    if counted is None:
-        return float("nan"), float("nan")
-    low, high = wilson(*counted)
+    middle = accuracies.index[(len(accuracies) - 1) // 2 :][:1]
+    counted = right_of(confusion, cell, int(middle[0])) if len(middle) else None
+    low, high = wilson(*counted) if counted else (float("nan"), float("nan"))
     return 100 * low, 100 * high
 
 
@@ -193,8 +189,8 @@ def gain_table(records: pd.DataFrame, experiment: str = ABLATION, **base: Any) -
 def lstm_table(records: pd.DataFrame, experiments: tuple[str, ...] = (LEARNING, PAIRED, SELECTED)) -> pd.DataFrame:
     """The ConvLSTM minus the CNN with the same setting, way and seed, in percentage points of test accuracy.
 
-    Columns: use_case, experiment, framework, way, workers, setting, points, points_low, points_high, seeds. Cells of
-    which no seed was trained with both are left out.
+    Columns: use_case, experiment, framework, way, workers, setting, and of it global_batch_size and updates; points,
+    points_low, points_high, seeds. Cells of which no seed was trained with both are left out.
     """
     table = []
     for experiment in experiments:
@@ -207,6 +203,6 @@ def lstm_table(records: pd.DataFrame, experiments: tuple[str, ...] = (LEARNING, 
                 continue
             row: dict[str, Any] = {"use_case": cell["use_case"], "experiment": experiment}
             row |= {"framework": cell["framework"], "way": way(cell), "workers": cell["workers"]}
-            row |= {"setting": setting_text(cell)} | mean_columns(points, "points")
-            table.append(row | {"seeds": points.rounds})
+            row |= {"setting": setting_text(cell)} | {name: cell[name] for name in ("global_batch_size", "updates")}
+            table.append(row | mean_columns(points, "points") | {"seeds": points.rounds})
     return pd.DataFrame(table)

@@ -30,7 +30,7 @@ def right_of(confusion: pd.DataFrame | None, cell: Mapping[str, Any], seed: int)
     if confusion is None or confusion.empty:
         return None
     rows = _cell_rows(confusion, cell)
-    rows = rows[(rows["split"] == "test") & (rows["round"] == seed)]
+    rows = rows[(rows["split"] == "test") & (rows["seed"] == seed)]
     if rows.empty:
         return None
     return int(rows.loc[rows["actual"] == rows["predicted"], "count"].sum()), int(rows["count"].sum())
