@@ -91,8 +91,8 @@ def _everywhere(records: pd.DataFrame) -> pd.Series:
 
 
 def remark_on_seconds(stored: Stored, table: pd.DataFrame | None = None) -> str:
-    """What a reader must know of a figure, or of a table, with seconds of a step beside ratios, where machines of other
-    speeds were measured; "" for other tables."""
+    """What a reader must know of a figure, or of a table, with seconds of a step beside ratios, where several machines
+    were measured; "" for other tables."""
     if table is not None:
         beside = "step_seconds" in table and not {"speedup", "ratio", "gain"}.isdisjoint(table)
         if not beside or "processor" in table:

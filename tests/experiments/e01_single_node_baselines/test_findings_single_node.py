@@ -144,6 +144,10 @@ def test_what_is_shown_on_one_processor_is_said_in_finding_table_and_answer(root
     assert "unknown number" not in said + told
     for target in SINGLE.targets[:2]:
         assert target.read(stored).reason.endswith("; a mean over several machines")
+    rows = stored.records
+    alone = stored.records[~((rows["strategy"] == "sequential") & (rows["session"] > 0))]
+    told = SINGLE.targets[0].read(Stored(alone, stored.tables, processors=stored.processors, units=stored.units))
+    assert "several machines" not in told.reason, "seen: three machines, of which one was never beside the baseline"
 
 
 def test_shares_have_their_unit_behind_the_number_and_no_session(measured: Stored) -> None:

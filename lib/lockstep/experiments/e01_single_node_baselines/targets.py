@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lockstep.analysis.one_session import undisturbed_by_speed
-from lockstep.analysis.statistics import select
+from lockstep.analysis.statistics import BASELINE, select
 from lockstep.analysis.stored import Stored
 from lockstep.analysis.targets import BEST, Reading, Target, compared
 
@@ -16,7 +16,8 @@ def _best_setting(use_case: str, target: float, precision: list[str]) -> Target:
     read = compared({"strategy": BEST, "precision": precision}, {"strategy": "sequential"}, shared=shared)
 
     def told(stored: Stored) -> Reading:
-        kinds = undisturbed_by_speed(stored, select(stored.records, shared | {"precision": precision}))
+        rows, base = (select(stored.records, {**shared, **own}) for own in ({"precision": precision}, BASELINE))
+        kinds = undisturbed_by_speed(stored, rows[rows["round"].isin(base["round"])])
         pooled = "; a mean over several machines" if len(kinds) > 1 else ""
         return replace(found := read(stored), reason=f"{found.reason}{pooled}")
 
